@@ -1,0 +1,54 @@
+"""Who is at fault, as exceptions: the user, the environment, the system under test, or nobody yet.
+
+Each class carries the exit code the command line ends with. A violation is an `AssertionError`, so
+that pytest and Allure call the test failed; everything else is an error and makes it broken.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class FencepostError(Exception):
+    """Anything Fencepost raises on purpose; the message is one sentence fit for a terminal."""
+
+    exit_code: ClassVar[int] = 4
+
+
+class UsageError(FencepostError):
+    """The caller asked for something that does not exist or does not fit (exit code 2)."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class EnvironmentFailed(FencepostError):
+    """The machine, a tool or a node failed us, not a promise of the system (exit code 4).
+
+    `detail` holds the last lines of the log that shows why, or nothing.
+    """
+
+    exit_code: ClassVar[int] = 4
+
+    def __init__(self, message: str, detail: str = "") -> None:
+        super().__init__(message if not detail else f"{message}\n{detail}")
+        self.detail = detail
+
+
+class Inconclusive(FencepostError):
+    """The evidence does not allow a verdict: a damaged history, a fault without a receipt (exit code 3)."""
+
+    exit_code: ClassVar[int] = 3
+
+
+class Violation(AssertionError):
+    """A promise was broken (exit code 1); the message is the explanation."""
+
+    exit_code: ClassVar[int] = 1
+
+
+EXIT_CLEAN = 0
+EXIT_VIOLATED = 1
+EXIT_USAGE = 2
+EXIT_INCONCLUSIVE = 3
+EXIT_ENVIRONMENT = 4
+EXIT_INTERRUPTED = 130

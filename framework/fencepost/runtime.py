@@ -1,0 +1,156 @@
+"""The seam that matters most: where processes live and time passes.
+
+A test holds no client object, starts no thread and never sleeps: all time passes in
+`Runtime.advance`. Process, docker and simulated runtimes satisfy this protocol and differ in
+nothing a test can see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from msgspec import Struct
+
+from fencepost.events import Cause, Event
+from fencepost.systems import Place
+from fencepost.topology import Cut, Layout, Link, Slot
+from fencepost.view import View
+
+
+class Signal(StrEnum):
+    """What can be done to a process, by POSIX name."""
+
+    KILL = "SIGKILL"
+    TERM = "SIGTERM"
+    INT = "SIGINT"
+    STOP = "SIGSTOP"
+    CONT = "SIGCONT"
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that was started: its name (`broker-2#3`), its slot and its id on the host."""
+
+    name: str
+    slot: Slot
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Evidence, measured, that something took effect; without `true` nothing may depend on it."""
+
+    true: bool
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkState:
+    """What a link does to what passes: both directions are seen from the dialling slot.
+
+    `cut_upstream` drops what the dialler sends, `cut_downstream` what it would receive. Latency and
+    jitter are milliseconds one way, `rate_kb` kilobytes a second (0: unlimited).
+    """
+
+    cut_upstream: bool = False
+    cut_downstream: bool = False
+    latency_ms: int = 0
+    jitter_ms: int = 0
+    rate_kb: int = 0
+
+
+HEALTHY = LinkState()
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Something awaited, as a value: true of a `View` of the run so far.
+
+    `description` completes the sentence "waited for ...".
+    """
+
+    description: str
+    holds: Callable[[View], bool]
+
+    def __and__(self, other: Condition) -> Condition:
+        return Condition(
+            f"{self.description} and {other.description}",
+            lambda view: self.holds(view) and other.holds(view),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSpec:
+    """A client to start: `workload` names a plugin's worker, `options` are its own (plain data)."""
+
+    name: str
+    workload: str
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+class ClientSession(Protocol):
+    """A running client worker; what it does shows in the history only."""
+
+    @property
+    def process(self) -> str: ...
+    def tell(self, command: Mapping[str, object]) -> None:
+        """Hands the worker one command; it answers through events."""
+        ...
+
+    def stop(self) -> None:
+        """Asks the worker to finish what it has begun, and to end; see `client.*` events."""
+        ...
+
+
+class Runtime(Protocol):
+    """Where processes live and time passes."""
+
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def view(self) -> View: ...
+    def now_ns(self) -> int: ...
+    def advance(self, until: Condition, deadline_ns: int) -> Event | None:
+        """Lets time pass until the condition holds; the event that decided it, or None too late.
+
+        Returns at once, with the last event so far, when it holds already. Raises
+        EnvironmentFailed when a process that should live has died meanwhile.
+        """
+        ...
+
+    def start(self, slot: Slot) -> Process: ...
+    def signal(self, process: Process, what: Signal) -> Receipt: ...
+    def living(self, slot: Slot) -> Process | None:
+        """The process now living in a slot."""
+        ...
+
+    def set_link(self, link: Link, state: LinkState) -> Receipt: ...
+    def apply_cut(self, cut: Cut) -> Receipt:
+        """Cuts these directions at once, on top of what is cut, with one receipt for all."""
+        ...
+
+    def heal_links(self) -> Receipt: ...
+    def client(self, spec: ClientSpec) -> ClientSession: ...
+    def events(self) -> Sequence[Event]: ...
+    def record(self, body: Struct, cause: Cause | None = None) -> Event:
+        """Adds an event of the harness itself."""
+        ...
+
+    def place(self, slot: Slot) -> Place:
+        """Where the slot's next process would live (for faults that copy a disk)."""
+        ...
+
+    def close(self) -> None:
+        """Ends every process it started, in bounded time; safe to call twice."""
+        ...
+
+
+def describe(names: Iterable[str]) -> str:
+    """`a, b and c`."""
+    items = list(names)
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} and {items[-1]}"

@@ -1,0 +1,115 @@
+"""What a system under test offers: small capability protocols, none of them to be inherited.
+
+A system is a value: it lays out slots and says how to start a node in a place. What else it can do
+(be stopped gently, be broken by a named defect) is a protocol of its own; the faults and suites
+that are offered derive from what it satisfies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from fencepost.topology import Layout, Slot
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How large a cluster is wanted, with its settings (Kafka's dotted names, values as text)."""
+
+    controllers: int = 3
+    brokers: int = 3
+    settings: Mapping[str, str] = field(default_factory=dict)
+    defects: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one process is to live: made by the runtime, given to the system.
+
+    `process` is its name (`broker-2#3`). `address` is the slot's own; a node binds there. `hosts`
+    maps every slot name to the address at which this slot reaches it (its end of the link; its own
+    address for itself). `advertised` is the address at which clients reach this slot.
+    `data_dir` is the slot's disk and outlives processes; `work_dir` is the process's own folder.
+    The process appends its events to `events_path`, one NDJSON line each.
+    """
+
+    run: str
+    process: str
+    slot: Slot
+    layout: Layout
+    address: str
+    hosts: Mapping[str, str]
+    advertised: str
+    data_dir: Path
+    work_dir: Path
+    events_path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """How to start a process: `files` (path relative to the work folder, text) are written first."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+@runtime_checkable
+class System(Protocol):
+    """Something under test, by name (`reference/quorum`)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def plane(self) -> str: ...
+    def layout(self, shape: Shape) -> Layout:
+        """The slots and links of a cluster of that shape; raises UsageError for a bad shape."""
+        ...
+
+    def client_port(self) -> int:
+        """The port of the brokers' client listener."""
+        ...
+
+
+@runtime_checkable
+class Launchable(Protocol):
+    """A system whose nodes are programs."""
+
+    def command(self, place: Place, shape: Shape) -> Command: ...
+
+
+@runtime_checkable
+class HasDefects(Protocol):
+    """A system that can be broken on purpose."""
+
+    def defects(self) -> Sequence[Defect]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """A named way to break a system, with the clauses it breaks."""
+
+    name: str
+    breaks: tuple[str, ...]
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The bounds that tests and rules take from a cluster's configuration, all in milliseconds."""
+
+    heartbeat_ms: int
+    lease_ms: int
+    election_ms: int
+    replica_lag_ms: int
+    recovery_bound_ms: int
+
+
+@runtime_checkable
+class Timed(Protocol):
+    """A system that can say what its settings mean for how long things take."""
+
+    def timing(self, shape: Shape) -> Timing: ...
