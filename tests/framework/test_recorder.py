@@ -1,0 +1,84 @@
+"""Recorder: gap-free, whole, one file a process, nothing lost that was recorded."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+from fencepost.events import Cause, Codec, Stalled
+from fencepost.recorder import Recorder
+
+
+class Sneezed(Struct, frozen=True, tag="nose.sneezed"):
+    """A plugin's own kind."""
+
+    times: int
+
+
+def test_events_come_back_as_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "broker-1#1.ndjson"
+    recorder = Recorder.open(path, "run-1", "broker-1#1")
+    first = recorder.record(Stalled(5))
+    second = recorder.record(Stalled(6), cause=first.ref, at_ns=77)
+    recorder.close()
+    assert [Codec().decode(line) for line in path.read_bytes().splitlines()] == [first, second]
+    assert (first.node_seq, second.node_seq, second.at_ns) == (0, 1, 77)
+    assert second.cause == Cause("broker-1#1", 0)
+
+
+def test_threads_leave_no_gap_and_no_torn_line(tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    recorder = Recorder.open(path, "run-1", "p#1")
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: recorder.record(Stalled(n)), range(2000)))
+    events = [Codec().decode(line) for line in path.read_bytes().splitlines()]
+    assert [event.node_seq for event in events] == list(range(2000))
+
+
+def test_a_process_name_is_used_once(tmp_path: Path) -> None:
+    Recorder.open(tmp_path / "events", "run-1", "p#1").close()
+    with pytest.raises(FileExistsError):
+        Recorder.open(tmp_path / "events", "run-1", "p#1")
+
+
+def test_an_undeclared_kind_is_refused_and_leaves_no_gap(tmp_path: Path) -> None:
+    recorder = Recorder.open(tmp_path / "events", "run-1", "p#1")
+    with pytest.raises(TypeError, match="Sneezed"):
+        recorder.record(Sneezed(1))
+    assert recorder.record(Stalled(1)).node_seq == 0
+
+
+def test_a_plugins_kind_is_recorded_when_declared(tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    event = Recorder.open(path, "run-1", "p#1", (Sneezed,)).record(Sneezed(3))
+    assert Codec((Sneezed,)).decode(path.read_bytes()) == event
+
+
+def test_recording_after_close_is_an_error(tmp_path: Path) -> None:
+    recorder = Recorder.open(tmp_path / "events", "run-1", "p#1")
+    recorder.close()
+    recorder.close()
+    with pytest.raises(ValueError, match="closed"):
+        recorder.record(Stalled(1))
+
+
+def test_what_was_recorded_survives_sigkill(tmp_path: Path) -> None:
+    script = (
+        "import os, pathlib, sys\n"
+        "from fencepost.events import Stalled\n"
+        "from fencepost.recorder import Recorder\n"
+        "recorder = Recorder.open(pathlib.Path(sys.argv[1]), 'run-1', 'p#1')\n"
+        "for n in range(100): recorder.record(Stalled(n))\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    path = tmp_path / "events"
+    ended = subprocess.run([sys.executable, "-c", script, os.fspath(path)], timeout=30, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert len(path.read_bytes().splitlines()) == 100
