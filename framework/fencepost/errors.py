@@ -6,6 +6,8 @@ that pytest and Allure call the test failed; everything else is an error and mak
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import ClassVar
 
 
@@ -52,3 +54,16 @@ EXIT_USAGE = 2
 EXIT_INCONCLUSIVE = 3
 EXIT_ENVIRONMENT = 4
 EXIT_INTERRUPTED = 130
+
+
+def no_such(what: str, name: str, known: Iterable[str]) -> UsageError:
+    """The error for a name nobody knows: `no fault named 'partiton'; did you mean 'partition'?`."""
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    if near:
+        hint = f"did you mean '{near[0]}'?"
+    elif names:
+        hint = f"known: {', '.join(names)}"
+    else:
+        hint = "none is known"
+    return UsageError(f"no {what} named '{name}'; {hint}")
