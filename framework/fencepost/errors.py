@@ -37,7 +37,7 @@ class EnvironmentFailed(FencepostError):
 
 
 class Inconclusive(FencepostError):
-    """The evidence does not allow a verdict: a damaged history, a fault without a receipt (exit code 3)."""
+    """The evidence allows no verdict: a damaged history, a fault that missed (exit code 3)."""
 
     exit_code: ClassVar[int] = 3
 

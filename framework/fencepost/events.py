@@ -30,7 +30,7 @@ SCHEMA_VERSION = 1
 
 
 class Cause(Struct, frozen=True, array_like=True):
-    """The event (`request` false: seq is a node_seq) or the request (true: seq is a correlation id)."""
+    """An event (`request` false: seq is a node_seq) or a request (true: a correlation id)."""
 
     process: str
     seq: int
@@ -74,7 +74,7 @@ class ProcessSpawned(Struct, frozen=True, tag="process.spawned"):
 
 
 class ProcessExited(Struct, frozen=True, tag="process.exited"):
-    """The harness saw a process end. `signal` is 0 for an exit; `expected` when the harness caused it."""
+    """The harness saw a process end. `signal` is 0 for an exit; `expected`: we caused it."""
 
     ended: str
     exit_code: int
@@ -92,13 +92,13 @@ class NodeStarted(Struct, frozen=True, tag="node.started"):
 
 
 class NodeStopped(Struct, frozen=True, tag="node.stopped"):
-    """A node's last event, when it ends by itself; without it the tail of its events may be lost."""
+    """A node's last event, when it ends by itself; without it its last events may be lost."""
 
     reason: str
 
 
 class Stalled(Struct, frozen=True, tag="process.stalled"):
-    """The process noticed that it did not run for `stalled_ns` (its loop woke that much too late)."""
+    """The process noticed that it did not run for `stalled_ns` (its loop woke so much too late)."""
 
     stalled_ns: int
 
@@ -115,7 +115,7 @@ class ConnectionClosed(Struct, frozen=True, tag="node.connection_closed"):
 
 
 class FaultStruck(Struct, frozen=True, tag="fault.struck"):
-    """A fault was applied. `receipt` is true only if `evidence`, a measurement, shows its effect."""
+    """A fault was applied. `receipt` is true only if `evidence`, a measurement, shows it."""
 
     fault_id: str
     fault: str
@@ -135,6 +135,7 @@ class FaultHealed(Struct, frozen=True, tag="fault.healed"):
 class TestStarted(Struct, frozen=True, tag="test.started"):
     """A pytest test began; `clauses` are those it is marked with."""
 
+    __test__: ClassVar[bool] = False
     nodeid: str
     clauses: tuple[str, ...]
 
@@ -142,6 +143,7 @@ class TestStarted(Struct, frozen=True, tag="test.started"):
 class TestEnded(Struct, frozen=True, tag="test.ended"):
     """A pytest test ended: passed, failed or error."""
 
+    __test__: ClassVar[bool] = False
     nodeid: str
     outcome: str
 
@@ -187,7 +189,7 @@ class VoteAnswered(Struct, frozen=True, tag="quorum.vote_answered"):
 
 
 class ControllerElected(Struct, frozen=True, tag="quorum.controller_elected"):
-    """This voter won `epoch` and is the active controller; `log_end` and `last_epoch` as it starts."""
+    """This voter won `epoch` and is the active controller; `log_end`, `last_epoch` as it starts."""
 
     epoch: int
     log_end: int
@@ -263,7 +265,7 @@ class TopicCommitted(Struct, frozen=True, tag="metadata.topic"):
 
 
 class PartitionCommitted(Struct, frozen=True, tag="metadata.partition"):
-    """This node replayed a committed PartitionRecord or IsrChangeRecord: the partition as it is now."""
+    """This node replayed a committed PartitionRecord or IsrChangeRecord: the partition as it is."""
 
     offset: int
     topic: str
@@ -356,7 +358,7 @@ class HeartbeatSent(Struct, frozen=True, tag="broker.heartbeat_sent"):
 
 
 class LeaseGranted(Struct, frozen=True, tag="broker.lease_granted"):
-    """A broker got an accepting heartbeat answer; it may act until `ends_at_ns` on its own clock."""
+    """A broker got an accepting heartbeat answer; it acts until `ends_at_ns` by its own clock."""
 
     broker_id: int
     broker_epoch: int
@@ -432,7 +434,7 @@ class LogAppended(Struct, frozen=True, tag="replica.log_appended"):
 
 
 class LogTruncated(Struct, frozen=True, tag="replica.log_truncated"):
-    """This broker dropped [to_offset, from_log_end) of its log. `reason`: leader_epoch, recovery."""
+    """It dropped [to_offset, from_log_end) of its log. `reason`: leader_epoch or recovery."""
 
     topic: str
     partition: int
@@ -509,7 +511,7 @@ class ProduceAnswered(Struct, frozen=True, tag="broker.produce_answered"):
     """A broker is about to answer one partition of a Produce.
 
     `base_offset` to `log_end` (exclusive) is what was stored, -1 on error; `ends` the log ends the
-    leader knows of the members of `isr`, in its order; `duplicate` when the batch was stored before.
+    leader knows of the members of `isr`, in its order; `duplicate`: the batch was stored before.
     """
 
     topic: str
@@ -571,7 +573,7 @@ class ClientStarted(Struct, frozen=True, tag="client.started"):
 
 
 class ProduceInvoked(Struct, frozen=True, tag="client.produce_invoked"):
-    """A client hands a message to its library; `operation` is in the payload and unique in a run."""
+    """A client hands a message to its library; `operation`, in the payload, is unique in a run."""
 
     operation: str
     topic: str
@@ -613,7 +615,7 @@ class ConsumerPositioned(Struct, frozen=True, tag="client.positioned"):
 
 
 class ReadCompleted(Struct, frozen=True, tag="client.read_completed"):
-    """The final reading of one partition ended: ok when all of [start, end) was seen, else unknown."""
+    """A final reading of one partition ended: ok if all of [start, end) was seen, else unknown."""
 
     topic: str
     partition: int
@@ -664,7 +666,6 @@ class ClientFailed(Struct, frozen=True, tag="client.failed"):
 # --------------------------------------------------------------------------------------- envelope
 
 
-
 class Unrecognised(Struct, frozen=True, tag="fencepost.unrecognised"):
     """An event of a kind that no loaded plugin declares: kept whole, judged by no rule."""
 
@@ -673,8 +674,8 @@ class Unrecognised(Struct, frozen=True, tag="fencepost.unrecognised"):
 
 
 Body = (
-    RunStarted | PhaseStarted | RunEnded | ProcessSpawned | ProcessExited | NodeStarted | NodeStopped
-    | Stalled | ConnectionClosed | FaultStruck | FaultHealed | TestStarted | TestEnded
+    RunStarted | PhaseStarted | RunEnded | ProcessSpawned | ProcessExited | NodeStarted
+    | NodeStopped | Stalled | ConnectionClosed | FaultStruck | FaultHealed | TestStarted | TestEnded
     | ClusterRecovered | ElectionStarted | VoteAnswered | ControllerElected | ControllerResigned
     | ControllerFollowed | MetadataCommitted | MetadataTruncated | StateReverted | BrokerCommitted
     | TopicCommitted | PartitionCommitted | ChangeAnswered | HeartbeatAnswered | LeaseExpired

@@ -1,8 +1,9 @@
 """Every hook a plugin may implement; the docstring is the contract.
 
 A plugin is a module, named in the entry-point group `fencepost`, whose functions marked with
-`fencepost.hookimpl` have these names. All but the last two are asked once, when plugins are loaded; they take no
-arguments and must not start anything, and a name given by two plugins is refused with both named.
+`fencepost.hookimpl` have these names. All but the last two are asked once, when plugins are loaded;
+they take no arguments and must not start anything, and a name given by two plugins is refused with
+both named.
 """
 
 from __future__ import annotations

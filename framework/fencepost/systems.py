@@ -50,7 +50,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How to start a process: `files` (path relative to the work folder, text) are written first."""
+    """How to start a process; `files` (path below the work folder, text) are written first."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
