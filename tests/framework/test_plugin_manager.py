@@ -1,0 +1,191 @@
+"""Plugins: found, checked, named when broken; the others live."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from msgspec import Struct
+
+from fencepost import Clause, FaultFactory, UsageError, hookimpl, no_such
+from fencepost.plugin_manager import PluginWarning, load, load_from
+
+
+class Sneezed(Struct, frozen=True, tag="nose.sneezed"):
+    """A plugin's own kind."""
+
+    times: int
+
+
+class Untagged(Struct, frozen=True):
+    """A kind that no line could carry."""
+
+
+def module(**hooks: object) -> ModuleType:
+    """A plugin with these functions."""
+    made = ModuleType("made")
+    vars(made).update(hooks)
+    return made
+
+
+def plugin(**answers: object) -> ModuleType:
+    """A plugin whose hooks answer with the given values."""
+    return module(
+        **{
+            f"fencepost_{name}": hookimpl(lambda value=value: value)
+            for name, value in answers.items()
+        }
+    )
+
+
+def make_fault(**arguments: object) -> SimpleNamespace:
+    return SimpleNamespace(name="sneeze", arguments=lambda: arguments)
+
+
+def test_what_plugins_offer_is_joined() -> None:
+    nose = plugin(event_kinds=[Sneezed], faults={"sneeze": make_fault})
+    eyes = plugin(faults={"blink": make_fault}, workloads={"watch": ["-m", "eyes"]})
+    plugins = load_from((), {"nose": nose, "eyes": eyes})
+    assert plugins.broken == {}
+    assert plugins.event_kinds == (Sneezed,)
+    assert sorted(plugins.faults) == ["blink", "sneeze"]
+    assert plugins.workload("watch") == ("-m", "eyes")
+    assert plugins.fault("sneeze", times=2).arguments() == {"times": 2}
+
+
+def test_every_installed_plugin_loads() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plugins = load()
+    assert plugins.broken == {}
+    assert {"cut", "partition", "kill", "bounce", "pause", "duplicate_id", "slow_link"} <= set(
+        plugins.faults
+    )
+    assert plugins.system("reference/quorum").plane == "quorum"
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        (plugin(event_kinds=[Untagged]), "tag"),
+        (plugin(event_kinds=5), "TypeError"),
+        (plugin(systems=["reference"]), "'reference' is no System"),
+        (plugin(faults={"not a name": make_fault}), "'not a name'"),
+        (plugin(faults={"sneeze": 3}), "'sneeze'"),
+        (plugin(workloads={"watch": "python -m eyes"}), "'watch'"),
+        (plugin(clauses=["HB-01"]), "'HB-01' is no Clause"),
+        (plugin(rules=[object()]), "is no rule: it has no 'clause'"),
+        (plugin(fautls={}), "unknown hook 'fencepost_fautls'"),
+        (module(fencepost_faults=hookimpl(lambda cluster: {})), "cluster"),
+    ],
+)
+def test_a_broken_plugin_is_named_and_set_apart(broken: object, why: str) -> None:
+    healthy = plugin(faults={"blink": make_fault})
+    with pytest.warns(PluginWarning, match="the plugin 'nose' is set apart") as caught:
+        plugins = load_from((), {"eyes": healthy, "nose": broken})
+    assert why in str(caught[0].message)
+    assert list(plugins.broken) == ["nose"]
+    assert list(plugins.faults) == ["blink"]
+
+
+def test_a_plugin_whose_hook_raises_is_set_apart() -> None:
+    @hookimpl
+    def fencepost_faults() -> Mapping[str, FaultFactory]:
+        raise RuntimeError("no pepper")
+
+    with pytest.warns(PluginWarning, match="'nose' is set apart: RuntimeError: no pepper"):
+        plugins = load_from((), {"nose": module(fencepost_faults=fencepost_faults)})
+    assert dict(plugins.faults) == {}
+
+
+def test_a_plugin_that_cannot_be_imported_is_set_apart() -> None:
+    absent = EntryPoint("nose", "no_such_module_anywhere", "fencepost")
+    with pytest.warns(PluginWarning, match="'nose' is set apart: ModuleNotFoundError"):
+        plugins = load_from([absent], {"eyes": plugin(faults={"blink": make_fault})})
+    assert list(plugins.faults) == ["blink"]
+
+
+@pytest.mark.parametrize(
+    ("what", "answers"),
+    [
+        ("fault 'sneeze'", {"faults": {"sneeze": make_fault}}),
+        ("workload 'watch'", {"workloads": {"watch": []}}),
+        ("clause 'NOSE-1'", {"clauses": [Clause("NOSE-1", "nose", (), "It is clear.")]}),
+        ("event kind 'nose.sneezed'", {"event_kinds": [Sneezed]}),
+    ],
+)
+def test_one_name_from_two_plugins_is_refused_with_both_named(
+    what: str, answers: dict[str, object]
+) -> None:
+    with pytest.raises(UsageError, match=f"the {what} is given by two plugins, 'eyes' and 'nose'"):
+        load_from((), {"nose": plugin(**answers), "eyes": plugin(**answers)})
+
+
+def test_a_rule_of_an_undeclared_clause_is_refused() -> None:
+    members = dict.fromkeys(("kinds", "keys", "start", "step", "end"))
+    rule = SimpleNamespace(clause="NOSE-2", **members)
+    clause = Clause("NOSE-1", "nose", (), "It is clear.")
+    with pytest.raises(UsageError, match="no clause named 'NOSE-2'; did you mean 'NOSE-1'"):
+        load_from((), {"nose": plugin(clauses=[clause], rules=[rule])})
+
+
+def test_an_unknown_name_gets_the_nearest_right_one() -> None:
+    plugins = load_from((), {"p": plugin(faults={"partition": make_fault, "pause": make_fault})})
+    with pytest.raises(UsageError) as caught:
+        plugins.fault("partiton")
+    assert str(caught.value) == "no fault named 'partiton'; did you mean 'partition'?"
+    assert caught.value.exit_code == 2
+    assert str(no_such("fault", "xyz", ["b", "a"])) == "no fault named 'xyz'; known: a, b"
+    assert str(no_such("fault", "xyz", [])) == "no fault named 'xyz'; none is known"
+
+
+def test_wrong_arguments_of_a_fault_are_the_callers_mistake() -> None:
+    def partition(left: str, right: str) -> SimpleNamespace:
+        return SimpleNamespace()
+
+    plugins = load_from((), {"p": plugin(faults={"partition": partition})})
+    with pytest.raises(UsageError, match=r"'partition' was given wrong arguments: .*'right'"):
+        plugins.fault("partition", left="broker-1")
+
+
+def test_every_plugin_hears_of_a_judged_run_though_one_raises(tmp_path: Path) -> None:
+    heard: list[Path] = []
+
+    @hookimpl(specname="fencepost_run_judged")
+    def breaks(run_folder: Path) -> None:
+        raise OSError("no ink")
+
+    @hookimpl(specname="fencepost_run_judged")
+    def listens(run_folder: Path) -> None:
+        heard.append(run_folder)
+
+    plugins = load_from(
+        (),
+        {
+            "a": module(hook=listens),
+            "b": module(hook=breaks),
+            "c": module(hook=listens),
+        },
+    )
+    with pytest.warns(PluginWarning, match="the plugin 'b' failed on .*: OSError: no ink"):
+        plugins.run_judged(tmp_path)
+    assert heard == [tmp_path, tmp_path]
+
+
+def test_the_first_report_wins(tmp_path: Path) -> None:
+    def reporter(page: Path | None) -> ModuleType:
+        @hookimpl
+        def fencepost_report(run_folders: Sequence[Path], out: Path) -> Path | None:
+            return page
+
+        return module(fencepost_report=fencepost_report)
+
+    page = tmp_path / "report.html"
+    plugins = load_from((), {"a": reporter(None), "b": reporter(page)})
+    assert plugins.report([tmp_path], tmp_path) == page
+    with pytest.raises(UsageError, match="no loaded plugin makes reports"):
+        load_from((), {}).report([tmp_path], tmp_path)
