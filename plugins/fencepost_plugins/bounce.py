@@ -1,0 +1,114 @@
+"""Ending a node's process, and starting its next one.
+
+SIGKILL ends the process only: what it wrote is in the kernel and reaches the disk. It does not
+imitate a power failure, which loses what was not synced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import final
+
+from fencepost import (
+    Condition,
+    FaultFactory,
+    Process,
+    Receipt,
+    Runtime,
+    Signal,
+    Slot,
+    Struck,
+    UsageError,
+    hookimpl,
+)
+from fencepost_plugins.targets import find_slot
+
+END_BOUND_MS = {Signal.KILL: 5_000, Signal.TERM: 30_000}
+"""How long a process may take to end, before the fault counts as missed."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Bounce:
+    """Ends a node's process by `signal`, starts the next one `after_ms` later (None: at healing).
+
+    Whether that is within the node's lease or after it is for the caller to choose.
+    """
+
+    name: str
+    node: str
+    signal: Signal
+    after_ms: int | None = None
+
+    def strike(self, runtime: Runtime) -> Struck:
+        """Returns once the process has ended and, with `after_ms`, the next one was started.
+
+        The receipt names both process ids. A node that was not running has none.
+        """
+        slot = find_slot(runtime.layout, self.node)
+
+        def heal() -> Receipt:
+            return _ensure_living(runtime, slot)
+
+        victim = runtime.living(slot)
+        if victim is None:
+            return Struck((self.node,), Receipt(False, f"no process lives in {self.node}"), heal)
+        receipt = self._end(runtime, victim)
+        if receipt.true and self.after_ms is not None:
+            _let_pass(runtime, self.after_ms)
+            successor = runtime.start(slot)
+            evidence = f"{receipt.evidence}; {_named(successor)} started {self.after_ms} ms later"
+            receipt = Receipt(successor.pid != victim.pid, evidence)
+        return Struck((victim.name,), receipt, heal)
+
+    def _end(self, runtime: Runtime, victim: Process) -> Receipt:
+        runtime.signal(victim, self.signal)
+        ended = Condition(f"{victim.name} to end", lambda view: victim.name not in view.alive)
+        bound_ms = END_BOUND_MS[self.signal]
+        if runtime.advance(ended, runtime.now_ns() + bound_ms * 1_000_000) is None:
+            return Receipt(False, f"{_named(victim)} did not end {bound_ms} ms after {self.signal}")
+        return Receipt(True, f"{_named(victim)} ended by {self.signal}")
+
+    def arguments(self) -> Mapping[str, object]:
+        if self.name != "bounce":
+            return {"node": self.node}
+        return {"node": self.node, "after_ms": self.after_ms, "signal": str(self.signal)}
+
+
+def kill(node: str) -> Bounce:
+    """SIGKILL; the node's next process starts when the fault heals."""
+    return Bounce("kill", node, Signal.KILL)
+
+
+def terminate(node: str) -> Bounce:
+    """SIGTERM, waits for the orderly end; the node's next process starts when the fault heals."""
+    return Bounce("terminate", node, Signal.TERM)
+
+
+def bounce(node: str, after_ms: int, signal: str = Signal.KILL) -> Bounce:
+    """SIGKILL (or SIGTERM), and the next process `after_ms` after the end of the first."""
+    if signal not in (Signal.KILL, Signal.TERM) or after_ms < 0:
+        raise UsageError("bounce takes SIGKILL or SIGTERM, and an after_ms of at least 0")
+    return Bounce("bounce", node, Signal(signal), after_ms)
+
+
+def _let_pass(runtime: Runtime, span_ms: int) -> None:
+    never = Condition(f"{span_ms} ms to pass", lambda view: False)
+    runtime.advance(never, runtime.now_ns() + span_ms * 1_000_000)
+
+
+def _ensure_living(runtime: Runtime, slot: Slot) -> Receipt:
+    living = runtime.living(slot)
+    if living is not None:
+        return Receipt(True, f"{_named(living)} lives")
+    return Receipt(True, f"{_named(runtime.start(slot))} started")
+
+
+def _named(process: Process) -> str:
+    return f"{process.name} (pid {process.pid})"
+
+
+@hookimpl
+def fencepost_faults() -> Mapping[str, FaultFactory]:
+    return {"kill": kill, "terminate": terminate, "bounce": bounce}

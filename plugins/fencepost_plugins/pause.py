@@ -1,0 +1,51 @@
+"""A process that stands still: SIGSTOP, and SIGCONT to heal.
+
+Its sockets stay open and the kernel goes on accepting bytes for it, as with a long garbage
+collection or a stopped virtual machine; its own clock runs on, as a monotonic clock does then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import final
+
+from fencepost import FaultFactory, Receipt, Runtime, Signal, Struck, hookimpl
+from fencepost_plugins.targets import find_slot
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Stops a node's process until the fault heals."""
+
+    node: str
+    name: str = "pause"
+
+    def strike(self, runtime: Runtime) -> Struck:
+        """The receipt is the process's state as the kernel has it; a dead node has none."""
+        slot = find_slot(runtime.layout, self.node)
+        victim = runtime.living(slot)
+        if victim is None:
+            missed = Receipt(False, f"no process lives in {self.node}")
+            return Struck((self.node,), missed, lambda: Receipt(True, "nothing was stopped"))
+
+        def heal() -> Receipt:
+            if runtime.living(slot) != victim:
+                return Receipt(True, f"{victim.name} has ended meanwhile")
+            return runtime.signal(victim, Signal.CONT)
+
+        return Struck((victim.name,), runtime.signal(victim, Signal.STOP), heal)
+
+    def arguments(self) -> Mapping[str, object]:
+        return {"node": self.node}
+
+
+def pause(node: str) -> Pause:
+    """SIGSTOP; SIGCONT when the fault heals."""
+    return Pause(node)
+
+
+@hookimpl
+def fencepost_faults() -> Mapping[str, FaultFactory]:
+    return {"pause": pause}

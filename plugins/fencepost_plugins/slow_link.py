@@ -1,0 +1,91 @@
+"""Links that delay or throttle what passes, without losing a byte.
+
+The delay is added to every chunk of a stream: it imitates a long way, not a queue that overflows,
+packet loss or reordering. Jitter is drawn by the proxy itself, so no seed repeats it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import final
+
+from fencepost import (
+    HEALTHY,
+    FaultFactory,
+    Link,
+    LinkState,
+    Receipt,
+    Runtime,
+    Struck,
+    UsageError,
+    hookimpl,
+)
+from fencepost_plugins.targets import Names, as_names, find_slots
+
+MOST_LATENCY_MS = 10_000
+"""A proxy that holds bytes much longer no longer answers when the delay is to be removed."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SlowLink:
+    """Slows every link that a source dials to a target; both directions of it."""
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    state: LinkState
+    name: str = "slow_link"
+
+    def strike(self, runtime: Runtime) -> Struck:
+        """True when every link has a true receipt; raises UsageError when no link joins them."""
+        find_slots(runtime.layout, (*self.sources, *self.targets))
+        links = [
+            link
+            for link in runtime.layout.links
+            if link.source in self.sources and link.target in self.targets
+        ]
+        if not links:
+            raise UsageError("the fault 'slow_link' slows nothing: no link joins those nodes")
+
+        def set_all(state: LinkState) -> Receipt:
+            return _all(links, [runtime.set_link(link, state) for link in links])
+
+        targets = tuple(sorted({*self.sources, *self.targets}))
+        return Struck(targets, set_all(self.state), lambda: set_all(HEALTHY))
+
+    def arguments(self) -> Mapping[str, object]:
+        return {
+            "sources": list(self.sources),
+            "targets": list(self.targets),
+            "latency_ms": self.state.latency_ms,
+            "jitter_ms": self.state.jitter_ms,
+            "rate_kb": self.state.rate_kb,
+        }
+
+
+def slow_link(
+    sources: Names, targets: Names, latency_ms: int = 0, jitter_ms: int = 0, rate_kb: int = 0
+) -> SlowLink:
+    """Delays what passes by `latency_ms` one way, give or take `jitter_ms`, or throttles it."""
+    if not 0 <= jitter_ms <= latency_ms <= MOST_LATENCY_MS or rate_kb < 0:
+        raise UsageError(
+            f"slow_link takes 0 <= jitter_ms <= latency_ms <= {MOST_LATENCY_MS} and a rate_kb >= 0"
+        )
+    if not latency_ms and not rate_kb:
+        raise UsageError("slow_link needs a latency_ms or a rate_kb")
+    state = LinkState(latency_ms=latency_ms, jitter_ms=jitter_ms, rate_kb=rate_kb)
+    return SlowLink(as_names(sources), as_names(targets), state)
+
+
+def _all(links: list[Link], receipts: list[Receipt]) -> Receipt:
+    evidence = "; ".join(
+        f"{link.source} -> {link.target}: {receipt.evidence}"
+        for link, receipt in zip(links, receipts, strict=True)
+    )
+    return Receipt(all(receipt.true for receipt in receipts), evidence)
+
+
+@hookimpl
+def fencepost_faults() -> Mapping[str, FaultFactory]:
+    return {"slow_link": slow_link}
