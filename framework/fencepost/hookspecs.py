@@ -44,9 +44,12 @@ def fencepost_faults() -> Mapping[str, FaultFactory]:
 def fencepost_workloads() -> Mapping[str, Sequence[str]]:
     """Client workers by name, each the argv (after the Python interpreter) that starts one.
 
-    A worker is a process of its own: it reads commands, one JSON object a line, from standard
-    input, works against the bootstrap address its configuration names, and appends its events to
-    its events file like any node.
+    A worker is a process of its own, a slot's like any node. The last word of its argv is the path
+    of its configuration, one JSON object: `run`, `process`, `events` (the path of the file it
+    appends its events to), `bootstrap` (a list of `address:port`, one a broker), `hosts` (slot name
+    -> address at which the clients reach it), `client_port`, and `options` (its own, from the
+    ClientSpec). It reads commands, one JSON object a line, from standard input until that ends; the
+    end, or SIGTERM, asks it to finish what it has begun and to end.
     """
     raise NotImplementedError
 
