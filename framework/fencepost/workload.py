@@ -1,0 +1,212 @@
+"""What clients can be asked to do: the options and commands that every client worker understands.
+
+A workload plugin is free in its library, not in this vocabulary: so a test means the same whichever
+clients run it. A worker is started with `WorkerConfig` and one of `ClientOptions`; an administrator, a
+probe and a consumer take `ClientCommand`s as well. What they did shows in `client.*` events only, in which
+a command's `operation`, unique in a run, names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+BEGINNING = -2
+"""The offset from which a consumer reads everything."""
+
+
+class WorkerConfig(Struct, frozen=True):
+    """The file named by a worker's last argument.
+
+    `events` is the path of the file it appends its events to; `bootstrap` holds an `address:port`
+    for each broker; `hosts` maps slot names to the addresses at which the clients' slot reaches
+    them, on `client_port`. `options` are the worker's own.
+    """
+
+    run: str
+    process: str
+    events: str
+    bootstrap: tuple[str, ...]
+    hosts: Mapping[str, str]
+    client_port: int
+    options: msgspec.Raw
+
+
+class ProducerOptions(
+    Struct, frozen=True, kw_only=True, tag_field="kind", tag="producer", forbid_unknown_fields=True
+):
+    """Produces to the partitions in turn until `count` messages (0: until stopped) were invoked.
+
+    `acks` is 0, 1 or -1 (all); `rate` is messages a second; `size` the bytes of a message, which
+    begins with its operation id.
+    `settings`, here and below, are the client library's own, over those of the worker.
+    """
+
+    topic: str
+    partitions: tuple[int, ...]
+    acks: int = -1
+    idempotent: bool = True
+    count: int = 0
+    rate: float = 200.0
+    size: int = 100
+    settings: Mapping[str, str] = {}
+
+
+class ConsumerOptions(
+    Struct, frozen=True, kw_only=True, tag_field="kind", tag="consumer", forbid_unknown_fields=True
+):
+    """Reads the partitions from `offset` until stopped; without a group, committing nothing."""
+
+    partitions: tuple[tuple[str, int], ...]
+    offset: int = BEGINNING
+    settings: Mapping[str, str] = {}
+
+
+class ReaderOptions(
+    Struct, frozen=True, kw_only=True, tag_field="kind", tag="reader", forbid_unknown_fields=True
+):
+    """Reads each partition from its start to the end it had when asked, then ends by itself.
+
+    What is not read `limit_ms` after the start counts as unknown. `final` marks the reading after
+    the run, upon which lost writes are judged.
+    """
+
+    partitions: tuple[tuple[str, int], ...]
+    final: bool
+    limit_ms: int = 30_000
+    settings: Mapping[str, str] = {}
+
+
+class AdminOptions(
+    Struct, frozen=True, kw_only=True, tag_field="kind", tag="admin", forbid_unknown_fields=True
+):
+    """Takes `CreateTopic`, `DeleteTopic`, `ListTopics` and `DescribeCluster`, one after another."""
+
+    limit_ms: int = 15_000
+    settings: Mapping[str, str] = {}
+
+
+class ProbeOptions(
+    Struct, frozen=True, kw_only=True, tag_field="kind", tag="probe", forbid_unknown_fields=True
+):
+    """Takes `ProbeFetch`, `ProbeProduce` and `ProbeMetadata`, one after another."""
+
+
+ClientOptions = ProducerOptions | ConsumerOptions | ReaderOptions | AdminOptions | ProbeOptions
+
+
+class CreateTopic(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="do",
+    tag="create_topic",
+    forbid_unknown_fields=True,
+):
+    """To an administrator; `config` holds the topic's own settings."""
+
+    operation: str
+    topic: str
+    partitions: int
+    replication: int
+    config: Mapping[str, str] = {}
+
+
+class DeleteTopic(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="do",
+    tag="delete_topic",
+    forbid_unknown_fields=True,
+):
+    """To an administrator."""
+
+    operation: str
+    topic: str
+
+
+class ListTopics(
+    Struct, frozen=True, kw_only=True, tag_field="do", tag="list_topics", forbid_unknown_fields=True
+):
+    """To an administrator."""
+
+    operation: str
+
+
+class DescribeCluster(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="do",
+    tag="describe_cluster",
+    forbid_unknown_fields=True,
+):
+    """To an administrator."""
+
+    operation: str
+
+
+class Seek(
+    Struct, frozen=True, kw_only=True, tag_field="do", tag="seek", forbid_unknown_fields=True
+):
+    """To a consumer: go on from `offset` in one of its partitions."""
+
+    operation: str
+    topic: str
+    partition: int
+    offset: int
+
+
+class ProbeFetch(
+    Struct, frozen=True, kw_only=True, tag_field="do", tag="fetch", forbid_unknown_fields=True
+):
+    """One Fetch to the process in `slot`, whoever leads; never retried."""
+
+    operation: str
+    slot: str
+    broker: int
+    topic: str
+    partition: int
+    offset: int = 0
+    limit_ms: int = 5_000
+
+
+class ProbeProduce(
+    Struct, frozen=True, kw_only=True, tag_field="do", tag="produce", forbid_unknown_fields=True
+):
+    """One Produce of one message, its operation id, to the process in `slot`; never retried."""
+
+    operation: str
+    slot: str
+    broker: int
+    topic: str
+    partition: int
+    acks: int = -1
+    limit_ms: int = 5_000
+
+
+class ProbeMetadata(
+    Struct, frozen=True, kw_only=True, tag_field="do", tag="metadata", forbid_unknown_fields=True
+):
+    """One Metadata request about a topic to the process in `slot`; never retried."""
+
+    operation: str
+    slot: str
+    broker: int
+    topic: str
+    limit_ms: int = 5_000
+
+
+ClientCommand = (
+    CreateTopic
+    | DeleteTopic
+    | ListTopics
+    | DescribeCluster
+    | Seek
+    | ProbeFetch
+    | ProbeProduce
+    | ProbeMetadata
+)
