@@ -1,1 +1,1 @@
-""" """
+"""Systems under test, each a plugin."""

@@ -46,6 +46,8 @@ class Place:
     data_dir: Path
     work_dir: Path
     events_path: Path
+    seed: int = 0
+    """The run's seed; what a process draws derives from it and from the process's name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-""" """
+"""The reference cluster: the seed documents, implemented. wire <- core <- shell; see README.md."""

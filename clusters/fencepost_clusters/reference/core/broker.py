@@ -1,0 +1,523 @@
+"""A broker node: it observes the quorum's log, holds a lease, replicates, and serves clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from msgspec import Struct
+
+from fencepost import Cause, FetchServed, NodeStarted, NodeStopped, RequestRefused
+from fencepost_clusters.reference.core import serving
+from fencepost_clusters.reference.core.committed import Committed
+from fencepost_clusters.reference.core.controller import raft_timing
+from fencepost_clusters.reference.core.effects import (
+    Answered,
+    Call,
+    CallFailed,
+    Chance,
+    Close,
+    Effect,
+    Exit,
+    Input,
+    Instant,
+    Outbox,
+    Protections,
+    Received,
+    Reply,
+    ShutdownAsked,
+    Tick,
+)
+from fencepost_clusters.reference.core.following import Following
+from fencepost_clusters.reference.core.lifecycle import Lifecycle
+from fencepost_clusters.reference.core.metadata_log import MetadataLog
+from fencepost_clusters.reference.core.producing import Producing
+from fencepost_clusters.reference.core.raft import Raft
+from fencepost_clusters.reference.core.registration import BrokerState
+from fencepost_clusters.reference.core.replica import Replica
+from fencepost_clusters.reference.core.replicas import Recovered, Replicas
+from fencepost_clusters.reference.core.settings import Settings
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import records as r
+from fencepost_clusters.reference.wire.errors import Error
+
+MS = 1_000_000
+Administrative = m.CreateTopicsRequest | m.DeleteTopicsRequest
+
+
+class _Parked(Struct, frozen=True):
+    """A fetch, a client's or a follower's, that waits for news."""
+
+    received: Received
+    request: m.FetchRequest
+    deadline_ns: int
+    cause: Cause | None
+
+
+class _Forwarded(Struct, frozen=True):
+    """An administrative request on its way to the active controller."""
+
+    received: Received
+    deadline_ns: int
+    cause: Cause | None
+
+
+class BrokerNode:
+    """See the module: `handle(input, now) -> effects`, and `deadline_ns()` says when to Tick."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        incarnation: UUID,
+        listeners: tuple[m.Listener, ...],
+        metadata: Iterable[bytes],
+        disk: Recovered,
+        chance: Chance,
+        protections: Protections,
+        now: Instant,
+    ) -> None:
+        self.settings = settings
+        self._protections = protections
+        self._out = Outbox()
+        self.log = MetadataLog(metadata)
+        self._out.note(NodeStarted("broker", settings.node_id, str(incarnation), self.log.end))
+        self.raft = Raft(
+            settings.node_id, settings.voters, self.log, max(0, self.log.last_epoch), None,
+            raft_timing(settings), chance, protections, self._out, now,
+        )  # fmt: skip
+        self.committed = Committed(self._out)
+        self.lifecycle = Lifecycle(settings, incarnation, listeners, protections, self._out, now)
+        self.replicas = Replicas(settings, disk, protections, self._out)
+        self.following = Following(
+            settings, self.replicas, self.lifecycle, protections, self._out
+        )
+        self.producing = Producing(
+            settings, self.replicas, self.lifecycle, protections, self._out
+        )
+        self._changed: set[tuple[UUID, int]] = set()
+        self._joined = False
+        self._parked: list[_Parked] = []
+        self._forwarded: dict[int, _Forwarded] = {}
+        self._producers = 0
+
+    # ------------------------------------------------------------------------------------- driver
+
+    def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]:
+        """One step. An input that arrives after the deadline finds the Tick done first."""
+        self._out.cause = None
+        self._tick(now)
+        match what:
+            case Received():
+                self._out.cause = Cause(what.client, what.correlation, True)
+                self._request(what, now)
+            case Answered():
+                self._out.cause = None
+                self._answered(what, now)
+            case CallFailed():
+                self._failed(what, now)
+            case ShutdownAsked():
+                self.lifecycle.stop(now)
+            case Tick():
+                pass
+        self._out.cause = None
+        self._follow_metadata(now)
+        self._tick(now)
+        self.producing.settle(now)
+        self._release(now)
+        if self.lifecycle.granted_shutdown:
+            self._stop(now)
+        return self._out.drain()
+
+    def deadline_ns(self) -> int | None:
+        """The monotonic time of the next Tick."""
+        times = [
+            self.raft.deadline_ns(), self.lifecycle.deadline_ns(), self.replicas.deadline_ns(),
+            self.following.deadline_ns(), self.producing.deadline_ns(),
+            *(p.deadline_ns for p in self._parked),
+        ]  # fmt: skip
+        return min((t for t in times if t is not None), default=None)
+
+    def _tick(self, now: Instant) -> None:
+        self.raft.tick(now)
+        before = self.lifecycle.state
+        leader = self.raft.leader
+        self.lifecycle.tick(now, leader, self.committed.applied)
+        if before is BrokerState.ACTIVE and self.lifecycle.state is BrokerState.FENCED:
+            self._fenced(now)
+        if self._joined:
+            self.replicas.tick(self.committed.image, leader, self.lifecycle.epoch, now)
+            self.following.tick(self.committed.image, now)
+
+    def _fenced(self, now: Instant) -> None:
+        """Client requests that still wait are answered, none as committed."""
+        if self._protections.holds("lease-gates-clients"):
+            self.producing.fail_all(now)
+
+    def _stop(self, now: Instant) -> None:
+        self.replicas.retire_all("shutdown")
+        self.producing.fail_all(now)
+        if self.replicas.by_key:
+            self.replicas.checkpoint()
+        self._out.note(NodeStopped("shut down"))
+        self._out.add(Exit("shut down"))
+
+    # ----------------------------------------------------------------------------------- metadata
+
+    def _follow_metadata(self, now: Instant) -> None:
+        if not self.committed.advance(self.log, self.raft.high_watermark, self._replayed):
+            return
+        image = self.committed.image
+        mine = image.brokers.get(self.settings.node_id)
+        holds = mine is not None and mine.incarnation == self.lifecycle.incarnation
+        if holds and not self._joined:
+            # Only now is what the log says of this broker about this process.
+            self._joined = True
+            self._changed = {
+                (one.topic_id, one.index)
+                for one in image.all_partitions()
+                if self.settings.node_id in one.replicas
+            }
+            self.replicas.delete_strays(image)
+            self.lifecycle.hurry(now)
+        if self._joined and not holds and self._protections.holds("newest-incarnation-wins"):
+            self._joined = False
+            self.lifecycle.taken_over()
+            self.replicas.retire_all("taken_over")
+            self.producing.settle(now)
+        if self._joined:
+            changed, self._changed = self._changed, set()
+            self.replicas.adopt(image, changed, now)
+            self.following.hurry(now)
+
+    def _replayed(self, record: r.Record, offset: int) -> None:
+        match record:
+            case r.PartitionRecord() | r.IsrChangeRecord():
+                assert record.topic_id is not None
+                self._changed.add((record.topic_id, record.partition_id))
+            case r.DeleteTopicRecord():
+                self._changed.update(k for k in self.replicas.by_key if k[0] == record.name)
+            case r.BrokerRecord():
+                known = self.committed.image.brokers[record.broker_id]
+                if known.registered_at == offset:
+                    for one in self.replicas.all():
+                        one.forget(record.broker_id)
+            case _:
+                pass
+
+    # ------------------------------------------------------------------------------------ answers
+
+    def _answered(self, what: Answered, now: Instant) -> None:
+        before = self.lifecycle.state
+        if self.lifecycle.answered(what.call_id, what.message, now):
+            if before is BrokerState.ACTIVE and self.lifecycle.state is BrokerState.FENCED:
+                self._fenced(now)
+            return
+        if what.call_id in self._forwarded:
+            self._forward_answered(what)
+            return
+        _ = (
+            self.raft.answered(what.call_id, what.message, now)
+            or self.following.answered(what.call_id, what.message, now)
+            or self.replicas.answered(what.call_id, what.message, now)
+        )
+
+    def _failed(self, what: CallFailed, now: Instant) -> None:
+        forwarded = self._forwarded.pop(what.call_id, None)
+        if forwarded is not None:
+            self._out.cause = forwarded.cause
+            self._refuse_forward(forwarded.received, Error.REQUEST_TIMED_OUT)
+            return
+        _ = (
+            self.lifecycle.failed(what.call_id, now)
+            or self.raft.failed(what.call_id, now)
+            or self.following.failed(what.call_id, now)
+            or self.replicas.failed(what.call_id, now)
+        )
+
+    # ------------------------------------------------------------------------------------ requests
+
+    def _request(self, received: Received, now: Instant) -> None:
+        if received.listener == "REPLICATION":
+            self._from_node(received, now)
+        elif self.lifecycle.serving(now):
+            self._from_client(received, now)
+        else:
+            self._fenced_answer(received)
+
+    def _from_node(self, received: Received, now: Instant) -> None:
+        message = received.message
+        match message:
+            case m.FetchRequest():
+                error = self.following.judge(received, message, self.committed.image)
+                if error is not Error.NONE:
+                    self._out.add(Reply(received.request_id, _refused_fetch(message, error)))
+                else:
+                    self._fetch(received, message, now)
+            case m.BrokerHeartbeatRequest():
+                leader = -1 if self.raft.leader is None else self.raft.leader
+                answer = m.BrokerHeartbeatResponse(
+                    Error.NOT_CONTROLLER, leader, BrokerState.UNKNOWN, -1, -1
+                )
+                self._out.add(Reply(received.request_id, answer))
+            case m.ControllerHeartbeatRequest():
+                refusal = m.ControllerHeartbeatResponse(Error.NOT_CONTROLLER)
+                self._out.add(Reply(received.request_id, refusal))
+            case _:
+                self._out.add(Close(received.request_id, "no request for a broker"))
+
+    def _from_client(self, received: Received, now: Instant) -> None:
+        image = self.committed.image
+        me = self.settings.node_id
+        message = received.message
+        answer: m.Response
+        match message:
+            case m.ProduceRequest():
+                if message.transactional_id is not None:
+                    self._out.add(Close(received.request_id, "transactions are not supported"))
+                    return
+                self.producing.produce(received, message, image, now)
+                return
+            case m.FetchRequest():
+                self._fetch(received, message, now)
+                return
+            case m.CreateTopicsRequest() | m.DeleteTopicsRequest():
+                self._forward(received, message, now)
+                return
+            case m.MetadataRequest():
+                answer = serving.metadata(image, message, me, self.settings.cluster_id)
+            case m.ListOffsetsRequest():
+                answer = serving.list_offsets(image, self.replicas, message)
+            case m.OffsetForLeaderEpochRequest():
+                answer = serving.offset_for_leader_epoch(image, self.replicas, message)
+            case m.InitProducerIdRequest():
+                answer = self._init_producer(message)
+            case m.FindCoordinatorRequest():
+                answer = serving.find_coordinator(image, message, me)
+            case m.OffsetCommitRequest():
+                answer = serving.offset_commit(message)
+            case m.OffsetFetchRequest():
+                answer = serving.offset_fetch(message)
+            case m.JoinGroupRequest():
+                answer = m.JoinGroupResponse(
+                    Error.GROUP_AUTHORIZATION_FAILED, member_id=message.member_id
+                )
+            case _:
+                self._out.add(Close(received.request_id, "no request for a client listener"))
+                return
+        self._out.add(Reply(received.request_id, answer))
+
+    def _init_producer(self, request: m.InitProducerIdRequest) -> m.InitProducerIdResponse:
+        """An id never given before: broker epochs are never reused, nor is the counter."""
+        if request.transactional_id is not None:
+            return m.InitProducerIdResponse(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1, -1)
+        self._producers += 1
+        return m.InitProducerIdResponse(
+            Error.NONE, (self.lifecycle.epoch << 20) | self._producers, 0
+        )
+
+    def _fenced_answer(self, received: Received) -> None:
+        """A fenced broker processes no client request: an error, or a closed connection (REG-05)."""
+        message = received.message
+        state = self.lifecycle.state.name
+        name = type(message).__name__.removesuffix("Request")
+        error = Error.NOT_LEADER_OR_FOLLOWER
+        partitions: list[tuple[str, int]] = [("", -1)]
+        answer: m.Response | None = None
+        match message:
+            case m.ProduceRequest():
+                partitions = [(t.name, p.index) for t in message.topic_data
+                              for p in t.partition_data]  # fmt: skip
+                if message.acks != 0:
+                    answer = m.ProduceResponse(
+                        tuple(
+                            m.TopicProduceResponse(
+                                t.name,
+                                tuple(m.PartitionProduceResponse(p.index, error)
+                                      for p in t.partition_data),
+                            )
+                            for t in message.topic_data
+                        )
+                    )  # fmt: skip
+            case m.FetchRequest():
+                partitions = [(t.topic, p.partition) for t in message.topics
+                              for p in t.partitions]  # fmt: skip
+                answer = _refused_fetch(message, error)
+            case _:
+                error = Error.BROKER_NOT_AVAILABLE
+        for topic, index in partitions:
+            self._out.note(
+                RequestRefused(name, topic, index, received.client, -1, error.name, "fenced", state)
+            )
+        if answer is not None:
+            self._out.add(Reply(received.request_id, answer))
+        else:
+            self._out.add(Close(received.request_id, "fenced"))
+
+    # --------------------------------------------------------------------------- administration
+
+    def _forward(self, received: Received, message: Administrative, now: Instant) -> None:
+        controller = self.raft.leader
+        if controller is None:
+            self._refuse_forward(received, Error.NOT_CONTROLLER)
+            return
+        timeout_ms = max(1, min(message.timeout or 1, self.settings.ms("request.timeout.ms")))
+        call = self._out.next_call()
+        self._out.add(
+            Call(call, self.settings.voters[controller], "admin", message, timeout_ms)
+        )
+        deadline_ns = now.monotonic_ns + message.timeout * MS
+        self._forwarded[call] = _Forwarded(received, deadline_ns, self._out.cause)
+
+    def _forward_answered(self, what: Answered) -> None:
+        forwarded = self._forwarded.pop(what.call_id)
+        self._out.cause = forwarded.cause
+        self._out.add(Reply(forwarded.received.request_id, what.message))
+
+    def _refuse_forward(self, received: Received, error: Error) -> None:
+        message = received.message
+        answer: m.Response
+        if isinstance(message, m.CreateTopicsRequest):
+            answer = m.CreateTopicsResponse(
+                tuple(m.CreatableTopicResult(t.name, error) for t in message.topics)
+            )
+        else:
+            assert isinstance(message, m.DeleteTopicsRequest)
+            answer = m.DeleteTopicsResponse(
+                tuple(m.DeletableTopicResult(name, error) for name in message.topic_names)
+            )
+        self._out.add(Reply(received.request_id, answer))
+
+    # --------------------------------------------------------------------------------------- fetch
+
+    def _fetch(self, received: Received, request: m.FetchRequest, now: Instant) -> None:
+        if request.session_id != 0:
+            answer = m.FetchResponse(Error.FETCH_SESSION_ID_NOT_FOUND, ())
+            self._out.add(Reply(received.request_id, answer))
+            return
+        parked = _Parked(
+            received, request, now.monotonic_ns + request.max_wait * MS, self._out.cause
+        )
+        if not self._try_fetch(parked, now, final=request.max_wait == 0):
+            self._parked.append(parked)
+
+    def _release(self, now: Instant) -> None:
+        """Answers the parked fetches for which something came, or whose time is up."""
+        kept: list[_Parked] = []
+        for parked in self._parked:
+            self._out.cause = parked.cause
+            due = now.monotonic_ns >= parked.deadline_ns
+            if parked.received.listener == "REPLICATION":
+                if not due and not self.following.has_news(parked.request):
+                    kept.append(parked)
+                else:
+                    self._try_fetch(parked, now, final=True)
+            elif not self.lifecycle.serving(now):
+                self._fenced_answer(parked.received)
+            elif not self._try_fetch(parked, now, final=due):
+                kept.append(parked)
+        self._out.cause = None
+        self._parked = kept
+
+    def _try_fetch(self, parked: _Parked, now: Instant, final: bool) -> bool:
+        """Answers a fetch if there is enough to say; `final`: whatever there is."""
+        if parked.received.listener == "REPLICATION":
+            return self._try_replica_fetch(parked, now, final)
+        topics: list[m.FetchableTopicResponse] = []
+        served: list[FetchServed] = []
+        enough = final
+        for topic in parked.request.topics:
+            parts: list[m.PartitionData] = []
+            for asked in topic.partitions:
+                part, event = self._client_partition(parked, topic.topic, asked)
+                parts.append(part)
+                enough = enough or part.error_code != Error.NONE or event is not None
+                if event is not None:
+                    served.append(event)
+            topics.append(m.FetchableTopicResponse(tuple(parts), topic.topic))
+        if not enough:
+            return False
+        for event in served:
+            self._out.note(event)
+        answer = m.FetchResponse(Error.NONE, tuple(topics))
+        self._out.add(Reply(parked.received.request_id, answer))
+        return True
+
+    def _client_partition(
+        self, parked: _Parked, topic: str, asked: m.FetchPartition
+    ) -> tuple[m.PartitionData, FetchServed | None]:
+        index = asked.partition
+        known = self.committed.image.partition(topic, index)
+        one = self.replicas.get(known.topic_id, index) if known is not None else None
+        error = Error.NONE
+        if known is None:
+            error = Error.UNKNOWN_TOPIC_OR_PARTITION
+        elif one is None or not one.leading:
+            error = Error.NOT_LEADER_OR_FOLLOWER
+        elif 0 <= asked.current_leader_epoch < one.epoch:
+            error = Error.FENCED_LEADER_EPOCH
+        elif asked.current_leader_epoch > one.epoch:
+            error = Error.UNKNOWN_LEADER_EPOCH
+        if one is None or error is not Error.NONE:
+            return m.PartitionData(index, error, -1, records=b""), None
+        below = one.high_watermark
+        if not self._protections.holds("read-below-watermark"):
+            below = one.log.end
+        if not one.log.start <= asked.fetch_offset <= below:
+            # Just after an election the high watermark may lag behind what was read before.
+            if asked.fetch_offset <= one.log.end:
+                return self._nothing(one, index, below), None
+            return m.PartitionData(index, Error.OFFSET_OUT_OF_RANGE, below, records=b""), None
+        start, end = one.log.span(asked.fetch_offset, below, asked.partition_max_bytes)
+        if end <= start:
+            return self._nothing(one, index, below), None
+        part = m.PartitionData(
+            index, error, below, below, one.log.start, records=m.LogSlice(one.name, start, end)
+        )
+        event = FetchServed(
+            topic, index, parked.received.client, asked.fetch_offset, end, one.high_watermark,
+            one.epoch, self.lifecycle.state.name,
+        )  # fmt: skip
+        return part, event
+
+    @staticmethod
+    def _nothing(one: Replica, index: int, below: int) -> m.PartitionData:
+        return m.PartitionData(index, Error.NONE, below, below, one.log.start, records=b"")
+
+    def _try_replica_fetch(self, parked: _Parked, now: Instant, final: bool) -> bool:
+        request = parked.request
+        image = self.committed.image
+        topics: list[m.FetchableTopicResponse] = []
+        for topic in request.topics:
+            parts = tuple(
+                self.following.serve(
+                    parked.received, request, topic.topic_id, asked, image, now
+                )
+                for asked in topic.partitions
+            )
+            topics.append(m.FetchableTopicResponse(parts, "", topic.topic_id))
+        clean = all(p.error_code == Error.NONE for t in topics for p in t.partitions)
+        if clean and not final and not self.following.has_news(request):
+            return False
+        for answered in topics:
+            for part in answered.partitions:
+                self.following.told(request, answered.topic_id, part)
+        self._out.add(
+            Reply(parked.received.request_id, m.FetchResponse(Error.NONE, tuple(topics)))
+        )
+        return True
+
+
+def _refused_fetch(request: m.FetchRequest, error: Error) -> m.FetchResponse:
+    return m.FetchResponse(
+        Error.NONE,
+        tuple(
+            m.FetchableTopicResponse(
+                tuple(
+                    m.PartitionData(p.partition, error, -1, records=b"") for p in t.partitions
+                ),
+                t.topic,
+                t.topic_id,
+            )
+            for t in request.topics
+        ),
+    )

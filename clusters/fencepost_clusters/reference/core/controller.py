@@ -1,0 +1,417 @@
+"""A controller node: the quorum's log, and, while it leads, the decisions of the active controller.
+
+Two images: the committed one, which every controller has, and, on the active controller, one that
+runs ahead of it to the log's end. Decisions read the latter; every answer waits until the log they
+rest on is committed; when leadership goes, the image that ran ahead is dropped (QC-08, QC-09).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    ChangeAnswered,
+    HeartbeatAnswered,
+    LeaseExpired,
+    NodeStarted,
+    NodeStopped,
+    StateReverted,
+)
+from fencepost_clusters.reference.core import leadership, registration, topics
+from fencepost_clusters.reference.core.committed import Committed
+from fencepost_clusters.reference.core.effects import (
+    Answered,
+    CallFailed,
+    Chance,
+    Close,
+    Effect,
+    Exit,
+    Input,
+    Instant,
+    Note,
+    Outbox,
+    Protections,
+    Received,
+    Reply,
+    ShutdownAsked,
+    Tick,
+)
+from fencepost_clusters.reference.core.image import Image
+from fencepost_clusters.reference.core.metadata_log import MetadataLog
+from fencepost_clusters.reference.core.raft import Raft, RaftTiming
+from fencepost_clusters.reference.core.registration import BrokerState, Leases
+from fencepost_clusters.reference.core.settings import Settings
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import records as r
+from fencepost_clusters.reference.wire.errors import Error
+
+
+class _Waiting(Struct, frozen=True):
+    """An answer that may leave once everything below `offset` is committed."""
+
+    offset: int
+    received: Received
+    answer: m.Response
+    event: HeartbeatAnswered | ChangeAnswered | None
+    cause: Cause | None
+
+
+def raft_timing(settings: Settings) -> RaftTiming:
+    """The quorum's times from a node's settings."""
+    fetch_timeout_ns = settings.ns("controller.quorum.fetch.timeout.ms")
+    return RaftTiming(
+        settings.ns("controller.quorum.election.timeout.ms"),
+        fetch_timeout_ns,
+        min(settings.ns("replica.fetch.wait.max.ms"), fetch_timeout_ns // 4),
+    )
+
+
+class ControllerNode:
+    """See the module: `handle(input, now) -> effects`, and `deadline_ns()` says when to Tick."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        incarnation: UUID,
+        metadata: Iterable[bytes],
+        epoch: int,
+        voted_for: int | None,
+        chance: Chance,
+        protections: Protections,
+        now: Instant,
+    ) -> None:
+        self.settings = settings
+        self._protections = protections
+        self._out = Outbox()
+        self.log = MetadataLog(metadata)
+        self._out.note(
+            NodeStarted("controller", settings.node_id, str(incarnation), self.log.end)
+        )
+        self.raft = Raft(
+            settings.node_id, settings.voters, self.log, epoch, voted_for,
+            raft_timing(settings), chance, protections, self._out, now,
+        )  # fmt: skip
+        self.committed = Committed(self._out)
+        self._ahead: Image | None = None
+        self._led_epoch = -1
+        self._leases = Leases()
+        self._waiting: list[_Waiting] = []
+
+    # ------------------------------------------------------------------------------------- driver
+
+    def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]:
+        """One step. An input that arrives after the deadline finds the Tick done first."""
+        self._out.cause = None
+        self.raft.tick(now)
+        self._follow_leadership(now)
+        self._expire(now)
+        match what:
+            case Received():
+                self._out.cause = Cause(what.client, what.correlation, True)
+                self._request(what, now)
+            case Answered():
+                handled = self.raft.answered(what.call_id, what.message, now)
+                assert handled, f"call {what.call_id} is nobody's"
+            case CallFailed():
+                self.raft.failed(what.call_id, now)
+            case ShutdownAsked():
+                self.raft.step_down(now)
+                self._follow_leadership(now)
+                self._out.note(NodeStopped("asked to stop"))
+                self._out.add(Exit("asked to stop"))
+            case Tick():
+                pass
+        self._out.cause = None
+        self._follow_leadership(now)
+        self.committed.advance(self.log, self.raft.high_watermark)
+        self._answer_committed()
+        return self._out.drain()
+
+    def deadline_ns(self) -> int | None:
+        """The monotonic time of the next Tick."""
+        times = [t for t in (self.raft.deadline_ns(),) if t is not None]
+        if self._ahead is not None:
+            lease_ns = self.settings.lease_ms * 1_000_000
+            times.extend(
+                self._leases.heard_ns[b.id] + lease_ns
+                for b in self._ahead.brokers.values()
+                if not b.fenced and self._protections.holds("controller-fences")
+            )
+        return min(times, default=None)
+
+    @property
+    def active(self) -> bool:
+        """Whether this is the active controller."""
+        return self._ahead is not None
+
+    def _follow_leadership(self, now: Instant) -> None:
+        """Takes office or leaves it, as the quorum's leadership has changed."""
+        if self.raft.leading and self._led_epoch != self.raft.epoch:
+            if self._ahead is not None:
+                self._leave()
+            self._led_epoch = self.raft.epoch
+            self.committed.advance(self.log, self.raft.high_watermark)
+            self._ahead = self.committed.image.copy()
+            for batch in self.log.batches(self.committed.applied, self.log.end):
+                for at, record in enumerate(batch.records, batch.base):
+                    self._ahead.replay(record, at)
+            self._leases = Leases({b: now.monotonic_ns for b in self._ahead.brokers})
+        elif not self.raft.leading and self._ahead is not None:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Out of office: nothing that was not committed stays (QC-09)."""
+        ahead, self._ahead = self._ahead, None
+        assert ahead is not None
+        reverted = self.committed.applied
+        if not self._protections.holds("revert-on-deposition"):
+            self.committed.image, self.committed.applied = ahead, self.log.end
+            reverted = self.log.end
+        self._out.note(
+            StateReverted(reverted, self.raft.high_watermark, self._led_epoch)
+        )
+        refused, self._waiting = self._waiting, []
+        for one in refused:
+            self._refuse(one.received, one.cause)
+
+    # ----------------------------------------------------------------------------------- deciding
+
+    def _apply(self, records: Iterable[r.Record], now: Instant) -> int:
+        """Appends records as one batch and replays them ahead; the log's end, to wait for."""
+        batch = list(records)
+        assert self._ahead is not None
+        if batch:
+            base = self.log.end
+            self.raft.append([r.encode(record) for record in batch], now)
+            for at, record in enumerate(batch, base):
+                self._ahead.replay(record, at)
+            self._ahead.offset = self.log.end
+        return self.log.end
+
+    def _expire(self, now: Instant) -> None:
+        if self._ahead is None or not self._protections.holds("controller-fences"):
+            return
+        lease_ns = self.settings.lease_ms * 1_000_000
+        for broker in registration.expired(self._ahead, self._leases, now, lease_ns):
+            self._out.note(
+                LeaseExpired(
+                    broker, self._ahead.brokers[broker].epoch, self._leases.heard_ns[broker],
+                    now.monotonic_ns, self.settings.lease_ms, self.raft.epoch,
+                )  # fmt: skip
+            )
+            self._apply(registration.fence(self._ahead, broker, self._protections), now)
+
+    def _request(self, received: Received, now: Instant) -> None:
+        message = received.message
+        match message:
+            case m.VoteRequest():
+                self.raft.vote(received, message, now)
+            case m.BeginQuorumEpochRequest():
+                self.raft.begin_epoch(received, message, now)
+            case m.EndQuorumEpochRequest():
+                self.raft.end_epoch(received, message, now)
+            case m.FetchRequest():
+                self.raft.fetch(received, message, now)
+            case m.BrokerHeartbeatRequest():
+                self._heartbeat(received, message, now)
+            case m.ControllerHeartbeatRequest():
+                error = Error.NONE if self.active else Error.NOT_CONTROLLER
+                self._out.add(Reply(received.request_id, m.ControllerHeartbeatResponse(error)))
+            case m.AlterPartitionRequest() | m.CreateTopicsRequest() | m.DeleteTopicsRequest():
+                self._change(received, now)
+            case _:
+                self._out.add(Close(received.request_id, "no request for a controller"))
+
+    def _heartbeat(
+        self, received: Received, asked: m.BrokerHeartbeatRequest, now: Instant
+    ) -> None:
+        image = self._ahead
+        if image is None and self._led_epoch >= 0 and not self._protections.holds(
+            "only-active-renews"
+        ):
+            image = self.committed.image
+        if image is None:
+            self._refuse(received, self._out.cause)
+            return
+        decision = registration.heartbeat(
+            image, self._leases, asked, now, self.log.end, self.settings, self._protections
+        )
+        granted = decision.error is Error.NONE
+        start_ms = asked.lease_start_time_ms
+        if not self._protections.holds("lease-from-request"):
+            start_ms = now.wall_ms
+        end_ms = start_ms + self.settings.lease_ms if granted else -1
+        offset = 0
+        if self._ahead is not None:
+            if decision.heard:
+                self._leases.heard_ns[asked.broker_id] = now.monotonic_ns
+            offset = self._apply(decision.records, now)
+        answer = m.BrokerHeartbeatResponse(
+            decision.error, self.settings.node_id, decision.next_state, decision.broker_epoch,
+            end_ms, self.raft.epoch,
+        )  # fmt: skip
+        event = self._heartbeat_event(received, asked, answer)
+        self._answer_later(_Waiting(offset, received, answer, event, self._out.cause))
+
+    def _heartbeat_event(
+        self, received: Received, asked: m.BrokerHeartbeatRequest, answer: m.BrokerHeartbeatResponse
+    ) -> HeartbeatAnswered:
+        return HeartbeatAnswered(
+            received.client, asked.broker_id, str(asked.incarnation_id or ""),
+            asked.broker_epoch, answer.broker_epoch, Error(answer.error_code).name,
+            BrokerState.read(answer.next_state).name, asked.lease_start_time_ms,
+            answer.lease_end_time_ms, self.settings.lease_ms, self.raft.epoch,
+            answer.active_controller_id, self.active,
+        )  # fmt: skip
+
+    def _change(self, received: Received, now: Instant) -> None:
+        """AlterIsr, CreateTopics or DeleteTopics."""
+        if self._ahead is None:
+            self._refuse(received, self._out.cause)
+            return
+        before = self.log.end
+        message = received.message
+        answer: m.Response
+        match message:
+            case m.AlterPartitionRequest():
+                answer = self._alter_isr(message, now)
+                error = Error(answer.error_code)
+                if error is Error.NONE and len(answer.topics) == 1:
+                    error = Error(answer.topics[0].partitions[0].error_code)
+            case m.CreateTopicsRequest():
+                answer = self._create_topics(message, now)
+                error = Error(next((t.error_code for t in answer.topics if t.error_code), 0))
+            case m.DeleteTopicsRequest():
+                answer = self._delete_topics(message, now)
+                error = Error(next((t.error_code for t in answer.responses if t.error_code), 0))
+            case _:
+                raise AssertionError(f"{message!r} changes nothing")
+        wrote = self.log.end - 1 if self.log.end > before else -1
+        event = ChangeAnswered(
+            "AlterIsr" if isinstance(message, m.AlterPartitionRequest)
+            else type(message).__name__.removesuffix("Request"),
+            received.client, error.name, wrote, -1, self.raft.epoch,
+        )  # fmt: skip
+        self._answer_later(_Waiting(self.log.end, received, answer, event, self._out.cause))
+
+    def _alter_isr(
+        self, asked: m.AlterPartitionRequest, now: Instant
+    ) -> m.AlterPartitionResponse:
+        image = self._ahead
+        assert image is not None
+        known = image.brokers.get(asked.broker_id)
+        if known is None or (
+            asked.broker_epoch != known.epoch
+            and self._protections.holds("newest-incarnation-wins")
+        ):
+            return m.AlterPartitionResponse(Error.STALE_BROKER_EPOCH, ())
+        results: list[m.AlterPartitionTopicResult] = []
+        for topic in asked.topics:
+            parts: list[m.AlterPartitionResult] = []
+            for one in topic.partitions:
+                error, record = leadership.alter_isr(
+                    image, asked.broker_id, topic, one, self._protections
+                )
+                if record is not None:
+                    self._apply([record], now)
+                parts.append(self._isr_result(image, topic, one, error))
+            results.append(m.AlterPartitionTopicResult(topic.topic_id, tuple(parts)))
+        return m.AlterPartitionResponse(Error.NONE, tuple(results))
+
+    @staticmethod
+    def _isr_result(
+        image: Image, topic: m.AlterPartitionTopic, asked: m.AlterPartitionData, error: Error
+    ) -> m.AlterPartitionResult:
+        if error is not Error.NONE or topic.topic_id is None:
+            return m.AlterPartitionResult(asked.partition_index, error)
+        now_is = image.partitions[topic.topic_id][asked.partition_index]
+        return m.AlterPartitionResult(
+            asked.partition_index, error, now_is.leader, now_is.leader_epoch, now_is.isr
+        )
+
+    def _create_topics(
+        self, asked: m.CreateTopicsRequest, now: Instant
+    ) -> m.CreateTopicsResponse:
+        results: list[m.CreatableTopicResult] = []
+        for topic in asked.topics:
+            assert self._ahead is not None
+            new_id = topics.topic_id(self.raft.epoch, self.log.end)
+            records, result = topics.create(self._ahead, topic, self.settings, new_id)
+            if not asked.validate_only:
+                self._apply(records, now)
+            results.append(result)
+        return m.CreateTopicsResponse(tuple(results))
+
+    def _delete_topics(
+        self, asked: m.DeleteTopicsRequest, now: Instant
+    ) -> m.DeleteTopicsResponse:
+        results: list[m.DeletableTopicResult] = []
+        for name in asked.topic_names:
+            assert self._ahead is not None
+            records, result = topics.delete(self._ahead, name)
+            self._apply(records, now)
+            results.append(result)
+        return m.DeleteTopicsResponse(tuple(results))
+
+    # ---------------------------------------------------------------------------------- answering
+
+    def _answer_later(self, waiting: _Waiting) -> None:
+        if self._protections.holds("answer-after-commit"):
+            self._waiting.append(waiting)
+        else:
+            self._answer(waiting)
+
+    def _answer_committed(self) -> None:
+        ready = [w for w in self._waiting if w.offset <= self.raft.high_watermark]
+        if ready:
+            self._waiting = [w for w in self._waiting if w.offset > self.raft.high_watermark]
+            for one in ready:
+                self._answer(one)
+
+    def _answer(self, waiting: _Waiting) -> None:
+        event = waiting.event
+        if isinstance(event, ChangeAnswered):
+            event = ChangeAnswered(
+                event.api, event.client, event.error, event.offset,
+                self.raft.high_watermark, event.controller_epoch,
+            )  # fmt: skip
+        if event is not None:
+            self._out.add(Note(event, waiting.cause))
+        self._out.add(Reply(waiting.received.request_id, waiting.answer))
+
+    def _refuse(self, received: Received, cause: Cause | None) -> None:
+        """NOT_CONTROLLER, naming the active controller where the answer can (QC-22)."""
+        message = received.message
+        answer: m.Response
+        match message:
+            case m.BrokerHeartbeatRequest():
+                leader = -1 if self.raft.leader is None else self.raft.leader
+                if leader == self.settings.node_id:
+                    leader = -1
+                answer = m.BrokerHeartbeatResponse(
+                    Error.NOT_CONTROLLER, leader, BrokerState.UNKNOWN, -1, -1, self.raft.epoch
+                )
+                self._out.add(Note(self._heartbeat_event(received, message, answer), cause))
+            case m.AlterPartitionRequest():
+                answer = m.AlterPartitionResponse(Error.NOT_CONTROLLER, ())
+            case m.CreateTopicsRequest():
+                answer = m.CreateTopicsResponse(
+                    tuple(
+                        m.CreatableTopicResult(t.name, Error.NOT_CONTROLLER)
+                        for t in message.topics
+                    )
+                )
+            case m.DeleteTopicsRequest():
+                answer = m.DeleteTopicsResponse(
+                    tuple(
+                        m.DeletableTopicResult(name, Error.NOT_CONTROLLER)
+                        for name in message.topic_names
+                    )
+                )
+            case _:
+                raise AssertionError(f"{message!r} cannot be refused so")
+        self._out.add(Reply(received.request_id, answer))

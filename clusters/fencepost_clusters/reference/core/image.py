@@ -1,0 +1,172 @@
+"""The cluster's metadata: hard state, changed by replaying records and by nothing else.
+
+Controllers keep one at the committed offset, and the active controller a second one that runs ahead
+of it; brokers keep the committed one. Values are frozen, so a copy is cheap.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from fencepost_clusters.reference.wire import records as r
+
+TOPIC_RESOURCE = 2
+"""Kafka's resource type of a topic in ConfigRecord."""
+CLIENT_LISTENER = "CLIENT"
+REPLICATION_LISTENER = "REPLICATION"
+
+
+class Broker(Struct, frozen=True):
+    """A registration: `epoch` is the offset of the record that gave it."""
+
+    id: int
+    epoch: int
+    fenced: bool
+    incarnation: UUID | None
+    endpoints: tuple[tuple[str, str, int], ...]
+    registered_at: int
+    """The offset of this incarnation's first record."""
+    superseded: frozenset[UUID] = frozenset()
+    """Incarnations that held this id before: none of them ever wins again."""
+
+    def endpoint(self, listener: str) -> tuple[str, int] | None:
+        """Host and port of a listener."""
+        for name, host, port in self.endpoints:
+            if name == listener:
+                return host, port
+        return None
+
+
+class Partition(Struct, frozen=True):
+    """A partition as its newest record has it; `leader` is -1 when there is none."""
+
+    topic_id: UUID
+    index: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+
+
+class Image:
+    """See the module. `offset` is the next one to replay."""
+
+    def __init__(self) -> None:
+        self.offset = 0
+        self.brokers: dict[int, Broker] = {}
+        self.topics: dict[str, UUID] = {}
+        self.names: dict[UUID, str] = {}
+        self.partitions: dict[UUID, dict[int, Partition]] = {}
+        self.settings: dict[str, dict[str, str]] = {}
+        """topic -> its own settings."""
+
+    def copy(self) -> Image:
+        """The same state, to be changed apart."""
+        other = Image()
+        other.offset = self.offset
+        other.brokers = dict(self.brokers)
+        other.topics = dict(self.topics)
+        other.names = dict(self.names)
+        other.partitions = {topic: dict(parts) for topic, parts in self.partitions.items()}
+        other.settings = {topic: dict(values) for topic, values in self.settings.items()}
+        return other
+
+    def live(self) -> tuple[int, ...]:
+        """The ids of the unfenced brokers, sorted."""
+        return tuple(sorted(b.id for b in self.brokers.values() if not b.fenced))
+
+    def all_partitions(self) -> tuple[Partition, ...]:
+        """Every partition, by topic name and number."""
+        return tuple(
+            self.partitions[self.topics[name]][index]
+            for name in sorted(self.topics)
+            for index in sorted(self.partitions[self.topics[name]])
+        )
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        """A partition by topic name."""
+        topic_id = self.topics.get(topic)
+        return None if topic_id is None else self.partitions[topic_id].get(index)
+
+    def replay(self, record: r.Record, offset: int) -> None:
+        """Takes in the record at `offset`, which must be the next one."""
+        assert offset >= self.offset, f"record {offset} replayed at {self.offset}"
+        self.offset = offset + 1
+        match record:
+            case r.BrokerRecord():
+                self._broker(record, offset)
+            case r.TopicRecord():
+                assert record.topic_id is not None
+                self.topics[record.name] = record.topic_id
+                self.names[record.topic_id] = record.name
+                self.partitions.setdefault(record.topic_id, {})
+            case r.PartitionRecord():
+                assert record.topic_id is not None
+                self.partitions[record.topic_id][record.partition_id] = Partition(
+                    record.topic_id, record.partition_id, record.replicas, record.isr,
+                    record.leader, record.leader_epoch,
+                )  # fmt: skip
+            case r.IsrChangeRecord():
+                self._isr_change(record)
+            case r.ConfigRecord():
+                if record.resource_type == TOPIC_RESOURCE:
+                    values = self.settings.setdefault(record.resource_name, {})
+                    values[record.name] = record.value
+            case r.DeleteTopicRecord():
+                assert record.name is not None
+                name = self.names.pop(record.name)
+                del self.topics[name], self.partitions[record.name]
+                self.settings.pop(name, None)
+            case r.DeleteBrokerRecord():
+                self.brokers.pop(record.id, None)
+            case r.AccessControlRecord():
+                pass  # rights are not kept yet; the record is carried, not understood
+
+    def _broker(self, record: r.BrokerRecord, offset: int) -> None:
+        before = self.brokers.get(record.broker_id)
+        same = before is not None and before.incarnation == record.incarnation_id
+        superseded = before.superseded if before is not None else frozenset()
+        if before is not None and not same and before.incarnation is not None:
+            superseded |= {before.incarnation}
+        self.brokers[record.broker_id] = Broker(
+            record.broker_id,
+            record.broker_epoch,
+            record.fenced,
+            record.incarnation_id,
+            tuple((e.name, e.host, e.port) for e in record.end_points),
+            before.registered_at if before is not None and same else offset,
+            superseded,
+        )
+
+    def _isr_change(self, record: r.IsrChangeRecord) -> None:
+        assert record.topic_id is not None
+        parts = self.partitions[record.topic_id]
+        before = parts[record.partition_id]
+        parts[record.partition_id] = replace(
+            before, isr=record.isr, leader=record.leader, leader_epoch=record.leader_epoch
+        )
+
+
+def broker_record(broker: Broker, epoch: int, fenced: bool) -> r.BrokerRecord:
+    """The record that gives a known broker another epoch or fenced state."""
+    return r.BrokerRecord(
+        broker_id=broker.id,
+        broker_epoch=epoch,
+        end_points=tuple(r.EndPoint(name=n, host=h, port=p) for n, h, p in broker.endpoints),
+        fenced=fenced,
+        incarnation_id=broker.incarnation,
+    )
+
+
+def isr_change(partition: Partition, isr: tuple[int, ...], leader: int, epoch: int) -> r.Record:
+    """The record that gives a partition another ISR, leader and leader epoch."""
+    return r.IsrChangeRecord(
+        partition_id=partition.index,
+        topic_id=partition.topic_id,
+        isr=isr,
+        leader=leader,
+        leader_epoch=epoch,
+    )

@@ -1,0 +1,121 @@
+"""Who leads, who is in sync, who holds replicas: arithmetic over the image, changing nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fencepost_clusters.reference.core.effects import Protections
+from fencepost_clusters.reference.core.image import Image, Partition, isr_change
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.errors import Error
+from fencepost_clusters.reference.wire.records import Record
+
+
+def place(brokers: Sequence[int], partitions: int, replicas: int) -> tuple[tuple[int, ...], ...]:
+    """The replicas of each new partition, preferred one first (replication design; RP-01).
+
+    Partition p has its preferred replica on broker i = p mod n; replica j (from 1) of the k-th
+    partition (from 0) of broker i goes to broker (i + 1 + (j - 1 + k) mod (n - 1)) mod n.
+    """
+    ordered = sorted(brokers)
+    n = len(ordered)
+    assert 0 < replicas <= n, "checked by the caller"
+    placed: list[tuple[int, ...]] = []
+    for number in range(partitions):
+        i, k = number % n, number // n
+        others = [(i + 1 + (j - 1 + k) % (n - 1)) % n for j in range(1, replicas)]
+        placed.append(tuple(ordered[x] for x in (i, *others)))
+    return tuple(placed)
+
+
+def _next_epoch(partition: Partition, protections: Protections) -> int:
+    return partition.leader_epoch + (1 if protections.holds("epoch-grows") else 0)
+
+
+def _elect(
+    partition: Partition, isr: Sequence[int], live: Sequence[int], protections: Protections
+) -> int:
+    """The first live member of the ISR in replica order; -1 if none lives."""
+    if not protections.holds("elect-from-isr"):
+        outside = [r for r in partition.replicas if r in live and r not in partition.isr]
+        if outside:
+            return outside[0]
+    return next((r for r in partition.replicas if r in isr and r in live), -1)
+
+
+def on_broker_gone(image: Image, broker: int, protections: Protections) -> list[Record]:
+    """What fencing a broker, or its new incarnation, does to its partitions (QC-30).
+
+    It leaves every ISR, but as the last member, which stays, without a leader; what it led goes to
+    a live member of the ISR.
+    """
+    if not protections.holds("fenced-leaves-isr"):
+        return []
+    live = [b for b in image.live() if b != broker]
+    changes: list[Record] = []
+    for one in image.all_partitions():
+        if broker not in one.isr and one.leader != broker:
+            continue
+        isr = tuple(r for r in one.isr if r != broker) or one.isr
+        leader = one.leader if one.leader != broker else _elect(one, isr, live, protections)
+        if (isr, leader) != (one.isr, one.leader):
+            changes.append(isr_change(one, isr, leader, _next_epoch(one, protections)))
+    return changes
+
+
+def on_broker_back(image: Image, broker: int, protections: Protections) -> list[Record]:
+    """What a broker's regained activity does: it leads what only it can lead."""
+    return [
+        isr_change(one, one.isr, broker, _next_epoch(one, protections))
+        for one in image.all_partitions()
+        if one.leader < 0 and broker in one.isr
+    ]
+
+
+def on_handover(image: Image, broker: int, protections: Protections) -> list[Record]:
+    """What moves leaderships off a broker that wants to shut down; it stays in the ISRs."""
+    live = [b for b in image.live() if b != broker]
+    changes: list[Record] = []
+    for one in image.all_partitions():
+        leader = _elect(one, one.isr, live, protections) if one.leader == broker else -1
+        if leader >= 0:
+            changes.append(isr_change(one, one.isr, leader, _next_epoch(one, protections)))
+    return changes
+
+
+def leads_any(image: Image, broker: int) -> bool:
+    """Whether a broker still leads a partition."""
+    return any(one.leader == broker for one in image.all_partitions())
+
+
+def alter_isr(
+    image: Image,
+    broker: int,
+    topic: m.AlterPartitionTopic,
+    asked: m.AlterPartitionData,
+    protections: Protections,
+) -> tuple[Error, Record | None]:
+    """Judges one AlterIsr of a leader whose broker epoch is current already (QC-32, RP-19).
+
+    A member must be a replica, unfenced, and of the incarnation that the leader saw.
+    """
+    parts = image.partitions.get(topic.topic_id) if topic.topic_id is not None else None
+    one = parts.get(asked.partition_index) if parts is not None else None
+    if one is None:
+        return Error.UNKNOWN_TOPIC_ID, None
+    if one.leader != broker:
+        return Error.NOT_LEADER_OR_FOLLOWER, None
+    if asked.leader_epoch != one.leader_epoch:
+        return Error.FENCED_LEADER_EPOCH, None
+    members = [member.broker_id for member in asked.new_isr_with_epochs]
+    if broker not in members or len(set(members)) != len(members):
+        return Error.INVALID_REQUEST, None
+    if any(member not in one.replicas for member in members):
+        return Error.INVALID_REQUEST, None
+    for member in asked.new_isr_with_epochs:
+        known = image.brokers.get(member.broker_id)
+        joins = member.broker_id not in one.isr
+        if known is None or (joins and known.fenced) or member.broker_epoch < known.epoch:
+            return Error.INELIGIBLE_REPLICA, None
+    isr = tuple(r for r in one.replicas if r in members)
+    return Error.NONE, isr_change(one, isr, one.leader, _next_epoch(one, protections))

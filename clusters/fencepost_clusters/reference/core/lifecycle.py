@@ -1,0 +1,218 @@
+"""A broker's life: registration, heartbeats, the lease, fencing, shutdown (KIP-631's state machine).
+
+    INITIAL --registered--> FENCED --unfenced--> ACTIVE --lease_expired, refused--> FENCED
+    ACTIVE or FENCED --shutdown_granted--> SHUTDOWN
+
+The lease is measured from when the granting heartbeat was sent, on this node's monotonic clock, so
+that it never ends later here than at the controller.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from fencepost import BrokerStateChanged, HeartbeatRefused, HeartbeatSent, LeaseGranted
+from fencepost_clusters.reference.core.effects import Call, Instant, Outbox, Protections
+from fencepost_clusters.reference.core.registration import BrokerState
+from fencepost_clusters.reference.core.settings import Settings
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.errors import Error
+
+MS = 1_000_000
+RETRY_NS = 50 * MS
+
+
+class Lifecycle:
+    """See the module."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        incarnation: UUID,
+        listeners: tuple[m.Listener, ...],
+        protections: Protections,
+        out: Outbox,
+        now: Instant,
+    ) -> None:
+        self.state = BrokerState.INITIAL
+        self.epoch = -1
+        self.incarnation = incarnation
+        self.lease_ends_ns = 0
+        self.was_active = False
+        self.lost = False
+        """Whether another process took the id: this one never acts again."""
+        self.granted_shutdown = False
+        self._settings = settings
+        self._listeners = listeners
+        self._protections = protections
+        self._out = out
+        self._next_ns = now.monotonic_ns
+        self._call: tuple[int, int, int] | None = None
+        self._target = min(settings.voters)
+        self._stopping_ns: int | None = None
+
+    # ------------------------------------------------------------------------------- questions
+
+    def serving(self, now: Instant) -> bool:
+        """Whether client requests may be processed: active, and within the lease (QC-14, QC-17)."""
+        if self.state is BrokerState.ACTIVE and now.monotonic_ns < self.lease_ends_ns:
+            return True
+        if self.was_active:
+            return not self._protections.holds("lease-gates-clients")
+        return not self._protections.holds("fenced-start")
+
+    def deadline_ns(self) -> int | None:
+        """When a Tick is wanted next."""
+        times: list[int] = []
+        if self._call is None:
+            times.append(self._next_ns)
+        if self.state is BrokerState.ACTIVE:
+            times.append(self.lease_ends_ns)
+        if self._stopping_ns is not None:
+            times.append(self._stopping_ns)
+        return min(times, default=None)
+
+    # ------------------------------------------------------------------------------ time passes
+
+    def tick(self, now: Instant, leader: int | None, applied: int) -> None:
+        """Loses the lease, or sends a heartbeat, as is due; `applied` is the metadata replayed."""
+        if self.state is BrokerState.ACTIVE and now.monotonic_ns >= self.lease_ends_ns:
+            self._become(BrokerState.FENCED, "lease_expired")
+            if not self._protections.holds("unfence-by-controller"):
+                self.lease_ends_ns = now.monotonic_ns + self._settings.lease_ms * MS
+                self._become(BrokerState.ACTIVE, "unfenced")
+        if self._stopping_ns is not None and now.monotonic_ns >= self._stopping_ns:
+            self._grant_shutdown("shutdown_timeout")
+        if self._call is None and now.monotonic_ns >= self._next_ns:
+            self._beat(now, leader, applied)
+
+    def hurry(self, now: Instant) -> None:
+        """Something changed that a heartbeat should tell at once."""
+        self._next_ns = min(self._next_ns, now.monotonic_ns)
+
+    def stop(self, now: Instant) -> None:
+        """SIGTERM or SIGINT: ask for SHUTDOWN, and go without it when the time set is over."""
+        if self._stopping_ns is None:
+            self._stopping_ns = now.monotonic_ns + self._settings.ns(
+                "controlled.shutdown.timeout.ms"
+            )
+            self.hurry(now)
+        if self.state is BrokerState.INITIAL or self.lost:
+            self._grant_shutdown("shutdown_requested")
+
+    def taken_over(self) -> None:
+        """The committed metadata names another process for this id (QC-19)."""
+        self.lost = True
+        if self.state is not BrokerState.FENCED:
+            self._become(BrokerState.FENCED, "taken_over")
+
+    def _become(self, state: BrokerState, reason: str) -> None:
+        old, self.state = self.state, state
+        self.was_active = self.was_active or state is BrokerState.ACTIVE
+        self._out.note(
+            BrokerStateChanged(self._settings.node_id, old.name, state.name, self.epoch, reason)
+        )
+
+    def _grant_shutdown(self, reason: str) -> None:
+        self.granted_shutdown = True
+        self._become(BrokerState.SHUTDOWN, reason)
+
+    # ------------------------------------------------------------------------------- heartbeats
+
+    def _beat(self, now: Instant, leader: int | None, applied: int) -> None:
+        target = leader if leader is not None else self._target
+        goal = BrokerState.ACTIVE if self._stopping_ns is None else BrokerState.SHUTDOWN
+        request = m.BrokerHeartbeatRequest(
+            goal, self._settings.node_id, self.epoch, now.wall_ms, applied - 1, self._listeners,
+            self.incarnation, self.state,
+        )  # fmt: skip
+        call = self._out.next_call()
+        self._out.note(
+            HeartbeatSent(
+                self._settings.node_id, self.epoch, target, call, goal.name, now.wall_ms,
+                applied - 1,
+            )  # fmt: skip
+        )
+        timeout_ms = max(self._settings.heartbeat_ms, self._settings.lease_ms // 3)
+        self._out.add(
+            Call(call, self._settings.voters[target], "heartbeat", request, timeout_ms)
+        )
+        self._call = (call, now.monotonic_ns, target)
+        self._lease_start_ms = now.wall_ms
+
+    def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:
+        """Takes in a heartbeat's answer; False if the call was not the newest heartbeat."""
+        if self._call is None or self._call[0] != call_id:
+            return False
+        assert isinstance(answer, m.BrokerHeartbeatResponse), answer
+        _, sent_ns, target = self._call
+        self._call = None
+        self._next_ns = sent_ns + self._settings.heartbeat_ms * MS
+        if answer.error_code == Error.NONE:
+            self._accepted(answer, sent_ns, now)
+        else:
+            self._refused(Error(answer.error_code), answer, target, now)
+        return True
+
+    def failed(self, call_id: int, now: Instant) -> bool:
+        """A heartbeat came to nothing; False if the call was none."""
+        if self._call is None or self._call[0] != call_id:
+            return False
+        self._next_target(self._call[2])
+        self._call = None
+        self._next_ns = now.monotonic_ns + RETRY_NS
+        return True
+
+    def _next_target(self, tried: int) -> None:
+        voters = sorted(self._settings.voters)
+        self._target = voters[(voters.index(tried) + 1) % len(voters)]
+
+    def _accepted(self, answer: m.BrokerHeartbeatResponse, sent_ns: int, now: Instant) -> None:
+        next_state = BrokerState.read(answer.next_state)
+        length_ms = answer.lease_end_time_ms - self._lease_start_ms
+        ends_ns = sent_ns + length_ms * MS
+        self._out.note(
+            LeaseGranted(
+                self._settings.node_id, answer.broker_epoch, next_state.name,
+                self._lease_start_ms, answer.lease_end_time_ms, ends_ns, answer.controller_epoch,
+            )  # fmt: skip
+        )
+        if self.lost:
+            return
+        self.epoch = answer.broker_epoch
+        if self.state is BrokerState.INITIAL:
+            self._become(BrokerState.FENCED, "registered")
+            self._next_ns = now.monotonic_ns + RETRY_NS
+            return
+        if next_state is BrokerState.SHUTDOWN:
+            self._grant_shutdown("shutdown_granted")
+            return
+        if next_state is not BrokerState.ACTIVE:
+            if self.state is BrokerState.ACTIVE:
+                self._become(BrokerState.FENCED, "refused")
+            self._next_ns = now.monotonic_ns + RETRY_NS
+            return
+        self.lease_ends_ns = max(self.lease_ends_ns, ends_ns)
+        if self.state is BrokerState.FENCED and now.monotonic_ns < self.lease_ends_ns:
+            self._become(BrokerState.ACTIVE, "unfenced")
+        if self._stopping_ns is not None:
+            self._next_ns = now.monotonic_ns + RETRY_NS
+
+    def _refused(
+        self, error: Error, answer: m.BrokerHeartbeatResponse, target: int, now: Instant
+    ) -> None:
+        self._out.note(HeartbeatRefused(self._settings.node_id, self.epoch, error.name, target))
+        if error is Error.NOT_CONTROLLER:
+            self._next_target(target)
+            if answer.active_controller_id in self._settings.voters:
+                self._target = answer.active_controller_id
+            self._next_ns = now.monotonic_ns + RETRY_NS
+            return
+        if self.state is BrokerState.ACTIVE:
+            self._become(BrokerState.FENCED, "refused")
+        if error is Error.DUPLICATE_BROKER_REGISTRATION:
+            if self.state is not BrokerState.INITIAL:
+                self.lost = True
+        elif error in (Error.STALE_BROKER_EPOCH, Error.BROKER_ID_NOT_REGISTERED):
+            self.epoch = -1  # registers again, as the same incarnation
+            self._next_ns = now.monotonic_ns + RETRY_NS

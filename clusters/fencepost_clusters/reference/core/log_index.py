@@ -1,0 +1,130 @@
+"""What a replica knows of its log without its bytes: batch by batch, offsets, epochs, producers.
+
+The bytes live in the shell. Offsets are those of Kafka: `end` is the next offset to be written,
+an exclusive bound everywhere.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from fencepost_clusters.reference.wire.record_batch import BatchHeader
+
+PRODUCER_WINDOW = 5
+"""How many batches of a producer are remembered for deduplication, as Kafka's clients expect."""
+
+
+class Entry(Struct, frozen=True):
+    """One stored batch; `end` is exclusive, `max_timestamp` in milliseconds."""
+
+    base: int
+    end: int
+    epoch: int
+    size: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+def entry(header: BatchHeader) -> Entry:
+    """The index entry of a stored batch."""
+    return Entry(
+        header.base_offset, header.last_offset + 1, header.leader_epoch, header.size,
+        header.max_timestamp, header.producer_id, header.producer_epoch, header.base_sequence,
+    )  # fmt: skip
+
+
+class LogIndex:
+    """See the module. Batches are added and dropped at the end only."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self._entries: list[Entry] = []
+        self._bases: list[int] = []
+        self._producers: dict[int, list[Entry]] = {}
+        for one in entries:
+            self.append(one)
+
+    @property
+    def start(self) -> int:
+        return self._entries[0].base if self._entries else 0
+
+    @property
+    def end(self) -> int:
+        return self._entries[-1].end if self._entries else 0
+
+    @property
+    def last_epoch(self) -> int:
+        """The leader epoch of the last batch; -1 in an empty log."""
+        return self._entries[-1].epoch if self._entries else -1
+
+    def append(self, one: Entry) -> None:
+        """Adds a batch; it must not overlap what is there, and epochs must not go back."""
+        assert one.end > one.base, one
+        assert one.base >= self.end, f"append at {one.base}, log end {self.end}"
+        assert one.epoch >= self.last_epoch, f"epoch {one.epoch} after {self.last_epoch}"
+        self._entries.append(one)
+        self._bases.append(one.base)
+        self._remember(one)
+
+    def truncate(self, to_offset: int) -> int:
+        """Drops every batch that reaches past `to_offset`; the new end."""
+        while self._entries and self._entries[-1].end > to_offset:
+            self._entries.pop()
+            self._bases.pop()
+        self._producers.clear()
+        for one in self._entries:
+            self._remember(one)
+        return self.end
+
+    def end_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch at or below `epoch` and the offset after its last batch (KIP-101).
+
+        (-1, 0) when the log has nothing that old.
+        """
+        at = bisect_right(self._entries, epoch, key=lambda one: one.epoch)
+        return (self._entries[at - 1].epoch, self._entries[at - 1].end) if at else (-1, 0)
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the batch that holds `offset - 1`, the last one before `offset`; else -1."""
+        at = bisect_right(self._bases, offset - 1)
+        return self._entries[at - 1].epoch if at else -1
+
+    def span(self, from_offset: int, below: int, max_bytes: int) -> tuple[int, int]:
+        """The whole batches to serve: from the one that holds `from_offset`, below an offset.
+
+        At least one batch, whatever its size; then up to `max_bytes`. (from, from) if none.
+        """
+        at = max(0, bisect_right(self._bases, from_offset) - 1)
+        start = end = -1
+        size = 0
+        for one in self._entries[at:]:
+            if one.end <= from_offset:
+                continue
+            if one.end > below or (start >= 0 and size + one.size > max_bytes):
+                break
+            start = one.base if start < 0 else start
+            end = one.end
+            size += one.size
+        return (start, end) if start >= 0 else (from_offset, from_offset)
+
+    def for_timestamp(self, timestamp_ms: int, below: int) -> tuple[int, int]:
+        """(base offset, timestamp) of the first batch that new or newer; (-1, -1) if none."""
+        for one in self._entries:
+            if one.max_timestamp >= timestamp_ms and one.end <= below:
+                return one.base, one.max_timestamp
+        return -1, -1
+
+    def producer(self, producer_id: int) -> tuple[Entry, ...]:
+        """The newest batches of an idempotent producer, oldest first."""
+        return tuple(self._producers.get(producer_id, ()))
+
+    def _remember(self, one: Entry) -> None:
+        if one.producer_id < 0:
+            return
+        window = self._producers.setdefault(one.producer_id, [])
+        window.append(one)
+        del window[:-PRODUCER_WINDOW]

@@ -1,0 +1,94 @@
+"""The protections a defect can switch off, and the defects by name.
+
+A guard in the core asks `protections.holds(name)`; nothing else knows about defects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fencepost import Defect, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class AllBut:
+    """Every protection holds, but those that the named defects switch off."""
+
+    off: frozenset[str] = frozenset()
+
+    def holds(self, name: str) -> bool:
+        """Whether this protection is on."""
+        assert name in BY_PROTECTION, name
+        return name not in self.off
+
+
+_TABLE: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
+    # protection, defect, clauses, what the cluster does then
+    ("one-vote-an-epoch", "votes-twice", ("QC-07",), "a controller votes twice in one epoch"),
+    ("complete-log-wins", "elects-shorter-log", ("QC-28", "QC-07"),
+     "a controller with a shorter log is voted for"),
+    ("answer-after-commit", "answers-uncommitted", ("QC-08",),
+     "the controller answers from uncommitted state"),
+    ("revert-on-deposition", "keeps-uncommitted-state", ("QC-09",),
+     "a deposed controller keeps state that was never committed"),
+    ("lease-from-request", "lease-by-controller-clock", ("QC-13",),
+     "the answered lease end is computed from the controller's clock"),
+    ("controller-fences", "never-fences", ("QC-14",),
+     "the controller leaves a silent broker unfenced"),
+    ("unfence-by-controller", "unfences-itself", ("QC-16",), "a broker unfences itself"),
+    ("lease-gates-clients", "serves-without-lease", ("QC-17",),
+     "a broker that lost its lease goes on serving produce and fetch"),
+    ("shutdown-after-handover", "shutdown-while-leading", ("QC-18",),
+     "shutdown is granted while the broker still leads"),
+    ("newest-incarnation-wins", "loser-still-counts", ("QC-19",),
+     "the fetches and heartbeats of the process that lost its id still count"),
+    ("epoch-on-regain", "lease-under-old-epoch", ("QC-20",),
+     "a lease is restored under the old broker epoch"),
+    ("epoch-from-log", "reuses-broker-epochs", ("QC-21",),
+     "a new active controller hands out a broker epoch that was used before"),
+    ("only-active-renews", "deposed-controller-renews", ("QC-22",),
+     "a deposed controller renews leases"),
+    ("fenced-leaves-isr", "fenced-broker-keeps-leading", ("QC-30",),
+     "a fenced broker keeps its leaderships"),
+    ("newcomer-takes-id", "restart-waits-out-lease", ("QC-35",),
+     "a restarted process waits out the old lease"),
+    ("check-quorum", "isolated-controller-stays", ("QC-36",),
+     "an isolated controller renews leases for good"),
+    ("register-fenced", "registers-unfenced", ("REG-03",),
+     "a re-registered broker keeps its former Online state"),
+    ("fenced-start", "starting-broker-serves", ("REG-05",),
+     "a starting broker answers clients while fenced"),
+    ("ack-after-isr", "acks-before-followers", ("RP-04",),
+     "acks=all is answered before the followers have the message"),
+    ("append-at-end", "appends-past-end", ("RP-05",),
+     "a follower appends at an offset that is not its log end"),
+    ("elect-from-isr", "elects-outside-isr", ("RP-06",),
+     "a replica outside the ISR is elected while an in-sync one lives"),
+    ("read-below-watermark", "serves-uncommitted", ("RP-07",), "an uncommitted message is read"),
+    ("drop-laggards", "dead-follower-blocks", ("RP-09",),
+     "a dead follower blocks commits for good"),
+    ("join-when-caught-up", "laggard-joins-isr", ("RP-10",),
+     "a follower that lags is put back into the ISR"),
+    ("truncate-by-epoch", "never-truncates", ("RP-15", "RP-05"),
+     "a follower does not truncate at all"),
+    ("truncate-to-confirmed", "truncates-to-checkpoint", ("RP-15",),
+     "a follower truncates to its checkpointed high watermark, and is then elected"),
+    ("only-leader-serves", "former-leader-writes", ("RP-18",), "a former leader accepts writes"),
+    ("epoch-grows", "reuses-leader-epoch", ("RP-24",), "two leaders serve one epoch"),
+    ("watermark-travels", "followers-never-learn", ("RP-27",),
+     "followers never learn the high watermark"),
+    ("stored-isr-counts", "commits-on-unstored-shrink", ("RP-32",),
+     "a cut-off leader commits on an ISR shrink that was never stored"),
+)  # fmt: skip
+
+BY_PROTECTION = {protection: name for protection, name, _, _ in _TABLE}
+DEFECTS = tuple(Defect(name, breaks, says) for _, name, breaks, says in _TABLE)
+
+
+def switched_off(defects: tuple[str, ...]) -> AllBut:
+    """The protections left when these defects are on; raises UsageError for an unknown one."""
+    by_defect = {name: protection for protection, name, _, _ in _TABLE}
+    for name in defects:
+        if name not in by_defect:
+            raise UsageError(f"no defect named {name!r}")
+    return AllBut(frozenset(by_defect[name] for name in defects))

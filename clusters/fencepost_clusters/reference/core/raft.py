@@ -1,0 +1,576 @@
+"""The quorum: Raft with followers that pull (KIP-595), as one state machine.
+
+Voters elect; the leader of an epoch is the active controller. Brokers are observers: they fetch and
+never vote. Followers truncate to where the leader says their log diverges. A leader that no majority
+fetches from resigns, so that no lease it renewed can outlive what its successor decides: a follower
+stands for election no sooner than `fetch_timeout` after its last answer, and the leader gives up
+`resign_after` (shorter) after the last fetch that made its majority.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    ControllerElected,
+    ControllerFollowed,
+    ControllerResigned,
+    ElectionStarted,
+    MetadataTruncated,
+    VoteAnswered,
+)
+from fencepost_clusters.reference.core.effects import (
+    Address,
+    Append,
+    Chance,
+    Instant,
+    Outbox,
+    Protections,
+    Received,
+    Reply,
+    StoreVote,
+    Truncate,
+)
+from fencepost_clusters.reference.core.metadata_log import LOG_NAME, MetadataLog
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import record_batch
+from fencepost_clusters.reference.wire.errors import Error
+
+MS = 1_000_000
+MAX_FETCH_BYTES = 1 << 20
+
+
+class Role(Enum):
+    """What a node is to the quorum just now."""
+
+    OBSERVER = "observer"
+    UNATTACHED = "unattached"
+    FOLLOWER = "follower"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+
+
+@dataclass(frozen=True, slots=True)
+class RaftTiming:
+    """All in nanoseconds. An election timeout is drawn between one and two `election_ns`."""
+
+    election_ns: int
+    fetch_timeout_ns: int
+    fetch_wait_ns: int
+
+    @property
+    def resign_after_ns(self) -> int:
+        """Less than any follower waits before it stands, by a fifth for a slow machine."""
+        return self.fetch_timeout_ns * 4 // 5
+
+
+class _Parked(Struct, frozen=True):
+    """A fetch that waits for news."""
+
+    request_id: int
+    topic_id: object
+    offset: int
+    requester: str
+    deadline_ns: int
+    cause: Cause | None
+
+
+class Raft:
+    """See the module. Hard state: the log, `epoch`, `voted_for`. All else is lost at a restart."""
+
+    def __init__(
+        self,
+        me: int,
+        voters: Mapping[int, Address],
+        log: MetadataLog,
+        epoch: int,
+        voted_for: int | None,
+        timing: RaftTiming,
+        chance: Chance,
+        protections: Protections,
+        out: Outbox,
+        now: Instant,
+        replica_epoch: int = -1,
+    ) -> None:
+        self.me = me
+        self.voters = dict(voters)
+        self.log = log
+        self.epoch = epoch
+        self.voted_for = voted_for
+        self.timing = timing
+        self.leader: int | None = None
+        self.high_watermark = 0
+        self.role = Role.UNATTACHED if me in voters else Role.OBSERVER
+        self.replica_epoch = replica_epoch
+        self._chance = chance
+        self._protections = protections
+        self._out = out
+        # The first election of a process comes soon: nobody leads a cluster that just started.
+        self._election_ns = now.monotonic_ns + chance(timing.election_ns // 10, timing.election_ns)
+        self._votes: set[int] = set()
+        self._calls: dict[int, tuple[str, int, int]] = {}
+        self._fetch_call: int | None = None
+        self._next_fetch_ns = now.monotonic_ns
+        self._fetch_target = -1
+        self._epoch_start = 0
+        self._ends: dict[int, int] = {}
+        self._fetched_ns: dict[int, int] = {}
+        self._announced: dict[int, int] = {}
+        self._parked: list[_Parked] = []
+        self._told: dict[str, int] = {}
+
+    # ------------------------------------------------------------------------------- questions
+
+    @property
+    def leading(self) -> bool:
+        return self.role is Role.LEADER
+
+    def _majority(self) -> int:
+        return len(self.voters) // 2 + 1
+
+    def deadline_ns(self) -> int | None:
+        """When a Tick is wanted next."""
+        times = [p.deadline_ns for p in self._parked]
+        if self.role is Role.LEADER:
+            times.extend(self._announced.values())
+            times.append(self._quorum_lost_ns())
+        else:
+            if self.role is not Role.OBSERVER:
+                times.append(self._election_ns)
+            if self._fetch_call is None and self._fetch_from() is not None:
+                times.append(self._next_fetch_ns)
+        return min(times, default=None)
+
+    def _quorum_lost_ns(self) -> int:
+        """When the leader must have resigned, unless a voter fetches before."""
+        others = sorted((self._fetched_ns[v] for v in self.voters if v != self.me), reverse=True)
+        needed = self._majority() - 1
+        if needed == 0 or not self._protections.holds("check-quorum"):
+            return 1 << 62
+        return others[needed - 1] + self.timing.resign_after_ns
+
+    # ------------------------------------------------------------------------------- time passes
+
+    def tick(self, now: Instant) -> None:
+        """Does whatever is due."""
+        at = now.monotonic_ns
+        self._release(now)
+        if self.role is Role.LEADER:
+            if at >= self._quorum_lost_ns():
+                self._resign("no_majority", now)
+            else:
+                for voter, due in sorted(self._announced.items()):
+                    if at >= due:
+                        self._announce(voter, now)
+        elif self.role is not Role.OBSERVER and at >= self._election_ns:
+            self._stand(now)
+        if self.role is not Role.LEADER and self._fetch_call is None and at >= self._next_fetch_ns:
+            self._fetch(now)
+
+    def _draw_election(self, now: Instant, least_ns: int = 0) -> None:
+        spread = self._chance(self.timing.election_ns, 2 * self.timing.election_ns)
+        self._election_ns = now.monotonic_ns + max(least_ns, spread)
+
+    # ----------------------------------------------------------------------------------- election
+
+    def _stand(self, now: Instant) -> None:
+        self.role = Role.CANDIDATE
+        self.leader = None
+        self.epoch += 1
+        self.voted_for = self.me
+        self._votes = {self.me}
+        self._fetch_call = None
+        self._draw_election(now)
+        self._out.add(StoreVote(self.epoch, self.me))
+        self._out.note(ElectionStarted(self.epoch, self.log.end, self.log.last_epoch))
+        request = m.VoteRequest(
+            (
+                m.VoteTopic(
+                    m.METADATA_TOPIC,
+                    (m.VotePartition(0, self.epoch, self.me, self.log.last_epoch, self.log.end),),
+                ),
+            )
+        )
+        for voter in sorted(self.voters):
+            if voter != self.me:
+                call = self._out.call(
+                    self.voters[voter], "quorum", request, self.timing.election_ns // MS
+                )
+                self._calls[call] = ("vote", voter, self.epoch)
+        self._count_votes(now)
+
+    def _count_votes(self, now: Instant) -> None:
+        if self.role is Role.CANDIDATE and len(self._votes) >= self._majority():
+            self._lead(now)
+
+    def _lead(self, now: Instant) -> None:
+        self.role = Role.LEADER
+        self.leader = self.me
+        self._epoch_start = self.log.end
+        self._ends = {}
+        self._told = {}
+        self._fetched_ns = {v: now.monotonic_ns for v in self.voters}
+        self._announced = {v: now.monotonic_ns for v in self.voters if v != self.me}
+        self._out.note(ControllerElected(self.epoch, self.log.end, self.log.last_epoch))
+        self.append([self.me.to_bytes(4, "big")], now, control=True)
+        for voter in sorted(self._announced):
+            self._announce(voter, now)
+
+    def _announce(self, voter: int, now: Instant) -> None:
+        self._announced[voter] = now.monotonic_ns + self.timing.fetch_wait_ns
+        request = m.BeginQuorumEpochRequest(
+            (m.EpochTopic(m.METADATA_TOPIC, (m.EpochPartition(0, self.me, self.epoch),)),)
+        )
+        call = self._out.call(
+            self.voters[voter], "quorum", request, self.timing.fetch_wait_ns // MS
+        )
+        self._calls[call] = ("begin", voter, self.epoch)
+
+    def _resign(self, reason: str, now: Instant) -> None:
+        assert self.role is Role.LEADER
+        self.role = Role.UNATTACHED
+        self.leader = None
+        self._draw_election(now)
+        self._out.note(ControllerResigned(self.epoch, reason))
+        self._release(now, everything=True)
+        self._next_fetch_ns = now.monotonic_ns
+
+    def step_down(self, now: Instant) -> None:
+        """Gives up leadership in good order: the others elect at once (EndQuorumEpoch)."""
+        if self.role is not Role.LEADER:
+            return
+        request = m.EndQuorumEpochRequest(
+            (m.EpochTopic(m.METADATA_TOPIC, (m.EpochPartition(0, self.me, self.epoch),)),)
+        )
+        for voter in sorted(v for v in self.voters if v != self.me):
+            call = self._out.call(self.voters[voter], "quorum", request, 500)
+            self._calls[call] = ("end", voter, self.epoch)
+        self._resign("shutdown", now)
+
+    def _adopt(self, epoch: int, leader: int | None, now: Instant) -> None:
+        """Moves to a newer epoch, or learns who leads this one."""
+        if epoch > self.epoch:
+            if self.role is Role.LEADER:
+                self._resign("higher_epoch", now)
+            self.epoch = epoch
+            self.voted_for = None
+            self.leader = None
+            if self.role is not Role.OBSERVER:
+                self.role = Role.UNATTACHED
+                self._draw_election(now)
+                self._out.add(StoreVote(epoch, None))
+        if epoch == self.epoch and leader is not None and leader >= 0 and self.leader != leader:
+            if leader == self.me or self.role is Role.LEADER:
+                return  # of an epoch this process led in an earlier life, or leads now
+            self.leader = leader
+            self._out.note(ControllerFollowed(epoch, leader))
+            if self.role is not Role.OBSERVER:
+                self.role = Role.FOLLOWER
+                self._election_ns = now.monotonic_ns + self._patience()
+            self._fetch_call = None
+            self._next_fetch_ns = now.monotonic_ns
+
+    def _patience(self) -> int:
+        """How long a follower waits for its leader: never less than the fetch timeout."""
+        return self.timing.fetch_timeout_ns + self._chance(0, self.timing.election_ns)
+
+    # ------------------------------------------------------------------------------------ requests
+
+    def vote(self, received: Received, request: m.VoteRequest, now: Instant) -> None:
+        """Answers a Vote; a granted one is stored before the answer leaves (KIP-595, QC-07)."""
+        asked = request.topics[0].partitions[0]
+        if asked.replica_epoch > self.epoch:
+            self._adopt(asked.replica_epoch, None, now)
+        reason = self._judge_candidate(asked)
+        granted = reason == "granted"
+        if granted:
+            self.voted_for = asked.replica_id
+            self._out.add(StoreVote(self.epoch, self.voted_for))
+            self._draw_election(now)
+        self._out.note(
+            VoteAnswered(
+                asked.replica_epoch, asked.replica_id, granted, reason, self.log.end,
+                self.log.last_epoch, asked.last_offset, asked.last_offset_epoch,
+            )  # fmt: skip
+        )
+        leader = -1 if self.leader is None else self.leader
+        result = m.VoteResult(0, Error.NONE, leader, self.epoch, granted)
+        self._out.add(
+            Reply(
+                received.request_id,
+                m.VoteResponse(Error.NONE, (m.VoteTopicResult(m.METADATA_TOPIC, (result,)),)),
+            )
+        )
+
+    def _judge_candidate(self, asked: m.VotePartition) -> str:
+        if asked.replica_epoch < self.epoch:
+            return "old_epoch"
+        if self._protections.holds("one-vote-an-epoch"):
+            if self.leader is not None:
+                return "has_leader"
+            if self.voted_for not in (None, asked.replica_id):
+                return "already_voted"
+        mine = (self.log.last_epoch, self.log.end)
+        if (asked.last_offset_epoch, asked.last_offset) < mine and self._protections.holds(
+            "complete-log-wins"
+        ):
+            return "log_behind"
+        return "granted"
+
+    def begin_epoch(
+        self, received: Received, request: m.BeginQuorumEpochRequest, now: Instant
+    ) -> None:
+        """Somebody says that it leads an epoch."""
+        said = request.topics[0].partitions[0]
+        error = Error.NONE
+        if said.leader_epoch < self.epoch:
+            error = Error.FENCED_LEADER_EPOCH
+        else:
+            self._adopt(said.leader_epoch, said.leader_id, now)
+        leader = -1 if self.leader is None else self.leader
+        mine = m.EpochPartition(0, leader, self.epoch, error)
+        answer = m.BeginQuorumEpochResponse(
+            Error.NONE, (m.EpochTopic(m.METADATA_TOPIC, (mine,)),)
+        )
+        self._out.add(Reply(received.request_id, answer))
+
+    def end_epoch(
+        self, received: Received, request: m.EndQuorumEpochRequest, now: Instant
+    ) -> None:
+        """The leader of an epoch resigns: stand soon, not all at once."""
+        said = request.topics[0].partitions[0]
+        if said.leader_epoch == self.epoch and self.leader == said.leader_id:
+            self.leader = None
+            if self.role is not Role.OBSERVER:
+                self.role = Role.UNATTACHED
+                soon = self._chance(0, self.timing.election_ns // 2)
+                self._election_ns = now.monotonic_ns + soon
+        mine = m.EpochPartition(0, -1, self.epoch, Error.NONE)
+        answer = m.EndQuorumEpochResponse(Error.NONE, (m.EpochTopic(m.METADATA_TOPIC, (mine,)),))
+        self._out.add(Reply(received.request_id, answer))
+
+    def fetch(self, received: Received, request: m.FetchRequest, now: Instant) -> None:
+        """A voter or an observer fetches the metadata log."""
+        topic = request.topics[0]
+        asked = topic.partitions[0]
+        if asked.current_leader_epoch > self.epoch:
+            self._adopt(asked.current_leader_epoch, None, now)
+        error = Error.NONE
+        if self.role is not Role.LEADER:
+            error = Error.NOT_LEADER_OR_FOLLOWER
+        elif asked.current_leader_epoch < self.epoch and asked.current_leader_epoch >= 0:
+            error = Error.FENCED_LEADER_EPOCH
+        if error is not Error.NONE:
+            self._reply_fetch(received.request_id, topic.topic_id, error)
+            return
+        epoch, end = self.log.index.end_for_epoch(asked.last_fetched_epoch)
+        if asked.fetch_offset > 0 and (
+            epoch != asked.last_fetched_epoch or end < asked.fetch_offset
+        ):
+            diverging = m.EpochEndOffset(max(epoch, 0), end)
+            self._reply_fetch(
+                received.request_id, topic.topic_id, Error.NONE, diverging=diverging
+            )
+            return
+        voter = request.replica_state.replica_id
+        if voter in self.voters:
+            self._fetched_ns[voter] = now.monotonic_ns
+            self._announced.pop(voter, None)
+            if self._ends.get(voter) != asked.fetch_offset:
+                self._ends[voter] = asked.fetch_offset
+                self._advance(now)
+        told = self._told.get(received.client, -1)
+        parked = _Parked(
+            received.request_id,
+            topic.topic_id,
+            asked.fetch_offset,
+            received.client,
+            now.monotonic_ns + request.max_wait * MS,
+            self._out.cause,
+        )
+        if asked.fetch_offset < self.log.end or told < self.high_watermark or not request.max_wait:
+            self._serve(parked)
+        else:
+            self._parked.append(parked)
+
+    def _serve(self, parked: _Parked) -> None:
+        self._told[parked.requester] = self.high_watermark
+        self._reply_fetch(
+            parked.request_id,
+            parked.topic_id,
+            Error.NONE,
+            self.log.read(parked.offset, MAX_FETCH_BYTES),
+        )
+
+    def _reply_fetch(
+        self,
+        request_id: int,
+        topic_id: object,
+        error: Error,
+        data: bytes = b"",
+        diverging: m.EpochEndOffset | None = None,
+    ) -> None:
+        leader = -1 if self.leader is None else self.leader
+        part = m.PartitionData(
+            0, error, self.high_watermark, self.high_watermark, 0,
+            diverging or m.EpochEndOffset(), m.LeaderIdAndEpoch(leader, self.epoch), data,
+        )  # fmt: skip
+        topic = m.FetchableTopicResponse((part,), m.METADATA_TOPIC, m.METADATA_TOPIC_ID)
+        self._out.add(Reply(request_id, m.FetchResponse(Error.NONE, (topic,))))
+
+    def _release(self, now: Instant, everything: bool = False) -> None:
+        """Answers the fetches that have waited long enough, or for something that came."""
+        kept: list[_Parked] = []
+        for parked in self._parked:
+            if everything or self.role is not Role.LEADER:
+                self._reply_fetch(
+                    parked.request_id, parked.topic_id, Error.NOT_LEADER_OR_FOLLOWER
+                )
+            elif (
+                parked.offset < self.log.end
+                or self._told.get(parked.requester, -1) < self.high_watermark
+                or now.monotonic_ns >= parked.deadline_ns
+            ):
+                self._serve(parked)
+            else:
+                kept.append(parked)
+        self._parked = kept
+
+    # -------------------------------------------------------------------------------- replication
+
+    def append(self, values: list[bytes], now: Instant, control: bool = False) -> int:
+        """The leader adds records to its log; the offset after them, committed or not."""
+        assert self.role is Role.LEADER, "only a leader appends"
+        base = self.log.end
+        data = record_batch.build(values, base, self.epoch, now.wall_ms, control)
+        self.log.append(data)
+        self._out.add(Append(LOG_NAME, base, data))
+        self._advance(now)
+        self._release(now)
+        return self.log.end
+
+    def _advance(self, now: Instant) -> None:
+        """Moves the high watermark to what a majority holds, in this leader's own epoch."""
+        ends = sorted([self.log.end, *self._ends.values()], reverse=True)
+        if len(ends) < self._majority():
+            return
+        held = ends[self._majority() - 1]
+        if held > self.high_watermark and held > self._epoch_start:
+            self.high_watermark = held
+            self._release(now)
+
+    def _fetch_from(self) -> int | None:
+        """Whom to fetch from: the leader, or, for one that knows none, some controller."""
+        if self.leader is not None and self.leader != self.me:
+            return self.leader
+        if self.role is Role.OBSERVER or (self.role is Role.UNATTACHED and len(self.voters) > 1):
+            others = sorted(v for v in self.voters if v != self.me)
+            if self._fetch_target not in others:
+                return others[self._chance(0, len(others) - 1)]
+            return self._fetch_target
+        return None
+
+    def _fetch(self, now: Instant) -> None:
+        target = self._fetch_from()
+        if target is None:
+            return
+        self._fetch_target = target
+        epoch = self.epoch if self.leader == target else -1
+        part = m.FetchPartition(
+            0, self.log.end, MAX_FETCH_BYTES, epoch, self.log.last_epoch
+        )
+        topic = m.FetchTopic((part,), m.METADATA_TOPIC, m.METADATA_TOPIC_ID)
+        request = m.FetchRequest(
+            self.timing.fetch_wait_ns // MS, 1, MAX_FETCH_BYTES, (topic,),
+            m.ReplicaState(self.me, self.replica_epoch),
+        )  # fmt: skip
+        timeout_ms = self.timing.fetch_timeout_ns // MS
+        self._fetch_call = self._out.call(self.voters[target], "metadata", request, timeout_ms)
+        self._calls[self._fetch_call] = ("fetch", target, self.epoch)
+
+    def answered(self, call_id: int, message: m.Response, now: Instant) -> bool:
+        """Takes in the answer to a call of the quorum; False if the call was not one."""
+        known = self._calls.pop(call_id, None)
+        if known is None:
+            return False
+        _, peer, epoch = known
+        match message:
+            case m.VoteResponse():
+                result = message.topics[0].partitions[0]
+                if result.leader_epoch > self.epoch:
+                    self._adopt(result.leader_epoch, result.leader_id, now)
+                elif result.vote_granted and epoch == self.epoch:
+                    self._votes.add(peer)
+                    self._count_votes(now)
+            case m.FetchResponse():
+                if call_id == self._fetch_call:
+                    self._fetch_call = None
+                    self._fetched(peer, message.responses[0].partitions[0], now)
+            case m.BeginQuorumEpochResponse() | m.EndQuorumEpochResponse():
+                theirs = message.topics[0].partitions[0]
+                if theirs.leader_epoch > self.epoch:
+                    self._adopt(theirs.leader_epoch, theirs.leader_id, now)
+            case _:
+                raise AssertionError(f"{message!r} answers no call of the quorum")
+        return True
+
+    def failed(self, call_id: int, now: Instant) -> bool:
+        """A call came to nothing; False if it was not the quorum's."""
+        if self._calls.pop(call_id, None) is None:
+            return False
+        if call_id == self._fetch_call:
+            self._fetch_call = None
+            self._look_elsewhere(now)
+        return True
+
+    def _look_elsewhere(self, now: Instant) -> None:
+        """After a fetch that found no leader: an observer forgets it and asks the next controller."""
+        if self.role is Role.OBSERVER:
+            self.leader = None
+        others = sorted(v for v in self.voters if v != self.me)
+        if others:
+            after = [v for v in others if v > self._fetch_target]
+            self._fetch_target = (after or others)[0]
+        self._next_fetch_ns = now.monotonic_ns + self.timing.fetch_wait_ns // 4
+
+    def _fetched(self, peer: int, part: m.PartitionData, now: Instant) -> None:
+        said = part.current_leader
+        known = self.leader
+        if said.leader_epoch > self.epoch or (
+            said.leader_epoch == self.epoch and self.leader is None
+        ):
+            self._adopt(said.leader_epoch, said.leader_id, now)
+        if part.error_code != Error.NONE or self.leader != peer:
+            if self.leader is None or self.leader == known:
+                self._look_elsewhere(now)
+            return
+        self._next_fetch_ns = now.monotonic_ns
+        if self.role is not Role.OBSERVER:
+            self._election_ns = now.monotonic_ns + self._patience()
+        if part.diverging_epoch.epoch >= 0:
+            self._truncate(part.diverging_epoch)
+            return
+        assert isinstance(part.records, bytes | None)
+        for _, data in record_batch.split(part.records or b""):
+            batch = self.log.append(data)
+            self._out.add(Append(LOG_NAME, batch.base, data))
+        self.high_watermark = max(
+            self.high_watermark, min(part.high_watermark, self.log.end)
+        )
+
+    def _truncate(self, diverging: m.EpochEndOffset) -> None:
+        """Drops what the leader does not have: past the end of the last epoch both know."""
+        _, mine = self.log.index.end_for_epoch(diverging.epoch)
+        to_offset = min(diverging.end_offset, mine)
+        before = self.log.end
+        after = self.log.truncate(to_offset)
+        self._out.note(MetadataTruncated(after, before, self.high_watermark, self.epoch))
+        self._out.add(Truncate(LOG_NAME, after))
+        # Below the high watermark only when a leader lacks what was committed: the history shows
+        # it, and this node follows its leader all the same.
+        self.high_watermark = min(self.high_watermark, after)

@@ -1,0 +1,192 @@
+"""Registration, leases and fencing: what the active controller decides about brokers.
+
+KIP-631's heartbeat with epoch -1 is the registration draft's Register; its states map so:
+
+    Offline    before the first heartbeat, or after SHUTDOWN
+    Fenced     INITIAL after Register, or FENCED
+    Online     ACTIVE
+    Stopping   ACTIVE that targets SHUTDOWN
+
+Deciding changes nothing. Hard state is the image; `Leases` is soft: lost at a failover, after which
+every unfenced broker is given one full period (QC-31).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from msgspec import Struct
+
+from fencepost_clusters.reference.core import leadership
+from fencepost_clusters.reference.core.effects import Instant, Protections
+from fencepost_clusters.reference.core.image import Broker, Image, broker_record
+from fencepost_clusters.reference.core.settings import Settings
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import records as r
+from fencepost_clusters.reference.wire.errors import Error
+
+
+class BrokerState(IntEnum):
+    """KIP-631's enum; a number this software does not know is read as UNKNOWN (QC-27)."""
+
+    UNKNOWN = 0
+    INITIAL = 1
+    FENCED = 2
+    ACTIVE = 3
+    SHUTDOWN = 4
+
+    @classmethod
+    def read(cls, number: int) -> BrokerState:
+        """The state of a number on the wire."""
+        return cls(number) if 0 <= number <= 4 else cls.UNKNOWN
+
+
+@dataclass(slots=True)
+class Leases:
+    """Soft state: when each broker's current incarnation was last heard, on our monotonic clock."""
+
+    heard_ns: dict[int, int] = field(default_factory=dict)
+    epochs_given: int = 0
+    """Only the defect that reuses broker epochs counts here."""
+
+
+class Decision(Struct, frozen=True):
+    """What a heartbeat leads to. `heard`: the lease begins anew at receipt."""
+
+    error: Error
+    next_state: BrokerState
+    broker_epoch: int
+    records: tuple[r.Record, ...] = ()
+    heard: bool = False
+
+
+def heartbeat(
+    image: Image,
+    leases: Leases,
+    asked: m.BrokerHeartbeatRequest,
+    now: Instant,
+    next_offset: int,
+    settings: Settings,
+    protections: Protections,
+) -> Decision:
+    """Decides about one BrokerHeartbeat; `next_offset` is where its first record will stand."""
+    known = image.brokers.get(asked.broker_id)
+    if asked.broker_id < 0 or asked.broker_id in settings.voters:
+        return Decision(Error.INVALID_REQUEST, BrokerState.FENCED, -1)
+    if asked.broker_epoch < 0:
+        return _register(image, leases, known, asked, now, next_offset, settings, protections)
+    if known is None:
+        return Decision(Error.BROKER_ID_NOT_REGISTERED, BrokerState.FENCED, -1)
+    if asked.broker_epoch != known.epoch or asked.incarnation_id != known.incarnation:
+        if not protections.holds("newest-incarnation-wins"):
+            return Decision(Error.NONE, BrokerState.ACTIVE, asked.broker_epoch, heard=True)
+        taken = asked.incarnation_id in known.superseded
+        error = Error.DUPLICATE_BROKER_REGISTRATION if taken else Error.STALE_BROKER_EPOCH
+        return Decision(error, BrokerState.FENCED, -1)
+    if BrokerState.read(asked.target_state) is BrokerState.SHUTDOWN:
+        return _shutdown(image, known, protections)
+    if known.fenced or BrokerState.read(asked.current_state) is not BrokerState.ACTIVE:
+        return _unfence(image, leases, known, asked, next_offset, settings, protections)
+    return Decision(Error.NONE, BrokerState.ACTIVE, known.epoch, heard=True)
+
+
+def _register(
+    image: Image,
+    leases: Leases,
+    known: Broker | None,
+    asked: m.BrokerHeartbeatRequest,
+    now: Instant,
+    next_offset: int,
+    settings: Settings,
+    protections: Protections,
+) -> Decision:
+    """A process claims an id. In INITIAL it wins, at once (QC-19, QC-35), unless it lost before."""
+    if known is not None and known.incarnation == asked.incarnation_id:
+        state = BrokerState.FENCED  # a repeated Register, or one whose answer was lost
+        return Decision(Error.NONE, state, known.epoch, heard=True)
+    if known is not None and asked.incarnation_id in known.superseded:
+        return Decision(Error.DUPLICATE_BROKER_REGISTRATION, BrokerState.FENCED, -1)
+    if known is not None and not known.fenced and not protections.holds("newcomer-takes-id"):
+        heard = leases.heard_ns.get(known.id, 0)
+        if now.monotonic_ns < heard + settings.lease_ms * 1_000_000:
+            return Decision(Error.DUPLICATE_BROKER_REGISTRATION, BrokerState.FENCED, -1)
+    epoch = _broker_epoch(leases, next_offset, protections)
+    record = r.BrokerRecord(
+        broker_id=asked.broker_id,
+        broker_epoch=epoch,
+        end_points=tuple(
+            r.EndPoint(
+                name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol
+            )
+            for e in asked.listeners
+        ),
+        fenced=protections.holds("register-fenced") or known is None or known.fenced,
+        incarnation_id=asked.incarnation_id,
+    )
+    moved: list[r.Record] = []
+    if known is not None:  # a new process inherits no membership of an ISR (RP-10)
+        moved = leadership.on_broker_gone(image, known.id, protections)
+    return Decision(Error.NONE, BrokerState.FENCED, epoch, (record, *moved), heard=True)
+
+
+def _unfence(
+    image: Image,
+    leases: Leases,
+    known: Broker,
+    asked: m.BrokerHeartbeatRequest,
+    next_offset: int,
+    settings: Settings,
+    protections: Protections,
+) -> Decision:
+    """A fenced broker becomes active, with a new epoch, once it has caught up (REG-04, QC-20)."""
+    behind = image.offset - 1 - asked.cur_metadata_offset
+    if (
+        asked.cur_metadata_offset < known.registered_at
+        or behind > settings.ms("metadata.max.lag.records")
+    ):
+        return Decision(Error.NONE, BrokerState.FENCED, known.epoch, heard=True)
+    epoch = known.epoch
+    if protections.holds("epoch-on-regain"):
+        epoch = _broker_epoch(leases, next_offset, protections)
+    record = broker_record(known, epoch, fenced=False)
+    back = leadership.on_broker_back(image, known.id, protections)
+    return Decision(Error.NONE, BrokerState.ACTIVE, epoch, (record, *back), heard=True)
+
+
+def _shutdown(image: Image, known: Broker, protections: Protections) -> Decision:
+    """Grants SHUTDOWN once nothing is led by the broker (QC-18); until then, moves it off."""
+    moved: list[r.Record] = []
+    if protections.holds("shutdown-after-handover") and leadership.leads_any(image, known.id):
+        moved = leadership.on_handover(image, known.id, protections)
+        state = BrokerState.FENCED if known.fenced else BrokerState.ACTIVE
+        return Decision(Error.NONE, state, known.epoch, tuple(moved), heard=True)
+    moved = leadership.on_broker_gone(image, known.id, protections)
+    fence = () if known.fenced else (broker_record(known, known.epoch, fenced=True),)
+    return Decision(Error.NONE, BrokerState.SHUTDOWN, known.epoch, (*fence, *moved))
+
+
+def expired(image: Image, leases: Leases, now: Instant, lease_ns: int) -> tuple[int, ...]:
+    """The unfenced brokers whose lease is over: receipt plus the period, by our clock (QC-13)."""
+    return tuple(
+        sorted(
+            b.id
+            for b in image.brokers.values()
+            if not b.fenced and now.monotonic_ns >= leases.heard_ns[b.id] + lease_ns
+        )
+    )
+
+
+def fence(image: Image, broker: int, protections: Protections) -> tuple[r.Record, ...]:
+    """The records that fence a broker and move what it led (QC-14, QC-30)."""
+    known = image.brokers[broker]
+    moved = leadership.on_broker_gone(image, broker, protections)
+    return (broker_record(known, known.epoch, fenced=True), *moved)
+
+
+def _broker_epoch(leases: Leases, next_offset: int, protections: Protections) -> int:
+    """A broker epoch is the offset of its record: no later leader can give it again (QC-21)."""
+    if protections.holds("epoch-from-log"):
+        return next_offset
+    leases.epochs_given += 1
+    return leases.epochs_given

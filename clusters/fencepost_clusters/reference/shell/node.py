@@ -1,0 +1,188 @@
+"""The driver: turns bytes, time and signals into inputs, and carries effects out in their order."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+import traceback
+from collections.abc import Mapping
+from typing import Protocol, assert_never
+
+from fencepost import ConnectionClosed, Recorder, Stalled
+from fencepost_clusters.reference.core import effects as e
+from fencepost_clusters.reference.shell.listener import BACKLOG, Connection
+from fencepost_clusters.reference.shell.peers import Peers
+from fencepost_clusters.reference.shell.storage import Disk
+from fencepost_clusters.reference.wire import codec
+from fencepost_clusters.reference.wire import messages as m
+
+STALL_CHECK_S = 0.1
+STALL_S = 0.25
+EXIT_BROKEN = 70
+
+
+class Core(Protocol):
+    """A node's decisions."""
+
+    def handle(self, what: e.Input, now: e.Instant) -> tuple[e.Effect, ...]: ...
+    def deadline_ns(self) -> int | None: ...
+
+
+def instant() -> e.Instant:
+    """Now, by the machine's clocks."""
+    return e.Instant(time.monotonic_ns(), time.time_ns() // 1_000_000)
+
+
+class Node:
+    """Runs one core until it wants to exit. Inputs are handled one at a time."""
+
+    def __init__(
+        self,
+        core: Core,
+        disk: Disk,
+        recorder: Recorder,
+        client: str,
+        hosts: Mapping[str, str],
+    ) -> None:
+        self._core = core
+        self._disk = disk
+        self._recorder = recorder
+        self._peers = Peers(client, hosts, self._step)
+        self._requests: dict[int, Connection] = {}
+        self._next_request = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._done: asyncio.Future[int] | None = None
+
+    async def run(self, listeners: Mapping[str, tuple[str, int]]) -> int:
+        """Listens, and runs until the core exits; the process's exit code."""
+        loop = asyncio.get_running_loop()
+        self._done = loop.create_future()
+        for name, (host, port) in listeners.items():
+            await loop.create_server(
+                lambda name=name: Connection(name, self._received, self._closed),  # type: ignore[misc]
+                host,
+                port,
+                backlog=BACKLOG,
+            )
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._step, e.ShutdownAsked())
+        self._watch(loop.time())
+        self._step(e.Tick())
+        code = await self._done
+        await asyncio.sleep(0)  # lets the last answers reach their sockets
+        return code
+
+    # ------------------------------------------------------------------------------------- inputs
+
+    def _received(
+        self, connection: Connection, listener: str, header: codec.Header, request: m.Request
+    ) -> int:
+        self._next_request += 1
+        request_id = self._next_request
+        self._requests[request_id] = connection
+        # The answer may come within the step, and finds its place in the connection only after it.
+        asyncio.get_running_loop().call_soon(
+            self._step,
+            e.Received(request_id, listener, header.client, header.correlation, request),
+        )
+        return request_id
+
+    def _closed(self, listener: str, peer: str, reason: str) -> None:
+        self._recorder.record(ConnectionClosed(listener, peer, reason))
+
+    def _watch(self, expected: float) -> None:
+        """Notices when this process did not run for a while."""
+        loop = asyncio.get_running_loop()
+        late = loop.time() - expected
+        if late >= STALL_S:
+            self._recorder.record(Stalled(int(late * 1e9)))
+        due = loop.time() + STALL_CHECK_S
+        loop.call_at(due, self._watch, due)
+
+    # ------------------------------------------------------------------------------------ stepping
+
+    def _step(self, what: e.Input) -> None:
+        assert self._done is not None
+        if self._done.done():
+            return
+        try:
+            for effect in self._core.handle(what, instant()):
+                self._carry_out(effect)
+        except Exception:
+            traceback.print_exc()
+            self._finish(EXIT_BROKEN)
+            return
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        deadline_ns = self._core.deadline_ns()
+        if deadline_ns is not None:
+            loop = asyncio.get_running_loop()
+            wait = max(0, deadline_ns - time.monotonic_ns()) / 1e9
+            self._timer = loop.call_at(loop.time() + wait, self._step, e.Tick())
+
+    def _finish(self, code: int) -> None:
+        assert self._done is not None
+        if not self._done.done():
+            self._done.set_result(code)
+        self._peers.close()
+
+    def _carry_out(self, effect: e.Effect) -> None:
+        match effect:
+            case e.Note():
+                self._recorder.record(effect.body, effect.cause)
+            case e.Call():
+                self._peers.call(effect)
+            case e.Reply():
+                connection = self._requests.pop(effect.request_id, None)
+                if connection is not None:
+                    message = effect.message
+                    if isinstance(message, m.FetchResponse):
+                        message = self._filled(message)
+                    connection.answer(effect.request_id, message)
+            case e.Close():
+                connection = self._requests.pop(effect.request_id, None)
+                if connection is not None:
+                    connection.close(effect.reason)
+            case e.Append():
+                self._disk.log(effect.log).append(effect.data)
+            case e.Truncate():
+                self._disk.log(effect.log).truncate(effect.to_offset)
+            case e.Delete():
+                self._disk.delete(effect.log)
+            case e.StoreVote():
+                self._disk.store_vote(effect.epoch, effect.voted_for)
+            case e.Checkpoint():
+                self._disk.checkpoint(effect.high_watermarks)
+            case e.Exit():
+                print(f"exit: {effect.reason}", flush=True)
+                self._finish(0)
+            case _:
+                assert_never(effect)
+
+    def _filled(self, answer: m.FetchResponse) -> m.FetchResponse:
+        """The same answer with the bytes that its slices name."""
+        return m.FetchResponse(
+            answer.error_code,
+            tuple(
+                m.FetchableTopicResponse(
+                    tuple(self._filled_part(part) for part in topic.partitions),
+                    topic.topic,
+                    topic.topic_id,
+                )
+                for topic in answer.responses
+            ),
+            answer.session_id,
+        )
+
+    def _filled_part(self, part: m.PartitionData) -> m.PartitionData:
+        if not isinstance(part.records, m.LogSlice):
+            return part
+        data = self._disk.log(part.records.log).read(part.records.start, part.records.end)
+        return m.PartitionData(
+            part.partition_index, part.error_code, part.high_watermark, part.last_stable_offset,
+            part.log_start_offset, part.diverging_epoch, part.current_leader, data,
+        )  # fmt: skip

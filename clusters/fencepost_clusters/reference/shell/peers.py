@@ -1,0 +1,130 @@
+"""Calls to other nodes: one connection an address and channel, answers matched by correlation id."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from fencepost_clusters.reference.core.effects import Address, Answered, Call, CallFailed
+from fencepost_clusters.reference.wire import codec, guard
+from fencepost_clusters.reference.wire import messages as m
+
+Deliver = Callable[[Answered | CallFailed], None]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    request: type[m.Request]
+    timer: asyncio.TimerHandle
+
+
+class Peer(asyncio.Protocol):
+    """One outgoing connection, made on first use; when it breaks, every call on it has failed."""
+
+    def __init__(self, deliver: Deliver) -> None:
+        self.open = True
+        self._deliver = deliver
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+        self._unsent: list[bytes] = []
+        self._waiting: dict[int, _Waiting] = {}
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if not self.open:
+            transport.abort()
+            return
+        transport.write(b"".join(self._unsent))
+        self._unsent.clear()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.fail("connection lost")
+
+    def send(self, call: Call, frame: bytes, loop: asyncio.AbstractEventLoop) -> None:
+        """Sends a call's frame, now or once connected."""
+        timer = loop.call_later(call.timeout_ms / 1000, self.fail, "timed out")
+        self._waiting[call.call_id] = _Waiting(type(call.message), timer)
+        if self._transport is None:
+            self._unsent.append(frame)
+        else:
+            self._transport.write(frame)
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while self.open and len(self._buffer) >= 4:
+            size = int.from_bytes(self._buffer[:4], "big", signed=True)
+            if not 4 <= size <= codec.MAX_FRAME_BYTES:
+                self.fail(f"a frame of {size} bytes")
+                return
+            if len(self._buffer) < 4 + size:
+                return
+            frame = bytes(self._buffer[4 : 4 + size])
+            del self._buffer[: 4 + size]
+            self._frame(frame)
+
+    def _frame(self, frame: bytes) -> None:
+        call_id = int.from_bytes(frame[:4], "big", signed=True)
+        waiting = self._waiting.pop(call_id, None)
+        if waiting is None:
+            self.fail(f"an answer to no call ({call_id})")
+            return
+        waiting.timer.cancel()
+        try:
+            _, message = codec.decode_response(waiting.request, frame)
+        except guard.Malformed as error:
+            self._deliver(CallFailed(call_id, str(error)))
+            self.fail(str(error))
+            return
+        self._deliver(Answered(call_id, message))
+
+    def fail(self, reason: str) -> None:
+        """Gives the connection up: what waits on it has failed, later calls dial anew."""
+        if not self.open:
+            return
+        self.open = False
+        if self._transport is not None:
+            self._transport.abort()
+        waiting, self._waiting = self._waiting, {}
+        for call_id, one in waiting.items():
+            one.timer.cancel()
+            self._deliver(CallFailed(call_id, reason))
+
+
+@dataclass(slots=True)
+class Peers:
+    """All outgoing connections of a node. `hosts` resolves the cluster's names."""
+
+    client: str
+    hosts: Mapping[str, str]
+    deliver: Deliver
+    _peers: dict[tuple[Address, str], Peer] = field(default_factory=dict)
+    _dialling: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def call(self, call: Call) -> None:
+        """Carries out one call; it ends in one Answered or CallFailed, never within this step."""
+        loop = asyncio.get_running_loop()
+        key = (call.address, call.channel)
+        peer = self._peers.get(key)
+        if peer is None or not peer.open:
+            peer = self._peers[key] = Peer(self.deliver)
+            task = loop.create_task(self._dial(call.address, peer))
+            self._dialling.add(task)
+            task.add_done_callback(self._dialling.discard)
+        peer.send(call, codec.encode_request(self.client, call.call_id, call.message), loop)
+
+    async def _dial(self, address: Address, peer: Peer) -> None:
+        name, port = address
+        host = self.hosts.get(name, name)
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: peer, host, port)
+        except OSError as error:
+            peer.fail(f"cannot connect to {name}:{port}: {error.strerror or error}")
+
+    def close(self) -> None:
+        """Drops every connection without telling the node."""
+        for task in self._dialling:
+            task.cancel()
+        for peer in self._peers.values():
+            peer.open = False

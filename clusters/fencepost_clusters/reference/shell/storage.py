@@ -1,0 +1,206 @@
+"""A node's disk: segmented logs of whole record batches, the quorum's vote, high watermarks.
+
+    <data>/<log>/<base offset, 20 digits>.log   batches as they came, each with its own checksum
+    <data>/quorum-state.json                    {"epoch", "voted_for"}: replaced atomically, synced
+    <data>/high-watermarks.json                 {log: offset}: replaced atomically
+
+Opening a log reads every batch and checks its checksum; what follows the first damaged one is cut
+off. A log is synced when a segment is full; an acknowledgement awaits no sync (replication design).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fencepost_clusters.reference.core.log_index import Entry, entry
+from fencepost_clusters.reference.wire import record_batch
+
+_QUORUM = "quorum-state.json"
+_WATERMARKS = "high-watermarks.json"
+
+
+@dataclass(slots=True)
+class _Segment:
+    base: int
+    path: Path
+    fd: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a batch lies: `segment` is the base offset of its segment."""
+
+    base: int
+    end: int
+    segment: int
+    position: int
+    size: int
+
+
+class Log:
+    """One log on disk, open for appending and reading."""
+
+    def __init__(self, folder: Path, segment_bytes: int) -> None:
+        self.entries: list[Entry] = []
+        self.cut_bytes = 0
+        """How many bytes of damage were cut off when it was opened."""
+        self._folder = folder
+        self._segment_bytes = segment_bytes
+        self._places: list[_Place] = []
+        self._segments: list[_Segment] = []
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in sorted(folder.glob("*.log")):
+            if self.cut_bytes:
+                path.unlink()
+                continue
+            self._recover(path)
+        if not self._segments:
+            self._roll(0)
+
+    def _recover(self, path: Path) -> None:
+        base = int(path.stem)
+        fd = os.open(path, os.O_RDWR)
+        data = path.read_bytes()
+        at = 0
+        while at < len(data):
+            try:
+                header = record_batch.parse(data, at)
+            except record_batch.CorruptBatch:
+                self.cut_bytes += len(data) - at
+                os.ftruncate(fd, at)
+                break
+            self.entries.append(entry(header))
+            self._places.append(
+                _Place(header.base_offset, header.last_offset + 1, base, at, header.size)
+            )
+            at += header.size
+        self._segments.append(_Segment(base, path, fd, at))
+
+    def _roll(self, base: int) -> _Segment:
+        if self._segments:
+            os.fsync(self._segments[-1].fd)
+        path = self._folder / f"{base:020d}.log"
+        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._segments.append(_Segment(base, path, fd, 0))
+        return self._segments[-1]
+
+    def append(self, data: bytes) -> None:
+        """Writes one batch at the end."""
+        header = record_batch.parse(data, verify=False)
+        segment = self._segments[-1]
+        if segment.size and segment.size + len(data) > self._segment_bytes:
+            segment = self._roll(header.base_offset)
+        written = os.pwrite(segment.fd, data, segment.size)
+        assert written == len(data), "short write"
+        self._places.append(
+            _Place(
+                header.base_offset, header.last_offset + 1, segment.base, segment.size, len(data)
+            )
+        )
+        segment.size += len(data)
+
+    def truncate(self, to_offset: int) -> None:
+        """Drops every batch that reaches past an offset."""
+        while self._places and self._places[-1].end > to_offset:
+            gone = self._places.pop()
+            while self._segments[-1].base != gone.segment:
+                self._drop_last_segment()
+            os.ftruncate(self._segments[-1].fd, gone.position)
+            self._segments[-1].size = gone.position
+
+    def _drop_last_segment(self) -> None:
+        segment = self._segments.pop()
+        os.close(segment.fd)
+        segment.path.unlink()
+
+    def read(self, start: int, end: int) -> bytes:
+        """The whole batches from the one at `start` up to offset `end`, as bytes."""
+        first = bisect_right(self._places, start, key=lambda p: p.end)
+        last = bisect_left(self._places, end, key=lambda p: p.end)
+        chunks: list[bytes] = []
+        run: list[_Place] = []
+        for place in self._places[first : last + 1]:
+            if run and run[-1].segment != place.segment:
+                chunks.append(self._read_run(run))
+                run = []
+            run.append(place)
+        if run:
+            chunks.append(self._read_run(run))
+        return b"".join(chunks)
+
+    def _read_run(self, run: list[_Place]) -> bytes:
+        at = bisect_right(self._segments, run[0].segment, key=lambda s: s.base) - 1
+        size = run[-1].position + run[-1].size - run[0].position
+        return os.pread(self._segments[at].fd, size, run[0].position)
+
+    def batches(self) -> tuple[bytes, ...]:
+        """Every batch, one by one."""
+        return tuple(self.read(p.base, p.end) for p in self._places)
+
+    def close(self) -> None:
+        """Closes the segments' files."""
+        for segment in self._segments:
+            os.close(segment.fd)
+        self._segments.clear()
+
+
+class Disk:
+    """All of a node's files; see the module."""
+
+    def __init__(self, folder: Path, segment_bytes: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self._segment_bytes = segment_bytes
+        self.logs = {
+            path.name: Log(path, segment_bytes) for path in sorted(folder.iterdir()) if path.is_dir()
+        }
+
+    def log(self, name: str) -> Log:
+        """A log by name, made if need be."""
+        if name not in self.logs:
+            self.logs[name] = Log(self.folder / name, self._segment_bytes)
+        return self.logs[name]
+
+    def delete(self, name: str) -> None:
+        """Removes a log and its data."""
+        known = self.logs.pop(name, None)
+        if known is not None:
+            known.close()
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+
+    def vote(self) -> tuple[int, int | None]:
+        """The stored epoch and vote; (0, None) on a new disk."""
+        path = self.folder / _QUORUM
+        if not path.exists():
+            return 0, None
+        stored = json.loads(path.read_text())
+        return stored["epoch"], stored["voted_for"]
+
+    def store_vote(self, epoch: int, voted_for: int | None) -> None:
+        """Stores epoch and vote so that they survive the machine."""
+        self._replace(_QUORUM, {"epoch": epoch, "voted_for": voted_for}, sync=True)
+
+    def watermarks(self) -> Mapping[str, int]:
+        """The checkpointed high watermarks, by log."""
+        path = self.folder / _WATERMARKS
+        return json.loads(path.read_text()) if path.exists() else {}
+
+    def checkpoint(self, watermarks: Mapping[str, int]) -> None:
+        """Stores the high watermarks."""
+        self._replace(_WATERMARKS, watermarks, sync=False)
+
+    def _replace(self, name: str, value: object, sync: bool) -> None:
+        temporary = self.folder / f"{name}.new"
+        with temporary.open("w") as file:
+            json.dump(value, file)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(self.folder / name)

@@ -1,0 +1,335 @@
+"""Frames to plain messages and back, through kio's entities, for every API and version served.
+
+A listener has a table of what it serves: clients see Kafka's client APIs only; the inter-node
+listeners have a registry of their own, where 50 and 51 are KIP-631's heartbeats and are never
+advertised. One conversion serves all versions: fields are matched by name, and what a version lacks
+takes the plain message's default.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+import msgspec
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_reader, entity_writer
+
+from fencepost_clusters.reference.wire import guard, heartbeats
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.errors import Error
+
+_PREFIX = struct.Struct(">hhi")
+MAX_FRAME_BYTES = 64 * 1024 * 1024
+API_VERSIONS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API of a listener: its key, plain classes, the versions served, and the one we call with."""
+
+    key: int
+    request: type
+    response: type
+    min_version: int
+    max_version: int
+
+    @property
+    def name(self) -> str:
+        return self.request.__name__.removesuffix("Request")
+
+
+CLIENT_APIS = (
+    Api(0, m.ProduceRequest, m.ProduceResponse, 3, 7),
+    Api(1, m.FetchRequest, m.FetchResponse, 4, 11),
+    Api(2, m.ListOffsetsRequest, m.ListOffsetsResponse, 1, 3),
+    Api(3, m.MetadataRequest, m.MetadataResponse, 2, 8),
+    Api(8, m.OffsetCommitRequest, m.OffsetCommitResponse, 2, 7),
+    Api(9, m.OffsetFetchRequest, m.OffsetFetchResponse, 1, 5),
+    Api(10, m.FindCoordinatorRequest, m.FindCoordinatorResponse, 0, 2),
+    Api(11, m.JoinGroupRequest, m.JoinGroupResponse, 2, 5),
+    Api(18, m.ApiVersionsRequest, m.ApiVersionsResponse, 0, 3),
+    Api(19, m.CreateTopicsRequest, m.CreateTopicsResponse, 2, 3),
+    Api(20, m.DeleteTopicsRequest, m.DeleteTopicsResponse, 1, 3),
+    Api(22, m.InitProducerIdRequest, m.InitProducerIdResponse, 0, 1),
+    Api(23, m.OffsetForLeaderEpochRequest, m.OffsetForLeaderEpochResponse, 2, 3),
+)
+"""What clients are offered: measured to suit librdkafka, kafka-python and aiokafka."""
+
+CONTROLLER_APIS = (
+    Api(1, m.FetchRequest, m.FetchResponse, 16, 16),
+    Api(18, m.ApiVersionsRequest, m.ApiVersionsResponse, 0, 3),
+    Api(19, m.CreateTopicsRequest, m.CreateTopicsResponse, 5, 5),
+    Api(20, m.DeleteTopicsRequest, m.DeleteTopicsResponse, 4, 4),
+    Api(50, m.BrokerHeartbeatRequest, m.BrokerHeartbeatResponse, 0, 0),
+    Api(51, m.ControllerHeartbeatRequest, m.ControllerHeartbeatResponse, 0, 0),
+    Api(52, m.VoteRequest, m.VoteResponse, 0, 0),
+    Api(53, m.BeginQuorumEpochRequest, m.BeginQuorumEpochResponse, 0, 0),
+    Api(54, m.EndQuorumEpochRequest, m.EndQuorumEpochResponse, 0, 0),
+    Api(56, m.AlterPartitionRequest, m.AlterPartitionResponse, 3, 3),
+)
+REPLICATION_APIS = (
+    Api(1, m.FetchRequest, m.FetchResponse, 16, 16),
+    Api(18, m.ApiVersionsRequest, m.ApiVersionsResponse, 0, 3),
+    Api(50, m.BrokerHeartbeatRequest, m.BrokerHeartbeatResponse, 0, 0),
+    Api(51, m.ControllerHeartbeatRequest, m.ControllerHeartbeatResponse, 0, 0),
+)
+
+LISTENERS: Mapping[str, Mapping[int, Api]] = {
+    "CLIENT": {api.key: api for api in CLIENT_APIS},
+    "CONTROLLER": {api.key: api for api in CONTROLLER_APIS},
+    "REPLICATION": {api.key: api for api in REPLICATION_APIS},
+}
+CALLS = {api.request: api for api in (*REPLICATION_APIS, *CONTROLLER_APIS)}
+
+_SEED_REQUESTS = {
+    50: heartbeats.BrokerHeartbeatRequest,
+    51: heartbeats.ControllerHeartbeatRequest,
+}
+_SEED_RESPONSES = {
+    50: heartbeats.BrokerHeartbeatResponse,
+    51: heartbeats.ControllerHeartbeatResponse,
+}
+
+
+class Unsupported(ValueError):
+    """A request for an API or version that the listener does not serve."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What every request begins with."""
+
+    api: Api
+    version: int
+    correlation: int
+    client: str
+
+
+def decode_request(listener: str, frame: bytes) -> tuple[Header, m.Request]:
+    """A request frame (without its length) as a header and a plain message.
+
+    Bytes left over are ignored: librdkafka sends some. Raises Unsupported, or guard.Malformed for
+    bytes that are no such request.
+    """
+    if len(frame) < _PREFIX.size:
+        raise guard.Malformed("shorter than any request header")
+    key, version, correlation = _PREFIX.unpack_from(frame)
+    api = LISTENERS[listener].get(key)
+    if api is None:
+        raise Unsupported(f"API {key} is not served on the {listener} listener")
+    if not api.min_version <= version <= api.max_version:
+        if key == API_VERSIONS:  # answered all the same, in the oldest layout (KIP-511)
+            return Header(api, -1, correlation, ""), m.ApiVersionsRequest()
+        raise Unsupported(f"version {version} of {api.name} is not served")
+    schema = _request_schema(key, version)
+    try:
+        header, body = _read(schema, frame)
+        plain = _from_entity(schema, api.request)(body)
+    except guard.Malformed:
+        raise
+    except Exception as error:  # kio raises four kinds of its own, and ValueError and KeyError
+        raise guard.Malformed(f"{api.name}: {error!r}") from error
+    return Header(api, version, correlation, header.client_id or ""), plain
+
+
+def encode_response(header: Header, response: m.Response) -> bytes:
+    """The frame, its length included, that answers a request."""
+    version = max(0, header.version)
+    schema = _response_schema(header.api.key, version)
+    entity = _to_entity(header.api.response, schema)(response)
+    return _frame(schema, {"correlation_id": header.correlation}, entity)
+
+
+def encode_request(client: str, correlation: int, request: m.Request) -> bytes:
+    """The frame of a request between nodes, its length included."""
+    api = CALLS[type(request)]
+    version = api.max_version
+    schema = _request_schema(api.key, version)
+    names = {
+        "request_api_key": api.key,
+        "request_api_version": version,
+        "correlation_id": correlation,
+        "client_id": client,
+    }
+    return _frame(schema, names, _to_entity(api.request, schema)(request))
+
+
+def decode_response(request: type, frame: bytes) -> tuple[int, m.Response]:
+    """The correlation id and plain response in a frame that answers a request of that class.
+
+    Raises guard.Malformed.
+    """
+    api = CALLS[request]
+    schema = _response_schema(api.key, api.max_version)
+    try:
+        header, body = _read(schema, frame)
+        return header.correlation_id, _from_entity(schema, api.response)(body)
+    except guard.Malformed:
+        raise
+    except Exception as error:
+        raise guard.Malformed(f"{api.name}: {error!r}") from error
+
+
+def api_versions(listener: str, header: Header) -> m.ApiVersionsResponse:
+    """The answer to ApiVersions; the heartbeats of KIP-631 share their keys with other APIs of
+    Kafka's, so no listener advertises them."""
+    apis = LISTENERS[listener].values()
+    return m.ApiVersionsResponse(
+        error_code=Error.UNSUPPORTED_VERSION if header.version < 0 else Error.NONE,
+        api_keys=tuple(
+            m.ApiVersion(api.key, api.min_version, api.max_version)
+            for api in apis
+            if api.key not in _SEED_REQUESTS
+        ),
+    )
+
+
+def preload() -> None:
+    """Loads every schema a node may need, so that no first request is slow; takes about 0.3 s."""
+    for listener in LISTENERS.values():
+        for api in listener.values():
+            for version in range(api.min_version, api.max_version + 1):
+                _from_entity(_request_schema(api.key, version), api.request)
+                _to_entity(api.response, _response_schema(api.key, version))
+
+
+# --------------------------------------------------------------------------------------- entities
+
+
+@cache
+def _request_schema(key: int, version: int) -> Any:
+    return _SEED_REQUESTS.get(key) or load_request_schema(key, version)
+
+
+@cache
+def _response_schema(key: int, version: int) -> Any:
+    return _SEED_RESPONSES.get(key) or load_response_schema(key, version)
+
+
+def _read(schema: Any, frame: bytes) -> tuple[Any, Any]:
+    header_schema = schema.__header_schema__
+    guard.check(header_schema, frame, 0)
+    header, at = entity_reader(header_schema)(frame, 0)
+    guard.check(schema, frame, at)
+    body, _ = entity_reader(schema)(frame, at)
+    return header, body
+
+
+def _frame(schema: Any, header: dict[str, object], body: object) -> bytes:
+    buffer = io.BytesIO()
+    buffer.write(b"\0\0\0\0")
+    header_schema = schema.__header_schema__
+    entity_writer(header_schema)(buffer, header_schema(**header))
+    entity_writer(schema)(buffer, body)
+    view = buffer.getbuffer()
+    view[:4] = (len(view) - 4).to_bytes(4, "big")
+    del view
+    return buffer.getvalue()
+
+
+Convert = Callable[[Any], Any]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _milliseconds(value: timedelta) -> int:
+    return round(value.total_seconds() * 1000)
+
+
+def _timedelta(value: int) -> timedelta:
+    return timedelta(milliseconds=value)
+
+
+def _nested(kind: Any) -> tuple[Any, bool]:
+    """The class inside a field's type, and whether the field holds a tuple of it."""
+    for one in (kind, *typing.get_args(kind)):
+        if typing.get_origin(one) is tuple:
+            inner = [x for x in typing.get_args(one) if x is not Ellipsis]
+            return (inner[0] if inner else None), True
+    plain = [x for x in typing.get_args(kind) if x is not type(None)]
+    return (plain[0] if plain else kind), False
+
+
+def _each(convert: Convert, many: bool) -> Convert:
+    if many:
+        return lambda value: None if value is None else tuple([convert(item) for item in value])
+    return lambda value: None if value is None else convert(value)
+
+
+def _is_entity(kind: Any) -> bool:
+    return hasattr(kind, "__flexible__")
+
+
+@cache
+def _from_entity(entity: Any, plain: Any) -> Convert:
+    known = {one.name: one for one in fields(entity)}
+    plan: list[tuple[str, Convert]] = []
+    for one in msgspec.structs.fields(plain):
+        source = known.get(one.name)
+        if source is None:
+            if one.required:
+                raise TypeError(f"{entity.__name__} has no {one.name}, which {plain} needs")
+            plan.append((one.name, _constant(one.default)))
+            continue
+        inner, many = _nested(source.type)
+        if _is_entity(inner):
+            convert = _each(_from_entity(inner, _nested(one.type)[0]), many)
+        elif str(source.metadata.get("kafka_type", "")).startswith("timedelta"):
+            convert = _milliseconds
+        else:
+            convert = _same
+        plan.append((one.name, _getter(one.name, convert)))
+    getters = [get for _, get in plan]
+    return lambda value: plain(*[get(value) for get in getters])
+
+
+def _constant(value: Any) -> Convert:
+    return lambda _: value
+
+
+def _getter(name: str, convert: Convert) -> Convert:
+    if convert is _same:
+        return lambda value: getattr(value, name)
+    return lambda value: convert(getattr(value, name))
+
+
+_ZERO = {
+    "string": "", "bool": False, "timedelta_i32": timedelta(), "timedelta_i64": timedelta(),
+    "uuid": None, "error_code": ErrorCode.none,
+}  # fmt: skip
+
+
+@cache
+def _to_entity(plain: Any, entity: Any) -> Convert:
+    known = {one.name: one for one in msgspec.structs.fields(plain)}
+    constants: dict[str, Any] = {}
+    plan: list[tuple[str, Convert]] = []
+    for target in fields(entity):
+        source = known.get(target.name)
+        inner, many = _nested(target.type)
+        kafka_type = str(target.metadata.get("kafka_type", ""))
+        if source is None:
+            if target.default is MISSING:
+                constants[target.name] = () if many else _ZERO.get(kafka_type, 0)
+            continue
+        nested = _nested(source.type)[0]
+        if _is_entity(inner) and hasattr(nested, "__struct_fields__"):
+            convert = _each(_to_entity(nested, inner), many)
+        elif kafka_type == "error_code":
+            convert = ErrorCode
+        elif kafka_type.startswith("timedelta"):
+            convert = _timedelta
+        else:
+            convert = _same
+        plan.append((target.name, _getter(target.name, convert)))
+    return lambda value: entity(**constants, **{name: get(value) for name, get in plan})

@@ -1,0 +1,566 @@
+"""Plain messages: what requests and responses say, whatever their version on the wire.
+
+Fields bear the names of Kafka's schemas (KIP-631's for heartbeats); a field that a version lacks
+has a default. Durations (`timeout`, `max_wait`) are milliseconds, error codes integers, topic ids
+UUIDs. `records` is bytes, or a `LogSlice` that the shell replaces by the bytes it names.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from msgspec import Struct
+
+METADATA_TOPIC = "__kafka_metadata"
+METADATA_TOPIC_ID = UUID(int=1)
+
+
+class LogSlice(Struct, frozen=True):
+    """Whole batches of one log, from the batch at `start` up to (not including) offset `end`."""
+
+    log: str
+    start: int
+    end: int
+
+
+Records = bytes | LogSlice | None
+
+# ------------------------------------------------------------------------------ Produce and Fetch
+
+
+class PartitionProduceData(Struct, frozen=True):
+    index: int
+    records: bytes | None
+
+
+class TopicProduceData(Struct, frozen=True):
+    name: str
+    partition_data: tuple[PartitionProduceData, ...]
+
+
+class ProduceRequest(Struct, frozen=True):
+    acks: int
+    timeout: int
+    topic_data: tuple[TopicProduceData, ...]
+    transactional_id: str | None = None
+
+
+class PartitionProduceResponse(Struct, frozen=True):
+    index: int
+    error_code: int
+    base_offset: int = -1
+    log_start_offset: int = -1
+
+
+class TopicProduceResponse(Struct, frozen=True):
+    name: str
+    partition_responses: tuple[PartitionProduceResponse, ...]
+
+
+class ProduceResponse(Struct, frozen=True):
+    responses: tuple[TopicProduceResponse, ...]
+
+
+class ReplicaState(Struct, frozen=True):
+    replica_id: int = -1
+    replica_epoch: int = -1
+
+
+class FetchPartition(Struct, frozen=True):
+    partition: int
+    fetch_offset: int
+    partition_max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+
+
+class FetchTopic(Struct, frozen=True):
+    partitions: tuple[FetchPartition, ...]
+    topic: str = ""
+    topic_id: UUID | None = None
+
+
+class FetchRequest(Struct, frozen=True):
+    max_wait: int
+    min_bytes: int
+    max_bytes: int
+    topics: tuple[FetchTopic, ...]
+    replica_state: ReplicaState = ReplicaState()
+    session_id: int = 0
+    session_epoch: int = -1
+
+
+class EpochEndOffset(Struct, frozen=True):
+    epoch: int = -1
+    end_offset: int = -1
+
+
+class LeaderIdAndEpoch(Struct, frozen=True):
+    leader_id: int = -1
+    leader_epoch: int = -1
+
+
+class PartitionData(Struct, frozen=True):
+    partition_index: int
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    diverging_epoch: EpochEndOffset = EpochEndOffset()
+    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
+    records: Records = None
+
+
+class FetchableTopicResponse(Struct, frozen=True):
+    partitions: tuple[PartitionData, ...]
+    topic: str = ""
+    topic_id: UUID | None = None
+
+
+class FetchResponse(Struct, frozen=True):
+    error_code: int
+    responses: tuple[FetchableTopicResponse, ...]
+    session_id: int = 0
+
+
+# ------------------------------------------------------------------------- what clients ask about
+
+
+class MetadataRequestTopic(Struct, frozen=True):
+    name: str
+
+
+class MetadataRequest(Struct, frozen=True):
+    topics: tuple[MetadataRequestTopic, ...] | None
+
+
+class MetadataResponseBroker(Struct, frozen=True):
+    node_id: int
+    host: str
+    port: int
+
+
+class MetadataResponsePartition(Struct, frozen=True):
+    error_code: int
+    partition_index: int
+    leader_id: int
+    leader_epoch: int
+    replica_nodes: tuple[int, ...]
+    isr_nodes: tuple[int, ...]
+    offline_replicas: tuple[int, ...] = ()
+
+
+class MetadataResponseTopic(Struct, frozen=True):
+    error_code: int
+    name: str
+    partitions: tuple[MetadataResponsePartition, ...]
+
+
+class MetadataResponse(Struct, frozen=True):
+    brokers: tuple[MetadataResponseBroker, ...]
+    cluster_id: str
+    controller_id: int
+    topics: tuple[MetadataResponseTopic, ...]
+
+
+class ListOffsetsPartition(Struct, frozen=True):
+    partition_index: int
+    timestamp: int
+
+
+class ListOffsetsTopic(Struct, frozen=True):
+    name: str
+    partitions: tuple[ListOffsetsPartition, ...]
+
+
+class ListOffsetsRequest(Struct, frozen=True):
+    topics: tuple[ListOffsetsTopic, ...]
+
+
+class ListOffsetsPartitionResponse(Struct, frozen=True):
+    partition_index: int
+    error_code: int
+    timestamp: int = -1
+    offset: int = -1
+
+
+class ListOffsetsTopicResponse(Struct, frozen=True):
+    name: str
+    partitions: tuple[ListOffsetsPartitionResponse, ...]
+
+
+class ListOffsetsResponse(Struct, frozen=True):
+    topics: tuple[ListOffsetsTopicResponse, ...]
+
+
+class OffsetForLeaderPartition(Struct, frozen=True):
+    partition: int
+    leader_epoch: int
+    current_leader_epoch: int = -1
+
+
+class OffsetForLeaderTopic(Struct, frozen=True):
+    topic: str
+    partitions: tuple[OffsetForLeaderPartition, ...]
+
+
+class OffsetForLeaderEpochRequest(Struct, frozen=True):
+    topics: tuple[OffsetForLeaderTopic, ...]
+
+
+class OffsetForLeaderResult(Struct, frozen=True):
+    error_code: int
+    partition: int
+    leader_epoch: int = -1
+    end_offset: int = -1
+
+
+class OffsetForLeaderTopicResult(Struct, frozen=True):
+    topic: str
+    partitions: tuple[OffsetForLeaderResult, ...]
+
+
+class OffsetForLeaderEpochResponse(Struct, frozen=True):
+    topics: tuple[OffsetForLeaderTopicResult, ...]
+
+
+class InitProducerIdRequest(Struct, frozen=True):
+    transactional_id: str | None
+
+
+class InitProducerIdResponse(Struct, frozen=True):
+    error_code: int
+    producer_id: int
+    producer_epoch: int
+
+
+class ApiVersionsRequest(Struct, frozen=True):
+    pass
+
+
+class ApiVersion(Struct, frozen=True):
+    api_key: int
+    min_version: int
+    max_version: int
+
+
+class ApiVersionsResponse(Struct, frozen=True):
+    error_code: int
+    api_keys: tuple[ApiVersion, ...]
+
+
+# ---------------------------------------------------------------------------------- administration
+
+
+class CreatableReplicaAssignment(Struct, frozen=True):
+    partition_index: int
+    broker_ids: tuple[int, ...]
+
+
+class CreatableTopicConfig(Struct, frozen=True):
+    name: str
+    value: str | None
+
+
+class CreatableTopic(Struct, frozen=True):
+    name: str
+    num_partitions: int
+    replication_factor: int
+    assignments: tuple[CreatableReplicaAssignment, ...] = ()
+    configs: tuple[CreatableTopicConfig, ...] = ()
+
+
+class CreateTopicsRequest(Struct, frozen=True):
+    topics: tuple[CreatableTopic, ...]
+    timeout: int
+    validate_only: bool = False
+
+
+class CreatableTopicResult(Struct, frozen=True):
+    name: str
+    error_code: int
+    error_message: str | None = None
+    num_partitions: int = -1
+    replication_factor: int = -1
+    configs: None = None
+
+
+class CreateTopicsResponse(Struct, frozen=True):
+    topics: tuple[CreatableTopicResult, ...]
+
+
+class DeleteTopicsRequest(Struct, frozen=True):
+    topic_names: tuple[str, ...]
+    timeout: int
+
+
+class DeletableTopicResult(Struct, frozen=True):
+    name: str
+    error_code: int
+
+
+class DeleteTopicsResponse(Struct, frozen=True):
+    responses: tuple[DeletableTopicResult, ...]
+
+
+# ------------------------------------------------------ groups: refused, with Kafka's proper errors
+
+
+class FindCoordinatorRequest(Struct, frozen=True):
+    key: str
+    key_type: int = 0
+
+
+class FindCoordinatorResponse(Struct, frozen=True):
+    error_code: int
+    node_id: int
+    host: str
+    port: int
+    error_message: str | None = None
+
+
+class OffsetCommitRequestPartition(Struct, frozen=True):
+    partition_index: int
+
+
+class OffsetCommitRequestTopic(Struct, frozen=True):
+    name: str
+    partitions: tuple[OffsetCommitRequestPartition, ...]
+
+
+class OffsetCommitRequest(Struct, frozen=True):
+    group_id: str
+    topics: tuple[OffsetCommitRequestTopic, ...]
+
+
+class OffsetCommitResponsePartition(Struct, frozen=True):
+    partition_index: int
+    error_code: int
+
+
+class OffsetCommitResponseTopic(Struct, frozen=True):
+    name: str
+    partitions: tuple[OffsetCommitResponsePartition, ...]
+
+
+class OffsetCommitResponse(Struct, frozen=True):
+    topics: tuple[OffsetCommitResponseTopic, ...]
+
+
+class OffsetFetchRequestTopic(Struct, frozen=True):
+    name: str
+    partition_indexes: tuple[int, ...]
+
+
+class OffsetFetchRequest(Struct, frozen=True):
+    group_id: str
+    topics: tuple[OffsetFetchRequestTopic, ...] | None
+
+
+class OffsetFetchResponsePartition(Struct, frozen=True):
+    partition_index: int
+    error_code: int
+    committed_offset: int = -1
+    metadata: str | None = ""
+
+
+class OffsetFetchResponseTopic(Struct, frozen=True):
+    name: str
+    partitions: tuple[OffsetFetchResponsePartition, ...]
+
+
+class OffsetFetchResponse(Struct, frozen=True):
+    topics: tuple[OffsetFetchResponseTopic, ...]
+    error_code: int = 0
+
+
+class JoinGroupRequest(Struct, frozen=True):
+    group_id: str
+    member_id: str
+
+
+class JoinGroupResponse(Struct, frozen=True):
+    error_code: int
+    members: tuple[()] = ()
+    protocol_name: str = ""
+    leader: str = ""
+    member_id: str = ""
+
+
+# ------------------------------------------------------------------------- the quorum (KIP-595)
+
+
+class VotePartition(Struct, frozen=True):
+    partition_index: int
+    replica_epoch: int
+    replica_id: int
+    last_offset_epoch: int
+    last_offset: int
+
+
+class VoteTopic(Struct, frozen=True):
+    topic_name: str
+    partitions: tuple[VotePartition, ...]
+
+
+class VoteRequest(Struct, frozen=True):
+    topics: tuple[VoteTopic, ...]
+    cluster_id: str | None = None
+
+
+class VoteResult(Struct, frozen=True):
+    partition_index: int
+    error_code: int
+    leader_id: int
+    leader_epoch: int
+    vote_granted: bool
+
+
+class VoteTopicResult(Struct, frozen=True):
+    topic_name: str
+    partitions: tuple[VoteResult, ...]
+
+
+class VoteResponse(Struct, frozen=True):
+    error_code: int
+    topics: tuple[VoteTopicResult, ...]
+
+
+class EpochPartition(Struct, frozen=True):
+    partition_index: int
+    leader_id: int
+    leader_epoch: int
+    error_code: int = 0
+    preferred_successors: tuple[int, ...] = ()
+
+
+class EpochTopic(Struct, frozen=True):
+    topic_name: str
+    partitions: tuple[EpochPartition, ...]
+
+
+class BeginQuorumEpochRequest(Struct, frozen=True):
+    topics: tuple[EpochTopic, ...]
+    cluster_id: str | None = None
+
+
+class BeginQuorumEpochResponse(Struct, frozen=True):
+    error_code: int
+    topics: tuple[EpochTopic, ...]
+
+
+class EndQuorumEpochRequest(Struct, frozen=True):
+    topics: tuple[EpochTopic, ...]
+    cluster_id: str | None = None
+
+
+class EndQuorumEpochResponse(Struct, frozen=True):
+    error_code: int
+    topics: tuple[EpochTopic, ...]
+
+
+# ---------------------------------------------------- brokers and the active controller (KIP-631)
+
+
+class IsrMember(Struct, frozen=True):
+    broker_id: int
+    broker_epoch: int
+
+
+class AlterPartitionData(Struct, frozen=True):
+    partition_index: int
+    leader_epoch: int
+    new_isr_with_epochs: tuple[IsrMember, ...]
+    leader_recovery_state: int = 0
+    partition_epoch: int = -1
+
+
+class AlterPartitionTopic(Struct, frozen=True):
+    topic_id: UUID | None
+    partitions: tuple[AlterPartitionData, ...]
+
+
+class AlterPartitionRequest(Struct, frozen=True):
+    """KIP-631's AlterIsr, as Kafka's AlterPartition carries it."""
+
+    broker_id: int
+    broker_epoch: int
+    topics: tuple[AlterPartitionTopic, ...]
+
+
+class AlterPartitionResult(Struct, frozen=True):
+    partition_index: int
+    error_code: int
+    leader_id: int = -1
+    leader_epoch: int = -1
+    isr: tuple[int, ...] = ()
+    leader_recovery_state: int = 0
+    partition_epoch: int = -1
+
+
+class AlterPartitionTopicResult(Struct, frozen=True):
+    topic_id: UUID | None
+    partitions: tuple[AlterPartitionResult, ...]
+
+
+class AlterPartitionResponse(Struct, frozen=True):
+    error_code: int
+    topics: tuple[AlterPartitionTopicResult, ...]
+
+
+class Listener(Struct, frozen=True):
+    name: str
+    host: str
+    port: int
+    security_protocol: int = 0
+
+
+class BrokerHeartbeatRequest(Struct, frozen=True):
+    """KIP-631's heartbeat; `incarnation_id` and `current_state` travel as tagged fields."""
+
+    target_state: int
+    broker_id: int
+    broker_epoch: int
+    lease_start_time_ms: int
+    cur_metadata_offset: int
+    listeners: tuple[Listener, ...]
+    incarnation_id: UUID | None = None
+    current_state: int = 0
+
+
+class BrokerHeartbeatResponse(Struct, frozen=True):
+    """`controller_epoch` travels as a tagged field."""
+
+    error_code: int
+    active_controller_id: int
+    next_state: int
+    broker_epoch: int
+    lease_end_time_ms: int
+    controller_epoch: int = -1
+
+
+class ControllerHeartbeatRequest(Struct, frozen=True):
+    controller_id: int
+    last_snapshot_offset: int
+
+
+class ControllerHeartbeatResponse(Struct, frozen=True):
+    error_code: int
+    start_snapshot: bool = False
+
+
+Request = (
+    ProduceRequest | FetchRequest | MetadataRequest | ListOffsetsRequest
+    | OffsetForLeaderEpochRequest | InitProducerIdRequest | ApiVersionsRequest | CreateTopicsRequest
+    | DeleteTopicsRequest | FindCoordinatorRequest | OffsetCommitRequest | OffsetFetchRequest
+    | JoinGroupRequest | VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest
+    | AlterPartitionRequest | BrokerHeartbeatRequest | ControllerHeartbeatRequest
+)  # fmt: skip
+Response = (
+    ProduceResponse | FetchResponse | MetadataResponse | ListOffsetsResponse
+    | OffsetForLeaderEpochResponse | InitProducerIdResponse | ApiVersionsResponse
+    | CreateTopicsResponse | DeleteTopicsResponse | FindCoordinatorResponse | OffsetCommitResponse
+    | OffsetFetchResponse | JoinGroupResponse | VoteResponse | BeginQuorumEpochResponse
+    | EndQuorumEpochResponse | AlterPartitionResponse | BrokerHeartbeatResponse
+    | ControllerHeartbeatResponse
+)  # fmt: skip

@@ -1,0 +1,163 @@
+"""Record batches (magic 2) as raw bytes: parsed by header, checked, patched in place, never rebuilt.
+
+`base_offset` (bytes 0-7) and `partition_leader_epoch` (12-15) lie outside the checksum, so a leader
+stamps both without touching what the client wrote. Only batches of metadata records, which this
+cluster writes itself, uncompressed, are ever opened.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+
+from crc32c import crc32c
+from msgspec import Struct
+
+_HEADER = struct.Struct(">qiiBIhiqqqhii")
+HEADER_SIZE = _HEADER.size
+_STAMP = struct.Struct(">q")
+_EPOCH = struct.Struct(">i")
+CRC_FROM = 21
+"""The checksum covers the batch from its attributes on."""
+_CONTROL = 0x20
+_TRANSACTIONAL = 0x10
+
+
+class CorruptBatch(ValueError):
+    """Bytes that are no whole, intact sequence of record batches of magic 2."""
+
+
+class BatchHeader(Struct, frozen=True):
+    """What the first 61 bytes say; `size` is the whole batch's, in bytes. Times are milliseconds."""
+
+    base_offset: int
+    size: int
+    leader_epoch: int
+    attributes: int
+    last_offset_delta: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
+    crc: int
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def control(self) -> bool:
+        return bool(self.attributes & _CONTROL)
+
+    @property
+    def transactional(self) -> bool:
+        return bool(self.attributes & _TRANSACTIONAL)
+
+
+def parse(data: bytes, at: int = 0, verify: bool = True) -> BatchHeader:
+    """The header of the batch at `at`; raises CorruptBatch if it is cut short or altered."""
+    if len(data) - at < HEADER_SIZE:
+        raise CorruptBatch(f"{len(data) - at} bytes cannot hold a batch header")
+    (
+        base_offset, length, leader_epoch, magic, crc, attributes, last_delta, _first_timestamp,
+        max_timestamp, producer_id, producer_epoch, base_sequence, count,
+    ) = _HEADER.unpack_from(data, at)  # fmt: skip
+    size = length + 12
+    if magic != 2:
+        raise CorruptBatch(f"magic {magic}, not 2")
+    if size < HEADER_SIZE or at + size > len(data):
+        raise CorruptBatch(f"a batch of {size} bytes in {len(data) - at}")
+    if count < 1 or last_delta != count - 1:
+        raise CorruptBatch(f"{count} records with last offset delta {last_delta}")
+    if verify and crc32c(memoryview(data)[at + CRC_FROM : at + size]) != crc:
+        raise CorruptBatch("checksum mismatch")
+    return BatchHeader(
+        base_offset, size, leader_epoch, attributes, last_delta, max_timestamp, producer_id,
+        producer_epoch, base_sequence, count, crc,
+    )  # fmt: skip
+
+
+def split(data: bytes, verify: bool = True) -> Iterator[tuple[BatchHeader, bytes]]:
+    """The batches that `data` is made of, each with its bytes; raises CorruptBatch."""
+    at = 0
+    while at < len(data):
+        header = parse(data, at, verify)
+        yield header, data[at : at + header.size]
+        at += header.size
+
+
+def stamp(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
+    """The same batch at another offset and leader epoch."""
+    return b"".join(
+        (_STAMP.pack(base_offset), batch[8:12], _EPOCH.pack(leader_epoch), batch[16:])
+    )
+
+
+def build(
+    values: Sequence[bytes],
+    base_offset: int,
+    leader_epoch: int,
+    timestamp_ms: int,
+    control: bool = False,
+) -> bytes:
+    """A batch of records with null keys and these values."""
+    assert values, "a batch holds at least one record"
+    body = bytearray()
+    for delta, value in enumerate(values):
+        record = bytearray(b"\x00")  # attributes
+        record += _zigzag(0) + _zigzag(delta) + _zigzag(-1)  # timestamp delta, offset delta, no key
+        record += _zigzag(len(value)) + value + _zigzag(0)  # no headers
+        body += _zigzag(len(record)) + record
+    size = HEADER_SIZE + len(body)
+    header = _HEADER.pack(
+        base_offset, size - 12, leader_epoch, 2, 0, _CONTROL if control else 0, len(values) - 1,
+        timestamp_ms, timestamp_ms, -1, -1, -1, len(values),
+    )  # fmt: skip
+    whole = bytearray(header + body)
+    struct.pack_into(">I", whole, 17, crc32c(memoryview(whole)[CRC_FROM:]))
+    return bytes(whole)
+
+
+def values(batch: bytes) -> tuple[bytes, ...]:
+    """The values of an uncompressed batch's records; raises CorruptBatch."""
+    header = parse(batch, verify=False)
+    found: list[bytes] = []
+    at = HEADER_SIZE
+    try:
+        for _ in range(header.count):
+            length, at = _unzigzag(batch, at)
+            end = at + length
+            _, at = _unzigzag(batch, at + 1)
+            _, at = _unzigzag(batch, at)
+            key_length, at = _unzigzag(batch, at)
+            at += max(0, key_length)
+            value_length, at = _unzigzag(batch, at)
+            if value_length < 0 or at + value_length > end > len(batch):
+                raise CorruptBatch("a record's value does not fit into it")
+            found.append(batch[at : at + value_length])
+            at = end
+    except IndexError:
+        raise CorruptBatch("a record is cut short") from None
+    return tuple(found)
+
+
+def _zigzag(number: int) -> bytes:
+    rest = (number << 1) ^ (number >> 63)
+    out = bytearray()
+    while rest > 0x7F:
+        out.append((rest & 0x7F) | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def _unzigzag(data: bytes, at: int) -> tuple[int, int]:
+    rest = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        rest |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (rest >> 1) ^ -(rest & 1), at
+        shift += 7

@@ -1,0 +1,179 @@
+"""KIP-631's metadata records: type, version, payload, and what its eight types need beyond them.
+
+A record has a null key; its value is an unsigned varint for the type, one for the version, and the
+payload in Kafka's flexible encoding. Tagged fields carry what the seed's fields cannot: the fenced
+state and the incarnation (a fence must survive a failover), and topic settings ride in ConfigRecord.
+kio builds codecs from real types, so this module must not postpone the evaluation of annotations.
+"""
+
+import io
+import uuid
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from kio.serial import entity_reader, entity_writer
+from kio.serial.writers import write_unsigned_varint
+from kio.static.constants import EntityType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndPoint:
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar = 0
+    __flexible__: ClassVar[bool] = True
+    name: str = field(metadata={"kafka_type": "string"})
+    host: str = field(metadata={"kafka_type": "string"})
+    port: int = field(metadata={"kafka_type": "uint16"})
+    security_protocol: int = field(metadata={"kafka_type": "int16"}, default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRecord:
+    __type__: ClassVar = EntityType.data
+    __version__: ClassVar = 0
+    __flexible__: ClassVar[bool] = True
+    broker_id: int = field(metadata={"kafka_type": "int32"})
+    broker_epoch: int = field(metadata={"kafka_type": "int64"})
+    end_points: tuple[EndPoint, ...]
+    rack: str | None = field(metadata={"kafka_type": "string"}, default=None)
+    fenced: bool = field(metadata={"kafka_type": "bool", "tag": 0}, default=False)
+    incarnation_id: uuid.UUID | None = field(
+        metadata={"kafka_type": "uuid", "tag": 1}, default=None
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRecord:
+    __type__: ClassVar = EntityType.data
+    __version__: ClassVar = 0
+    __flexible__: ClassVar[bool] = True
+    name: str = field(metadata={"kafka_type": "string"})
+    topic_id: uuid.UUID | None = field(metadata={"kafka_type": "uuid"})
+    deleting: bool = field(metadata={"kafka_type": "bool"}, default=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRecord:
+    __type__: ClassVar = EntityType.data
+    __version__: ClassVar = 0
+    __flexible__: ClassVar[bool] = True
+    partition_id: int = field(metadata={"kafka_type": "int32"}, default=-1)
+    topic_id: uuid.UUID | None = field(metadata={"kafka_type": "uuid"})
+    replicas: tuple[int, ...] = field(metadata={"kafka_type": "int32"})
+    isr: tuple[int, ...] = field(metadata={"kafka_type": "int32"})
+    removing_replicas: tuple[int, ...] = field(metadata={"kafka_type": "int32"}, default=())
+    adding_replicas: tuple[int, ...] = field(metadata={"kafka_type": "int32"}, default=())
+    leader: int = field(metadata={"kafka_type": "int32"}, default=-1)
+    leader_epoch: int = field(metadata={"kafka_type": "int32"}, default=-1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigRecord:
+    __type__: ClassVar = EntityType.data
+    __version__: ClassVar = 0
+    __flexible__: ClassVar[bool] = True
+    resource_type: int = field(metadata={"kafka_type": "int8"})
+    resource_name: str = field(metadata={"kafka_type": "string"})
+    name: str = field(metadata={"kafka_type": "string"})
+    value: str = field(metadata={"kafka_type": "string"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrChangeRecord:
+    __type__: ClassVar = EntityType.data
+    __version__: ClassVar = 0
+    __flexible__: ClassVar[bool] = True
+    partition_id: int = field(metadata={"kafka_type": "int32"}, default=-1)
+    topic_id: uuid.UUID | None = field(metadata={"kafka_type": "uuid"})
+    isr: tuple[int, ...] = field(metadata={"kafka_type": "int32"})
+    leader: int = field(metadata={"kafka_type": "int32"}, default=-1)
+    leader_epoch: int = field(metadata={"kafka_type": "int32"}, default=-1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessControlRecord:
+    __type__: ClassVar = EntityType.data
+    __version__: ClassVar = 0
+    __flexible__: ClassVar[bool] = True
+    resource_type: int = field(metadata={"kafka_type": "int8"})
+    resource_name: str | None = field(metadata={"kafka_type": "string"})
+    pattern_type: int = field(metadata={"kafka_type": "int8"})
+    principal: str = field(metadata={"kafka_type": "string"})
+    host: str = field(metadata={"kafka_type": "string"})
+    operation: int = field(metadata={"kafka_type": "int8"})
+    permission_type: int = field(metadata={"kafka_type": "int8"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteBrokerRecord:
+    __type__: ClassVar = EntityType.data
+    __version__: ClassVar = 0
+    __flexible__: ClassVar[bool] = True
+    id: int = field(metadata={"kafka_type": "int32"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopicRecord:
+    """The seed calls the field Name and types it uuid: it is the topic's id."""
+
+    __type__: ClassVar = EntityType.data
+    __version__: ClassVar = 0
+    __flexible__: ClassVar[bool] = True
+    name: uuid.UUID | None = field(metadata={"kafka_type": "uuid"})
+
+
+Record = (
+    BrokerRecord | TopicRecord | PartitionRecord | ConfigRecord | IsrChangeRecord
+    | AccessControlRecord | DeleteBrokerRecord | DeleteTopicRecord
+)  # fmt: skip
+
+TYPES: tuple[type[Record], ...] = (
+    BrokerRecord,
+    TopicRecord,
+    PartitionRecord,
+    ConfigRecord,
+    IsrChangeRecord,
+    AccessControlRecord,
+    DeleteBrokerRecord,
+    DeleteTopicRecord,
+)
+"""By KIP-631's type number."""
+
+TYPE_OF = {cls: number for number, cls in enumerate(TYPES)}
+
+
+class UnknownRecord(ValueError):
+    """A metadata record of a type or version this software does not know (QC-10)."""
+
+
+def encode(record: Record) -> bytes:
+    """The value of a metadata record."""
+    buffer = io.BytesIO()
+    kind: Any = type(record)
+    write_unsigned_varint(buffer, TYPE_OF[kind])  # type: ignore[arg-type]
+    write_unsigned_varint(buffer, 0)  # type: ignore[arg-type]
+    entity_writer(kind)(buffer, record)
+    return buffer.getvalue()
+
+
+def decode(value: bytes) -> Record:
+    """The record of a value; raises UnknownRecord for a type or version that is not known."""
+    number, at = _varint(value, 0)
+    version, at = _varint(value, at)
+    if number >= len(TYPES):
+        raise UnknownRecord(f"metadata record type {number} is not known")
+    if version != 0:
+        raise UnknownRecord(f"version {version} of {TYPES[number].__name__} is not known")
+    kind: Any = TYPES[number]
+    record: Record = entity_reader(kind)(value, at)[0]
+    return record
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    for index in range(at, min(at + 5, len(data))):
+        value |= (data[index] & 0x7F) << shift
+        if data[index] < 0x80:
+            return value, index + 1
+        shift += 7
+    raise UnknownRecord("the value does not begin with two varints")
