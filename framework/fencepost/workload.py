@@ -1,9 +1,9 @@
 """What clients can be asked to do: the options and commands that every client worker understands.
 
 A workload plugin is free in its library, not in this vocabulary: so a test means the same whichever
-clients run it. A worker is started with `WorkerConfig` and one of `ClientOptions`; an administrator, a
-probe and a consumer take `ClientCommand`s as well. What they did shows in `client.*` events only, in which
-a command's `operation`, unique in a run, names it.
+clients run it. A worker is started with `WorkerConfig` and one of `ClientOptions`; an
+administrator, a probe and a consumer take `ClientCommand`s as well. What they did shows in
+`client.*` events only, in which a command's `operation`, unique in a run, names it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ProducerOptions(
     """Produces to the partitions in turn until `count` messages (0: until stopped) were invoked.
 
     `acks` is 0, 1 or -1 (all); `rate` is messages a second; `size` the bytes of a message, which
-    begins with its operation id.
+    begins with its operation id. Stopped, it waits `flush_ms` for reports; the rest is unknown.
     `settings`, here and below, are the client library's own, over those of the worker.
     """
 
@@ -51,6 +51,7 @@ class ProducerOptions(
     count: int = 0
     rate: float = 200.0
     size: int = 100
+    flush_ms: int = 10_000
     settings: Mapping[str, str] = {}
 
 

@@ -1,0 +1,239 @@
+"""A probe: one request, over one connection, to one broker, whoever leads; nothing is retried.
+
+No client library asks a broker that it knows not to lead. Where a promise is about what such a
+broker answers, the word of a client has to come from here.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, final
+
+from kio.records.schema import NewRecordBatch, Record
+from kio.records.writers import write_batch
+from kio.schema.errors import ErrorCode
+from kio.schema.fetch.v11 import request as fetch_request
+from kio.schema.fetch.v11.response import FetchResponse
+from kio.schema.metadata.v8 import request as metadata_request
+from kio.schema.metadata.v8.response import MetadataResponse
+from kio.schema.produce.v7 import request as produce_request
+from kio.schema.produce.v7.response import ProduceResponse
+from kio.serial import entity_reader, entity_writer
+
+from fencepost import ProbeCompleted, ProbeFetch, ProbeMetadata, ProbeProduce
+from fencepost_plugins.kafka_clients.session import Session
+
+# kio marks every number with a type of its own, which its own coercion undoes: plain ints will do.
+_FETCH: Any = fetch_request
+_METADATA: Any = metadata_request
+_PRODUCE: Any = produce_request
+_RECORD: Any = Record
+_BATCH: Any = NewRecordBatch
+
+Probe = ProbeFetch | ProbeProduce | ProbeMetadata
+MOST_BYTES = 1 << 20
+_BATCH_HEADER = 61
+_COUNT_AT = 57
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back, in the words of `ProbeCompleted`."""
+
+    outcome: str
+    error: str = ""
+    records: int = 0
+    base_offset: int = -1
+
+
+@final
+class Probing:
+    """One probe's work, until its commands end."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._correlation = 0
+
+    def run(self) -> None:
+        """Sends one request for every command as it comes."""
+        for command in self._session.commands():
+            if isinstance(command, ProbeFetch | ProbeProduce | ProbeMetadata):
+                self._ask(command)
+
+    def _ask(self, probe: Probe) -> None:
+        config = self._session.config
+        request, read = build(probe)
+        frame = frame_request(config.process, self._correlation, request)
+        self._correlation += 1
+        address = (config.hosts[probe.slot], config.client_port)
+        sent_at_ns = time.monotonic_ns()
+        answer = exchange(address, frame, probe.limit_ms / 1000, read)
+        self._session.recorder.record(
+            ProbeCompleted(
+                operation=probe.operation,
+                api=type(request).__name__.removesuffix("Request"),
+                broker=probe.broker,
+                slot=probe.slot,
+                topic=probe.topic,
+                partition=-1 if isinstance(probe, ProbeMetadata) else probe.partition,
+                outcome=answer.outcome,
+                error=answer.error,
+                records=answer.records,
+                base_offset=answer.base_offset,
+                sent_at_ns=sent_at_ns,
+            )
+        )
+
+
+def exchange(
+    address: tuple[str, int], frame: bytes, limit_s: float, read: Callable[[bytes], Answer]
+) -> Answer:
+    """Sends the frame and reads one answer; every way in which none comes is an answer too."""
+    try:
+        with socket.create_connection(address, timeout=limit_s) as connection:
+            connection.settimeout(limit_s)
+            connection.sendall(frame)
+            with connection.makefile("rb") as stream:
+                size = int.from_bytes(stream.read(4))
+                body = stream.read(size)
+    except TimeoutError:
+        return Answer("timeout")
+    except OSError as failed:
+        return Answer("closed", failed.strerror or str(failed))
+    if not body or len(body) < size:
+        return Answer("closed", "end of stream")
+    return read(body)
+
+
+def frame_request(client: str, correlation: int, request: Any) -> bytes:
+    """The bytes of a request, its length included."""
+    header = request.__header_schema__(
+        request_api_key=request.__api_key__,
+        request_api_version=request.__version__,
+        correlation_id=correlation,
+        client_id=client,
+    )
+    buffer = io.BytesIO()
+    entity_writer(type(header))(buffer, header)
+    entity_writer(type(request))(buffer, request)
+    body = buffer.getvalue()
+    return struct.pack(">i", len(body)) + body
+
+
+def build(probe: Probe) -> tuple[Any, Callable[[bytes], Answer]]:
+    """The request of a probe, and how to read its answer."""
+    match probe:
+        case ProbeFetch():
+            return _fetch(probe), _read_fetch
+        case ProbeProduce():
+            return _produce(probe), _read_produce
+        case ProbeMetadata():
+            return _metadata(probe), _read_metadata
+
+
+def _fetch(probe: ProbeFetch) -> Any:
+    partition = _FETCH.FetchPartition(
+        partition=probe.partition,
+        fetch_offset=probe.offset,
+        partition_max_bytes=MOST_BYTES,
+    )
+    topic = _FETCH.FetchTopic(topic=probe.topic, partitions=(partition,))
+    return _FETCH.FetchRequest(
+        max_wait=timedelta(milliseconds=100),
+        min_bytes=1,
+        max_bytes=MOST_BYTES,
+        topics=(topic,),
+        forgotten_topics_data=(),
+    )
+
+
+def _produce(probe: ProbeProduce) -> Any:
+    now = datetime.fromtimestamp(time.time_ns() // 1_000_000_000, UTC)
+    record = _RECORD(
+        attributes=0,
+        timestamp=now,
+        offset=0,
+        key=None,
+        value=probe.operation.encode(),
+        headers=(),
+    )
+    buffer = io.BytesIO()
+    write_batch(
+        buffer,
+        _BATCH(
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
+            records=(record,),
+            attributes=0,
+        ),
+    )
+    data = _PRODUCE.PartitionProduceData(index=probe.partition, records=buffer.getvalue())
+    topic = _PRODUCE.TopicProduceData(name=probe.topic, partition_data=(data,))
+    return _PRODUCE.ProduceRequest(
+        acks=probe.acks, timeout=timedelta(milliseconds=probe.limit_ms), topic_data=(topic,)
+    )
+
+
+def _metadata(probe: ProbeMetadata) -> Any:
+    topic = _METADATA.MetadataRequestTopic(name=probe.topic)
+    return _METADATA.MetadataRequest(
+        topics=(topic,),
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+
+
+def _read(schema: Any, body: bytes) -> Any:
+    _, at = entity_reader(schema.__header_schema__)(body, 0)
+    answer, _ = entity_reader(schema)(body, at)
+    return answer
+
+
+def _read_fetch(body: bytes) -> Answer:
+    answer: FetchResponse = _read(FetchResponse, body)
+    if answer.error_code is not ErrorCode.none or not answer.responses:
+        return _refused(answer.error_code)
+    part = answer.responses[0].partitions[0]
+    if part.error_code is not ErrorCode.none:
+        return _refused(part.error_code)
+    return Answer("answered", records=count_records(part.records or b""))
+
+
+def _read_produce(body: bytes) -> Answer:
+    answer: ProduceResponse = _read(ProduceResponse, body)
+    part = answer.responses[0].partition_responses[0]
+    if part.error_code is not ErrorCode.none:
+        return _refused(part.error_code)
+    return Answer("answered", base_offset=part.base_offset)
+
+
+def _read_metadata(body: bytes) -> Answer:
+    answer: MetadataResponse = _read(MetadataResponse, body)
+    for topic in answer.topics:
+        if topic.error_code is not ErrorCode.none:
+            return _refused(topic.error_code)
+    return Answer("answered")
+
+
+def _refused(code: ErrorCode) -> Answer:
+    return Answer("refused", code.name.upper())
+
+
+def count_records(data: bytes) -> int:
+    """How many messages are in whole record batches; a fetch may end in the middle of one."""
+    count = at = 0
+    while len(data) - at >= _BATCH_HEADER:
+        size = 12 + struct.unpack_from(">i", data, at + 8)[0]
+        if len(data) - at < size:
+            break
+        count += struct.unpack_from(">i", data, at + _COUNT_AT)[0]
+        at += size
+    return count
