@@ -229,6 +229,7 @@ __all__ = [
     "NodeStopped",
     "PartitionCommitted",
     "PartitionView",
+    "Passing",
     "PhaseStarted",
     "Place",
     "Polled",

@@ -115,21 +115,26 @@ class ConnectionClosed(Struct, frozen=True, tag="node.connection_closed"):
 
 
 class FaultStruck(Struct, frozen=True, tag="fault.struck"):
-    """A fault was applied. `receipt` is true only if `evidence`, a measurement, shows it."""
+    """A fault was applied. `receipt` is true only if `evidence`, a measurement, shows it.
+
+    Written once it was measured; `began_at_ns` is when applying it began (0: not known).
+    """
 
     fault_id: str
     fault: str
     targets: tuple[str, ...]
     receipt: bool
     evidence: str
+    began_at_ns: int = 0
 
 
 class FaultHealed(Struct, frozen=True, tag="fault.healed"):
-    """A fault was undone; `receipt` says whether that was measured too."""
+    """A fault was undone; `receipt` says whether that was measured too, `began_at_ns` as above."""
 
     fault_id: str
     receipt: bool
     evidence: str
+    began_at_ns: int = 0
 
 
 class TestStarted(Struct, frozen=True, tag="test.started"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from fencepost.runtime import Receipt, Runtime
 
@@ -38,6 +38,17 @@ class Fault(Protocol):
     def arguments(self) -> Mapping[str, object]:
         """Plain data from which the plugin's factory makes this fault again (for replay)."""
         ...
+
+
+@runtime_checkable
+class Passing(Protocol):
+    """A fault that is over by itself: the harness heals it `lasts_ms` after it was struck.
+
+    None: it lasts until it is healed, as a fault without this does.
+    """
+
+    @property
+    def lasts_ms(self) -> int | None: ...
 
 
 FaultFactory = Callable[..., Fault]

@@ -31,7 +31,7 @@ END_BOUND_MS = {Signal.KILL: 5_000, Signal.TERM: 30_000}
 @final
 @dataclass(frozen=True, slots=True)
 class Bounce:
-    """Ends a node's process by `signal`, starts the next one `after_ms` later (None: at healing).
+    """Ends a node's process by `signal`; healing starts the next one, `lasts_ms` later if given.
 
     Whether that is within the node's lease or after it is for the caller to choose.
     """
@@ -39,13 +39,10 @@ class Bounce:
     name: str
     node: str
     signal: Signal
-    after_ms: int | None = None
+    lasts_ms: int | None = None
 
     def strike(self, runtime: Runtime) -> Struck:
-        """Returns once the process has ended and, with `after_ms`, the next one was started.
-
-        The receipt names both process ids. A node that was not running has none.
-        """
+        """Returns once the process has ended; a node that was not running has no receipt."""
         slot = find_slot(runtime.layout, self.node)
 
         def heal() -> Receipt:
@@ -54,13 +51,7 @@ class Bounce:
         victim = runtime.living(slot)
         if victim is None:
             return Struck((self.node,), Receipt(False, f"no process lives in {self.node}"), heal)
-        receipt = self._end(runtime, victim)
-        if receipt.true and self.after_ms is not None:
-            _let_pass(runtime, self.after_ms)
-            successor = runtime.start(slot)
-            evidence = f"{receipt.evidence}; {_named(successor)} started {self.after_ms} ms later"
-            receipt = Receipt(successor.pid != victim.pid, evidence)
-        return Struck((victim.name,), receipt, heal)
+        return Struck((victim.name,), self._end(runtime, victim), heal)
 
     def _end(self, runtime: Runtime, victim: Process) -> Receipt:
         runtime.signal(victim, self.signal)
@@ -73,7 +64,7 @@ class Bounce:
     def arguments(self) -> Mapping[str, object]:
         if self.name != "bounce":
             return {"node": self.node}
-        return {"node": self.node, "after_ms": self.after_ms, "signal": str(self.signal)}
+        return {"node": self.node, "after_ms": self.lasts_ms, "signal": str(self.signal)}
 
 
 def kill(node: str) -> Bounce:
@@ -91,11 +82,6 @@ def bounce(node: str, after_ms: int, signal: str = Signal.KILL) -> Bounce:
     if signal not in (Signal.KILL, Signal.TERM) or after_ms < 0:
         raise UsageError("bounce takes SIGKILL or SIGTERM, and an after_ms of at least 0")
     return Bounce("bounce", node, Signal(signal), after_ms)
-
-
-def _let_pass(runtime: Runtime, span_ms: int) -> None:
-    never = Condition(f"{span_ms} ms to pass", lambda view: False)
-    runtime.advance(never, runtime.now_ns() + span_ms * 1_000_000)
 
 
 def _ensure_living(runtime: Runtime, slot: Slot) -> Receipt:
