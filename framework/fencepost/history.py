@@ -14,7 +14,7 @@ nobody saw, a run without an end. A rule must not pass on the strength of such a
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import NamedTuple, final
@@ -156,17 +156,20 @@ def merge(folder: RunFolder, codec: Codec) -> RunEnd:
     examiner = Examiner()
     beside = folder.history.with_suffix(".partial")
     with ExitStack() as open_files, beside.open("wb") as out:
-        sources = [
-            _whole(open_files.enter_context(path.open("rb")), path.stem, codec, examiner.damage)
-            for path in sorted(folder.events.glob("*.ndjson"))
-        ]
-        for event, line in in_order(sources):
+        for event, line in in_order(_sources(folder, codec, examiner.damage, open_files)):
             examiner.step(event)
             out.write(line)
     end = examiner.end()
     write_whole(folder.damage, msgspec.json.format(msgspec.json.encode(examiner.damage)))
     beside.replace(folder.history)
     return end
+
+
+def so_far(folder: RunFolder, codec: Codec) -> Sequence[Event]:
+    """Every whole event that the processes of a run, be it over or not, have written; in order."""
+    with ExitStack() as open_files:
+        sources = _sources(folder, codec, [], open_files)
+        return [event for event, _ in in_order(sources)]
 
 
 def in_order(sources: Iterable[Iterable[Written]]) -> Iterator[Written]:
@@ -226,6 +229,15 @@ def _take_earliest(waiting: dict[str, list[_Head]]) -> _Head:
             if not group:
                 del waiting[wanted]
     return head
+
+
+def _sources(
+    folder: RunFolder, codec: Codec, damage: list[str], open_files: ExitStack
+) -> list[Iterator[Written]]:
+    return [
+        _whole(open_files.enter_context(path.open("rb")), path.stem, codec, damage)
+        for path in sorted(folder.events.glob("*.ndjson"))
+    ]
 
 
 def _whole(lines: Iterable[bytes], name: str, codec: Codec, damage: list[str]) -> Iterator[Written]:

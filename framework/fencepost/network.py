@@ -1,0 +1,183 @@
+"""The links of a run as faults see them: cuts that accumulate, changes that bring a receipt.
+
+What is measured is judged in `fencepost.receipts`; what is set, and how, is in `fencepost.links`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import final
+
+from fencepost.clock import poll
+from fencepost.errors import UsageError, no_such
+from fencepost.links import Bytes, Links
+from fencepost.probes import Answer, Probe, ask_all, open_connections
+from fencepost.receipts import Trial, bulk, is_cut, judge
+from fencepost.runtime import HEALTHY, LinkState, Receipt, describe
+from fencepost.topology import Cut, Layout, Link
+from fencepost.toxics import DOWNSTREAM, UPSTREAM, toxics
+
+ANSWER_LIMIT_S = 2.0
+LONGEST_WAIT_S = 5.0
+HEAL_LIMIT_S = 3.0
+COUNT_LIMIT_S = 1.0
+LEAST_SILENCE_S = 0.1
+
+
+@final
+class Network:
+    """The links of a run with what cuts them and what they do by themselves."""
+
+    def __init__(
+        self, layout: Layout, links: Links, probe: Probe, lives: Callable[[str], bool]
+    ) -> None:
+        """`lives` says whether a process lives in a slot now."""
+        self._layout = layout
+        self._links = links
+        self._probe = probe
+        self._lives = lives
+        self._cuts: Counter[tuple[str, str]] = Counter()
+        self._own = dict.fromkeys(layout.links, HEALTHY)
+
+    def crossed(self, cut: Cut) -> Sequence[Link]:
+        """The links that carry any of these directions; raises UsageError for an unknown slot."""
+        known = {slot.name for slot in self._layout.slots}
+        for name in sorted({name for direction in cut for name in direction}):
+            if name not in known:
+                raise no_such("slot", name, known)
+        return [
+            link
+            for link in self._layout.links
+            if (link.source, link.target) in cut or (link.target, link.source) in cut
+        ]
+
+    def apply_cut(self, cut: Cut) -> Receipt:
+        """See `Runtime.apply_cut`."""
+        links = self.crossed(cut)
+        if not links:
+            return Receipt(False, f"no link carries {_directions(cut)}")
+        self._cuts.update(cut)
+        return self._change(links)
+
+    def lift_cut(self, cut: Cut) -> Receipt:
+        """See `Runtime.lift_cut`."""
+        links = self.crossed(cut)
+        for direction in cut:
+            self._cuts[direction] = max(0, self._cuts[direction] - 1)
+        return self._change(links)
+
+    def set_link(self, link: Link, state: LinkState) -> Receipt:
+        """See `Runtime.set_link`."""
+        if link not in self._own:
+            raise UsageError(f"there is no link {link.source} -> {link.target}:{link.port}")
+        toxics(state)
+        self._own[link] = state
+        return self._change([link])
+
+    def heal(self) -> Receipt:
+        """See `Runtime.heal_links`."""
+        self._cuts.clear()
+        self._own = dict.fromkeys(self._layout.links, HEALTHY)
+        unhealthy = [link for link in self._own if self._links.state(link) != HEALTHY]
+        return self._change(unhealthy) if unhealthy else Receipt(True, "every link was healthy")
+
+    def _effective(self, link: Link) -> LinkState:
+        own = self._own[link]
+        return replace(
+            own,
+            cut_upstream=own.cut_upstream or self._cuts[link.source, link.target] > 0,
+            cut_downstream=own.cut_downstream or self._cuts[link.target, link.source] > 0,
+        )
+
+    def _change(self, links: Sequence[Link]) -> Receipt:
+        """Brings the links into the states that now hold, and measures it."""
+        new = {link: self._effective(link) for link in links}
+        old = {link: self._links.state(link) for link in links}
+        manned = [link for link in links if self._lives(link.source) and self._lives(link.target)]
+        ends = {link: self._links.end(link) for link in manned}
+        open_before = open_connections(list(ends.values()))
+        before = self._ask({link: old[link] for link in manned if not is_cut(old[link])}, new)
+        notes = self._links.apply(new)
+        if not manned and any(state != HEALTHY for state in new.values()):
+            pairs = {(link.source, link.target) for link in links}
+            return Receipt(False, f"no process lives at both ends of {_directions(pairs)}")
+        counted = self._links.bytes_passed(manned)
+        slowest_s = max((answer.took_ms for answer in before.values()), default=0) / 1000
+        after = self._ask(new, new, silence_s=LEAST_SILENCE_S + 3 * slowest_s, only=manned)
+        vanished = self._vanished(manned, counted, new)
+        trials = [
+            Trial(
+                link,
+                old[link],
+                new[link],
+                before.get(link),
+                after[link],
+                {stream: vanished[link, stream].dropped for stream in (UPSTREAM, DOWNSTREAM)},
+                open_before[ends[link]],
+            )
+            for link in manned
+        ]
+        differences = self._links.differences(links)
+        return judge(trials, differences, notes, len(links) - len(manned))
+
+    def _ask(
+        self,
+        now: Mapping[Link, LinkState],
+        sized_for: Mapping[Link, LinkState],
+        silence_s: float = 0,
+        only: Sequence[Link] | None = None,
+    ) -> Mapping[Link, Answer]:
+        """Asks through links that are in the states `now`; those that should answer, repeatedly."""
+        answers: dict[Link, Answer] = {}
+        waiting = list(now if only is None else only)
+
+        def answered() -> bool:
+            asked = {}
+            for link in waiting:
+                size = bulk(sized_for[link])
+                limit_s = silence_s if is_cut(now[link]) else _patience_s(now[link], size)
+                asked[self._links.end(link)] = limit_s, size
+            got = ask_all(self._probe, asked)
+            answers.update({link: got[self._links.end(link)] for link in waiting})
+            waiting[:] = [
+                link for link in waiting if now[link] == HEALTHY and not answers[link].came
+            ]
+            return not waiting
+
+        poll(answered, HEAL_LIMIT_S if only is not None else 0)
+        return answers
+
+    def _vanished(
+        self,
+        links: Sequence[Link],
+        counted: Mapping[tuple[Link, str], Bytes],
+        new: Mapping[Link, LinkState],
+    ) -> Mapping[tuple[Link, str], Bytes]:
+        """What was received and not sent since `counted`; waits until every cut link shows some."""
+        passed: dict[tuple[Link, str], Bytes] = {}
+
+        def shown() -> bool:
+            now = self._links.bytes_passed(links)
+            passed.update({key: now[key] - counted[key] for key in now})
+            return all(
+                passed[link, UPSTREAM if new[link].cut_upstream else DOWNSTREAM].dropped > 0
+                for link in links
+                if is_cut(new[link])
+            )
+
+        poll(shown, COUNT_LIMIT_S if any(is_cut(new[link]) for link in links) else 0, 0.01)
+        return passed
+
+
+def _patience_s(state: LinkState, size: int) -> float:
+    """How long a link in this state may take to answer, within reason."""
+    delay_s = 2 * (state.latency_ms + state.jitter_ms) / 1000
+    if state.rate_kb:
+        delay_s += 2 * size / 1000 / state.rate_kb
+    return min(LONGEST_WAIT_S, ANSWER_LIMIT_S + delay_s)
+
+
+def _directions(pairs: Iterable[tuple[str, str]]) -> str:
+    return describe(f"{a} -> {b}" for a, b in sorted(pairs))

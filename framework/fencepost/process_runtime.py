@@ -1,0 +1,463 @@
+"""The process runtime: a run's nodes and clients as local processes, on loopback, behind links.
+
+    with ProcessRuntime(system, Shape(), RunFolder.create(path), seed=7) as runtime:
+        for slot in runtime.layout.of(Role.CONTROLLER) + runtime.layout.of(Role.BROKER):
+            runtime.start(slot)
+        runtime.advance(ready, runtime.now_ns() + 20 * SECOND)
+
+It satisfies `fencepost.runtime.Runtime`. Constructing it claims addresses, starts the supervisor
+and every slot's toxiproxy, and creates the links; no node runs yet. `close` (or leaving the `with`)
+ends all processes; `fencepost.history.merge` then makes the one history of the run's folder.
+
+The first event of the harness is `run.started`, its last `run.ended`. Spawns, ends, and stalls of
+the harness are recorded here; phases, faults and tests by whoever conducts the run.
+
+A client worker is started as `python *workloads[spec.workload] CONFIG`, where CONFIG is the path of
+a `fencepost.workload.WorkerConfig` in JSON. Its standard input carries one JSON object a line; the
+end of it asks the worker to finish and end. An end with exit code 0 is never held against it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import selectors
+import sys
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
+from importlib.metadata import version
+from types import TracebackType
+from typing import Self, final
+
+import msgspec
+from msgspec import Struct
+
+from fencepost import history
+from fencepost.addresses import Addresses, check_layout, claim
+from fencepost.clock import MS, SECOND, now_ns, wall_clock
+from fencepost.errors import EnvironmentFailed, UsageError, no_such
+from fencepost.events import (
+    Cause,
+    ClientFailed,
+    Codec,
+    Event,
+    NodeStopped,
+    ProcessExited,
+    ProcessSpawned,
+    RunEnded,
+    RunStarted,
+    Stalled,
+)
+from fencepost.feed import Feed
+from fencepost.launcher import Child, Exit, Launcher, tail
+from fencepost.links import Links, find_toxiproxy, toxiproxy_version
+from fencepost.network import Network
+from fencepost.probes import Probe, kafka_probe
+from fencepost.processes import Processes, Tracked, obituary
+from fencepost.recorder import Recorder
+from fencepost.run_folder import RunFolder, RunInfo, RunSlot
+from fencepost.runtime import ClientSpec, Condition, LinkState, Process, Receipt, Signal
+from fencepost.systems import Launchable, Place, Shape, System
+from fencepost.topology import Cut, Layout, Link, Role, Slot
+from fencepost.view import View
+from fencepost.worker_session import WorkerSession
+from fencepost.workload import WorkerConfig
+
+BEAT_S = 0.1
+"""The harness wakes at least this often, so that a wake-up can be late."""
+STALL_NS = 250 * MS
+
+
+@final
+class ProcessRuntime:
+    """See the module. For one thread."""
+
+    def __init__(
+        self,
+        system: System,
+        shape: Shape,
+        folder: RunFolder,
+        *,
+        seed: int = 0,
+        workloads: Mapping[str, Sequence[str]] | None = None,
+        kinds: tuple[type[Struct], ...] = (),
+        probe: Probe = kafka_probe,
+    ) -> None:
+        """`kinds` are the loaded plugins' event kinds; `probe` asks a node of this system.
+
+        Raises UsageError for a system without programs or a bad shape, EnvironmentFailed when
+        toxiproxy is missing or a port is taken.
+        """
+        if not isinstance(system, Launchable):
+            raise UsageError(f"{system.name} cannot be started as processes")
+        self._system, self._launchable = system, system
+        self._shape = shape
+        self._folder = folder
+        self._seed = seed
+        self._workloads = dict(workloads or {})
+        self._layout = system.layout(shape)
+        check_layout(self._layout)
+        self._codec = Codec(kinds)
+        self._view = View()
+        self._pending: deque[Event] = deque()
+        self._starts: Counter[str] = Counter()
+        self._dead: dict[str, tuple[str, str]] = {}
+        self._said_goodbye: set[str] = set()
+        self._closed = False
+        self._sessions: list[WorkerSession] = []
+        self._finish = ExitStack()
+        try:
+            self._open(kinds, probe)
+        except BaseException:
+            self._finish.close()
+            raise
+
+    def _open(self, kinds: tuple[type[Struct], ...], probe: Probe) -> None:
+        folder, layout, finish = self._folder, self._layout, self._finish
+        own_events = folder.events_of(history.HARNESS)
+        self._write_info()
+        self._recorder = Recorder.open(own_events, folder.run, history.HARNESS, kinds)
+        finish.callback(self._recorder.close)
+        self.record(RunStarted(self._system.name, "process", self._seed))
+        self._feed = Feed(folder.events, self._codec, own_events)
+        finish.callback(self._feed.close)
+        claimed = claim()
+        finish.callback(claimed.close)
+        self._addresses = Addresses(claimed.run)
+        self._launcher = Launcher(folder.log_of("supervisor"), [claimed.fileno()])
+        finish.callback(self._launcher.close)
+        self._processes = Processes(self._launcher)
+        self._links = Links(layout, self._addresses, self._launcher, folder)
+        self._network = Network(
+            layout, self._links, probe, lambda slot: self._processes.living(slot) is not None
+        )
+        self._waiting = finish.enter_context(selectors.DefaultSelector())
+        self._waiting.register(self._feed.fileno(), selectors.EVENT_READ)
+        self._waiting.register(self._launcher.fileno(), selectors.EVENT_READ)
+        for slot in layout.slots:
+            folder.data_of(slot.name).mkdir()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close(completed=error is None)
+
+    # ------------------------------------------------------------------------- time and events
+
+    @property
+    def folder(self) -> RunFolder:
+        """Where the run is kept."""
+        return self._folder
+
+    @property
+    def layout(self) -> Layout:
+        return self._layout
+
+    @property
+    def view(self) -> View:
+        """The state of the cluster, all events that have come taken in."""
+        if not self._closed:
+            self._take_in()
+            self._apply_pending()
+        return self._view
+
+    @property
+    def bootstrap(self) -> tuple[str, ...]:
+        """An `address:port` for each broker, as clients reach it."""
+        port = self._system.client_port()
+        return tuple(f"{self._advertised(s)}:{port}" for s in self._layout.of(Role.BROKER))
+
+    def now_ns(self) -> int:
+        return now_ns()
+
+    def advance(self, until: Condition, deadline_ns: int) -> Event | None:
+        """See `Runtime.advance`.
+
+        The error names the process and ends with the last lines of its log; it is raised again
+        until another process was started in its slot.
+        """
+        self._take_in()
+        self._apply_pending()
+        if until.holds(self._view):
+            return self._view.last
+        while True:
+            if self._dead:
+                raise EnvironmentFailed(*next(iter(self._dead.values())))
+            left = deadline_ns - now_ns()
+            if left <= 0:
+                return None
+            self._wait(left / SECOND)
+            while self._pending:
+                event = self._pending.popleft()
+                self._view.apply(event)
+                if until.holds(self._view):
+                    return event
+
+    def record(self, body: Struct, cause: Cause | None = None) -> Event:
+        return self._record(body, cause)
+
+    def events(self) -> Sequence[Event]:
+        """Everything recorded so far, read back from the run's folder, in happens-before order."""
+        return history.so_far(self._folder, self._codec)
+
+    # ------------------------------------------------------------------------------- processes
+
+    def start(self, slot: Slot) -> Process:
+        """Starts the slot's next process; returns before it is ready.
+
+        Raises UsageError for a slot that is occupied or is for clients, EnvironmentFailed when the
+        program cannot be started.
+        """
+        if slot.role is Role.CLIENT:
+            raise UsageError(f"{slot.name} is a slot for clients, started by `client`")
+        self._take_in()
+        occupant = self._processes.living(slot.name)
+        if occupant is not None:
+            raise UsageError(f"{occupant.name} is alive in {slot.name}: it holds one process")
+        place = self.place(slot)
+        command = self._launchable.command(place, self._shape)
+        place.work_dir.mkdir()
+        for name, text in command.files.items():
+            path = place.work_dir / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        child = Child(
+            place.process,
+            command.argv,
+            place.work_dir,
+            self._folder.log_of(place.process),
+            command.environment,
+        )
+        self._dead.pop(slot.name, None)
+        self._starts[slot.name] += 1
+        return self._spawn(child, slot)
+
+    def signal(self, process: Process, what: Signal) -> Receipt:
+        """See `Processes.signal`."""
+        receipt = self._processes.signal(process, what)
+        self._take_in()
+        return receipt
+
+    def living(self, slot: Slot) -> Process | None:
+        self._take_in()
+        return self._processes.living(slot.name)
+
+    def place(self, slot: Slot) -> Place:
+        process = f"{slot.name}#{self._starts[slot.name] + 1}"
+        return Place(
+            run=self._folder.run,
+            process=process,
+            slot=slot,
+            layout=self._layout,
+            address=self._addresses.own(slot),
+            hosts={other.name: self._addresses.seen(slot, other) for other in self._layout.slots},
+            advertised=self._advertised(slot),
+            data_dir=self._folder.data_of(slot.name),
+            work_dir=self._folder.work_of(process),
+            events_path=self._folder.events_of(process),
+            seed=self._seed,
+        )
+
+    def client(self, spec: ClientSpec) -> WorkerSession:
+        """Starts a client worker; see the module.
+
+        Raises UsageError for an unknown workload, an unfit name, or a cluster without a slot for
+        clients; EnvironmentFailed when it cannot be started.
+        """
+        argv = self._workloads.get(spec.workload)
+        if argv is None:
+            raise no_such("workload", spec.workload, self._workloads)
+        if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", spec.name):
+            raise UsageError(f"the client name {spec.name!r} is not lower-case words joined by '-'")
+        slots = self._layout.of(Role.CLIENT)
+        if not slots:
+            raise UsageError(f"{self._system.name} lays out no slot for clients")
+        name = f"{slots[0].name}/{spec.name}"
+        self._starts[name] += 1
+        process = f"{name}#{self._starts[name]}"
+        work = self._folder.work_of(process)
+        work.mkdir()
+        config = work / "config.json"
+        config.write_bytes(msgspec.json.format(self._worker_config(process, slots[0], spec)))
+        theirs, ours = os.pipe()
+        os.set_blocking(ours, False)
+        try:
+            full_argv = [sys.executable, *argv, os.fspath(config)]
+            log = self._folder.log_of(process)
+            started = self._spawn(Child(process, full_argv, work, log, stdin=theirs), slots[0])
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+        session = WorkerSession(started, self._processes, ours)
+        self._sessions.append(session)
+        return session
+
+    # ------------------------------------------------------------------------------------ links
+
+    def set_link(self, link: Link, state: LinkState) -> Receipt:
+        return self._on_links(
+            (link.source, link.target), lambda: self._network.set_link(link, state)
+        )
+
+    def apply_cut(self, cut: Cut) -> Receipt:
+        return self._on_links(self._ends(cut), lambda: self._network.apply_cut(cut))
+
+    def lift_cut(self, cut: Cut) -> Receipt:
+        return self._on_links(self._ends(cut), lambda: self._network.lift_cut(cut))
+
+    def heal_links(self) -> Receipt:
+        """Every link as at the start, whatever was cut or set."""
+        return self._on_links({slot.name for slot in self._layout.slots}, self._network.heal)
+
+    # -------------------------------------------------------------------------------------- end
+
+    def close(self, completed: bool = True) -> None:
+        """Ends every process it started, in bounded time; safe to call twice.
+
+        The run counts as completed unless told otherwise, or a process had died that should live.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        with self._finish:
+            try:
+                for session in self._sessions:
+                    session.stop()
+                self._processes.kill_all()
+                self._take_in()
+            except EnvironmentFailed:  # the supervisor is gone, and every process with it
+                completed = False
+            self._record(RunEnded(completed and not self._dead))
+            self._apply_pending()
+
+    # --------------------------------------------------------------------------------- workings
+
+    def _record(self, body: Struct, cause: Cause | None = None, at_ns: int | None = None) -> Event:
+        event = self._recorder.record(body, cause, at_ns)
+        self._pending.append(event)
+        return event
+
+    def _apply_pending(self) -> None:
+        while self._pending:
+            self._view.apply(self._pending.popleft())
+
+    def _wait(self, limit_s: float) -> None:
+        """Waits for events, exits or the next beat, and takes in what has come."""
+        wanted_s = min(limit_s, BEAT_S)
+        began = now_ns()
+        self._waiting.select(wanted_s)
+        late_ns = now_ns() - began - int(wanted_s * SECOND)
+        if late_ns > STALL_NS:
+            self._record(Stalled(late_ns))
+        self._take_in()
+
+    def _take_in(self) -> None:
+        """Puts what has come among the pending events; a process's end after all that it wrote."""
+        self._read_feed()
+        ends = self._launcher.exits()
+        if ends:
+            self._read_feed()
+            for end in ends:
+                self._note_end(end)
+
+    def _read_feed(self) -> None:
+        for event in self._feed.read():
+            self._pending.append(event)
+            if type(event.body) is NodeStopped:
+                self._said_goodbye.add(event.process)
+
+    def _note_end(self, end: Exit) -> None:
+        if end.name in self._links.processes:
+            log = self._folder.log_of(end.name)
+            self._dead[end.name] = f"{end.name} {end}, and should live", tail(log)
+        tracked = self._processes.ended(end)
+        if tracked is None:
+            return
+        self._record(
+            ProcessExited(end.name, end.code, end.signal, tracked.expected), at_ns=end.at_ns
+        )
+        if self._died(tracked, end):
+            slot = tracked.process.slot
+            if slot.role is Role.CLIENT:
+                self._dead[end.name] = obituary(tracked)
+                self._record(ClientFailed(f"{end.name} {end}", fatal=True))
+            else:
+                self._dead[slot.name] = obituary(tracked)
+
+    def _died(self, tracked: Tracked, end: Exit) -> bool:
+        """Whether nobody asked for this end and the process did not choose it in an orderly way."""
+        chose = end.code == 0 and end.signal == 0
+        client = tracked.process.slot.role is Role.CLIENT
+        return not tracked.expected and not (chose and (client or end.name in self._said_goodbye))
+
+    def _spawn(self, child: Child, slot: Slot) -> Process:
+        process, at_ns = self._processes.start(child, slot)
+        self._record(
+            ProcessSpawned(process.name, slot.name, slot.role.value, slot.node_id, process.pid),
+            at_ns=at_ns,
+        )
+        return process
+
+    def _on_links(self, slots: Collection[str], change: Callable[[], Receipt]) -> Receipt:
+        """Changes links while no process at their ends is stopped, then takes in who has ended."""
+        self._take_in()
+        with self._processes.resumed(slots) as resumed:
+            receipt = change()
+        self._take_in()
+        return Receipt(receipt.true, "; ".join([receipt.evidence, *resumed]))
+
+    def _ends(self, cut: Cut) -> Collection[str]:
+        return {end for link in self._network.crossed(cut) for end in (link.source, link.target)}
+
+    def _advertised(self, slot: Slot) -> str:
+        clients = self._layout.of(Role.CLIENT)
+        return self._addresses.seen(clients[0], slot) if clients else self._addresses.own(slot)
+
+    def _worker_config(self, process: str, slot: Slot, spec: ClientSpec) -> bytes:
+        return msgspec.json.encode(
+            WorkerConfig(
+                run=self._folder.run,
+                process=process,
+                events=os.fspath(self._folder.events_of(process)),
+                bootstrap=self.bootstrap,
+                hosts={o.name: self._addresses.seen(slot, o) for o in self._layout.slots},
+                client_port=self._system.client_port(),
+                options=msgspec.Raw(msgspec.json.encode(spec.options)),
+            )
+        )
+
+    def _write_info(self) -> None:
+        origin_ns, started = now_ns(), wall_clock()
+        self._folder.write_info(
+            RunInfo(
+                run=self._folder.run,
+                system=self._system.name,
+                runtime="process",
+                seed=self._seed,
+                controllers=self._shape.controllers,
+                brokers=self._shape.brokers,
+                settings=self._shape.settings,
+                defects=self._shape.defects,
+                slots=tuple(
+                    RunSlot(s.name, s.role.value, s.node_id, s.index, s.twin)
+                    for s in self._layout.slots
+                ),
+                versions={
+                    "fencepost": version("fencepost"),
+                    "python": platform.python_version(),
+                    "toxiproxy": toxiproxy_version(find_toxiproxy(os.environ)),
+                },
+                started_at=started.isoformat(timespec="milliseconds"),
+                clock_origin_ns=origin_ns,
+            )
+        )

@@ -1,0 +1,215 @@
+"""A tiny real node: listens, answers every frame, and talks to its peers, over TCP.
+
+It is what the process runtime's own tests start: cheap, quick, and honest about what reached it.
+A frame is Kafka's (length, API key, version, correlation, client id), so the default probe works.
+Run as a program it is a node (`echo_node.py node CONFIG`) or a client worker (`... client CONFIG`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import struct
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec import Struct
+
+from fencepost import (
+    ClientStarted,
+    Command,
+    Layout,
+    Link,
+    NodeStarted,
+    NodeStopped,
+    Place,
+    Recorder,
+    Role,
+    Shape,
+    Slot,
+)
+
+PORT = 9092
+BEAT_S = 0.03
+
+
+class Heard(Struct, frozen=True, tag="echo.heard"):
+    """This node got a frame of a peer's."""
+
+    peer: str
+
+
+class Answered(Struct, frozen=True, tag="echo.answered"):
+    """A peer's answer to a frame of this process came back."""
+
+    peer: str
+
+
+class Closed(Struct, frozen=True, tag="echo.closed"):
+    """A connection that this node had dialled to a peer was closed."""
+
+    peer: str
+
+
+class Told(Struct, frozen=True, tag="echo.told"):
+    """This client worker was given a command."""
+
+    words: str
+
+
+KINDS = (Heard, Answered, Closed, Told)
+
+
+@dataclass(frozen=True, slots=True)
+class EchoSystem:
+    """`echo/mesh`: every node dials every other, clients dial brokers.
+
+    `modes` makes nodes ill: `dies` (at start, saying why), `deaf` (does not listen), `leaves` (ends
+    by itself, in an orderly way), `stubborn` (ignores SIGTERM). `port` is everyone's.
+    """
+
+    name: str = "echo/mesh"
+    plane: str = "none"
+    modes: tuple[tuple[str, str], ...] = ()
+    port: int = PORT
+    twins: bool = False
+    clients: bool = True
+
+    def layout(self, shape: Shape) -> Layout:
+        named = [("controller", Role.CONTROLLER, n) for n in range(1, shape.controllers + 1)]
+        named += [("broker", Role.BROKER, n) for n in range(1, shape.brokers + 1)]
+        nodes = [Slot(f"{w}-{n}", role, n, i) for i, (w, role, n) in enumerate(named, 1)]
+        if self.twins:
+            nodes += [
+                Slot(f"{s.name}-twin", s.role, s.node_id, len(nodes) + s.index, True)
+                for s in nodes
+                if s.role is Role.BROKER
+            ]
+        links = [Link(a.name, b.name, self.port) for a in nodes for b in nodes if a != b]
+        if not self.clients:
+            return Layout(tuple(nodes), tuple(links))
+        clients = Slot("clients", Role.CLIENT, -1, 250)
+        links += [Link("clients", b.name, self.port) for b in nodes if b.role is Role.BROKER]
+        return Layout((*nodes, clients), tuple(links))
+
+    def client_port(self) -> int:
+        return self.port
+
+    def command(self, place: Place, shape: Shape) -> Command:
+        config = {
+            "run": place.run,
+            "process": place.process,
+            "events": str(place.events_path),
+            "name": place.slot.name,
+            "role": place.slot.role.value,
+            "node_id": place.slot.node_id,
+            "address": place.address,
+            "port": self.port,
+            "peers": {
+                link.target: place.hosts[link.target]
+                for link in place.layout.links
+                if link.source == place.slot.name
+            },
+            "mode": dict(self.modes).get(place.slot.name, ""),
+        }
+        argv = (sys.executable, __file__, "node", "node.json")
+        return Command(argv, {}, {"node.json": json.dumps(config)})
+
+
+def frame(client: str, correlation: int = 1) -> bytes:
+    body = struct.pack(">hhih", 18, 0, correlation, len(client)) + client.encode()
+    return struct.pack(">i", len(body)) + body
+
+
+async def read_frame(reader: asyncio.StreamReader) -> bytes:
+    (length,) = struct.unpack(">i", await reader.readexactly(4))
+    return await reader.readexactly(length)
+
+
+async def serve(
+    recorder: Recorder, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Answers every frame of one connection."""
+    with suppress(OSError, asyncio.IncompleteReadError):
+        while True:
+            body = await read_frame(reader)
+            (length,) = struct.unpack(">h", body[8:10])
+            peer = body[10 : 10 + length].decode()
+            if not peer.startswith("fencepost-probe"):
+                recorder.record(Heard(peer))
+            writer.write(struct.pack(">i", 10) + body[4:8] + bytes(6))
+            await writer.drain()
+    writer.close()
+
+
+async def talk(recorder: Recorder, me: str, peer: str, address: str, port: int) -> None:
+    """Keeps one connection to a peer and sends a frame a beat, waiting for no answer."""
+
+    async def listen(reader: asyncio.StreamReader) -> None:
+        with suppress(OSError, asyncio.IncompleteReadError):
+            while True:
+                await read_frame(reader)
+                recorder.record(Answered(peer))
+
+    while True:
+        with suppress(OSError):
+            reader, writer = await asyncio.open_connection(address, port)
+            listening = asyncio.create_task(listen(reader))
+            while not listening.done():
+                writer.write(frame(me))
+                await asyncio.wait([listening], timeout=BEAT_S)
+            recorder.record(Closed(peer))
+            writer.close()
+        await asyncio.wait([asyncio.create_task(asyncio.Event().wait())], timeout=BEAT_S)
+
+
+async def node(path: Path) -> None:
+    config = json.loads(path.read_text())
+    if config["mode"] == "dies":
+        for number in range(30):
+            print("line", number, "of my last words")
+        sys.exit(3)
+    recorder = Recorder.open(Path(config["events"]), config["run"], config["process"], KINDS)
+    over = asyncio.Event()
+    handler = (lambda: None) if config["mode"] == "stubborn" else over.set
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, handler)
+    if config["mode"] != "deaf":
+        await asyncio.start_server(
+            lambda r, w: serve(recorder, r, w), config["address"], config["port"]
+        )
+    recorder.record(NodeStarted(config["role"], config["node_id"], str(os.getpid()), 0))
+    talking = [
+        asyncio.create_task(talk(recorder, config["name"], peer, address, config["port"]))
+        for peer, address in config["peers"].items()
+    ]
+    if config["mode"] != "leaves":
+        await over.wait()
+    recorder.record(NodeStopped("asked"))
+    for task in talking:
+        task.cancel()
+    os._exit(0)  # not held up by open connections
+
+
+async def client(path: Path) -> None:
+    config = json.loads(path.read_text())
+    recorder = Recorder.open(Path(config["events"]), config["run"], config["process"], KINDS)
+    recorder.record(ClientStarted("echo", "asyncio"))
+    if config["options"].get("crash"):
+        os.kill(os.getpid(), signal.SIGSEGV)
+    address, port = config["bootstrap"][0].split(":")
+    talking = asyncio.create_task(talk(recorder, config["process"], "broker-1", address, int(port)))
+    loop = asyncio.get_running_loop()
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        recorder.record(Told(json.loads(line)["say"]))
+    talking.cancel()
+    recorder.record(NodeStopped("asked"))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    what, configured = sys.argv[1:]
+    asyncio.run((node if what == "node" else client)(Path(configured)))
