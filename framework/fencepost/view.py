@@ -7,7 +7,11 @@ active. It knows only what nodes, clients and the harness wrote; it never asks a
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec import Struct
 
 from fencepost import events as e
 
@@ -168,7 +172,7 @@ def _read(view: View, event: e.Event, body: e.ReadCompleted) -> None:
     view.read_completed[body.topic, body.partition] = body.outcome
 
 
-_HANDLERS = {
+_HANDLERS: dict[type[Struct], Callable[[View, e.Event, Any], None]] = {
     e.ProcessSpawned: _spawned,
     e.ProcessExited: _exited,
     e.NodeStarted: _started,
