@@ -1,0 +1,230 @@
+"""The cluster as a test sees it: its nodes, what can be awaited of them, and the only way to wait.
+
+Everything here is a value over the run's events: a `Node` holds no connection and a condition asks
+no node. Time passes in `Cluster.eventually` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+from fencepost.clock import MS
+from fencepost.errors import Inconclusive, Violation, no_such
+from fencepost.events import Event, Stalled
+from fencepost.runtime import Condition, Runtime, describe
+from fencepost.systems import Timing
+from fencepost.topology import Layout, Role, Slot
+from fencepost.view import View
+
+_STALL_SHARE = 10
+"""A wait of which stalls ate more than a tenth proves nothing."""
+
+
+@final
+@dataclass(frozen=True, slots=True, order=True)
+class Node:
+    """A node by its slot; which of its processes is meant is for the moment to say: the newest."""
+
+    slot: Slot
+
+    @property
+    def name(self) -> str:
+        """`broker-2`."""
+        return self.slot.name
+
+    @property
+    def id(self) -> int:
+        """2."""
+        return self.slot.node_id
+
+    def __str__(self) -> str:
+        return self.name
+
+    def process(self, view: View) -> str:
+        """Its newest process, alive or not; empty when it never had one."""
+        return view.newest.get(self.name, "")
+
+    @property
+    def alive(self) -> Condition:
+        return Condition(f"{self} to be alive", lambda view: self.process(view) in view.alive)
+
+    @property
+    def dead(self) -> Condition:
+        return Condition(f"{self} to be dead", lambda view: self.process(view) not in view.alive)
+
+    @property
+    def active(self) -> Condition:
+        """The broker says of itself that it is ACTIVE."""
+        return self._in_state("ACTIVE")
+
+    @property
+    def fenced(self) -> Condition:
+        """The broker says of itself that it is FENCED."""
+        return self._in_state("FENCED")
+
+    @property
+    def fenced_by_controller(self) -> Condition:
+        """The committed metadata says of the broker that it is fenced."""
+        return Condition(
+            f"{self} to be fenced in the metadata", lambda view: view.fenced.get(self.id, False)
+        )
+
+    @property
+    def elected(self) -> Condition:
+        """The controller says of itself that it is the active one, and nobody says so since."""
+        return Condition(
+            f"{self} to be the active controller",
+            lambda view: self.slot.role is Role.CONTROLLER and view.active_controller == self.id,
+        )
+
+    def leads(self, topic: str, partition: int) -> Condition:
+        """The broker serves as the partition's leader, in its newest epoch."""
+        return Condition(
+            f"{self} to lead {topic}-{partition}",
+            lambda view: _serving(view, topic, partition) == self.id,
+        )
+
+    def in_sync(self, topic: str, partition: int) -> Condition:
+        """The broker is in the partition's ISR, as committed."""
+
+        def holds(view: View) -> bool:
+            known = view.partitions.get((topic, partition))
+            return known is not None and self.id in known.isr
+
+        return Condition(f"{self} to be in the ISR of {topic}-{partition}", holds)
+
+    def _in_state(self, state: str) -> Condition:
+        return Condition(
+            f"{self} to be {state}", lambda view: view.state.get(self.process(view)) == state
+        )
+
+
+@final
+class Cluster:
+    """The cluster under test."""
+
+    def __init__(self, runtime: Runtime, timing: Timing) -> None:
+        self._runtime = runtime
+        self.timing = timing
+        """The bounds of this cluster's configuration, in milliseconds."""
+
+    @property
+    def brokers(self) -> tuple[Node, ...]:
+        """Every broker, without twins."""
+        return self._of(Role.BROKER)
+
+    @property
+    def controllers(self) -> tuple[Node, ...]:
+        """Every controller, without twins."""
+        return self._of(Role.CONTROLLER)
+
+    def node(self, name: str) -> Node:
+        """The node of that name (`broker-2-twin` too); raises UsageError with the nearest one."""
+        nodes = {s.name: s for s in self._runtime.layout.slots if s.role is not Role.CLIENT}
+        if name not in nodes:
+            raise no_such("node", name, nodes)
+        return Node(nodes[name])
+
+    @property
+    def active_controller(self) -> Node:
+        """The active controller, once there is one."""
+        self.eventually(
+            Condition("an active controller", lambda view: view.active_controller is not None)
+        )
+        return self._by_id(Role.CONTROLLER, self._runtime.view.active_controller)
+
+    def leader(self, topic: str, partition: int) -> Node:
+        """The broker that serves as the partition's leader, once there is one."""
+        self.eventually(self.led(topic, partition))
+        return self._by_id(Role.BROKER, _serving(self._runtime.view, topic, partition))
+
+    def followers(self, topic: str, partition: int) -> tuple[Node, ...]:
+        """The other replicas of the partition, in its order."""
+        leader = self.leader(topic, partition)
+        replicas = self._runtime.view.partitions[topic, partition].replicas
+        return tuple(self._by_id(Role.BROKER, r) for r in replicas if r != leader.id)
+
+    def led(self, topic: str, partition: int) -> Condition:
+        """Some broker serves as the partition's leader, in its newest epoch."""
+        return Condition(
+            f"{topic}-{partition} to have a leader",
+            lambda view: _serving(view, topic, partition) is not None,
+        )
+
+    @property
+    def recovered(self) -> Condition:
+        """Every broker is active, every partition led, every ISR full, and no twin lives."""
+        layout = self._runtime.layout
+        return Condition("the cluster to recover", lambda view: not missing(view, layout))
+
+    def holds(self, condition: Condition) -> bool:
+        """Whether the condition holds now, by the events so far."""
+        return condition.holds(self._runtime.view)
+
+    def eventually(self, condition: Condition, within_ms: int | None = None) -> Event:
+        """Lets time pass until the condition holds; the event that decided it.
+
+        The limit is the cluster's recovery bound unless given. Raises Violation when the condition
+        does not come to hold in time, Inconclusive when the machine stood still meanwhile, and
+        EnvironmentFailed when a process died that should live.
+        """
+        limit_ms = self.timing.recovery_bound_ms if within_ms is None else within_ms
+        began_ns = self._runtime.now_ns()
+        event = self._runtime.advance(condition, began_ns + limit_ms * MS)
+        if event is not None:
+            return event
+        waited = f"waited {limit_ms} ms for {condition.description}, in vain"
+        stalled_ms = stalled_since(self._runtime.events(), began_ns) // MS
+        if stalled_ms * _STALL_SHARE > limit_ms:
+            raise Inconclusive(f"{waited}, but processes stood still for {stalled_ms} ms of it")
+        raise Violation(waited)
+
+    def _of(self, role: Role) -> tuple[Node, ...]:
+        return tuple(Node(slot) for slot in self._runtime.layout.of(role))
+
+    def _by_id(self, role: Role, node_id: int | None) -> Node:
+        (found,) = (node for node in self._of(role) if node.id == node_id)
+        return found
+
+
+def stalled_since(events: Sequence[Event], from_ns: int) -> int:
+    """The longest time that any one process stood still since then, in nanoseconds."""
+    stalls: dict[str, int] = {}
+    for event in events:
+        if isinstance(event.body, Stalled) and event.at_ns >= from_ns:
+            stalls[event.process] = stalls.get(event.process, 0) + event.body.stalled_ns
+    return max(stalls.values(), default=0)
+
+
+def missing(view: View, layout: Layout) -> tuple[str, ...]:
+    """What a recovered cluster would have and this one lacks, in words; empty when nothing."""
+    lacks = []
+    if view.active_controller is None and layout.of(Role.CONTROLLER):
+        lacks.append("no controller is active")
+    for slot in layout.of(Role.BROKER):
+        process = view.newest.get(slot.name, "")
+        state = view.state.get(process, "not started") if process in view.alive else "dead"
+        if state != "ACTIVE":
+            lacks.append(f"{slot.name} is {state}")
+        elif view.fenced.get(slot.node_id, False):
+            lacks.append(f"{slot.name} is fenced in the metadata")
+    for slot in layout.slots:
+        if slot.twin and view.newest.get(slot.name, "") in view.alive:
+            lacks.append(f"{slot.name} lives")
+    for (topic, partition), known in sorted(view.partitions.items()):
+        if _serving(view, topic, partition) is None:
+            lacks.append(f"{topic}-{partition} has no leader")
+        elif set(known.isr) != set(known.replicas):
+            out = [f"broker {r}" for r in known.replicas if r not in known.isr]
+            lacks.append(f"{describe(out)} not in the ISR of {topic}-{partition}")
+    return tuple(lacks)
+
+
+def _serving(view: View, topic: str, partition: int) -> int | None:
+    """The broker that leads by the committed metadata and has begun to serve in that epoch."""
+    known = view.partitions.get((topic, partition))
+    if known is None or known.serving != known.leader or known.serving_epoch < known.leader_epoch:
+        return None
+    return known.leader
