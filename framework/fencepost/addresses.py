@@ -25,8 +25,8 @@ FIRST_EPHEMERAL_PORT = 32768
 _API_PEER = 254
 _LAST_SLOT = 250
 _CLAIM_PORT = 8473
-_RUNS = range(1, 255)
-"""Not 0: resolvers listen on 127.0.0.53."""
+RUNS = range(1, 240)
+"""Not 0, where resolvers listen; the last few are left for tests of this very module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +65,15 @@ class Claim:
         self._held.close()
 
 
-def claim(first: int | None = None) -> Claim:
-    """Claims a run number nobody uses; raises EnvironmentFailed when all are taken.
+def claim(first: int | None = None, runs: range = RUNS) -> Claim:
+    """Claims one of `runs` that nobody uses; raises EnvironmentFailed when all are taken.
 
     The search starts at `first`, or at a number made of the process id: neighbouring runs then
     differ, and a client that still retries the last run's addresses finds nobody there.
     """
     start = os.getpid() if first is None else first
-    for step in range(len(_RUNS)):
-        run = _RUNS[(start + step - _RUNS.start) % len(_RUNS)]
+    for step in range(len(runs)):
+        run = runs[(start + step - runs.start) % len(runs)]
         held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
             held.bind((f"127.{run}.{_API_PEER}.{_API_PEER}", _CLAIM_PORT))
@@ -87,7 +87,7 @@ def claim(first: int | None = None) -> Claim:
         else:
             return Claim(run, held)
     raise EnvironmentFailed(
-        f"all {len(_RUNS)} address ranges are claimed by other runs (port {_CLAIM_PORT})"
+        f"all {len(runs)} address ranges are claimed by other runs (port {_CLAIM_PORT})"
     )
 
 

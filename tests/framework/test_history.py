@@ -1,0 +1,259 @@
+"""History: happens-before order, and everything that is missing is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost import history
+from fencepost.errors import UsageError
+from fencepost.events import (
+    Cause,
+    Codec,
+    Event,
+    NodeStarted,
+    NodeStopped,
+    ProcessExited,
+    ProcessSpawned,
+    RunEnded,
+    RunStarted,
+    Stalled,
+)
+from fencepost.history import Written, in_order
+from fencepost.recorder import Recorder
+from fencepost.run_folder import RunFolder
+
+STARTED = NodeStarted("broker", 1, "uuid", 0)
+
+
+def event(process: str, seq: int, at_ns: int, cause: Cause | None = None) -> Event:
+    return Event("run", process, seq, at_ns, Stalled(1), cause)
+
+
+def merged(*sources: list[Event]) -> list[tuple[str, int]]:
+    written = [[Written(e, b"") for e in source] for source in sources]
+    return [(e.process, e.node_seq) for e, _ in in_order(written)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    """A whole run: one broker that was killed, one that ended by itself."""
+    folder = RunFolder.create(tmp_path / "run-1")
+    harness = Recorder.open(folder.events_of("harness"), "run-1", "harness")
+    harness.record(RunStarted("echo/mesh", "process", 7), at_ns=100)
+    for number in (1, 2):
+        process = f"broker-{number}#1"
+        spawned = ProcessSpawned(process, f"broker-{number}", "broker", number, 70 + number)
+        harness.record(spawned, at_ns=100 + number)
+        node = Recorder.open(folder.events_of(process), "run-1", process)
+        node.record(STARTED, at_ns=200 + number)
+        node.record(Stalled(50), at_ns=300 + number)
+        if number == 2:
+            node.record(NodeStopped("asked"), at_ns=400)
+        node.close()
+    harness.record(ProcessExited("broker-1#1", 0, 9, True), at_ns=500)
+    harness.record(ProcessExited("broker-2#1", 0, 0, True), at_ns=501)
+    harness.record(RunEnded(True), at_ns=600)
+    harness.close()
+    return folder
+
+
+def cut_events(folder: RunFolder, process: str, keep: slice) -> None:
+    path = folder.events_of(process)
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[keep]))
+
+
+def test_a_whole_run_is_complete_and_in_order_of_time(folder: RunFolder) -> None:
+    end = history.merge(folder, Codec())
+    reading = history.read(folder, Codec())
+    times = [e.at_ns for e in reading]
+    assert times == sorted(times)
+    assert len(times) == 11
+    assert reading.end == end
+    assert (end.complete, end.damage, end.ended_at_ns) == (True, (), 600)
+    assert end.stalls == (("broker-1#1", 251, 301), ("broker-2#1", 252, 302))
+
+
+def test_a_history_is_made_when_first_read(folder: RunFolder) -> None:
+    assert len(list(history.read(folder, Codec()))) == 11
+    assert folder.history.exists()
+
+
+def test_the_end_is_known_only_after_the_last_event(folder: RunFolder) -> None:
+    reading = history.read(folder, Codec())
+    with pytest.raises(RuntimeError, match="not been read"):
+        _ = reading.end
+
+
+def test_so_far_reads_a_run_that_goes_on(folder: RunFolder) -> None:
+    cut_events(folder, "harness", slice(0, 2))
+    assert len(history.so_far(folder, Codec())) == 7
+    assert not folder.history.exists()
+
+
+def test_a_skipped_number_is_named(folder: RunFolder) -> None:
+    cut_events(folder, "broker-2#1", slice(1, None))
+    end = history.merge(folder, Codec())
+    assert not end.complete
+    assert end.damage == ("broker-2#1: an event is missing before number 1",)
+
+
+def test_a_number_used_twice_is_named(folder: RunFolder) -> None:
+    path = folder.events_of("broker-2#1")
+    path.write_bytes(path.read_bytes() + path.read_bytes().splitlines(keepends=True)[1])
+    assert history.merge(folder, Codec()).damage == ("broker-2#1 numbers an event 1 after 2",)
+
+
+def test_a_torn_last_line_is_named_and_the_rest_is_read(folder: RunFolder) -> None:
+    path = folder.events_of("broker-1#1")
+    path.write_bytes(path.read_bytes()[:-10])
+    end = history.merge(folder, Codec())
+    assert end.damage == ("broker-1#1 ends in the middle of an event, in line 2",)
+    assert not end.complete
+    assert len(list(history.read(folder, Codec()))) == 10
+
+
+def test_what_merging_found_is_remembered(folder: RunFolder) -> None:
+    path = folder.events_of("broker-1#1")
+    path.write_bytes(path.read_bytes()[:-10])
+    end = history.merge(folder, Codec())
+    reading = history.read(folder, Codec())
+    list(reading)
+    assert reading.end.damage == end.damage
+    assert not reading.end.complete
+
+
+def test_a_line_that_is_no_event_is_named(folder: RunFolder) -> None:
+    path = folder.events_of("broker-1#1")
+    first, second = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first + b"garbage\n" + second)
+    (sentence,) = history.merge(folder, Codec()).damage
+    assert sentence.startswith("broker-1#1, line 2 is not an event")
+
+
+def test_a_process_whose_end_nobody_saw_is_named(folder: RunFolder) -> None:
+    cut_events(folder, "harness", slice(0, 3))  # neither exits nor the run's end
+    end = history.merge(folder, Codec())
+    assert end.damage == ("how broker-1#1 ended is not recorded", "the run's end is not recorded")
+
+
+def test_a_spawned_process_that_wrote_nothing_counts_too(folder: RunFolder) -> None:
+    folder.events_of("broker-1#1").unlink()
+    cut_events(folder, "harness", slice(0, 3))
+    assert "how broker-1#1 ended is not recorded" in history.merge(folder, Codec()).damage
+
+
+def test_a_run_cut_short_on_purpose_is_whole_but_not_complete(folder: RunFolder) -> None:
+    path = folder.events_of("harness")
+    path.write_bytes(path.read_bytes().replace(b'"completed":true', b'"completed":false'))
+    end = history.merge(folder, Codec())
+    assert (end.complete, end.damage) == (False, ())
+
+
+@pytest.mark.parametrize("part", [0.2, 0.5, 0.9])
+def test_a_truncated_history_is_read_as_far_as_it_goes(folder: RunFolder, part: float) -> None:
+    history.merge(folder, Codec())
+    text = folder.history.read_bytes()
+    folder.history.write_bytes(text[: int(len(text) * part)])
+    reading = history.read(folder, Codec())
+    whole = text[: int(len(text) * part)].count(b"\n")
+    assert len(list(reading)) == whole
+    assert not reading.end.complete
+    assert "the run's end is not recorded" in reading.end.damage
+
+
+def test_a_hole_in_a_history_is_named(folder: RunFolder) -> None:
+    history.merge(folder, Codec())
+    lines = folder.history.read_bytes().splitlines(keepends=True)
+    lost = next(n for n, text in enumerate(lines) if b'"broker-2#1","node_seq":0' in text)
+    folder.history.write_bytes(b"".join(lines[:lost] + lines[lost + 1 :]))
+    reading = history.read(folder, Codec())
+    list(reading)
+    assert reading.end.damage == ("broker-2#1: an event is missing before number 1",)
+
+
+def test_an_empty_history_is_damaged(folder: RunFolder) -> None:
+    folder.history.write_bytes(b"")
+    reading = history.read(folder, Codec())
+    assert list(reading) == []
+    assert reading.end.damage == ("the run's end is not recorded",)
+
+
+def test_a_folder_without_events_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no history"):
+        history.read(RunFolder(tmp_path), Codec())
+
+
+def test_an_event_of_an_unknown_kind_is_kept_as_it_was_written(folder: RunFolder) -> None:
+    path = folder.events_of("broker-2#1")
+    text = path.read_bytes().replace(b'"type":"process.stalled"', b'"type":"nose.sneezed"')
+    path.write_bytes(text)
+    assert history.merge(folder, Codec()).complete
+    assert text.splitlines()[1] in folder.history.read_bytes().splitlines()
+
+
+def test_damage_is_json_for_whoever_reads_it(folder: RunFolder) -> None:
+    path = folder.events_of("broker-1#1")
+    path.write_bytes(path.read_bytes()[:-10])
+    history.merge(folder, Codec())
+    assert json.loads(folder.damage.read_text()) == [
+        "broker-1#1 ends in the middle of an event, in line 2"
+    ]
+
+
+def test_a_cause_comes_before_its_effect_whatever_the_clock_says() -> None:
+    effects = [event("a", 0, 10, cause=Cause("b", 1)), event("a", 1, 11)]
+    assert merged(effects, [event("b", 0, 20), event("b", 1, 21)]) == [
+        ("b", 0),
+        ("b", 1),
+        ("a", 0),
+        ("a", 1),
+    ]
+
+
+def test_a_cause_that_was_never_written_holds_nothing_up() -> None:
+    assert merged([event("a", 0, 10, Cause("b", 9)), event("a", 1, 40)], [event("b", 0, 20)]) == [
+        ("b", 0),
+        ("a", 0),
+        ("a", 1),
+    ]
+    assert merged([event("a", 0, 10, Cause("nobody", 3))]) == [("a", 0)]
+
+
+def test_causes_in_a_circle_are_taken_in_order_of_time() -> None:
+    one = [event("a", 0, 30, Cause("b", 0))]
+    other = [event("b", 0, 20, Cause("a", 0))]
+    assert merged(one, other) == [("b", 0), ("a", 0)]
+
+
+def test_a_request_as_a_cause_orders_nothing_by_itself() -> None:
+    assert merged(
+        [event("a", 0, 10, Cause("b", 5, request=True))], [event("b", 0, 20), event("b", 6, 30)]
+    )[0] == ("a", 0)
+
+
+@given(st.data())
+def test_any_merge_keeps_each_process_in_order_and_causes_first(data: st.DataObject) -> None:
+    """Against the definition: whatever the clocks, a cause drawn from the past comes first."""
+    processes = ["a", "b", "c"]
+    written: dict[str, list[Event]] = {name: [] for name in processes}
+    for _ in range(data.draw(st.integers(0, 25))):
+        process = data.draw(st.sampled_from(processes))
+        past = [e for other in processes for e in written[other]]
+        cause = data.draw(st.none() | st.sampled_from(past)) if past else None
+        at_ns = data.draw(st.integers(0, 50))
+        seq = len(written[process])
+        written[process].append(event(process, seq, at_ns, cause and cause.ref))
+    order = merged(*written.values())
+    place = {ref: number for number, ref in enumerate(order)}
+    assert len(place) == sum(map(len, written.values()))
+    for events in written.values():
+        for e in events:
+            if e.node_seq:
+                assert place[e.process, e.node_seq - 1] < place[e.process, e.node_seq]
+            if e.cause:
+                assert place[e.cause.process, e.cause.seq] < place[e.process, e.node_seq]

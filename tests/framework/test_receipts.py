@@ -1,0 +1,115 @@
+"""Receipts: what is and what is not evidence that a link's change took effect."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fencepost import HEALTHY, Link, LinkState
+from fencepost.probes import Answer
+from fencepost.receipts import Trial, added_ms, bulk, judge
+
+LINK = Link("broker-1", "broker-2", 9092)
+QUICK = Answer(True, 1.0)
+SILENT = Answer(False, 110.0)
+CUT_UP = LinkState(cut_upstream=True)
+CUT_DOWN = LinkState(cut_downstream=True)
+CUT = LinkState(cut_upstream=True, cut_downstream=True)
+GOOD_CUT = Trial(LINK, HEALTHY, CUT_UP, QUICK, SILENT, {"upstream": 29, "downstream": 0}, 1)
+GOOD_DOWN = replace(GOOD_CUT, new=CUT_DOWN, vanished={"upstream": 0, "downstream": 14})
+
+
+def test_a_cut_with_silence_and_vanished_bytes_has_its_receipt() -> None:
+    receipt = judge([GOOD_CUT], [], [], unmanned=0)
+    assert receipt.true
+    assert "answered within 1.0 ms before, not within 110 ms after" in receipt.evidence
+    assert "29 bytes vanished upstream" in receipt.evidence
+
+
+def test_a_downstream_cut_shows_in_the_answer_that_vanished() -> None:
+    assert judge([GOOD_DOWN], [], [], unmanned=0).true
+
+
+@pytest.mark.parametrize(
+    ("trial", "why"),
+    [
+        (replace(GOOD_CUT, after=QUICK), "still answers"),
+        (replace(GOOD_CUT, before=SILENT), "nothing answered before"),
+        (replace(GOOD_CUT, vanished={"upstream": 0, "downstream": 0}), "vanish upstream"),
+        (replace(GOOD_DOWN, vanished={"upstream": 29, "downstream": 0}), "vanish downstream"),
+        (replace(GOOD_CUT, open_before=0), "no connection was open"),
+    ],
+)
+def test_a_cut_that_missed_has_none_and_says_why(trial: Trial, why: str) -> None:
+    receipt = judge([trial], [], [], unmanned=0)
+    assert not receipt.true
+    assert why in receipt.evidence
+
+
+def test_one_missed_link_spoils_the_receipt_and_is_named() -> None:
+    other = Link("broker-1", "broker-3", 9092)
+    receipt = judge([GOOD_CUT, replace(GOOD_CUT, link=other, after=QUICK)], [], [], unmanned=0)
+    assert not receipt.true
+    assert "broker-1 -> broker-3:9092: it still answers" in receipt.evidence
+    assert "broker-2" not in receipt.evidence
+
+
+def test_one_idle_link_among_busy_ones_is_no_miss() -> None:
+    idle = replace(GOOD_CUT, link=Link("broker-1", "broker-3", 9092), open_before=0)
+    assert judge([GOOD_CUT, idle], [], [], unmanned=0).true
+
+
+def test_toxics_other_than_wanted_spoil_the_receipt() -> None:
+    receipt = judge([GOOD_CUT], ["broker-1 -> broker-2 has []"], [], unmanned=0)
+    assert not receipt.true
+    assert "toxiproxy disagrees" in receipt.evidence
+
+
+def test_a_second_cut_over_a_first_needs_no_answer_before() -> None:
+    both = replace(GOOD_CUT, old=CUT_UP, new=CUT, before=None)
+    receipt = judge([both], [], [], unmanned=0)
+    assert receipt.true
+    assert "cut before already" in receipt.evidence
+
+
+def test_a_healed_link_answers() -> None:
+    healed = replace(GOOD_CUT, old=CUT_UP, new=HEALTHY, before=None, after=QUICK, open_before=0)
+    assert judge([healed], [], [], unmanned=0).true
+    assert not judge([replace(healed, after=SILENT)], [], [], unmanned=0).true
+
+
+def test_a_delay_counts_both_ways_and_jitter_against_it() -> None:
+    assert added_ms(LinkState(latency_ms=50)) == 100
+    assert added_ms(LinkState(latency_ms=50, jitter_ms=20)) == 60
+    assert added_ms(LinkState(jitter_ms=20)) == 0
+
+
+def test_a_rate_is_shown_by_a_question_of_a_quarter_second() -> None:
+    assert bulk(LinkState(rate_kb=100)) == 25_000
+    assert added_ms(LinkState(rate_kb=100)) == 250
+    assert bulk(LinkState(rate_kb=100_000)) == 32_000
+    assert bulk(HEALTHY) == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "after", "why"),
+    [
+        (LinkState(latency_ms=50), Answer(True, 101), ""),
+        (LinkState(latency_ms=50), Answer(True, 40), "took 40.0 ms"),
+        (LinkState(latency_ms=50), Answer(False, 2100), "no answer at all"),
+        (LinkState(latency_ms=60_000), Answer(False, 5000), ""),
+        (LinkState(latency_ms=1), Answer(True, 3), "too short to be measured"),
+        (LinkState(rate_kb=100), Answer(True, 260), ""),
+        (LinkState(rate_kb=100), Answer(True, 20), "took 20.0 ms"),
+        (LinkState(rate_kb=100_000), Answer(True, 2), "too short to be measured"),
+    ],
+    ids=str,
+)
+def test_a_slow_link_shows_in_how_long_an_answer_takes(
+    state: LinkState, after: Answer, why: str
+) -> None:
+    trial = replace(GOOD_CUT, new=state, after=after, vanished={"upstream": 0, "downstream": 0})
+    receipt = judge([trial], [], [], unmanned=0)
+    assert receipt.true is not bool(why)
+    assert why in receipt.evidence

@@ -1,0 +1,98 @@
+"""Run folder: documented, versioned, readable whatever ended the run."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from fencepost import EnvironmentFailed, UsageError
+from fencepost.run_folder import RunFolder, RunInfo, RunSlot
+
+NOW = datetime(2026, 11, 21, 4, 5, 6, tzinfo=UTC)
+INFO = RunInfo(
+    run="run-1",
+    system="echo/mesh",
+    runtime="process",
+    seed=7,
+    controllers=1,
+    brokers=1,
+    settings={"min.insync.replicas": "2"},
+    defects=("QC-17",),
+    slots=(RunSlot("broker-1", "broker", 1, 2, False),),
+    versions={"toxiproxy": "v2.12.0"},
+    started_at=NOW.isoformat(),
+    clock_origin_ns=5,
+)
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run-1")
+    folder.write_info(INFO)
+    assert RunFolder(tmp_path / "run-1").info() == INFO
+    assert folder.run == "run-1"
+
+
+def test_the_file_says_its_versions(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run-1")
+    folder.write_info(INFO)
+    written = json.loads((folder.path / "run.json").read_text())
+    assert (written["layout"], written["events"]) == (1, 1)
+
+
+def test_a_newer_layout_is_refused_by_name(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run-1")
+    (folder.path / "run.json").write_text('{"layout": 99, "something": "new"}')
+    with pytest.raises(UsageError, match="layout 99; this Fencepost knows 1"):
+        folder.info()
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"layout": "one"}', '{"layout": 1}'])
+def test_a_damaged_run_json_is_named(tmp_path: Path, text: str) -> None:
+    folder = RunFolder.create(tmp_path / "run-1")
+    (folder.path / "run.json").write_text(text)
+    with pytest.raises(UsageError, match=r"run\.json cannot be read"):
+        folder.info()
+
+
+def test_another_folder_is_no_run_folder(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is no run folder"):
+        RunFolder(tmp_path).info()
+
+
+def test_a_folder_is_used_by_one_run(tmp_path: Path) -> None:
+    RunFolder.create(tmp_path / "run-1")
+    with pytest.raises(UsageError, match="not empty"):
+        RunFolder.create(tmp_path / "run-1")
+
+
+def test_runs_of_one_second_get_folders_of_their_own(tmp_path: Path) -> None:
+    names = [
+        RunFolder.create_below(tmp_path, "reference/quorum-7", NOW).path.name for _ in range(3)
+    ]
+    first = "20261121-040506-reference-quorum-7"
+    assert names == [first, f"{first}-2", f"{first}-3"]
+
+
+def test_a_root_that_cannot_be_written_is_an_environment_failure(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentFailed, match="the run folder"):
+        RunFolder.create_below(tmp_path / "file", "x", NOW)
+
+
+def test_a_clients_files_stay_in_their_folders(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run-1")
+    assert folder.events_of("clients/a#1") == folder.events / "clients.a#1.ndjson"
+    assert folder.log_of("clients/a#1").parent == folder.logs
+
+
+def test_disks_can_be_discarded_and_the_rest_stays(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run-1")
+    folder.write_info(INFO)
+    folder.data_of("broker-1").mkdir()
+    folder.discard_data()
+    folder.discard_data()
+    assert not folder.data.exists()
+    assert folder.info() == INFO
