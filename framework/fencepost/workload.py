@@ -70,8 +70,9 @@ class ReaderOptions(
 ):
     """Reads each partition from its start to the end it had when asked, then ends by itself.
 
-    What is not read `limit_ms` after the start counts as unknown. `final` marks the reading after
-    the run, upon which lost writes are judged.
+    `final` marks the reading after the run, upon which lost writes are judged: a read_completed for
+    each partition, unknown where `limit_ms` were not enough. Another reading that falls short
+    records a client.failed.
     """
 
     partitions: tuple[tuple[str, int], ...]
@@ -155,7 +156,6 @@ class Seek(
 ):
     """To a consumer: go on from `offset` in one of its partitions."""
 
-    operation: str
     topic: str
     partition: int
     offset: int
@@ -201,13 +201,6 @@ class ProbeMetadata(
     limit_ms: int = 5_000
 
 
-ClientCommand = (
-    CreateTopic
-    | DeleteTopic
-    | ListTopics
-    | DescribeCluster
-    | Seek
-    | ProbeFetch
-    | ProbeProduce
-    | ProbeMetadata
-)
+AdminCommand = CreateTopic | DeleteTopic | ListTopics | DescribeCluster
+ProbeCommand = ProbeFetch | ProbeProduce | ProbeMetadata
+ClientCommand = AdminCommand | ProbeCommand | Seek

@@ -8,7 +8,7 @@ from typing import final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from fencepost import ReadCompleted, ReaderOptions
+from fencepost import ClientFailed, ReadCompleted, ReaderOptions
 from fencepost_plugins.kafka_clients.consumer import (
     BATCH,
     make_consumer,
@@ -102,6 +102,9 @@ class Reading:
             outcome, error = "unknown", f"{progress.missing} offsets were not seen in time"
         else:
             outcome, error = "ok", ""
-        self._session.recorder.record(
-            ReadCompleted(*place, progress.start, progress.end, outcome, error)
-        )
+        if self._options.final:
+            self._session.recorder.record(
+                ReadCompleted(*place, progress.start, progress.end, outcome, error)
+            )
+        elif error:
+            self._session.recorder.record(ClientFailed(f"{place[0]}-{place[1]}: {error}", False))

@@ -1,0 +1,414 @@
+"""The clients as a test sees them: workers that are told what to do, and what their events say.
+
+No client object is held here and no thread started: every call starts a worker or sends it a
+command, and lets time pass until an event answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import msgspec
+from msgspec import Struct
+
+from fencepost.clock import MS
+from fencepost.cluster import Cluster, Node
+from fencepost.errors import Inconclusive, Violation
+from fencepost.events import (
+    AdminCompleted,
+    Event,
+    Polled,
+    ProbeCompleted,
+    ProduceCompleted,
+    kind_name,
+)
+from fencepost.runtime import ClientSession, ClientSpec, Condition, Runtime
+from fencepost.view import View
+from fencepost.workload import (
+    AdminCommand,
+    AdminOptions,
+    ClientOptions,
+    ConsumerOptions,
+    CreateTopic,
+    DeleteTopic,
+    DescribeCluster,
+    ListTopics,
+    ProbeCommand,
+    ProbeFetch,
+    ProbeMetadata,
+    ProbeOptions,
+    ProbeProduce,
+    ProducerOptions,
+    ReaderOptions,
+    Seek,
+)
+
+ACKS = {"all": -1, "1": 1, "0": 0}
+ADMIN_LIMIT_MS = 15_000
+PROBE_LIMIT_MS = 5_000
+READ_LIMIT_MS = 30_000
+END_LIMIT_MS = 20_000
+"""How long a worker may take to end once it was asked to; above its own limits."""
+
+
+@final
+class Writes:
+    """A producer that was started, and what became of its messages."""
+
+    def __init__(self, runtime: Runtime, session: ClientSession, count: int) -> None:
+        self._runtime = runtime
+        self._session = session
+        self._count = count
+
+    @property
+    def process(self) -> str:
+        return self._session.process
+
+    def stop(self) -> None:
+        """Asks the producer to send no more, and to wait for what it sent."""
+        self._session.stop()
+
+    def acked_at_least(self, count: int) -> Condition:
+        return Condition(
+            f"{count} acknowledged writes of {self.process}",
+            lambda view: view.completed[self.process, "ok"] >= count,
+        )
+
+    @property
+    def settled(self) -> Condition:
+        """The producer sends no more, and every write has an outcome; one that died has its own."""
+
+        def holds(view: View) -> bool:
+            done = sum(view.completed[self.process, o] for o in ("ok", "failed", "unknown"))
+            return self.process not in view.alive or 0 < self._count <= done
+
+        return Condition(f"the writes of {self.process} to be settled", holds)
+
+    @property
+    def acked(self) -> frozenset[str]:
+        """The operations acknowledged so far."""
+        return frozenset(
+            body.operation
+            for event in self._runtime.events()
+            if event.process == self.process
+            and isinstance(body := event.body, ProduceCompleted)
+            and body.outcome == "ok"
+        )
+
+
+@final
+class Reads:
+    """A consumer that was started."""
+
+    def __init__(self, session: ClientSession) -> None:
+        self._session = session
+
+    @property
+    def process(self) -> str:
+        return self._session.process
+
+    def stop(self) -> None:
+        """Asks the consumer to end."""
+        self._session.stop()
+
+    def seek(self, topic: str, partition: int, offset: int) -> None:
+        """Goes on from that offset (-2: the beginning)."""
+        self._session.tell(_plain(Seek(topic=topic, partition=partition, offset=offset)))
+
+    def polled_at_least(self, count: int) -> Condition:
+        return Condition(
+            f"{count} messages to reach {self.process}",
+            lambda view: view.polled[self.process] >= count,
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one broker told a probe."""
+
+    event: Event
+    body: ProbeCompleted
+
+    @property
+    def answered(self) -> bool:
+        """It did what was asked."""
+        return self.body.outcome == "answered"
+
+    @property
+    def refused(self) -> bool:
+        """It answered with an error, or closed the connection."""
+        return self.body.outcome in ("refused", "closed")
+
+    @property
+    def error(self) -> str:
+        """Kafka's name of the error, or what the connection met."""
+        return self.body.error
+
+    @property
+    def records(self) -> int:
+        """The messages in the answer to a fetch."""
+        return self.body.records
+
+
+@final
+class Clients:
+    """Starts clients in the clients' slot, and asks the cluster by their word."""
+
+    def __init__(self, runtime: Runtime, cluster: Cluster, workload: str) -> None:
+        self._runtime = runtime
+        self._cluster = cluster
+        self._workload = workload
+        self._operations = 0
+        self._admin: ClientSession | None = None
+        self._probe: ClientSession | None = None
+        self._running: list[ClientSession] = []
+        self._started: dict[str, int] = {}
+
+    # ---------------------------------------------------------------------------------- topics
+
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int = 3,
+        replication: int | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        """Creates a topic and waits until every partition is led; on at most three brokers.
+
+        Raises Violation when the cluster refuses, or does not lead the partitions in time.
+        """
+        replicas = min(3, len(self._cluster.brokers)) if replication is None else replication
+        self._administer(
+            CreateTopic(
+                operation=self._next_operation(),
+                topic=topic,
+                partitions=partitions,
+                replication=replicas,
+                config=config or {},
+            )
+        )
+        for partition in range(partitions):
+            self._cluster.eventually(self._cluster.led(topic, partition))
+
+    def delete_topic(self, topic: str) -> None:
+        """Deletes a topic and waits until the metadata says so; raises as `create_topic`."""
+        self._administer(DeleteTopic(operation=self._next_operation(), topic=topic))
+        self._cluster.eventually(
+            Condition(f"the topic {topic} to be gone", lambda view: topic not in view.topics)
+        )
+
+    def list_topics(self) -> AdminCompleted:
+        """Asks for all topics; the outcome."""
+        return self._ask_admin(ListTopics(operation=self._next_operation()))
+
+    def describe_cluster(self) -> AdminCompleted:
+        """Asks for the cluster's nodes; the outcome."""
+        return self._ask_admin(DescribeCluster(operation=self._next_operation()))
+
+    # ------------------------------------------------------------------- producers, consumers
+
+    def produce(
+        self,
+        topic: str,
+        acks: str | int = "all",
+        count: int = 0,
+        rate: float = 200.0,
+        idempotent: bool | None = None,
+        size: int = 100,
+        settings: Mapping[str, str] | None = None,
+    ) -> Writes:
+        """Starts a producer in the background, `rate` messages a second, `count` of them (0: on).
+
+        A topic that does not exist is created first. Producers with acks=all are idempotent unless
+        told otherwise. `settings` are the client library's own.
+        """
+        self._ensure_topic(topic)
+        acknowledged = ACKS[str(acks)]
+        options = ProducerOptions(
+            topic=topic,
+            partitions=self._partitions(topic),
+            acks=acknowledged,
+            idempotent=acknowledged == -1 if idempotent is None else idempotent,
+            count=count,
+            rate=rate,
+            size=size,
+            settings=settings or {},
+        )
+        return Writes(self._runtime, self._start("producer", options), count)
+
+    def consume(self, *topics: str, settings: Mapping[str, str] | None = None) -> Reads:
+        """Starts a consumer of all partitions of these topics, from their beginning on."""
+        for topic in topics:
+            self._ensure_topic(topic)
+        places = tuple((t, p) for t in topics for p in self._partitions(t))
+        options = ConsumerOptions(partitions=places, settings=settings or {})
+        return Reads(self._start("consumer", options))
+
+    def read_all(self, topic: str) -> frozenset[str]:
+        """Reads every partition from its start to the end it has now: the operations found.
+
+        Raises Inconclusive when some of it could not be read in time.
+        """
+        places = tuple((topic, partition) for partition in self._partitions(topic))
+        process = self._read(places, final=False)
+        if (process, "client.failed") in self._runtime.view.latest:
+            raise Inconclusive(f"{topic} could not be read to its end by {process}")
+        return frozenset(
+            operation
+            for event in self._runtime.events()
+            if event.process == process and isinstance(event.body, Polled)
+            for operation in event.body.operations
+        )
+
+    # ----------------------------------------------------------------------------------- probes
+
+    def fetch_directly(self, node: Node, topic: str, partition: int, offset: int = 0) -> Told:
+        """Sends one Fetch to this node, whoever leads; what came back, or that nothing did."""
+        return self._ask_node(
+            ProbeFetch(
+                operation=self._next_operation(),
+                slot=node.name,
+                broker=node.id,
+                topic=topic,
+                partition=partition,
+                offset=offset,
+                limit_ms=PROBE_LIMIT_MS,
+            )
+        )
+
+    def produce_directly(
+        self, node: Node, topic: str, partition: int, acks: str | int = "all"
+    ) -> Told:
+        """Sends one Produce of one message to this node, whoever leads; as `fetch_directly`."""
+        return self._ask_node(
+            ProbeProduce(
+                operation=self._next_operation(),
+                slot=node.name,
+                broker=node.id,
+                topic=topic,
+                partition=partition,
+                acks=ACKS[str(acks)],
+                limit_ms=PROBE_LIMIT_MS,
+            )
+        )
+
+    def ask_metadata(self, node: Node, topic: str) -> Told:
+        """Sends one Metadata request to this node; as `fetch_directly`."""
+        return self._ask_node(
+            ProbeMetadata(
+                operation=self._next_operation(),
+                slot=node.name,
+                broker=node.id,
+                topic=topic,
+                limit_ms=PROBE_LIMIT_MS,
+            )
+        )
+
+    # ------------------------------------------------------------------------------ at the end
+
+    def drain(self) -> None:
+        """Stops every client and waits until each has ended; what is still open is unknown."""
+        for session in self._running:
+            session.stop()
+        processes = {session.process for session in self._running}
+        self._running.clear()
+        self._admin = self._probe = None
+        self._wait_for_end(processes)
+
+    def read_finally(self) -> Collection[tuple[str, int]]:
+        """Reads every partition there is; returns those that could not be read to their end."""
+        places = tuple(sorted(self._runtime.view.partitions))
+        if places:
+            self._read(places, final=True)
+        read = self._runtime.view.read_completed
+        return [place for place in places if read.get(place) != "ok"]
+
+    # --------------------------------------------------------------------------------- workings
+
+    def _next_operation(self) -> str:
+        """A name no other operation of the run has."""
+        self._operations += 1
+        return f"op-{self._operations}"
+
+    def _partitions(self, topic: str) -> tuple[int, ...]:
+        return tuple(sorted(p for t, p in self._runtime.view.partitions if t == topic))
+
+    def _ensure_topic(self, topic: str) -> None:
+        if topic not in self._runtime.view.topics:
+            self.create_topic(topic)
+
+    def _start(self, kind: str, options: ClientOptions) -> ClientSession:
+        self._started[kind] = self._started.get(kind, 0) + 1
+        name = f"{kind}-{self._started[kind]}"
+        session = self._runtime.client(ClientSpec(name, self._workload, _plain(options)))
+        self._running.append(session)
+        return session
+
+    def _administer(self, command: CreateTopic | DeleteTopic) -> None:
+        completed = self._ask_admin(command)
+        if completed.outcome != "ok":
+            raise Violation(
+                f"{completed.api} {command.topic} ended as {completed.outcome}: {completed.error}"
+            )
+
+    def _ask_admin(self, command: AdminCommand) -> AdminCompleted:
+        if self._admin is None:
+            self._admin = self._start("admin", AdminOptions(limit_ms=ADMIN_LIMIT_MS))
+        body = self._ask(self._admin, command, AdminCompleted, ADMIN_LIMIT_MS).body
+        assert isinstance(body, AdminCompleted)
+        return body
+
+    def _ask_node(self, command: ProbeCommand) -> Told:
+        if self._probe is None:
+            self._probe = self._start("probe", ProbeOptions())
+        event = self._ask(self._probe, command, ProbeCompleted, PROBE_LIMIT_MS)
+        assert isinstance(event.body, ProbeCompleted)
+        return Told(event, event.body)
+
+    def _ask(
+        self,
+        session: ClientSession,
+        command: AdminCommand | ProbeCommand,
+        answer: type[AdminCompleted | ProbeCompleted],
+        limit_ms: int,
+    ) -> Event:
+        """Sends a command and waits for the event that completes it."""
+        kind = kind_name(answer)
+
+        def completed(view: View) -> bool:
+            event = view.latest.get((session.process, kind))
+            if event is None or not isinstance(event.body, answer):
+                return False
+            return event.body.operation == command.operation
+
+        session.tell(_plain(command))
+        # The worker keeps the limit; ours is for starting it, and for one that hangs.
+        self._cluster.eventually(
+            Condition(f"{session.process} to complete {command.operation}", completed),
+            limit_ms + END_LIMIT_MS,
+        )
+        return self._runtime.view.latest[session.process, kind]
+
+    def _read(self, places: Sequence[tuple[str, int]], final: bool) -> str:
+        """Reads these partitions by a reader of its own; its process."""
+        options = ReaderOptions(partitions=tuple(places), final=final, limit_ms=READ_LIMIT_MS)
+        session = self._start("reader", options)
+        self._wait_for_end({session.process}, READ_LIMIT_MS + END_LIMIT_MS)
+        self._running.remove(session)
+        return session.process
+
+    def _wait_for_end(self, processes: set[str], limit_ms: int = END_LIMIT_MS) -> None:
+        ended = Condition("clients to end", lambda view: not processes & view.alive)
+        deadline_ns = self._runtime.now_ns() + limit_ms * MS
+        if self._runtime.advance(ended, deadline_ns) is None:
+            hanging = sorted(processes & self._runtime.view.alive)
+            raise Inconclusive(f"clients did not end in {limit_ms} ms: {', '.join(hanging)}")
+
+
+def _plain(value: Struct) -> dict[str, Any]:
+    plain = msgspec.to_builtins(value)
+    assert isinstance(plain, dict)
+    return plain
