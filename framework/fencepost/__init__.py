@@ -140,6 +140,7 @@ from fencepost.view import (
 )
 from fencepost.workload import (
     BEGINNING,
+    AdminCommand,
     AdminOptions,
     ClientCommand,
     ClientOptions,
@@ -148,6 +149,7 @@ from fencepost.workload import (
     DeleteTopic,
     DescribeCluster,
     ListTopics,
+    ProbeCommand,
     ProbeFetch,
     ProbeMetadata,
     ProbeOptions,
@@ -162,6 +164,7 @@ __all__ = [
     "BEGINNING",
     "HEALTHY",
     "SCHEMA_VERSION",
+    "AdminCommand",
     "AdminCompleted",
     "AdminOptions",
     "BrokerCommitted",
@@ -233,6 +236,7 @@ __all__ = [
     "PhaseStarted",
     "Place",
     "Polled",
+    "ProbeCommand",
     "ProbeCompleted",
     "ProbeFetch",
     "ProbeMetadata",

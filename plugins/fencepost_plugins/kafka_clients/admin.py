@@ -11,9 +11,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from fencepost import (
+    AdminCommand,
     AdminCompleted,
     AdminOptions,
-    ClientCommand,
     CreateTopic,
     DeleteTopic,
     DescribeCluster,
@@ -35,9 +35,12 @@ class Administering:
     def run(self) -> None:
         """Carries out every command as it comes."""
         for command in self._session.commands():
-            self._carry_out(command)
+            if isinstance(command, AdminCommand):
+                self._carry_out(command)
+            else:
+                self._session.refuse(command)
 
-    def _carry_out(self, command: ClientCommand) -> None:
+    def _carry_out(self, command: AdminCommand) -> None:
         limits = {"request_timeout": self._limit_s, "operation_timeout": self._limit_s}
         match command:
             case CreateTopic(topic=topic):
@@ -76,15 +79,13 @@ class Administering:
                         self._client.describe_cluster(request_timeout=self._limit_s)
                     ),
                 )
-            case _:
-                self._record(command, type(command).__name__, "", "failed", "not for an admin")
 
     def _wait(self, future: Future[Any]) -> object:
         # The library keeps its own limit; the second one is for a library that does not.
         return future.result(self._limit_s + 5)
 
     def _complete(
-        self, command: ClientCommand, api: str, subject: str, call: Callable[[], object]
+        self, command: AdminCommand, api: str, subject: str, call: Callable[[], object]
     ) -> None:
         try:
             call()
@@ -97,7 +98,7 @@ class Administering:
             self._record(command, api, subject, "ok", "")
 
     def _record(
-        self, command: ClientCommand, api: str, subject: str, outcome: str, error: str
+        self, command: AdminCommand, api: str, subject: str, outcome: str, error: str
     ) -> None:
         self._session.recorder.record(
             AdminCompleted(command.operation, api, subject, outcome, error)

@@ -26,7 +26,7 @@ from kio.schema.produce.v7 import request as produce_request
 from kio.schema.produce.v7.response import ProduceResponse
 from kio.serial import entity_reader, entity_writer
 
-from fencepost import ProbeCompleted, ProbeFetch, ProbeMetadata, ProbeProduce
+from fencepost import ProbeCommand, ProbeCompleted, ProbeFetch, ProbeMetadata, ProbeProduce
 from fencepost_plugins.kafka_clients.session import Session
 
 # kio marks every number with a type of its own, which its own coercion undoes: plain ints will do.
@@ -36,7 +36,6 @@ _PRODUCE: Any = produce_request
 _RECORD: Any = Record
 _BATCH: Any = NewRecordBatch
 
-Probe = ProbeFetch | ProbeProduce | ProbeMetadata
 MOST_BYTES = 1 << 20
 _BATCH_HEADER = 61
 _COUNT_AT = 57
@@ -63,10 +62,12 @@ class Probing:
     def run(self) -> None:
         """Sends one request for every command as it comes."""
         for command in self._session.commands():
-            if isinstance(command, ProbeFetch | ProbeProduce | ProbeMetadata):
+            if isinstance(command, ProbeCommand):
                 self._ask(command)
+            else:
+                self._session.refuse(command)
 
-    def _ask(self, probe: Probe) -> None:
+    def _ask(self, probe: ProbeCommand) -> None:
         config = self._session.config
         request, read = build(probe)
         frame = frame_request(config.process, self._correlation, request)
@@ -126,7 +127,7 @@ def frame_request(client: str, correlation: int, request: Any) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def build(probe: Probe) -> tuple[Any, Callable[[bytes], Answer]]:
+def build(probe: ProbeCommand) -> tuple[Any, Callable[[bytes], Answer]]:
     """The request of a probe, and how to read its answer."""
     match probe:
         case ProbeFetch():

@@ -62,6 +62,11 @@ class Session:
             if command is not None:
                 yield command
 
+    def refuse(self, command: ClientCommand) -> None:
+        """Records that a command is not for this kind of client."""
+        name = type(command).__name__
+        self.recorder.record(ClientFailed(f"{name} is not for this client", False))
+
     def settings(self, own: dict[str, object], given: Iterable[tuple[str, str]]) -> dict[str, Any]:
         """librdkafka's configuration: for a cluster that is broken on purpose, on loopback.
 
