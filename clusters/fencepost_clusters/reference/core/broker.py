@@ -58,7 +58,6 @@ class _Forwarded(Struct, frozen=True):
     """An administrative request on its way to the active controller."""
 
     received: Received
-    deadline_ns: int
     cause: Cause | None
 
 
@@ -131,10 +130,11 @@ class BrokerNode:
     def deadline_ns(self) -> int | None:
         """The monotonic time of the next Tick."""
         times = [
-            self.raft.deadline_ns(), self.lifecycle.deadline_ns(), self.replicas.deadline_ns(),
-            self.following.deadline_ns(), self.producing.deadline_ns(),
+            self.raft.deadline_ns(), self.lifecycle.deadline_ns(), self.producing.deadline_ns(),
             *(p.deadline_ns for p in self._parked),
         ]  # fmt: skip
+        if self._joined:
+            times += [self.replicas.deadline_ns(), self.following.deadline_ns()]
         return min((t for t in times if t is not None), default=None)
 
     def _tick(self, now: Instant) -> None:
@@ -281,7 +281,7 @@ class BrokerNode:
                 self._fetch(received, message, now)
                 return
             case m.CreateTopicsRequest() | m.DeleteTopicsRequest():
-                self._forward(received, message, now)
+                self._forward(received, message)
                 return
             case m.MetadataRequest():
                 answer = serving.metadata(image, message, me, self.settings.cluster_id)
@@ -355,18 +355,18 @@ class BrokerNode:
 
     # --------------------------------------------------------------------------- administration
 
-    def _forward(self, received: Received, message: Administrative, now: Instant) -> None:
+    def _forward(self, received: Received, message: Administrative) -> None:
         controller = self.raft.leader
         if controller is None:
             self._refuse_forward(received, Error.NOT_CONTROLLER)
             return
-        timeout_ms = max(1, min(message.timeout or 1, self.settings.ms("request.timeout.ms")))
+        limit_ms = self.settings.ms("request.timeout.ms")
+        timeout_ms = min(message.timeout or limit_ms, limit_ms)  # librdkafka sends 0: no wish
         call = self._out.next_call()
         self._out.add(
             Call(call, self.settings.voters[controller], "admin", message, timeout_ms)
         )
-        deadline_ns = now.monotonic_ns + message.timeout * MS
-        self._forwarded[call] = _Forwarded(received, deadline_ns, self._out.cause)
+        self._forwarded[call] = _Forwarded(received, self._out.cause)
 
     def _forward_answered(self, what: Answered) -> None:
         forwarded = self._forwarded.pop(what.call_id)

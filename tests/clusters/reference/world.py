@@ -1,0 +1,426 @@
+"""A world for bare cores: virtual time, an in-memory network and disks, nothing else.
+
+Every delay is drawn from one seed; cuts, kills and restarts are method calls. What it is for: the
+protocols' corner cases in milliseconds, and each defect seen by its rule. It does not imitate
+connections (no order between two calls), partial writes, or clocks that drift.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fencepost import Cause, Event, Shape
+from fencepost_clusters.reference.cluster import (
+    CLIENT_PORT,
+    CONTROLLER_PORT,
+    REPLICATION_PORT,
+    ReferenceQuorum,
+)
+from fencepost_clusters.reference.core import effects as e
+from fencepost_clusters.reference.core import settings as s
+from fencepost_clusters.reference.core.broker import BrokerNode
+from fencepost_clusters.reference.core.controller import ControllerNode
+from fencepost_clusters.reference.core.image import Partition
+from fencepost_clusters.reference.core.log_index import entry
+from fencepost_clusters.reference.core.metadata_log import LOG_NAME
+from fencepost_clusters.reference.core.protections import switched_off
+from fencepost_clusters.reference.core.replicas import Recovered
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import record_batch
+
+MS = 1_000_000
+SECOND = 1_000 * MS
+
+
+@dataclass
+class FakeDisk:
+    """What a slot's disk holds; kill keeps it."""
+
+    logs: dict[str, list[bytes]] = field(default_factory=dict)
+    watermarks: dict[str, int] = field(default_factory=dict)
+    vote: tuple[int, int | None] = (0, None)
+
+    def truncate(self, log: str, to_offset: int) -> None:
+        kept = [b for b in self.logs.get(log, []) if record_batch.parse(b).last_offset < to_offset]
+        self.logs[log] = kept
+
+    def read(self, wanted: m.LogSlice) -> bytes:
+        return b"".join(
+            b
+            for b in self.logs[wanted.log]
+            if wanted.start <= record_batch.parse(b).base_offset < wanted.end
+        )
+
+
+@dataclass
+class Living:
+    """A process: its core, and the requests and calls it has open."""
+
+    name: str
+    slot: str
+    core: BrokerNode | ControllerNode
+    disk: FakeDisk
+    seq: int = 0
+    wake_ns: int = -1
+
+
+class World:
+    """See the module."""
+
+    def __init__(self, seed: int = 1, defects: tuple[str, ...] = (), **settings: str) -> None:
+        names = {key.replace("_", "."): value for key, value in settings.items()}
+        self.shape = Shape(3, 3, names, defects)
+        self.system = ReferenceQuorum()
+        self.layout = self.system.layout(self.shape)
+        self.timing = self.system.timing(self.shape)
+        self.now_ns = SECOND
+        self.events: list[Event] = []
+        self.cuts: set[tuple[str, str]] = set()
+        self.alive: dict[str, Living] = {}
+        self.disks: dict[str, FakeDisk] = {}
+        self.answers: dict[int, m.Response | None] = {}
+        self.closed: set[int] = set()
+        self._draw = random.Random(seed)
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._requests: dict[int, tuple[str, int | None, str]] = {}
+        self._next_request = itertools.count(1)
+        self._started: dict[str, int] = {}
+        self._open_calls: dict[tuple[str, int], bool] = {}
+        for slot in self.layout.slots:
+            if not slot.twin and slot.role != "client":
+                self.start(slot.name)
+
+    # ---------------------------------------------------------------------------------- processes
+
+    def start(self, slot_name: str, copy_disk_of: str | None = None) -> str:
+        """Starts a process in a slot; its name."""
+        slot = self.layout.slot(slot_name)
+        number = self._started[slot_name] = self._started.get(slot_name, 0) + 1
+        name = f"{slot_name}#{number}"
+        disk = self.disks.setdefault(slot_name, FakeDisk())
+        if copy_disk_of is not None:
+            other = self.disks[copy_disk_of]
+            disk.logs = {log: list(batches) for log, batches in other.logs.items()}
+            disk.watermarks = dict(other.watermarks)
+        voters = ",".join(
+            f"{c.node_id}@{c.name}:{CONTROLLER_PORT}" for c in self.layout.of(slot.role.CONTROLLER)
+        )
+        controller = slot.role.value == "controller"
+        settings = s.read(
+            {
+                **self.system._properties(self.shape),
+                "process.roles": slot.role.value,
+                "controller.id" if controller else "broker.id": str(slot.node_id),
+                "controller.connect": voters,
+            }
+        )
+        incarnation = uuid.UUID(int=self._draw.getrandbits(128), version=4)
+        protections = switched_off(self.shape.defects)
+        metadata = tuple(disk.logs.get(LOG_NAME, ()))
+        core: BrokerNode | ControllerNode
+        if controller:
+            core = ControllerNode(
+                settings, incarnation, metadata, *disk.vote, self._draw.randint, protections,
+                self.instant(),
+            )  # fmt: skip
+        else:
+            logs = {
+                log: tuple(entry(record_batch.parse(b)) for b in batches)
+                for log, batches in disk.logs.items()
+                if log != LOG_NAME
+            }
+            listeners = (
+                m.Listener("CLIENT", slot_name, CLIENT_PORT),
+                m.Listener("REPLICATION", slot_name, REPLICATION_PORT),
+            )
+            core = BrokerNode(
+                settings, incarnation, listeners, metadata, Recovered(logs, disk.watermarks),
+                self._draw.randint, protections, self.instant(),
+            )  # fmt: skip
+        self.alive[slot_name] = Living(name, slot_name, core, disk)
+        self.step(slot_name, e.Tick())
+        return name
+
+    def kill(self, slot_name: str) -> None:
+        """kill -9: the disk stays."""
+        del self.alive[slot_name]
+
+    # --------------------------------------------------------------------------------------- time
+
+    def instant(self) -> e.Instant:
+        return e.Instant(self.now_ns, 1_700_000_000_000 + self.now_ns // MS)
+
+    def run(self, seconds: float) -> None:
+        """Lets time pass."""
+        self.until(lambda: False, seconds)
+
+    def until(self, holds: Callable[[], bool], seconds: float = 30.0) -> bool:
+        """Lets time pass until something holds; whether it came to hold."""
+        end = self.now_ns + int(seconds * SECOND)
+        while not holds():
+            if not self._queue or self._queue[0][0] > end:
+                self.now_ns = end
+                return holds()
+            at, _, action = heapq.heappop(self._queue)
+            self.now_ns = max(self.now_ns, at)
+            action()
+        return True
+
+    def _later(self, delay_ns: int, action: Callable[[], None]) -> None:
+        heapq.heappush(self._queue, (self.now_ns + delay_ns, next(self._order), action))
+
+    def _delay(self) -> int:
+        return self._draw.randint(100_000, 2 * MS)
+
+    # ------------------------------------------------------------------------------------ stepping
+
+    def step(self, slot: str, what: e.Input) -> None:
+        living = self.alive.get(slot)
+        if living is None:
+            return
+        for effect in living.core.handle(what, self.instant()):
+            self._carry_out(living, effect)
+        deadline = living.core.deadline_ns()
+        if deadline is not None and slot in self.alive:
+            wake = max(deadline, self.now_ns + 1)
+            if living.wake_ns <= self.now_ns or wake < living.wake_ns:
+                living.wake_ns = wake
+                self._later(wake - self.now_ns, lambda: self._wake(living, wake))
+
+    def _wake(self, living: Living, due: int) -> None:
+        if self.alive.get(living.slot) is living and living.wake_ns == due:
+            self.step(living.slot, e.Tick())
+
+    def _carry_out(self, living: Living, effect: e.Effect) -> None:
+        disk = living.disk
+        match effect:
+            case e.Note():
+                self._record(living, effect)
+            case e.Append():
+                disk.logs.setdefault(effect.log, []).append(effect.data)
+            case e.Truncate():
+                disk.truncate(effect.log, effect.to_offset)
+            case e.Delete():
+                disk.logs.pop(effect.log, None)
+            case e.StoreVote():
+                disk.vote = (effect.epoch, effect.voted_for)
+            case e.Checkpoint():
+                disk.watermarks = dict(effect.high_watermarks)
+            case e.Call():
+                self._call(living, effect)
+            case e.Reply():
+                self._reply(living, effect)
+            case e.Close():
+                self.closed.add(effect.request_id)
+            case e.Exit():
+                self.alive.pop(living.slot, None)
+
+    def _record(self, living: Living, note: e.Note) -> None:
+        event = Event("world", living.name, living.seq, self.now_ns, note.body, note.cause)
+        living.seq += 1
+        self.events.append(event)
+
+    # ------------------------------------------------------------------------------------- network
+
+    def _call(self, living: Living, call: e.Call) -> None:
+        target, port = call.address
+        key = (living.name, call.call_id)
+        self._open_calls[key] = True
+        listener = {CONTROLLER_PORT: "CONTROLLER", REPLICATION_PORT: "REPLICATION"}[port]
+
+        def fail(reason: str) -> None:
+            if self._open_calls.pop(key, False) and self.alive.get(living.slot) is living:
+                self.step(living.slot, e.CallFailed(call.call_id, reason))
+
+        def arrive() -> None:
+            if (living.slot, target) in self.cuts:
+                return
+            if target not in self.alive:
+                self._later(self._delay(), lambda: fail("refused"))
+                return
+            request_id = next(self._next_request)
+            self._requests[request_id] = (living.name, call.call_id, living.slot)
+            received = e.Received(request_id, listener, living.name, call.call_id, call.message)
+            self.step(target, received)
+
+        self._later(self._delay(), arrive)
+        self._later(call.timeout_ms * MS, lambda: fail("timed out"))
+
+    def _reply(self, living: Living, reply: e.Reply) -> None:
+        asker, call_id, slot = self._requests.pop(reply.request_id, ("", None, ""))
+        message = reply.message
+        if isinstance(message, m.FetchResponse):
+            message = _filled(message, living.disk)
+        if call_id is None:
+            self.answers[reply.request_id] = message
+            return
+        if message is None:
+            return
+
+        def arrive() -> None:
+            target = self.alive.get(slot)
+            if (living.slot, slot) in self.cuts or target is None or target.name != asker:
+                return
+            if self._open_calls.pop((asker, call_id), False):
+                self.step(slot, e.Answered(call_id, message))
+
+        self._later(self._delay(), arrive)
+
+    def cut(self, *pairs: tuple[str, str]) -> None:
+        """Nothing the first sends reaches the second, for each pair."""
+        self.cuts.update(pairs)
+
+    def isolate(self, name: str, *others: str) -> None:
+        """Both ways, from the others named, or from every node."""
+        for other in others or [x.name for x in self.layout.slots if x.name != name]:
+            self.cuts |= {(name, other), (other, name)}
+
+    # -------------------------------------------------------------------------------------- clients
+
+    def ask(self, slot: str, message: m.Request, client: str = "clients/probe#1") -> int:
+        """Sends a client's request to a broker; the number under which its answer appears."""
+        request_id = next(self._next_request)
+        self._requests[request_id] = (client, None, "")
+        received = e.Received(request_id, "CLIENT", client, request_id, message)
+        self._later(self._delay(), lambda: self.step(slot, received))
+        return request_id
+
+    def answer(self, slot: str, message: m.Request, seconds: float = 10.0) -> m.Response | None:
+        """Sends a request and waits for its answer; None if there is none, or it was refused."""
+        request_id = self.ask(slot, message)
+        self.until(lambda: request_id in self.answers or request_id in self.closed, seconds)
+        return self.answers.get(request_id)
+
+    # ---------------------------------------------------------------------------------- questions
+
+    def active(self) -> ControllerNode | None:
+        """The active controller of the highest epoch."""
+        found = [
+            x.core
+            for x in self.alive.values()
+            if isinstance(x.core, ControllerNode) and x.core.active
+        ]
+        return max(found, key=lambda core: core.raft.epoch, default=None)
+
+    def active_slot(self) -> str:
+        """The slot of the active controller."""
+        core = self.active()
+        return next(name for name, x in self.alive.items() if x.core is core)
+
+    def broker(self, slot: str) -> BrokerNode:
+        core = self.alive[slot].core
+        assert isinstance(core, BrokerNode)
+        return core
+
+    def brokers_active(self) -> bool:
+        return all(
+            x.core.lifecycle.state.name == "ACTIVE"
+            for name, x in self.alive.items()
+            if isinstance(x.core, BrokerNode)
+        )
+
+    def partition(self, topic: str, partition: int = 0) -> Partition:
+        """A partition as the controller that has replayed most has it."""
+        cores = [x.core for x in self.alive.values() if isinstance(x.core, ControllerNode)]
+        newest = max(cores, key=lambda core: core.committed.applied)
+        found = newest.committed.image.partition(topic, partition)
+        assert found is not None, f"no {topic}-{partition}"
+        return found
+
+    def leader(self, topic: str, partition: int = 0) -> str:
+        """The slot of the partition's leader, by the committed metadata."""
+        return f"broker-{self.partition(topic, partition).leader}"
+
+    def isr(self, topic: str, partition: int = 0) -> tuple[int, ...]:
+        return self.partition(topic, partition).isr
+
+    def healthy(self) -> bool:
+        """Every broker active, every partition led, every ISR full, everywhere known."""
+        core = self.active()
+        if core is None or not self.brokers_active():
+            return False
+        parts = core.committed.image.all_partitions()
+        return all(p.leader > 0 and len(p.isr) == len(p.replicas) for p in parts)
+
+    def bodies(self, kind: type) -> list[tuple[str, object]]:
+        """(process, body) of every event of a kind."""
+        return [(x.process, x.body) for x in self.events if isinstance(x.body, kind)]
+
+    # ------------------------------------------------------------------------------- conveniences
+
+    def create_topic(self, name: str, partitions: int = 1) -> None:
+        """Creates a topic and waits until all brokers know its leader."""
+        request = m.CreateTopicsRequest((m.CreatableTopic(name, partitions, 3),), 2000)
+        answer = self.answer("broker-1", request)
+        assert isinstance(answer, m.CreateTopicsResponse), answer
+        assert answer.topics[0].error_code == 0, answer
+        assert self.until(
+            lambda: all(
+                name in x.core.committed.image.topics
+                for x in self.alive.values()
+                if isinstance(x.core, BrokerNode)
+            )
+        )
+
+    def produce(
+        self, slot: str, topic: str, value: bytes, acks: int = -1, timeout_ms: int = 1000
+    ) -> m.PartitionProduceResponse | None:
+        """Produces one message to partition 0 through one broker; its answer, if any."""
+        request = produce_request(topic, value, acks, timeout_ms)
+        answer = self.answer(slot, request)
+        if answer is None:
+            return None
+        assert isinstance(answer, m.ProduceResponse)
+        return answer.responses[0].partition_responses[0]
+
+    def fetch(self, slot: str, topic: str, offset: int = 0) -> m.PartitionData | None:
+        """Fetches partition 0 from one broker without waiting; the answer, if any."""
+        part = m.FetchPartition(0, offset, 1 << 20)
+        request = m.FetchRequest(0, 1, 1 << 20, (m.FetchTopic((part,), topic),))
+        answer = self.answer(slot, request)
+        if answer is None:
+            return None
+        assert isinstance(answer, m.FetchResponse)
+        return answer.responses[0].partitions[0]
+
+
+def produce_request(
+    topic: str, value: bytes, acks: int = -1, timeout_ms: int = 1000
+) -> m.ProduceRequest:
+    batch = record_batch.build([value], 0, -1, 1_700_000_000_000)
+    data = m.PartitionProduceData(0, batch)
+    return m.ProduceRequest(acks, timeout_ms, (m.TopicProduceData(topic, (data,)),))
+
+
+def read_values(part: m.PartitionData) -> list[bytes]:
+    """The values in a fetch answer."""
+    assert isinstance(part.records, bytes)
+    return [v for _, b in record_batch.split(part.records) for v in record_batch.values(b)]
+
+
+def _filled(answer: m.FetchResponse, disk: FakeDisk) -> m.FetchResponse:
+    topics = []
+    for topic in answer.responses:
+        parts = []
+        for part in topic.partitions:
+            records = part.records
+            if isinstance(records, m.LogSlice):
+                records = disk.read(records)
+            parts.append(
+                m.PartitionData(
+                    part.partition_index, part.error_code, part.high_watermark,
+                    part.last_stable_offset, part.log_start_offset, part.diverging_epoch,
+                    part.current_leader, records,
+                )  # fmt: skip
+            )
+        topics.append(m.FetchableTopicResponse(tuple(parts), topic.topic, topic.topic_id))
+    return m.FetchResponse(answer.error_code, tuple(topics), answer.session_id)
+
+
+__all__ = ["MS", "SECOND", "Cause", "World", "produce_request", "read_values"]
