@@ -60,14 +60,14 @@ class Action:
 
 
 def actions(schedule: Schedule) -> tuple[Action, ...]:
-    """The strikes and heals of a schedule in the order of their times; heals first at one time."""
+    """The strikes and heals of a schedule in the order of their times; at one time, in that of the schedule."""
     planned = [Action(strike.at_ms, n, False) for n, strike in enumerate(schedule.strikes)]
     planned += [
         Action(strike.at_ms + strike.for_ms, n, True)
         for n, strike in enumerate(schedule.strikes)
         if strike.for_ms is not None
     ]
-    return tuple(sorted(planned, key=lambda a: (a.at_ms, not a.heals, a.number)))
+    return tuple(sorted(planned, key=lambda a: (a.at_ms, a.number, a.heals)))
 
 
 def resolve(
