@@ -60,7 +60,7 @@ class Action:
 
 
 def actions(schedule: Schedule) -> tuple[Action, ...]:
-    """The strikes and heals of a schedule in the order of their times; at one time, in that of the schedule."""
+    """The strikes and heals in the order of their times; at one time, in the schedule's own."""
     planned = [Action(strike.at_ms, n, False) for n, strike in enumerate(schedule.strikes)]
     planned += [
         Action(strike.at_ms + strike.for_ms, n, True)
