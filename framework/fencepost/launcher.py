@@ -64,7 +64,8 @@ class Launcher:
         """Starts the supervisor; `inherited` descriptors stay open as long as any child lives."""
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, log.open("ab") as output:
-            argv = [sys.executable, "-I", "-S", supervisor.__file__, str(os.getpid())]
+            owners = ",".join(map(str, _owners(os.environ)))
+            argv = [sys.executable, "-I", "-S", supervisor.__file__, owners]
             self._process = subprocess.Popen(
                 [*argv, *map(str, inherited)],
                 stdin=theirs.fileno(),
@@ -196,6 +197,13 @@ class Launcher:
             f"the supervisor (process {self._process.pid}) is gone, and every process with it",
             tail(self._log),
         )
+
+
+def _owners(environment: Mapping[str, str]) -> Sequence[int]:
+    """This process, and if it is a pytest-xdist worker, the controller that it would outlive."""
+    if "PYTEST_XDIST_WORKER" in environment:
+        return os.getpid(), os.getppid()
+    return (os.getpid(),)
 
 
 def tail(log: Path, lines: int = 15) -> str:

@@ -13,7 +13,8 @@ owner holds (`fencepost.launcher`); each packet is one JSON object.
 
 Three lines of defence keep any process from outliving its owner:
 
-1. When the owner's end closes, or the owner's process ends (a fork of it may hold the pair open),
+1. When the owner's end closes, or an owner's process ends (a fork of it may hold the pair open, and
+   a pytest-xdist worker outlives its controller by many seconds, so there can be two of them),
    every child's process group gets SIGKILL and the supervisor ends.
 2. The supervisor leads a session of its own, so no terminal's Ctrl-C or hang-up reaches it.
 3. Each child asked the kernel for SIGKILL at the supervisor's death, whatever that was.
@@ -52,15 +53,15 @@ class Supervisor:
         self._pid = os.getpid()
         self._prctl = ctypes.CDLL(None, use_errno=True).prctl
 
-    def run(self, owner_pid: int) -> None:
-        """Serves until the owner is gone; then ends all children."""
+    def run(self, owner_pids: list[int]) -> None:
+        """Serves until an owner is gone; the first of them is who started this program."""
         try:
-            owner_end = os.pidfd_open(owner_pid)
+            for pid in owner_pids:
+                self._waiting.register(os.pidfd_open(pid), selectors.EVENT_READ, None)
         except ProcessLookupError:
             return
-        if os.getppid() != owner_pid:
+        if os.getppid() != owner_pids[0]:
             return
-        self._waiting.register(owner_end, selectors.EVENT_READ, None)
         self._waiting.register(self._owner, selectors.EVENT_READ, None)
         while True:
             for key, _ in self._waiting.select():
@@ -152,7 +153,7 @@ class Supervisor:
 
 
 def main(arguments: list[str]) -> None:
-    """`supervisor.py OWNER_PID [INHERITED_FD ...]`."""
+    """`supervisor.py OWNER_PIDS [INHERITED_FD ...]`, the process ids joined by commas."""
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)  # what the owner ignores, no child is to inherit
@@ -161,7 +162,7 @@ def main(arguments: list[str]) -> None:
         os.dup2(nothing.fileno(), 0)
     supervisor = Supervisor(owner, tuple(int(fd) for fd in arguments[1:]))
     try:
-        supervisor.run(int(arguments[0]))
+        supervisor.run([int(pid) for pid in arguments[0].split(",")])
     finally:
         supervisor.end_all()
 

@@ -1,0 +1,28 @@
+"""A pytest file that owns a run as a session fixture; collected only when named (see test_deaths).
+
+The environment variable DEATHS_FOLDER names the folder for its `ready` and `closing` files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.deaths.python_owner import linger, start
+
+from fencepost.process_runtime import ProcessRuntime
+
+
+@pytest.fixture(scope="session")
+def run() -> Iterator[ProcessRuntime]:
+    folder = Path(os.environ["DEATHS_FOLDER"])
+    with start(folder) as runtime:
+        yield runtime
+        (folder / "closing").touch()
+        linger(runtime)
+
+
+def test_waits_to_die(run: ProcessRuntime) -> None:
+    linger(run)

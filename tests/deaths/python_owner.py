@@ -1,0 +1,62 @@
+"""A plain Python program that owns a run: it starts one, says so, and waits to die.
+
+`python_owner.py FOLDER [fork]`. It makes the file `ready` in FOLDER once every node is up, and
+`closing` when it was interrupted and its teardown, which takes its time, has begun. With `fork`, a
+fork of it lives on that holds every descriptor it had.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from fencepost import ClientSpec, Condition, Role, Shape
+from fencepost.clock import SECOND
+from fencepost.process_runtime import ProcessRuntime
+from fencepost.run_folder import RunFolder
+
+sys.path.insert(0, os.fspath(Path(__file__).parents[1]))
+import echo_node
+
+NEVER = Condition("a death", lambda view: False)
+
+
+def start(folder: Path) -> ProcessRuntime:
+    """A controller, a broker and a client, up and talking."""
+    runtime = ProcessRuntime(
+        echo_node.EchoSystem(),
+        Shape(controllers=1, brokers=1),
+        RunFolder.create(folder / f"run-{os.getpid()}"),
+        workloads={"echo": (echo_node.__file__, "client")},
+        kinds=echo_node.KINDS,
+    )
+    for slot in runtime.layout.of(Role.CONTROLLER) + runtime.layout.of(Role.BROKER):
+        runtime.start(slot)
+    runtime.client(ClientSpec("one", "echo"))
+    up = Condition("all to be up", lambda view: view.kinds["echo.answered"] > 10)
+    if runtime.advance(up, runtime.now_ns() + 20 * SECOND) is None:
+        raise AssertionError("the nodes did not come up")
+    (folder / "ready").touch()
+    return runtime
+
+
+def linger(runtime: ProcessRuntime) -> None:
+    """Lets time pass, far longer than any test waits."""
+    runtime.advance(NEVER, runtime.now_ns() + 120 * SECOND)
+
+
+def main(folder: Path, fork: bool) -> None:
+    with start(folder) as runtime:
+        if fork and os.fork() == 0:
+            signal.pause()
+        try:
+            linger(runtime)
+        finally:
+            (folder / "closing").touch()
+            linger(runtime)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), "fork" in sys.argv[2:])

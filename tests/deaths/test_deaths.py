@@ -1,0 +1,232 @@
+"""Every way for the owner of a run to die leaves no process of the run after 5 s.
+
+An owner is a program that starts a run and makes a file `ready` once it is up. To hold another one
+to this, such as a command, add its argv to `OWNERS`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fencepost.clock import poll
+
+LIMIT_S = 5.0
+HERE = Path(__file__).parent
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+OWNERS: Mapping[str, tuple[str, ...]] = {
+    "python": (sys.executable, os.fspath(HERE / "python_owner.py"), "{folder}"),
+    "python-with-a-fork": (sys.executable, os.fspath(HERE / "python_owner.py"), "{folder}", "fork"),
+    "pytest": (*PYTEST, os.fspath(HERE / "pytest_owner.py")),
+    "pytest-xdist": (*PYTEST, "-n", "1", os.fspath(HERE / "pytest_owner.py")),
+}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A process as /proc shows it; with its start time, so that a reused id is another process."""
+
+    pid: int
+    parent: int
+    started: str
+    command: str
+
+    @property
+    def lives(self) -> bool:
+        now = look(self.pid)
+        return now is not None and now.started == self.started
+
+
+def look(pid: int) -> Seen | None:
+    """The process of that id, unless it is gone or a zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if stat[0] == "Z" else Seen(pid, int(stat[1]), stat[19], command)
+
+
+def descendants(pid: int) -> list[Seen]:
+    """Everything that a process has started, and what that has started."""
+    everyone = [look(int(entry.name)) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    found: list[Seen] = []
+    parents = {pid}
+    while parents:
+        children = [seen for seen in everyone if seen is not None and seen.parent in parents]
+        found += children
+        parents = {seen.pid for seen in children}
+    return found
+
+
+@dataclass(frozen=True)
+class Owned:
+    """A run that is up: its owner, and every process below it."""
+
+    owner: subprocess.Popen[bytes]
+    folder: Path
+    below: list[Seen]
+
+    @property
+    def supervisor(self) -> Seen:
+        (only,) = [seen for seen in self.below if "supervisor.py" in seen.command]
+        return only
+
+    @property
+    def run(self) -> list[Seen]:
+        """The processes that must not be left: the supervisor and all that it started."""
+        mine = descendants(self.supervisor.pid)
+        return [self.supervisor, *mine]
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Callable[[str], Owned]]:
+    started: list[Owned] = []
+
+    def start(name: str) -> Owned:
+        argv = [word.format(folder=tmp_path) for word in OWNERS[name]]
+        with (tmp_path / "owner.log").open("wb") as log:
+            owner = subprocess.Popen(
+                argv,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "DEATHS_FOLDER": os.fspath(tmp_path)},
+                process_group=0,
+            )
+        ready = poll((tmp_path / "ready").exists, 60, 0.02)
+        owned = Owned(owner, tmp_path, descendants(owner.pid))
+        started.append(owned)
+        assert ready, (tmp_path / "owner.log").read_text()
+        return owned
+
+    yield start
+    for owned in started:
+        for seen in [*owned.below, *descendants(owned.owner.pid)]:
+            if seen.lives:
+                os.kill(seen.pid, signal.SIGKILL)
+        owned.owner.kill()
+        owned.owner.wait()
+
+
+def assert_nothing_is_left(run: list[Seen]) -> None:
+    kinds = ("supervisor.py", "toxiproxy-server", "echo_node.py node", "echo_node.py client")
+    for kind in kinds:  # the test would prove nothing about a kind that was never there
+        assert any(kind in seen.command for seen in run), kind
+    gone = poll(lambda: not any(seen.lives for seen in run), LIMIT_S, 0.02)
+    assert gone, [seen.command for seen in run if seen.lives]
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("owner", ["python", "pytest", "pytest-xdist"])
+def test_a_signal_that_ends_the_owner_at_once(
+    begin: Callable[[str], Owned], owner: str, how: signal.Signals
+) -> None:
+    owned = begin(owner)
+    run = owned.run
+    os.kill(owned.owner.pid, how)
+    assert_nothing_is_left(run)
+
+
+@pytest.mark.parametrize("owner", ["python", "pytest"])
+def test_death_in_the_middle_of_an_interrupts_teardown(
+    begin: Callable[[str], Owned], owner: str
+) -> None:
+    owned = begin(owner)
+    run = owned.run
+    os.kill(owned.owner.pid, signal.SIGINT)
+    assert poll((owned.folder / "closing").exists, LIMIT_S), "no teardown began"
+    os.kill(owned.owner.pid, signal.SIGKILL)
+    assert_nothing_is_left(run)
+
+
+def test_an_interrupt_of_pytest_xdist(begin: Callable[[str], Owned]) -> None:
+    """Its controller gives workers some 10 s; the run goes with them."""
+    owned = begin("pytest-xdist")
+    run = owned.run
+    os.killpg(owned.owner.pid, signal.SIGINT)
+    owned.owner.wait(30)
+    assert_nothing_is_left(run)
+
+
+@pytest.mark.parametrize("owner", ["python", "pytest"])
+def test_a_second_interrupt_during_teardown(begin: Callable[[str], Owned], owner: str) -> None:
+    owned = begin(owner)
+    run = owned.run
+    os.kill(owned.owner.pid, signal.SIGINT)
+    assert poll((owned.folder / "closing").exists, LIMIT_S)
+    os.kill(owned.owner.pid, signal.SIGINT)
+    assert_nothing_is_left(run)
+    owned.owner.wait(LIMIT_S)
+
+
+@pytest.mark.parametrize("owner", ["python", "pytest"])
+def test_an_interrupt_from_the_terminal_reaches_the_owner_only(
+    begin: Callable[[str], Owned], owner: str
+) -> None:
+    """Ctrl-C goes to the whole foreground group; the run lives on for the owner's teardown."""
+    owned = begin(owner)
+    run = owned.run
+    os.killpg(owned.owner.pid, signal.SIGINT)
+    assert poll((owned.folder / "closing").exists, LIMIT_S)
+    assert all(seen.lives for seen in run)
+    os.killpg(owned.owner.pid, signal.SIGINT)
+    assert_nothing_is_left(run)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_crash_of_a_pytest_xdist_worker(
+    begin: Callable[[str], Owned], how: signal.Signals
+) -> None:
+    owned = begin("pytest-xdist")
+    run = owned.run
+    worker = owned.supervisor.parent
+    assert worker != owned.owner.pid
+    os.kill(worker, how)
+    assert_nothing_is_left(run)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
+def test_a_death_of_the_supervisor_itself(
+    begin: Callable[[str], Owned], how: signal.Signals
+) -> None:
+    """The kernel ends its children then, one by one."""
+    owned = begin("python")
+    run = owned.run
+    os.kill(owned.supervisor.pid, how)
+    assert_nothing_is_left(run)
+
+
+def test_the_death_of_owner_and_supervisor_at_once(begin: Callable[[str], Owned]) -> None:
+    owned = begin("python")
+    run = owned.run
+    os.kill(owned.supervisor.pid, signal.SIGSTOP)  # it can do nothing more itself
+    os.kill(owned.owner.pid, signal.SIGKILL)
+    os.kill(owned.supervisor.pid, signal.SIGKILL)
+    assert_nothing_is_left(run)
+
+
+def test_a_fork_of_the_owner_does_not_keep_the_run_alive(begin: Callable[[str], Owned]) -> None:
+    """Such a fork holds the pair open, so its closing alone would tell the supervisor nothing."""
+    owned = begin("python-with-a-fork")
+    run = owned.run
+    forks = [seen for seen in owned.below if seen.parent == owned.owner.pid and seen not in run]
+    os.kill(owned.owner.pid, signal.SIGKILL)
+    assert_nothing_is_left(run)
+    (fork,) = forks
+    assert fork.lives
+
+
+def test_stopped_processes_end_too(begin: Callable[[str], Owned]) -> None:
+    owned = begin("python")
+    run = owned.run
+    for seen in run[1:]:
+        os.kill(seen.pid, signal.SIGSTOP)
+    os.kill(owned.owner.pid, signal.SIGKILL)
+    assert_nothing_is_left(run)
