@@ -58,7 +58,7 @@ class Partition:
         return Struck(targets, runtime.apply_cut(cut), lambda: runtime.lift_cut(cut))
 
     def arguments(self) -> Mapping[str, object]:
-        return {name: list(names) for name, names in self.given.items()}
+        return {n: names[0] if len(names) == 1 else list(names) for n, names in self.given.items()}
 
 
 def cut(sources: Names, targets: Names) -> Partition:

@@ -1,0 +1,295 @@
+"""The faults upon real processes behind real links: what they do, their receipts, their healing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import permutations
+from pathlib import Path
+
+import echo_node
+import pytest
+
+from fencepost import (
+    Condition,
+    FaultHealed,
+    FaultStruck,
+    ProcessExited,
+    ProcessSpawned,
+    Role,
+    Runtime,
+    Shape,
+    Signal,
+    UsageError,
+    View,
+)
+from fencepost import schedule as schedules
+from fencepost.clock import MS
+from fencepost.cluster import Node
+from fencepost.plugin_manager import load_from
+from fencepost.process_runtime import ProcessRuntime
+from fencepost.processes import state_of
+from fencepost.run_folder import RunFolder
+from fencepost.schedule import Schedule, Strike
+from fencepost.strikes import Faults
+from fencepost_plugins import bounce, duplicate_id, partition, pause, slow_link
+
+PLUGINS = load_from(
+    (),
+    {
+        "bounce": bounce,
+        "duplicate_id": duplicate_id,
+        "partition": partition,
+        "pause": pause,
+        "slow_link": slow_link,
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+    """One controller and two brokers, each talking to each; every test leaves it as it found it."""
+    folder = RunFolder.create(tmp_path_factory.mktemp("run"))
+    system = echo_node.EchoSystem(twins=True)
+    with ProcessRuntime(
+        system, Shape(controllers=1, brokers=2), folder, kinds=echo_node.KINDS
+    ) as process_runtime:
+        for role in (Role.CONTROLLER, Role.BROKER):
+            for slot in process_runtime.layout.of(role):
+                process_runtime.start(slot)
+        wait(process_runtime, lambda view: len(view.node_of) == 3)
+        yield process_runtime
+
+
+@pytest.fixture
+def faults(runtime: Runtime, tmp_path: Path) -> Iterator[Faults]:
+    for node, peer in permutations(("controller-1", "broker-1", "broker-2"), 2):
+        assert any(hears(runtime, node, peer) for _ in range(10)), (node, peer)
+    made = Faults(runtime, PLUGINS, tmp_path / "schedule.json")
+    yield made
+    made.heal_all()
+
+
+def wait(runtime: Runtime, holds: Callable[[View], bool], limit_ms: int = 10_000) -> bool:
+    condition = Condition("the test's own condition", holds)
+    return runtime.advance(condition, runtime.now_ns() + limit_ms * MS) is not None
+
+
+def hears(runtime: Runtime, node: str, peer: str) -> bool:
+    """Whether a node gets another frame of a peer's within half a second."""
+    process = Node(runtime.layout.slot(node)).process(runtime.view)
+    seen = runtime.view.count
+
+    def heard(view: View) -> bool:
+        event = view.last
+        return (
+            view.count > seen
+            and event is not None
+            and event.process == process
+            and event.body == echo_node.Heard(peer)
+        )
+
+    return wait(runtime, heard, 500)
+
+
+def living_pid(runtime: Runtime, node: str) -> int:
+    process = runtime.living(runtime.layout.slot(node))
+    return -1 if process is None else process.pid
+
+
+# --------------------------------------------------------------------------------------- network
+
+
+def test_a_cut_stops_one_direction_until_it_heals(runtime: Runtime, faults: Faults) -> None:
+    with faults.cut("broker-1", "broker-2") as cut:
+        assert cut.receipt.true, cut.receipt.evidence
+        assert not hears(runtime, "broker-2", "broker-1")
+        assert hears(runtime, "broker-1", "broker-2")
+    assert cut.heal().true
+    assert hears(runtime, "broker-2", "broker-1")
+
+
+def test_of_two_partitions_that_overlap_each_heals_its_own(
+    runtime: Runtime, faults: Faults
+) -> None:
+    isolated = faults.isolate("broker-1")
+    parted = faults.partition("broker-1", "broker-2")
+    assert isolated.receipt.true
+    assert parted.receipt.true
+    isolated.heal()
+    assert hears(runtime, "controller-1", "broker-1")
+    assert not hears(runtime, "broker-2", "broker-1")
+    parted.heal()
+    assert hears(runtime, "broker-2", "broker-1")
+
+
+def test_a_cut_to_a_dead_node_has_no_receipt(runtime: Runtime, faults: Faults) -> None:
+    with faults.kill("broker-2"):
+        missed = faults.cut("broker-1", "broker-2")
+        assert not missed.receipt.true
+        missed.heal()
+
+
+def test_a_slow_link_is_measured_and_heals(runtime: Runtime, faults: Faults) -> None:
+    slow = faults.slow_link("broker-1", "broker-2", latency_ms=150)
+    assert slow.receipt.true, slow.receipt.evidence
+    healed = slow.heal()
+    assert healed.true, healed.evidence
+
+
+# ------------------------------------------------------------------------------------- processes
+
+
+def test_a_killed_node_comes_back_when_it_heals(runtime: Runtime, faults: Faults) -> None:
+    before = living_pid(runtime, "broker-1")
+    killed = faults.kill("broker-1")
+    assert killed.receipt.true
+    assert living_pid(runtime, "broker-1") == -1
+    assert killed.heal().true
+    assert living_pid(runtime, "broker-1") not in (before, -1)
+
+
+def test_a_node_that_is_dead_already_gives_no_receipt(runtime: Runtime, faults: Faults) -> None:
+    first = faults.kill("broker-1")
+    second = faults.kill("broker-1")
+    assert not second.receipt.true
+    assert not faults.pause("broker-1").receipt.true
+    second.heal()
+    alive = living_pid(runtime, "broker-1")
+    first.heal()
+    assert living_pid(runtime, "broker-1") == alive, "the second healing starts no second process"
+
+
+def test_a_terminated_node_ends_in_an_orderly_way(runtime: Runtime, faults: Faults) -> None:
+    process = Node(runtime.layout.slot("broker-1")).process(runtime.view)
+    with faults.terminate("broker-1") as terminated:
+        assert terminated.receipt.true
+        exited = runtime.view.latest["harness", "process.exited"].body
+    assert exited == ProcessExited(process, 0, 0, True)
+
+
+def test_a_bounced_node_is_back_after_the_given_time(runtime: Runtime, faults: Faults) -> None:
+    before = living_pid(runtime, "broker-1")
+    bounced = faults.bounce("broker-1", after_ms=300)
+    assert bounced.healed
+    assert bounced.receipt.true
+    assert living_pid(runtime, "broker-1") not in (before, -1)
+    events = runtime.events()
+    ended = [e.at_ns for e in events if isinstance(e.body, ProcessExited)][-1]
+    began = [e.at_ns for e in events if isinstance(e.body, ProcessSpawned)][-1]
+    assert began - ended >= 300 * MS
+
+
+def test_a_process_that_ignores_the_signal_gives_no_receipt(
+    runtime: Runtime, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is stopped, so that it cannot even notice SIGTERM."""
+    monkeypatch.setitem(bounce.END_BOUND_MS, Signal.TERM, 200)
+    paused = faults.pause("broker-1")
+    terminated = faults.terminate("broker-1")
+    assert not terminated.receipt.true
+    assert "did not end" in terminated.receipt.evidence
+    paused.heal()
+    assert wait(runtime, Node(runtime.layout.slot("broker-1")).dead.holds)
+    terminated.heal()
+
+
+def test_a_paused_process_stands_still_until_it_heals(runtime: Runtime, faults: Faults) -> None:
+    pid = living_pid(runtime, "broker-1")
+    with faults.pause("broker-1") as paused:
+        assert paused.receipt.true
+        assert state_of(pid) == "T"
+        assert not hears(runtime, "broker-2", "broker-1")
+    assert state_of(pid) in ("S", "R")
+    assert hears(runtime, "broker-2", "broker-1")
+
+
+def test_a_pause_heals_though_its_process_was_killed(runtime: Runtime, faults: Faults) -> None:
+    paused = faults.pause("broker-1")
+    faults.bounce("broker-1", after_ms=0)
+    healed = paused.heal()
+    assert healed.true
+    assert "has ended meanwhile" in healed.evidence
+
+
+@pytest.mark.parametrize("disk", ["empty", "copy"])
+def test_a_twin_lives_beside_its_node(runtime: Runtime, faults: Faults, disk: str) -> None:
+    slot, twin = runtime.layout.slot("broker-1"), runtime.layout.slot("broker-1-twin")
+    (runtime.place(slot).data_dir / "meta.properties").write_text("id=1")
+    with faults.duplicate_id("broker-1", disk=disk) as doubled:
+        assert doubled.receipt.true, doubled.receipt.evidence
+        assert living_pid(runtime, "broker-1") != living_pid(runtime, "broker-1-twin") != -1
+        assert hears(runtime, "broker-2", "broker-1-twin")
+        copied = [path.name for path in runtime.place(twin).data_dir.iterdir()]
+        assert copied == (["meta.properties"] if disk == "copy" else [])
+        with pytest.raises(UsageError, match="the twin of broker-1 lives already"):
+            faults.duplicate_id("broker-1")
+    assert living_pid(runtime, "broker-1-twin") == -1
+    assert living_pid(runtime, "broker-1") != -1
+
+
+def test_the_twin_of_a_dead_node_doubles_nothing(runtime: Runtime, faults: Faults) -> None:
+    faults.kill("broker-1")
+    doubled = faults.duplicate_id("broker-1")
+    assert not doubled.receipt.true
+    doubled.heal()
+    assert living_pid(runtime, "broker-1") != -1
+
+
+# ---------------------------------------------------------------------------- by name, on record
+
+
+def test_a_strike_is_an_event_and_an_entry_in_the_record(
+    runtime: Runtime, faults: Faults, tmp_path: Path
+) -> None:
+    broker = Node(runtime.layout.slot("broker-1"))
+    with faults.cut([broker], runtime.layout.slot("broker-2").name):
+        pass
+    events = runtime.events()
+    struck = [e for e in events if isinstance(e.body, FaultStruck)][-1]
+    healed = [e for e in events if isinstance(e.body, FaultHealed)][-1]
+    assert isinstance(struck.body, FaultStruck)
+    assert isinstance(healed.body, FaultHealed)
+    assert struck.body.fault_id == healed.body.fault_id == "cut-1"
+    assert struck.body.receipt
+    assert struck.body.began_at_ns < struck.at_ns < healed.body.began_at_ns < healed.at_ns
+    (strike,) = schedules.read(tmp_path / "schedule.json").strikes
+    assert (strike.fault, strike.receipt) == ("cut", True)
+    assert strike.arguments == {"sources": "broker-1", "targets": "broker-2"}
+    assert strike.for_ms is not None
+
+
+def test_a_record_replays_as_a_schedule(runtime: Runtime, faults: Faults, tmp_path: Path) -> None:
+    planned = Schedule(
+        strikes=(
+            Strike(
+                at_ms=0,
+                fault="cut",
+                arguments={"sources": "@brokers", "targets": "controller-1"},
+                for_ms=100,
+            ),
+            Strike(at_ms=50, fault="kill", arguments={"node": "broker-2"}),
+        )
+    )
+    faults.follow(planned)
+    assert [a.healed for a in faults.struck] == [True, False]
+    assert living_pid(runtime, "broker-2") == -1
+    faults.heal_all()
+    recorded = schedules.read(tmp_path / "schedule.json")
+    again = Faults(runtime, PLUGINS, tmp_path / "again.json")
+    again.follow(recorded)
+    again.heal_all()
+    replayed = schedules.read(tmp_path / "again.json")
+    assert [(s.fault, s.arguments) for s in replayed.strikes] == [
+        ("cut", {"sources": ["broker-1", "broker-2"], "targets": "controller-1"}),
+        ("kill", {"node": "broker-2"}),
+    ]
+
+
+def test_a_fault_that_does_not_exist_is_refused_with_the_nearest_one(faults: Faults) -> None:
+    with pytest.raises(UsageError, match="no fault named 'pasue'; did you mean 'pause'"):
+        faults.pasue("broker-1")
+    with pytest.raises(UsageError, match="no slot named 'broker-9'; did you mean 'broker-"):
+        faults.kill("broker-9")
+    with pytest.raises(UsageError, match="the fault 'kill' was given wrong arguments"):
+        faults.kill("broker-1", after_ms=3)
+    assert {"cut", "kill", "follow"} <= set(dir(faults))
