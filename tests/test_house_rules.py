@@ -144,6 +144,10 @@ def test_the_public_api_is_light() -> None:
     assert heavy & {name.split(".")[0] for name in done.stdout.split()} == set()
 
 
+def test_every_public_name_is_there() -> None:
+    assert [name for name in fencepost.__all__ if not hasattr(fencepost, name)] == []
+
+
 def test_every_event_kind_is_public() -> None:
     assert {kind.__name__ for kind in events.KINDS} <= set(fencepost.__all__)
 

@@ -78,6 +78,7 @@ from fencepost.events import (
 from fencepost.faults import (
     Fault,
     FaultFactory,
+    Passing,
     Struck,
 )
 from fencepost.hookspecs import (
