@@ -150,8 +150,11 @@ class Runtime(Protocol):
         """Where the slot's next process would live (for faults that copy a disk)."""
         ...
 
-    def close(self) -> None:
-        """Ends every process it started, in bounded time; safe to call twice."""
+    def close(self, completed: bool = True) -> None:
+        """Ends every process it started, in bounded time; safe to call twice.
+
+        `completed` goes into `run.ended`: whether the run came to its planned end.
+        """
         ...
 
 
