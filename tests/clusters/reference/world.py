@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import random
+import random  # noqa: TID251 - the world's own seeded stream
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fencepost import Cause, Event, Shape
+from msgspec import Struct
+
+from fencepost import Event, Shape
 from fencepost_clusters.reference.cluster import (
     CLIENT_PORT,
     CONTROLLER_PORT,
@@ -172,7 +174,8 @@ class World:
             action()
         return True
 
-    def _later(self, delay_ns: int, action: Callable[[], None]) -> None:
+    def later(self, delay_ns: int, action: Callable[[], None]) -> None:
+        """Does something after a while."""
         heapq.heappush(self._queue, (self.now_ns + delay_ns, next(self._order), action))
 
     def _delay(self) -> int:
@@ -191,7 +194,7 @@ class World:
             wake = max(deadline, self.now_ns + 1)
             if living.wake_ns <= self.now_ns or wake < living.wake_ns:
                 living.wake_ns = wake
-                self._later(wake - self.now_ns, lambda: self._wake(living, wake))
+                self.later(wake - self.now_ns, lambda: self._wake(living, wake))
 
     def _wake(self, living: Living, due: int) -> None:
         if self.alive.get(living.slot) is living and living.wake_ns == due:
@@ -221,6 +224,11 @@ class World:
             case e.Exit():
                 self.alive.pop(living.slot, None)
 
+    def note(self, process: str, body: Struct) -> None:
+        """Records an event of the harness."""
+        seq = sum(1 for x in self.events if x.process == process)
+        self.events.append(Event("world", process, seq, self.now_ns, body))
+
     def _record(self, living: Living, note: e.Note) -> None:
         event = Event("world", living.name, living.seq, self.now_ns, note.body, note.cause)
         living.seq += 1
@@ -242,15 +250,15 @@ class World:
             if (living.slot, target) in self.cuts:
                 return
             if target not in self.alive:
-                self._later(self._delay(), lambda: fail("refused"))
+                self.later(self._delay(), lambda: fail("refused"))
                 return
             request_id = next(self._next_request)
             self._requests[request_id] = (living.name, call.call_id, living.slot)
             received = e.Received(request_id, listener, living.name, call.call_id, call.message)
             self.step(target, received)
 
-        self._later(self._delay(), arrive)
-        self._later(call.timeout_ms * MS, lambda: fail("timed out"))
+        self.later(self._delay(), arrive)
+        self.later(call.timeout_ms * MS, lambda: fail("timed out"))
 
     def _reply(self, living: Living, reply: e.Reply) -> None:
         asker, call_id, slot = self._requests.pop(reply.request_id, ("", None, ""))
@@ -270,7 +278,7 @@ class World:
             if self._open_calls.pop((asker, call_id), False):
                 self.step(slot, e.Answered(call_id, message))
 
-        self._later(self._delay(), arrive)
+        self.later(self._delay(), arrive)
 
     def cut(self, *pairs: tuple[str, str]) -> None:
         """Nothing the first sends reaches the second, for each pair."""
@@ -288,7 +296,7 @@ class World:
         request_id = next(self._next_request)
         self._requests[request_id] = (client, None, "")
         received = e.Received(request_id, "CLIENT", client, request_id, message)
-        self._later(self._delay(), lambda: self.step(slot, received))
+        self.later(self._delay(), lambda: self.step(slot, received))
         return request_id
 
     def answer(self, slot: str, message: m.Request, seconds: float = 10.0) -> m.Response | None:
@@ -414,13 +422,18 @@ def _filled(answer: m.FetchResponse, disk: FakeDisk) -> m.FetchResponse:
                 records = disk.read(records)
             parts.append(
                 m.PartitionData(
-                    part.partition_index, part.error_code, part.high_watermark,
-                    part.last_stable_offset, part.log_start_offset, part.diverging_epoch,
-                    part.current_leader, records,
-                )  # fmt: skip
+                    part.partition_index,
+                    part.error_code,
+                    part.high_watermark,
+                    part.last_stable_offset,
+                    part.log_start_offset,
+                    part.diverging_epoch,
+                    part.current_leader,
+                    records,
+                )
             )
         topics.append(m.FetchableTopicResponse(tuple(parts), topic.topic, topic.topic_id))
     return m.FetchResponse(answer.error_code, tuple(topics), answer.session_id)
 
 
-__all__ = ["MS", "SECOND", "Cause", "World", "produce_request", "read_values"]
+__all__ = ["MS", "SECOND", "World", "produce_request", "read_values"]

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from fencepost import Cause, FetchServed, NodeStarted, NodeStopped, RequestRefused
-from fencepost_clusters.reference.core import serving
+from fencepost import Cause, NodeStarted, NodeStopped, RequestRefused
+from fencepost_clusters.reference.core import fetching, serving
 from fencepost_clusters.reference.core.committed import Committed
 from fencepost_clusters.reference.core.controller import raft_timing
 from fencepost_clusters.reference.core.effects import (
@@ -28,13 +28,13 @@ from fencepost_clusters.reference.core.effects import (
     ShutdownAsked,
     Tick,
 )
+from fencepost_clusters.reference.core.fetching import Fetching
 from fencepost_clusters.reference.core.following import Following
 from fencepost_clusters.reference.core.lifecycle import Lifecycle
 from fencepost_clusters.reference.core.metadata_log import MetadataLog
 from fencepost_clusters.reference.core.producing import Producing
 from fencepost_clusters.reference.core.raft import Raft
 from fencepost_clusters.reference.core.registration import BrokerState
-from fencepost_clusters.reference.core.replica import Replica
 from fencepost_clusters.reference.core.replicas import Recovered, Replicas
 from fencepost_clusters.reference.core.settings import Settings
 from fencepost_clusters.reference.wire import messages as m
@@ -43,15 +43,6 @@ from fencepost_clusters.reference.wire.errors import Error
 
 MS = 1_000_000
 Administrative = m.CreateTopicsRequest | m.DeleteTopicsRequest
-
-
-class _Parked(Struct, frozen=True):
-    """A fetch, a client's or a follower's, that waits for news."""
-
-    received: Received
-    request: m.FetchRequest
-    deadline_ns: int
-    cause: Cause | None
 
 
 class _Forwarded(Struct, frozen=True):
@@ -87,15 +78,19 @@ class BrokerNode:
         self.committed = Committed(self._out)
         self.lifecycle = Lifecycle(settings, incarnation, listeners, protections, self._out, now)
         self.replicas = Replicas(settings, disk, protections, self._out)
-        self.following = Following(
-            settings, self.replicas, self.lifecycle, protections, self._out
-        )
-        self.producing = Producing(
-            settings, self.replicas, self.lifecycle, protections, self._out
+        self.following = Following(settings, self.replicas, self.lifecycle, protections, self._out)
+        self.producing = Producing(settings, self.replicas, self.lifecycle, protections, self._out)
+        self.fetching = Fetching(
+            self.committed,
+            self.replicas,
+            self.following,
+            self.lifecycle,
+            self._fenced_answer,
+            protections,
+            self._out,
         )
         self._changed: set[tuple[UUID, int]] = set()
         self._joined = False
-        self._parked: list[_Parked] = []
         self._forwarded: dict[int, _Forwarded] = {}
         self._producers = 0
 
@@ -122,7 +117,7 @@ class BrokerNode:
         self._follow_metadata(now)
         self._tick(now)
         self.producing.settle(now)
-        self._release(now)
+        self.fetching.release(now)
         if self.lifecycle.granted_shutdown:
             self._stop(now)
         return self._out.drain()
@@ -131,7 +126,7 @@ class BrokerNode:
         """The monotonic time of the next Tick."""
         times = [
             self.raft.deadline_ns(), self.lifecycle.deadline_ns(), self.producing.deadline_ns(),
-            *(p.deadline_ns for p in self._parked),
+            self.fetching.deadline_ns(),
         ]  # fmt: skip
         if self._joined:
             times += [self.replicas.deadline_ns(), self.following.deadline_ns()]
@@ -250,9 +245,9 @@ class BrokerNode:
             case m.FetchRequest():
                 error = self.following.judge(received, message, self.committed.image)
                 if error is not Error.NONE:
-                    self._out.add(Reply(received.request_id, _refused_fetch(message, error)))
+                    self._out.add(Reply(received.request_id, fetching.refused(message, error)))
                 else:
-                    self._fetch(received, message, now)
+                    self.fetching.fetch(received, message, now)
             case m.BrokerHeartbeatRequest():
                 leader = -1 if self.raft.leader is None else self.raft.leader
                 answer = m.BrokerHeartbeatResponse(
@@ -278,7 +273,7 @@ class BrokerNode:
                 self.producing.produce(received, message, image, now)
                 return
             case m.FetchRequest():
-                self._fetch(received, message, now)
+                self.fetching.fetch(received, message, now)
                 return
             case m.CreateTopicsRequest() | m.DeleteTopicsRequest():
                 self._forward(received, message)
@@ -316,7 +311,7 @@ class BrokerNode:
         )
 
     def _fenced_answer(self, received: Received) -> None:
-        """A fenced broker processes no client request: an error, or a closed connection (REG-05)."""
+        """A fenced broker processes no client request: an error, or a closed connection."""
         message = received.message
         state = self.lifecycle.state.name
         name = type(message).__name__.removesuffix("Request")
@@ -341,7 +336,7 @@ class BrokerNode:
             case m.FetchRequest():
                 partitions = [(t.topic, p.partition) for t in message.topics
                               for p in t.partitions]  # fmt: skip
-                answer = _refused_fetch(message, error)
+                answer = fetching.refused(message, error)
             case _:
                 error = Error.BROKER_NOT_AVAILABLE
         for topic, index in partitions:
@@ -363,9 +358,7 @@ class BrokerNode:
         limit_ms = self.settings.ms("request.timeout.ms")
         timeout_ms = min(message.timeout or limit_ms, limit_ms)  # librdkafka sends 0: no wish
         call = self._out.next_call()
-        self._out.add(
-            Call(call, self.settings.voters[controller], "admin", message, timeout_ms)
-        )
+        self._out.add(Call(call, self.settings.voters[controller], "admin", message, timeout_ms))
         self._forwarded[call] = _Forwarded(received, self._out.cause)
 
     def _forward_answered(self, what: Answered) -> None:
@@ -386,138 +379,3 @@ class BrokerNode:
                 tuple(m.DeletableTopicResult(name, error) for name in message.topic_names)
             )
         self._out.add(Reply(received.request_id, answer))
-
-    # --------------------------------------------------------------------------------------- fetch
-
-    def _fetch(self, received: Received, request: m.FetchRequest, now: Instant) -> None:
-        if request.session_id != 0:
-            answer = m.FetchResponse(Error.FETCH_SESSION_ID_NOT_FOUND, ())
-            self._out.add(Reply(received.request_id, answer))
-            return
-        parked = _Parked(
-            received, request, now.monotonic_ns + request.max_wait * MS, self._out.cause
-        )
-        if not self._try_fetch(parked, now, final=request.max_wait == 0):
-            self._parked.append(parked)
-
-    def _release(self, now: Instant) -> None:
-        """Answers the parked fetches for which something came, or whose time is up."""
-        kept: list[_Parked] = []
-        for parked in self._parked:
-            self._out.cause = parked.cause
-            due = now.monotonic_ns >= parked.deadline_ns
-            if parked.received.listener == "REPLICATION":
-                if not due and not self.following.has_news(parked.request):
-                    kept.append(parked)
-                else:
-                    self._try_fetch(parked, now, final=True)
-            elif not self.lifecycle.serving(now):
-                self._fenced_answer(parked.received)
-            elif not self._try_fetch(parked, now, final=due):
-                kept.append(parked)
-        self._out.cause = None
-        self._parked = kept
-
-    def _try_fetch(self, parked: _Parked, now: Instant, final: bool) -> bool:
-        """Answers a fetch if there is enough to say; `final`: whatever there is."""
-        if parked.received.listener == "REPLICATION":
-            return self._try_replica_fetch(parked, now, final)
-        topics: list[m.FetchableTopicResponse] = []
-        served: list[FetchServed] = []
-        enough = final
-        for topic in parked.request.topics:
-            parts: list[m.PartitionData] = []
-            for asked in topic.partitions:
-                part, event = self._client_partition(parked, topic.topic, asked)
-                parts.append(part)
-                enough = enough or part.error_code != Error.NONE or event is not None
-                if event is not None:
-                    served.append(event)
-            topics.append(m.FetchableTopicResponse(tuple(parts), topic.topic))
-        if not enough:
-            return False
-        for event in served:
-            self._out.note(event)
-        answer = m.FetchResponse(Error.NONE, tuple(topics))
-        self._out.add(Reply(parked.received.request_id, answer))
-        return True
-
-    def _client_partition(
-        self, parked: _Parked, topic: str, asked: m.FetchPartition
-    ) -> tuple[m.PartitionData, FetchServed | None]:
-        index = asked.partition
-        known = self.committed.image.partition(topic, index)
-        one = self.replicas.get(known.topic_id, index) if known is not None else None
-        error = Error.NONE
-        if known is None:
-            error = Error.UNKNOWN_TOPIC_OR_PARTITION
-        elif one is None or not one.leading:
-            error = Error.NOT_LEADER_OR_FOLLOWER
-        elif 0 <= asked.current_leader_epoch < one.epoch:
-            error = Error.FENCED_LEADER_EPOCH
-        elif asked.current_leader_epoch > one.epoch:
-            error = Error.UNKNOWN_LEADER_EPOCH
-        if one is None or error is not Error.NONE:
-            return m.PartitionData(index, error, -1, records=b""), None
-        below = one.high_watermark
-        if not self._protections.holds("read-below-watermark"):
-            below = one.log.end
-        if not one.log.start <= asked.fetch_offset <= below:
-            # Just after an election the high watermark may lag behind what was read before.
-            if asked.fetch_offset <= one.log.end:
-                return self._nothing(one, index, below), None
-            return m.PartitionData(index, Error.OFFSET_OUT_OF_RANGE, below, records=b""), None
-        start, end = one.log.span(asked.fetch_offset, below, asked.partition_max_bytes)
-        if end <= start:
-            return self._nothing(one, index, below), None
-        part = m.PartitionData(
-            index, error, below, below, one.log.start, records=m.LogSlice(one.name, start, end)
-        )
-        event = FetchServed(
-            topic, index, parked.received.client, asked.fetch_offset, end, one.high_watermark,
-            one.epoch, self.lifecycle.state.name,
-        )  # fmt: skip
-        return part, event
-
-    @staticmethod
-    def _nothing(one: Replica, index: int, below: int) -> m.PartitionData:
-        return m.PartitionData(index, Error.NONE, below, below, one.log.start, records=b"")
-
-    def _try_replica_fetch(self, parked: _Parked, now: Instant, final: bool) -> bool:
-        request = parked.request
-        image = self.committed.image
-        topics: list[m.FetchableTopicResponse] = []
-        for topic in request.topics:
-            parts = tuple(
-                self.following.serve(
-                    parked.received, request, topic.topic_id, asked, image, now
-                )
-                for asked in topic.partitions
-            )
-            topics.append(m.FetchableTopicResponse(parts, "", topic.topic_id))
-        clean = all(p.error_code == Error.NONE for t in topics for p in t.partitions)
-        if clean and not final and not self.following.has_news(request):
-            return False
-        for answered in topics:
-            for part in answered.partitions:
-                self.following.told(request, answered.topic_id, part)
-        self._out.add(
-            Reply(parked.received.request_id, m.FetchResponse(Error.NONE, tuple(topics)))
-        )
-        return True
-
-
-def _refused_fetch(request: m.FetchRequest, error: Error) -> m.FetchResponse:
-    return m.FetchResponse(
-        Error.NONE,
-        tuple(
-            m.FetchableTopicResponse(
-                tuple(
-                    m.PartitionData(p.partition, error, -1, records=b"") for p in t.partitions
-                ),
-                t.topic,
-                t.topic_id,
-            )
-            for t in request.topics
-        ),
-    )

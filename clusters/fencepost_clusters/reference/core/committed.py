@@ -61,14 +61,15 @@ class Committed:
             case r.BrokerRecord():
                 self._out.note(
                     BrokerCommitted(
-                        at, record.broker_id, record.broker_epoch, record.fenced,
+                        at,
+                        record.broker_id,
+                        record.broker_epoch,
+                        record.fenced,
                         str(record.incarnation_id or ""),
-                    )  # fmt: skip
+                    )
                 )
             case r.TopicRecord():
-                self._out.note(
-                    TopicCommitted(at, record.name, str(record.topic_id), deleted=False)
-                )
+                self._out.note(TopicCommitted(at, record.name, str(record.topic_id), deleted=False))
             case r.DeleteTopicRecord():
                 self._out.note(TopicCommitted(at, self._name, str(record.name), deleted=True))
             case r.PartitionRecord() | r.IsrChangeRecord():
@@ -76,9 +77,14 @@ class Committed:
                 one = self.image.partitions[record.topic_id][record.partition_id]
                 self._out.note(
                     PartitionCommitted(
-                        at, self.image.names[record.topic_id], one.index, one.leader,
-                        one.leader_epoch, one.isr, one.replicas,
-                    )  # fmt: skip
+                        at,
+                        self.image.names[record.topic_id],
+                        one.index,
+                        one.leader,
+                        one.leader_epoch,
+                        one.isr,
+                        one.replicas,
+                    )
                 )
             case _:
                 pass

@@ -88,9 +88,7 @@ class ControllerNode:
         self._protections = protections
         self._out = Outbox()
         self.log = MetadataLog(metadata)
-        self._out.note(
-            NodeStarted("controller", settings.node_id, str(incarnation), self.log.end)
-        )
+        self._out.note(NodeStarted("controller", settings.node_id, str(incarnation), self.log.end))
         self.raft = Raft(
             settings.node_id, settings.voters, self.log, epoch, voted_for,
             raft_timing(settings), chance, protections, self._out, now,
@@ -171,9 +169,7 @@ class ControllerNode:
         if not self._protections.holds("revert-on-deposition"):
             self.committed.image, self.committed.applied = ahead, self.log.end
             reverted = self.log.end
-        self._out.note(
-            StateReverted(reverted, self.raft.high_watermark, self._led_epoch)
-        )
+        self._out.note(StateReverted(reverted, self.raft.high_watermark, self._led_epoch))
         refused, self._waiting = self._waiting, []
         for one in refused:
             self._refuse(one.received, one.cause)
@@ -199,9 +195,13 @@ class ControllerNode:
         for broker in registration.expired(self._ahead, self._leases, now, lease_ns):
             self._out.note(
                 LeaseExpired(
-                    broker, self._ahead.brokers[broker].epoch, self._leases.heard_ns[broker],
-                    now.monotonic_ns, self.settings.lease_ms, self.raft.epoch,
-                )  # fmt: skip
+                    broker,
+                    self._ahead.brokers[broker].epoch,
+                    self._leases.heard_ns[broker],
+                    now.monotonic_ns,
+                    self.settings.lease_ms,
+                    self.raft.epoch,
+                )
             )
             self._apply(registration.fence(self._ahead, broker, self._protections), now)
 
@@ -226,12 +226,12 @@ class ControllerNode:
             case _:
                 self._out.add(Close(received.request_id, "no request for a controller"))
 
-    def _heartbeat(
-        self, received: Received, asked: m.BrokerHeartbeatRequest, now: Instant
-    ) -> None:
+    def _heartbeat(self, received: Received, asked: m.BrokerHeartbeatRequest, now: Instant) -> None:
         image = self._ahead
-        if image is None and self._led_epoch >= 0 and not self._protections.holds(
-            "only-active-renews"
+        if (
+            image is None
+            and self._led_epoch >= 0
+            and not self._protections.holds("only-active-renews")
         ):
             image = self.committed.image
         if image is None:
@@ -298,15 +298,12 @@ class ControllerNode:
         )  # fmt: skip
         self._answer_later(_Waiting(self.log.end, received, answer, event, self._out.cause))
 
-    def _alter_isr(
-        self, asked: m.AlterPartitionRequest, now: Instant
-    ) -> m.AlterPartitionResponse:
+    def _alter_isr(self, asked: m.AlterPartitionRequest, now: Instant) -> m.AlterPartitionResponse:
         image = self._ahead
         assert image is not None
         known = image.brokers.get(asked.broker_id)
         if known is None or (
-            asked.broker_epoch != known.epoch
-            and self._protections.holds("newest-incarnation-wins")
+            asked.broker_epoch != known.epoch and self._protections.holds("newest-incarnation-wins")
         ):
             return m.AlterPartitionResponse(Error.STALE_BROKER_EPOCH, ())
         results: list[m.AlterPartitionTopicResult] = []
@@ -333,9 +330,7 @@ class ControllerNode:
             asked.partition_index, error, now_is.leader, now_is.leader_epoch, now_is.isr
         )
 
-    def _create_topics(
-        self, asked: m.CreateTopicsRequest, now: Instant
-    ) -> m.CreateTopicsResponse:
+    def _create_topics(self, asked: m.CreateTopicsRequest, now: Instant) -> m.CreateTopicsResponse:
         results: list[m.CreatableTopicResult] = []
         for topic in asked.topics:
             assert self._ahead is not None
@@ -346,9 +341,7 @@ class ControllerNode:
             results.append(result)
         return m.CreateTopicsResponse(tuple(results))
 
-    def _delete_topics(
-        self, asked: m.DeleteTopicsRequest, now: Instant
-    ) -> m.DeleteTopicsResponse:
+    def _delete_topics(self, asked: m.DeleteTopicsRequest, now: Instant) -> m.DeleteTopicsResponse:
         results: list[m.DeletableTopicResult] = []
         for name in asked.topic_names:
             assert self._ahead is not None
@@ -401,8 +394,7 @@ class ControllerNode:
             case m.CreateTopicsRequest():
                 answer = m.CreateTopicsResponse(
                     tuple(
-                        m.CreatableTopicResult(t.name, Error.NOT_CONTROLLER)
-                        for t in message.topics
+                        m.CreatableTopicResult(t.name, Error.NOT_CONTROLLER) for t in message.topics
                     )
                 )
             case m.DeleteTopicsRequest():

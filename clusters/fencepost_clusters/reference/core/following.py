@@ -50,7 +50,7 @@ class Following:
         self._fetchers: dict[int, _Fetcher] = {}
         self._calls: dict[int, int] = {}
 
-    # --------------------------------------------------------------------------- the follower's side
+    # ------------------------------------------------------------------------- the follower's side
 
     def _followed(self) -> dict[int, list[Replica]]:
         by_leader: dict[int, list[Replica]] = {}
@@ -97,9 +97,7 @@ class Following:
         topics: dict[UUID, list[m.FetchPartition]] = {}
         for one in replicas:
             topics.setdefault(one.partition.topic_id, []).append(
-                m.FetchPartition(
-                    one.index, one.log.end, max_bytes, one.epoch, one.log.last_epoch
-                )
+                m.FetchPartition(one.index, one.log.end, max_bytes, one.epoch, one.log.last_epoch)
             )
         wait_ms = self._settings.ms("replica.fetch.wait.max.ms")
         request = m.FetchRequest(
@@ -160,11 +158,9 @@ class Following:
             one.take(header, data)
         one.learn(part.high_watermark)
 
-    # ----------------------------------------------------------------------------- the leader's side
+    # --------------------------------------------------------------------------- the leader's side
 
-    def judge(
-        self, received: Received, request: m.FetchRequest, image: Image
-    ) -> Error:
+    def judge(self, received: Received, request: m.FetchRequest, image: Image) -> Error:
         """Whether a fetch of another broker may be served at all (QC-19)."""
         state = request.replica_state
         known = image.brokers.get(state.replica_id)
@@ -175,10 +171,15 @@ class Following:
         ):
             self._out.note(
                 RequestRefused(
-                    "Fetch", "", -1, received.client, state.replica_id,
-                    Error.STALE_BROKER_EPOCH.name, "stale_broker_epoch",
+                    "Fetch",
+                    "",
+                    -1,
+                    received.client,
+                    state.replica_id,
+                    Error.STALE_BROKER_EPOCH.name,
+                    "stale_broker_epoch",
                     self._lifecycle.state.name,
-                )  # fmt: skip
+                )
             )
             return Error.STALE_BROKER_EPOCH
         return Error.NONE

@@ -1,4 +1,4 @@
-"""A broker's life: registration, heartbeats, the lease, fencing, shutdown (KIP-631's state machine).
+"""A broker's life: registration, heartbeats, lease, fencing, shutdown (KIP-631's states).
 
     INITIAL --registered--> FENCED --unfenced--> ACTIVE --lease_expired, refused--> FENCED
     ACTIVE or FENCED --shutdown_granted--> SHUTDOWN
@@ -129,14 +129,17 @@ class Lifecycle:
         call = self._out.next_call()
         self._out.note(
             HeartbeatSent(
-                self._settings.node_id, self.epoch, target, call, goal.name, now.wall_ms,
+                self._settings.node_id,
+                self.epoch,
+                target,
+                call,
+                goal.name,
+                now.wall_ms,
                 applied - 1,
-            )  # fmt: skip
+            )
         )
         timeout_ms = max(self._settings.heartbeat_ms, self._settings.lease_ms // 3)
-        self._out.add(
-            Call(call, self._settings.voters[target], "heartbeat", request, timeout_ms)
-        )
+        self._out.add(Call(call, self._settings.voters[target], "heartbeat", request, timeout_ms))
         self._call = (call, now.monotonic_ns, target)
         self._lease_start_ms = now.wall_ms
 
@@ -173,9 +176,14 @@ class Lifecycle:
         ends_ns = sent_ns + length_ms * MS
         self._out.note(
             LeaseGranted(
-                self._settings.node_id, answer.broker_epoch, next_state.name,
-                self._lease_start_ms, answer.lease_end_time_ms, ends_ns, answer.controller_epoch,
-            )  # fmt: skip
+                self._settings.node_id,
+                answer.broker_epoch,
+                next_state.name,
+                self._lease_start_ms,
+                answer.lease_end_time_ms,
+                ends_ns,
+                answer.controller_epoch,
+            )
         )
         if self.lost:
             return

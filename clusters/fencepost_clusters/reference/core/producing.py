@@ -109,9 +109,7 @@ class Producing:
         part: m.PartitionProduceData,
     ) -> Stored | Error:
         partition = image.partition(topic, part.index)
-        one = (
-            self._replicas.get(partition.topic_id, part.index) if partition is not None else None
-        )
+        one = self._replicas.get(partition.topic_id, part.index) if partition is not None else None
         if partition is None:
             return Error.UNKNOWN_TOPIC_OR_PARTITION
         former = one is not None and not self._protections.holds("only-leader-serves")
@@ -217,9 +215,7 @@ class Producing:
         pending.done[key] = m.PartitionProduceResponse(key[1], error, base, 0)
         self._note(pending, key, error, stored)
 
-    def _note(
-        self, pending: _Pending, key: Key, error: Error, stored: Stored | None
-    ) -> None:
+    def _note(self, pending: _Pending, key: Key, error: Error, stored: Stored | None) -> None:
         one = stored.replica if stored is not None else None
         good = stored is not None and error is Error.NONE
         isr = one.partition.isr if one is not None else ()
@@ -257,7 +253,13 @@ class Producing:
     ) -> None:
         self._out.note(
             RequestRefused(
-                "Produce", topic, index, received.client, -1, error.name, reason,
+                "Produce",
+                topic,
+                index,
+                received.client,
+                -1,
+                error.name,
+                reason,
                 self._lifecycle.state.name,
-            )  # fmt: skip
+            )
         )

@@ -1,7 +1,7 @@
 """The quorum: Raft with followers that pull (KIP-595), as one state machine.
 
-Voters elect; the leader of an epoch is the active controller. Brokers are observers: they fetch and
-never vote. Followers truncate to where the leader says their log diverges. A leader that no majority
+Voters elect; the leader of an epoch is the active controller. Brokers are observers: they fetch,
+and never vote. Followers truncate to where the leader says their log diverges. A leader that no majority
 fetches from resigns, so that no lease it renewed can outlive what its successor decides: a follower
 stands for election no sooner than `fetch_timeout` after its last answer, and the leader gives up
 `resign_after` (shorter) after the last fetch that made its majority.
@@ -24,6 +24,7 @@ from fencepost import (
     MetadataTruncated,
     VoteAnswered,
 )
+from fencepost_clusters.reference.core import quorum_messages as messages
 from fencepost_clusters.reference.core.effects import (
     Address,
     Append,
@@ -42,7 +43,6 @@ from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error
 
 MS = 1_000_000
-MAX_FETCH_BYTES = 1 << 20
 
 
 class Role(Enum):
@@ -73,7 +73,6 @@ class _Parked(Struct, frozen=True):
     """A fetch that waits for news."""
 
     request_id: int
-    topic_id: object
     offset: int
     requester: str
     deadline_ns: int
@@ -188,14 +187,7 @@ class Raft:
         self._draw_election(now)
         self._out.add(StoreVote(self.epoch, self.me))
         self._out.note(ElectionStarted(self.epoch, self.log.end, self.log.last_epoch))
-        request = m.VoteRequest(
-            (
-                m.VoteTopic(
-                    m.METADATA_TOPIC,
-                    (m.VotePartition(0, self.epoch, self.me, self.log.last_epoch, self.log.end),),
-                ),
-            )
-        )
+        request = messages.vote(self.epoch, self.me, self.log.end, self.log.last_epoch)
         for voter in sorted(self.voters):
             if voter != self.me:
                 call = self._out.call(
@@ -223,9 +215,7 @@ class Raft:
 
     def _announce(self, voter: int, now: Instant) -> None:
         self._announced[voter] = now.monotonic_ns + self.timing.fetch_wait_ns
-        request = m.BeginQuorumEpochRequest(
-            (m.EpochTopic(m.METADATA_TOPIC, (m.EpochPartition(0, self.me, self.epoch),)),)
-        )
+        request = messages.begin_epoch(self.me, self.epoch)
         call = self._out.call(
             self.voters[voter], "quorum", request, self.timing.fetch_wait_ns // MS
         )
@@ -244,9 +234,7 @@ class Raft:
         """Gives up leadership in good order: the others elect at once (EndQuorumEpoch)."""
         if self.role is not Role.LEADER:
             return
-        request = m.EndQuorumEpochRequest(
-            (m.EpochTopic(m.METADATA_TOPIC, (m.EpochPartition(0, self.me, self.epoch),)),)
-        )
+        request = messages.end_epoch(self.me, self.epoch)
         for voter in sorted(v for v in self.voters if v != self.me):
             call = self._out.call(self.voters[voter], "quorum", request, 500)
             self._calls[call] = ("end", voter, self.epoch)
@@ -294,18 +282,18 @@ class Raft:
             self._draw_election(now)
         self._out.note(
             VoteAnswered(
-                asked.replica_epoch, asked.replica_id, granted, reason, self.log.end,
-                self.log.last_epoch, asked.last_offset, asked.last_offset_epoch,
-            )  # fmt: skip
-        )
-        leader = -1 if self.leader is None else self.leader
-        result = m.VoteResult(0, Error.NONE, leader, self.epoch, granted)
-        self._out.add(
-            Reply(
-                received.request_id,
-                m.VoteResponse(Error.NONE, (m.VoteTopicResult(m.METADATA_TOPIC, (result,)),)),
+                asked.replica_epoch,
+                asked.replica_id,
+                granted,
+                reason,
+                self.log.end,
+                self.log.last_epoch,
+                asked.last_offset,
+                asked.last_offset_epoch,
             )
         )
+        answer = messages.vote_answer(self.leader, self.epoch, granted)
+        self._out.add(Reply(received.request_id, answer))
 
     def _judge_candidate(self, asked: m.VotePartition) -> str:
         if asked.replica_epoch < self.epoch:
@@ -332,16 +320,10 @@ class Raft:
             error = Error.FENCED_LEADER_EPOCH
         else:
             self._adopt(said.leader_epoch, said.leader_id, now)
-        leader = -1 if self.leader is None else self.leader
-        mine = m.EpochPartition(0, leader, self.epoch, error)
-        answer = m.BeginQuorumEpochResponse(
-            Error.NONE, (m.EpochTopic(m.METADATA_TOPIC, (mine,)),)
-        )
+        answer = messages.begin_answer(self.leader, self.epoch, error)
         self._out.add(Reply(received.request_id, answer))
 
-    def end_epoch(
-        self, received: Received, request: m.EndQuorumEpochRequest, now: Instant
-    ) -> None:
+    def end_epoch(self, received: Received, request: m.EndQuorumEpochRequest, now: Instant) -> None:
         """The leader of an epoch resigns: stand soon, not all at once."""
         said = request.topics[0].partitions[0]
         if said.leader_epoch == self.epoch and self.leader == said.leader_id:
@@ -350,14 +332,12 @@ class Raft:
                 self.role = Role.UNATTACHED
                 soon = self._chance(0, self.timing.election_ns // 2)
                 self._election_ns = now.monotonic_ns + soon
-        mine = m.EpochPartition(0, -1, self.epoch, Error.NONE)
-        answer = m.EndQuorumEpochResponse(Error.NONE, (m.EpochTopic(m.METADATA_TOPIC, (mine,)),))
+        answer = messages.end_answer(self.epoch)
         self._out.add(Reply(received.request_id, answer))
 
     def fetch(self, received: Received, request: m.FetchRequest, now: Instant) -> None:
         """A voter or an observer fetches the metadata log."""
-        topic = request.topics[0]
-        asked = topic.partitions[0]
+        asked = request.topics[0].partitions[0]
         if asked.current_leader_epoch > self.epoch:
             self._adopt(asked.current_leader_epoch, None, now)
         error = Error.NONE
@@ -366,16 +346,14 @@ class Raft:
         elif asked.current_leader_epoch < self.epoch and asked.current_leader_epoch >= 0:
             error = Error.FENCED_LEADER_EPOCH
         if error is not Error.NONE:
-            self._reply_fetch(received.request_id, topic.topic_id, error)
+            self._reply_fetch(received.request_id, error)
             return
         epoch, end = self.log.index.end_for_epoch(asked.last_fetched_epoch)
         if asked.fetch_offset > 0 and (
             epoch != asked.last_fetched_epoch or end < asked.fetch_offset
         ):
             diverging = m.EpochEndOffset(max(epoch, 0), end)
-            self._reply_fetch(
-                received.request_id, topic.topic_id, Error.NONE, diverging=diverging
-            )
+            self._reply_fetch(received.request_id, diverging=diverging)
             return
         voter = request.replica_state.replica_id
         if voter in self.voters:
@@ -387,7 +365,6 @@ class Raft:
         told = self._told.get(received.client, -1)
         parked = _Parked(
             received.request_id,
-            topic.topic_id,
             asked.fetch_offset,
             received.client,
             now.monotonic_ns + request.max_wait * MS,
@@ -400,37 +377,27 @@ class Raft:
 
     def _serve(self, parked: _Parked) -> None:
         self._told[parked.requester] = self.high_watermark
-        self._reply_fetch(
-            parked.request_id,
-            parked.topic_id,
-            Error.NONE,
-            self.log.read(parked.offset, MAX_FETCH_BYTES),
-        )
+        data = self.log.read(parked.offset, messages.MAX_FETCH_BYTES)
+        self._reply_fetch(parked.request_id, data=data)
 
     def _reply_fetch(
         self,
         request_id: int,
-        topic_id: object,
-        error: Error,
+        error: Error = Error.NONE,
         data: bytes = b"",
         diverging: m.EpochEndOffset | None = None,
     ) -> None:
-        leader = -1 if self.leader is None else self.leader
-        part = m.PartitionData(
-            0, error, self.high_watermark, self.high_watermark, 0,
-            diverging or m.EpochEndOffset(), m.LeaderIdAndEpoch(leader, self.epoch), data,
-        )  # fmt: skip
-        topic = m.FetchableTopicResponse((part,), m.METADATA_TOPIC, m.METADATA_TOPIC_ID)
-        self._out.add(Reply(request_id, m.FetchResponse(Error.NONE, (topic,))))
+        answer = messages.fetch_answer(
+            self.leader, self.epoch, self.high_watermark, error, data, diverging
+        )
+        self._out.add(Reply(request_id, answer))
 
     def _release(self, now: Instant, everything: bool = False) -> None:
         """Answers the fetches that have waited long enough, or for something that came."""
         kept: list[_Parked] = []
         for parked in self._parked:
             if everything or self.role is not Role.LEADER:
-                self._reply_fetch(
-                    parked.request_id, parked.topic_id, Error.NOT_LEADER_OR_FOLLOWER
-                )
+                self._reply_fetch(parked.request_id, Error.NOT_LEADER_OR_FOLLOWER)
             elif (
                 parked.offset < self.log.end
                 or self._told.get(parked.requester, -1) < self.high_watermark
@@ -481,14 +448,13 @@ class Raft:
             return
         self._fetch_target = target
         epoch = self.epoch if self.leader == target else -1
-        part = m.FetchPartition(
-            0, self.log.end, MAX_FETCH_BYTES, epoch, self.log.last_epoch
-        )
-        topic = m.FetchTopic((part,), m.METADATA_TOPIC, m.METADATA_TOPIC_ID)
-        request = m.FetchRequest(
-            self.timing.fetch_wait_ns // MS, 1, MAX_FETCH_BYTES, (topic,),
+        request = messages.fetch(
+            self.log.end,
+            epoch,
+            self.log.last_epoch,
+            self.timing.fetch_wait_ns // MS,
             m.ReplicaState(self.me, self.replica_epoch),
-        )  # fmt: skip
+        )
         timeout_ms = self.timing.fetch_timeout_ns // MS
         self._fetch_call = self._out.call(self.voters[target], "metadata", request, timeout_ms)
         self._calls[self._fetch_call] = ("fetch", target, self.epoch)
@@ -529,7 +495,7 @@ class Raft:
         return True
 
     def _look_elsewhere(self, now: Instant) -> None:
-        """After a fetch that found no leader: an observer forgets it and asks the next controller."""
+        """After a fetch that found no leader: an observer forgets it and asks the next one."""
         if self.role is Role.OBSERVER:
             self.leader = None
         others = sorted(v for v in self.voters if v != self.me)
@@ -559,9 +525,7 @@ class Raft:
         for _, data in record_batch.split(part.records or b""):
             batch = self.log.append(data)
             self._out.add(Append(LOG_NAME, batch.base, data))
-        self.high_watermark = max(
-            self.high_watermark, min(part.high_watermark, self.log.end)
-        )
+        self.high_watermark = max(self.high_watermark, min(part.high_watermark, self.log.end))
 
     def _truncate(self, diverging: m.EpochEndOffset) -> None:
         """Drops what the leader does not have: past the end of the last epoch both know."""

@@ -116,9 +116,7 @@ def _register(
         broker_id=asked.broker_id,
         broker_epoch=epoch,
         end_points=tuple(
-            r.EndPoint(
-                name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol
-            )
+            r.EndPoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
             for e in asked.listeners
         ),
         fenced=protections.holds("register-fenced") or known is None or known.fenced,
@@ -141,9 +139,8 @@ def _unfence(
 ) -> Decision:
     """A fenced broker becomes active, with a new epoch, once it has caught up (REG-04, QC-20)."""
     behind = image.offset - 1 - asked.cur_metadata_offset
-    if (
-        asked.cur_metadata_offset < known.registered_at
-        or behind > settings.ms("metadata.max.lag.records")
+    if asked.cur_metadata_offset < known.registered_at or behind > settings.ms(
+        "metadata.max.lag.records"
     ):
         return Decision(Error.NONE, BrokerState.FENCED, known.epoch, heard=True)
     epoch = known.epoch

@@ -118,9 +118,7 @@ class Replica:
         elif was is not Part.FOLLOWER or partition.leader_epoch != before.leader_epoch:
             self._follow()
         if was is Part.LEADER:
-            self._out.note(
-                LeadershipEnded(self.topic, self.index, before.leader_epoch, "metadata")
-            )
+            self._out.note(LeadershipEnded(self.topic, self.index, before.leader_epoch, "metadata"))
         return was is Part.LEADER
 
     def retire(self, reason: str) -> bool:
@@ -145,9 +143,14 @@ class Replica:
         self.asked, self.adding, self._dropped = None, (), ()
         self._out.note(
             LeadershipStarted(
-                self.topic, self.index, self.epoch, self.partition.isr, self.log.start,
-                self.log.end, self.high_watermark,
-            )  # fmt: skip
+                self.topic,
+                self.index,
+                self.epoch,
+                self.partition.isr,
+                self.log.start,
+                self.log.end,
+                self.high_watermark,
+            )
         )
         self.advance()
 
@@ -155,9 +158,13 @@ class Replica:
         self.part = Part.FOLLOWER
         self._out.note(
             FollowingStarted(
-                self.topic, self.index, self.partition.leader, self.epoch, self.log.end,
+                self.topic,
+                self.index,
+                self.partition.leader,
+                self.epoch,
+                self.log.end,
                 self.high_watermark,
-            )  # fmt: skip
+            )
         )
         if not self._protections.holds("truncate-to-confirmed"):
             self._cut(self.high_watermark, "high_watermark")
@@ -172,16 +179,22 @@ class Replica:
         self._store(header, stamped, stored, as_leader=True)
         return stored
 
-    def _store(
-        self, header: BatchHeader, data: bytes, stored: Entry, as_leader: bool
-    ) -> None:
+    def _store(self, header: BatchHeader, data: bytes, stored: Entry, as_leader: bool) -> None:
         expected = self.log.end
         self._out.note(
             LogAppended(
-                self.topic, self.index, stored.base, stored.end, expected, stored.epoch,
-                self.epoch, as_leader, f"{header.crc & 0xFFFFFFFF:08x}", stored.producer_id,
+                self.topic,
+                self.index,
+                stored.base,
+                stored.end,
+                expected,
+                stored.epoch,
+                self.epoch,
+                as_leader,
+                f"{header.crc & 0xFFFFFFFF:08x}",
+                stored.producer_id,
                 stored.base_sequence,
-            )  # fmt: skip
+            )
         )
         self.log.append(stored)
         self._out.add(Append(self.name, stored.base, data))
@@ -209,9 +222,15 @@ class Replica:
     def _note_watermark(self, as_leader: bool, counted: tuple[int, ...]) -> None:
         self._out.note(
             HighWatermarkAdvanced(
-                self.topic, self.index, self.high_watermark, self.log.end, self.epoch, as_leader,
-                self.partition.isr if as_leader else (), counted,
-            )  # fmt: skip
+                self.topic,
+                self.index,
+                self.high_watermark,
+                self.log.end,
+                self.epoch,
+                as_leader,
+                self.partition.isr if as_leader else (),
+                counted,
+            )
         )
 
     def fetched(
@@ -237,9 +256,7 @@ class Replica:
     def forget(self, follower: int) -> None:
         """A follower's process was replaced: what its predecessor had fetched is no word of it."""
         if follower in self.followers:
-            self.followers[follower] = Follower(
-                caught_up_ns=self.followers[follower].caught_up_ns
-            )
+            self.followers[follower] = Follower(caught_up_ns=self.followers[follower].caught_up_ns)
 
     def laggards(self, now: Instant, lag_ns: int) -> tuple[int, ...]:
         """The ISR's members that have not kept up for the time allowed (RP-09)."""

@@ -1,4 +1,4 @@
-"""All replicas of a broker: kept in step with the committed metadata, and their ISRs with the truth."""
+"""All replicas of a broker, in step with the committed metadata, and their ISRs with the truth."""
 
 from __future__ import annotations
 
@@ -123,9 +123,7 @@ class Replicas:
                     times.append(one.retry_ns)
         return min(times, default=None)
 
-    def tick(
-        self, image: Image, controller: int | None, broker_epoch: int, now: Instant
-    ) -> None:
+    def tick(self, image: Image, controller: int | None, broker_epoch: int, now: Instant) -> None:
         """Asks for the ISR changes that are due, and checkpoints high watermarks."""
         for one in self.all():
             if one.leading and one.asked is None and now.monotonic_ns >= one.retry_ns:
@@ -192,14 +190,20 @@ class Replicas:
         call = self._out.next_call()
         self._out.note(
             IsrChangeAsked(
-                one.topic, one.index, one.epoch, broker_epoch, one.partition.isr, members,
-                tuple(one.end_of(r) for r in members), one.high_watermark, one.epoch_start, lag,
-            )  # fmt: skip
+                one.topic,
+                one.index,
+                one.epoch,
+                broker_epoch,
+                one.partition.isr,
+                members,
+                tuple(one.end_of(r) for r in members),
+                one.high_watermark,
+                one.epoch_start,
+                lag,
+            )
         )
         timeout_ms = self._settings.ms("request.timeout.ms")
-        self._out.add(
-            Call(call, self._settings.voters[controller], "isr", request, timeout_ms)
-        )
+        self._out.add(Call(call, self._settings.voters[controller], "isr", request, timeout_ms))
         one.asked, one.adding = call, tuple(sorted({*one.adding, *joined}))
         self._calls[call] = (one.partition.topic_id, one.index)
 

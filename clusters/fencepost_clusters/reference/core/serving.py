@@ -23,9 +23,7 @@ def metadata(
         address = image.brokers[broker].endpoint(CLIENT_LISTENER)
         if address is not None:
             brokers.append(m.MetadataResponseBroker(broker, *address))
-    wanted = (
-        sorted(image.topics) if request.topics is None else [t.name for t in request.topics]
-    )
+    wanted = sorted(image.topics) if request.topics is None else [t.name for t in request.topics]
     live = set(image.live())
     topics = tuple(_topic(image, name, live) for name in wanted)
     return m.MetadataResponse(tuple(brokers), cluster_id, me, topics)
@@ -89,9 +87,7 @@ def offset_for_leader_epoch(
             known = image.partition(topic.topic, asked.partition)
             one = replicas.get(known.topic_id, asked.partition) if known is not None else None
             if one is None or not one.leading:
-                parts.append(
-                    m.OffsetForLeaderResult(Error.NOT_LEADER_OR_FOLLOWER, asked.partition)
-                )
+                parts.append(m.OffsetForLeaderResult(Error.NOT_LEADER_OR_FOLLOWER, asked.partition))
                 continue
             epoch, end = one.log.end_for_epoch(asked.leader_epoch)
             parts.append(m.OffsetForLeaderResult(Error.NONE, asked.partition, epoch, end))

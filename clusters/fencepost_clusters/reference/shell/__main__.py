@@ -8,7 +8,7 @@ properties (Kafka's dotted names), defects, seed. Exit codes: 0 asked to stop, 2
 from __future__ import annotations
 
 import asyncio
-import random
+import random  # noqa: TID251 - the one place where a node's chance is seeded
 import sys
 import uuid
 from pathlib import Path

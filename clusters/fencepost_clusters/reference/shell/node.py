@@ -69,9 +69,7 @@ class Node:
             loop.add_signal_handler(number, self._step, e.ShutdownAsked())
         self._watch(loop.time())
         self._step(e.Tick())
-        code = await self._done
-        await asyncio.sleep(0)  # lets the last answers reach their sockets
-        return code
+        return await self._done
 
     # ------------------------------------------------------------------------------------- inputs
 

@@ -1,4 +1,4 @@
-"""Calls to other nodes: one connection an address and channel, answers matched by correlation id."""
+"""Calls to other nodes: a connection an address and channel, answers matched by correlation id."""
 
 from __future__ import annotations
 

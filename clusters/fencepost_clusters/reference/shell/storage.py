@@ -159,7 +159,9 @@ class Disk:
         self.folder = folder
         self._segment_bytes = segment_bytes
         self.logs = {
-            path.name: Log(path, segment_bytes) for path in sorted(folder.iterdir()) if path.is_dir()
+            path.name: Log(path, segment_bytes)
+            for path in sorted(folder.iterdir())
+            if path.is_dir()
         }
 
     def log(self, name: str) -> Log:

@@ -33,7 +33,7 @@ API_VERSIONS = 18
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API of a listener: its key, plain classes, the versions served, and the one we call with."""
+    """One API of a listener: its key, plain classes, versions served; calls use the newest."""
 
     key: int
     request: type

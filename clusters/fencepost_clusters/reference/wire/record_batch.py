@@ -1,4 +1,4 @@
-"""Record batches (magic 2) as raw bytes: parsed by header, checked, patched in place, never rebuilt.
+"""Record batches (magic 2) as raw bytes: parsed by header, checked, stamped, never rebuilt.
 
 `base_offset` (bytes 0-7) and `partition_leader_epoch` (12-15) lie outside the checksum, so a leader
 stamps both without touching what the client wrote. Only batches of metadata records, which this
@@ -28,7 +28,7 @@ class CorruptBatch(ValueError):
 
 
 class BatchHeader(Struct, frozen=True):
-    """What the first 61 bytes say; `size` is the whole batch's, in bytes. Times are milliseconds."""
+    """What the first 61 bytes say; `size` is the whole batch's, in bytes; times in ms."""
 
     base_offset: int
     size: int
@@ -89,9 +89,7 @@ def split(data: bytes, verify: bool = True) -> Iterator[tuple[BatchHeader, bytes
 
 def stamp(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
     """The same batch at another offset and leader epoch."""
-    return b"".join(
-        (_STAMP.pack(base_offset), batch[8:12], _EPOCH.pack(leader_epoch), batch[16:])
-    )
+    return b"".join((_STAMP.pack(base_offset), batch[8:12], _EPOCH.pack(leader_epoch), batch[16:]))
 
 
 def build(

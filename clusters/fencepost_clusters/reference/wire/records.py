@@ -2,7 +2,7 @@
 
 A record has a null key; its value is an unsigned varint for the type, one for the version, and the
 payload in Kafka's flexible encoding. Tagged fields carry what the seed's fields cannot: the fenced
-state and the incarnation (a fence must survive a failover), and topic settings ride in ConfigRecord.
+state and the incarnation (a fence must survive a failover); topic settings ride in ConfigRecord.
 kio builds codecs from real types, so this module must not postpone the evaluation of annotations.
 """
 

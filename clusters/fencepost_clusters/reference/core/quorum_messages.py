@@ -1,0 +1,80 @@
+"""The quorum's requests and answers (KIP-595): one topic, one partition, so built in one place."""
+
+from __future__ import annotations
+
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.errors import Error
+
+MAX_FETCH_BYTES = 1 << 20
+
+
+def vote(epoch: int, candidate: int, log_end: int, last_epoch: int) -> m.VoteRequest:
+    """A candidate asks for a vote; its log is given by its end and last epoch."""
+    asked = m.VotePartition(0, epoch, candidate, last_epoch, log_end)
+    return m.VoteRequest((m.VoteTopic(m.METADATA_TOPIC, (asked,)),))
+
+
+def vote_answer(leader: int | None, epoch: int, granted: bool) -> m.VoteResponse:
+    """Whether the vote is given, and who leads as far as the voter knows."""
+    result = m.VoteResult(0, Error.NONE, _id(leader), epoch, granted)
+    return m.VoteResponse(Error.NONE, (m.VoteTopicResult(m.METADATA_TOPIC, (result,)),))
+
+
+def begin_epoch(leader: int, epoch: int) -> m.BeginQuorumEpochRequest:
+    """A new leader says so."""
+    return m.BeginQuorumEpochRequest(_epoch(leader, epoch))
+
+
+def begin_answer(leader: int | None, epoch: int, error: Error) -> m.BeginQuorumEpochResponse:
+    """Who leads which epoch, to the mind of the one that was told."""
+    return m.BeginQuorumEpochResponse(Error.NONE, _epoch(_id(leader), epoch, error))
+
+
+def end_epoch(leader: int, epoch: int) -> m.EndQuorumEpochRequest:
+    """A leader resigns."""
+    return m.EndQuorumEpochRequest(_epoch(leader, epoch))
+
+
+def end_answer(epoch: int) -> m.EndQuorumEpochResponse:
+    """It was heard."""
+    return m.EndQuorumEpochResponse(Error.NONE, _epoch(-1, epoch))
+
+
+def fetch(
+    offset: int, epoch: int, last_epoch: int, wait_ms: int, replica: m.ReplicaState
+) -> m.FetchRequest:
+    """A follower or observer asks for what comes after its log; `epoch` -1: it knows no leader."""
+    part = m.FetchPartition(0, offset, MAX_FETCH_BYTES, epoch, last_epoch)
+    topic = m.FetchTopic((part,), m.METADATA_TOPIC, m.METADATA_TOPIC_ID)
+    return m.FetchRequest(wait_ms, 1, MAX_FETCH_BYTES, (topic,), replica)
+
+
+def fetch_answer(
+    leader: int | None,
+    epoch: int,
+    high_watermark: int,
+    error: Error = Error.NONE,
+    data: bytes = b"",
+    diverging: m.EpochEndOffset | None = None,
+) -> m.FetchResponse:
+    """Records, or where the logs part, or why neither; always who leads."""
+    part = m.PartitionData(
+        0,
+        error,
+        high_watermark,
+        high_watermark,
+        0,
+        diverging or m.EpochEndOffset(),
+        m.LeaderIdAndEpoch(_id(leader), epoch),
+        data,
+    )
+    topic = m.FetchableTopicResponse((part,), m.METADATA_TOPIC, m.METADATA_TOPIC_ID)
+    return m.FetchResponse(Error.NONE, (topic,))
+
+
+def _id(leader: int | None) -> int:
+    return -1 if leader is None else leader
+
+
+def _epoch(leader: int, epoch: int, error: Error = Error.NONE) -> tuple[m.EpochTopic, ...]:
+    return (m.EpochTopic(m.METADATA_TOPIC, (m.EpochPartition(0, leader, epoch, error),)),)
