@@ -11,12 +11,12 @@ namespace, all users) and ends with the last process that inherited it, however 
 from __future__ import annotations
 
 import errno
-import os
 import re
 import socket
 from dataclasses import dataclass
 from typing import final
 
+from fencepost.clock import MS, now_ns
 from fencepost.errors import EnvironmentFailed, UsageError
 from fencepost.topology import Layout, Slot
 
@@ -68,10 +68,10 @@ class Claim:
 def claim(first: int | None = None, runs: range = RUNS) -> Claim:
     """Claims one of `runs` that nobody uses; raises EnvironmentFailed when all are taken.
 
-    The search starts at `first`, or at a number made of the process id: neighbouring runs then
-    differ, and a client that still retries the last run's addresses finds nobody there.
+    The search starts at `first`, or at a number made of the clock: successive runs then differ, so
+    that a client that still retries the last run's addresses finds nobody there.
     """
-    start = os.getpid() if first is None else first
+    start = now_ns() // MS if first is None else first
     for step in range(len(runs)):
         run = runs[(start + step - runs.start) % len(runs)]
         held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

@@ -128,8 +128,10 @@ class Launcher:
         `exits` yields that end all the same.
         """
         deadline = now_ns() + int(limit_s * SECOND)
-        while name not in self._ended and (left := deadline - now_ns()) > 0:
-            self._receive(left / SECOND)
+        while name not in self._ended:
+            left = deadline - now_ns()
+            if self._receive(max(0, left) / SECOND) is None and left <= 0:
+                break
         return self._ended.get(name)
 
     def exits(self) -> list[Exit]:

@@ -31,6 +31,7 @@ from fencepost.addresses import API_PORT, Addresses
 from fencepost.clock import poll
 from fencepost.errors import EnvironmentFailed
 from fencepost.launcher import Child, Launcher, tail
+from fencepost.probes import listens
 from fencepost.run_folder import RunFolder
 from fencepost.runtime import HEALTHY, LinkState
 from fencepost.topology import Layout, Link, Slot
@@ -39,6 +40,8 @@ from fencepost.toxics import DOWNSTREAM, UPSTREAM, Toxic, toxics
 API_LIMIT_S = 2.0
 START_LIMIT_S = 5.0
 _EXIT_LIMIT_S = 5.0
+_GAVE_UP = "Server finished with error"
+"""What toxiproxy logs when it cannot listen; it does not end then."""
 
 _class_wide_address = Lock()
 
@@ -120,8 +123,11 @@ class Links:
         self._starts = 0
         dialling = [slot for slot in layout.slots if self._links_of(slot)]
         self._servers = {slot.name: self._start(slot) for slot in dialling}
-        for server in self._servers.values():
-            self._build(server)
+        for server in list(self._servers.values()):
+            try:
+                self._build(server)
+            except _Hung:
+                self._rebuild(server)
 
     @property
     def processes(self) -> frozenset[str]:
@@ -204,8 +210,10 @@ class Links:
         try:
             return server.ask(method, path, body)
         except requests.RequestException as failed:
+            ended = self._launcher.wait(server.process, _EXIT_LIMIT_S)
             raise EnvironmentFailed(
-                f"the toxiproxy of {server.slot.name} cannot be reached: {failed}",
+                f"the toxiproxy of {server.slot.name} "
+                + (str(ended) if ended else f"broke off a request: {failed}"),
                 tail(self._folder.log_of(server.process)),
             ) from failed
 
@@ -222,6 +230,8 @@ class Links:
     def _start(self, slot: Slot) -> _Server:
         self._starts += 1
         server = _Server(slot, self._addresses.api(slot), f"toxiproxy/{slot.name}#{self._starts}")
+        if listens((server.host, API_PORT)):
+            raise EnvironmentFailed(f"{server.host}:{API_PORT}, a toxiproxy's own, is in use")
         argv = [os.fspath(self._binary), "-host", server.host, "-port", str(API_PORT)]
         log = self._folder.log_of(server.process)
         self._launcher.start(
@@ -250,30 +260,31 @@ class Links:
                 self._reachable(server, "post", f"/proxies/{_name(link)}", {"enabled": True})
 
     def _await(self, server: _Server) -> None:
-        """Waits until the server's API answers; raises EnvironmentFailed when it will not."""
+        """Waits until the server's API listens; raises EnvironmentFailed when it will not.
+
+        Listens, that is, at its own address: one that could not bind it lives on all the same, and
+        somebody else's toxiproxy, listening at every address, would answer in its place.
+        """
+        log = self._folder.log_of(server.process)
+
+        def failed() -> str:
+            ended = self._launcher.wait(server.process, 0)
+            return str(ended) if ended else "could not listen" if _GAVE_UP in tail(log) else ""
 
         def settled() -> bool:
-            try:
-                server.ask("get", "/version")
-            except (requests.RequestException, _Hung):
-                return self._launcher.wait(server.process, 0) is not None
-            return True
+            return listens((server.host, API_PORT)) or bool(failed())
 
-        answered = poll(settled, START_LIMIT_S)
-        ended = self._launcher.wait(server.process, 0)
-        if ended is not None or not answered:
-            raise EnvironmentFailed(
-                f"{self._binary} of {server.slot.name} "
-                + (str(ended) if ended else f"did not answer within {START_LIMIT_S:.0f} s"),
-                tail(self._folder.log_of(server.process)),
-            )
+        in_time = poll(settled, START_LIMIT_S)
+        why = failed() or ("" if in_time else f"did not listen within {START_LIMIT_S:g} s")
+        if why:
+            raise EnvironmentFailed(f"{self._binary} of {server.slot.name} {why}", tail(log))
 
     def _rebuild(self, hung: _Server) -> _Server:
         """Kills a server and puts one in its place that does what is wanted."""
         server = self._servers.pop(hung.slot.name)
         self._launcher.signal(server.process, 9)
         if self._launcher.wait(server.process, _EXIT_LIMIT_S) is None:
-            raise EnvironmentFailed(f"{server.process} did not end within {_EXIT_LIMIT_S:.0f} s")
+            raise EnvironmentFailed(f"{server.process} did not end within {_EXIT_LIMIT_S:g} s")
         server = self._servers[hung.slot.name] = self._start(hung.slot)
         try:
             self._build(server)

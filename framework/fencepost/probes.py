@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ _CORRELATION = 0x0FE2CE
 _MOST_PADDING = 32_000
 """A client id's length is a signed 16-bit number."""
 _ESTABLISHED = "01"
+_LISTENING = "0A"
 
 
 class Probe(Protocol):
@@ -77,12 +79,19 @@ def ask_all(probe: Probe, asked: Mapping[End, tuple[float, int]]) -> Mapping[End
 
 def open_connections(ends: Iterable[End]) -> Mapping[End, int]:
     """How many TCP connections are established to each of these ends on this host."""
-    counts = {_as_in_proc(end): 0 for end in ends}
-    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        _, local, _, state, *_ = line.split()
-        if state == _ESTABLISHED and local in counts:
-            counts[local] += 1
-    return {end: counts[_as_in_proc(end)] for end in ends}
+    sockets = Counter(_sockets())
+    return {end: sockets[_as_in_proc(end), _ESTABLISHED] for end in ends}
+
+
+def listens(end: End) -> bool:
+    """Whether somebody listens at just this address, not at any address of the host."""
+    return (_as_in_proc(end), _LISTENING) in _sockets()
+
+
+def _sockets() -> Sequence[tuple[str, str]]:
+    """The local end and the state of every TCP socket of this host."""
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return [(fields[1], fields[3]) for fields in map(str.split, lines)]
 
 
 def _as_in_proc(end: End) -> str:
