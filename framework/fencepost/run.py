@@ -1,0 +1,276 @@
+"""The life of one run, which pytest, the command line and the demo all lead here.
+
+    with Run.start(spec, plugins, folder) as run:     # start: nodes, links, ready
+        run.enter("strike")                            # load, strike: the caller's, by the facades
+        run.clients.produce("orders")
+        run.faults.kill(run.cluster.leader("orders", 0))
+        result = run.finish()                          # heal, drain, read, end; merge and judge
+    result.check(marked=("RP-13",))
+
+Phases are start, load, strike, heal, drain, read, end; each is an event. Whatever happens within,
+every fault is healed, every process ended, and what was recorded is merged and judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self, final
+
+from msgspec import Struct
+
+from fencepost import history
+from fencepost.clients import Clients
+from fencepost.clock import MS
+from fencepost.cluster import Cluster, missing
+from fencepost.errors import (
+    EnvironmentFailed,
+    FencepostError,
+    Inconclusive,
+    UsageError,
+    Violation,
+    no_such,
+)
+from fencepost.events import ClusterRecovered, Codec, Event, PhaseStarted
+from fencepost.judge import Judgement, Outcome, Verdict, judge, write_verdicts
+from fencepost.plugin_manager import Plugins
+from fencepost.process_runtime import ProcessRuntime
+from fencepost.rules import RunEnd
+from fencepost.run_folder import RunFolder
+from fencepost.runtime import Runtime
+from fencepost.strikes import Faults
+from fencepost.systems import Shape, System, Timed
+from fencepost.topology import Role
+
+START_LIMIT_MS = 30_000
+"""How long a cluster may take from its first process to being ready."""
+
+OnPhase = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """What to run: a system of a shape, on a runtime, with a seed and a workload's clients."""
+
+    system: System
+    shape: Shape = field(default_factory=Shape)
+    runtime: str = "process"
+    seed: int = 0
+    workload: str = "kafka_clients"
+
+
+def _process(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
+    return ProcessRuntime(
+        spec.system,
+        spec.shape,
+        folder,
+        seed=spec.seed,
+        workloads=plugins.workloads,
+        kinds=plugins.event_kinds,
+    )
+
+
+RUNTIMES: Mapping[str, Callable[[RunSpec, Plugins, RunFolder], Runtime]] = {"process": _process}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What a run came to: the verdict of every clause, and what else must be known of it.
+
+    `missed` are the ids of faults without a receipt, `unread` the partitions that could not be read
+    to their end, `trouble` is what kept the run from its planned end.
+    """
+
+    folder: RunFolder
+    judgement: Judgement
+    end: RunEnd
+    missed: tuple[str, ...] = ()
+    unread: tuple[tuple[str, int], ...] = ()
+    recovered: ClusterRecovered | None = None
+    trouble: FencepostError | Violation | None = None
+
+    def check(self, marked: Sequence[str] = ()) -> None:
+        """Returns if no clause was violated and every marked one holds.
+
+        Raises Violation, with the explanation, for a broken promise, an unrecovered cluster or a
+        marked clause that nothing exercised; the trouble, if there was any; Inconclusive when the
+        evidence decides nothing; UsageError for a marked clause that no loaded rule judges.
+        """
+        violated = self.judgement.of(Outcome.VIOLATED)
+        if violated:
+            raise Violation(explain_violations(self.judgement.verdicts))
+        if self.trouble is not None:
+            raise self.trouble
+        if self.recovered is not None and not self.recovered.recovered:
+            raise Violation(
+                f"the cluster had not recovered {self.recovered.bound_ms} ms after everything "
+                f"healed: {'; '.join(self.recovered.missing)}"
+            )
+        self._check_evidence()
+        for clause in marked:
+            self._check_marked(clause)
+
+    def _check_evidence(self) -> None:
+        if not self.end.complete:
+            raise Inconclusive(f"the history is not complete: {'; '.join(self.end.damage)}")
+        if self.missed:
+            raise Inconclusive(f"without a receipt: {', '.join(self.missed)}")
+        if self.unread:
+            places = (f"{topic}-{partition}" for topic, partition in self.unread)
+            raise Inconclusive(f"not read to the end: {', '.join(places)}")
+
+    def _check_marked(self, clause: str) -> None:
+        verdict = self.judgement.verdicts.get(clause)
+        if verdict is None:
+            raise UsageError(f"no loaded rule judges {clause}")
+        match verdict.verdict:
+            case Outcome.UNKNOWN:
+                raise Inconclusive(f"{clause} is unknown: {verdict.reason}")
+            case Outcome.NOT_EXERCISED:
+                raise Violation(f"the test is marked {clause}, which nothing in it exercised")
+
+
+def judge_folder(folder: RunFolder, plugins: Plugins) -> tuple[Judgement, RunEnd]:
+    """Merges, if that was not done, and judges a run's history; writes verdicts.json.
+
+    Raises UsageError for a folder without a run.
+    """
+    plane = plugins.system(folder.info().system).plane
+    reading = history.read(folder, Codec(plugins.event_kinds))
+    judgement = judge(reading, plugins.rules, plugins.clauses, lambda: reading.end, plane)
+    write_verdicts(folder.path / "verdicts.json", judgement.verdicts)
+    return judgement, reading.end
+
+
+def explain_violations(verdicts: Mapping[str, Verdict]) -> str:
+    """The violated clauses: each with its sentence, and its first violation explained."""
+    lines: list[str] = []
+    for clause, verdict in verdicts.items():
+        if verdict.verdict is Outcome.VIOLATED:
+            first = verdict.violations[0]
+            lines.append(f"{clause} is violated, {verdict.violated} times: {verdict.sentence}")
+            lines.append(f"  {first.at}, by the word of a {first.witness}: {first.saying}")
+            lines += (f"  {line}" for line in first.explanation)
+    return "\n".join(lines)
+
+
+def _nobody(phase: str) -> None:
+    """Nobody wants to know which phase a run is in."""
+
+
+@final
+class Run:
+    """A run between its start and its end; the caller loads and strikes through its facades."""
+
+    def __init__(
+        self, runtime: Runtime, spec: RunSpec, plugins: Plugins, folder: RunFolder
+    ) -> None:
+        if not isinstance(spec.system, Timed):
+            raise UsageError(f"{spec.system.name} does not say how long things take")
+        self.spec = spec
+        self.folder = folder
+        self.runtime = runtime
+        self.cluster = Cluster(runtime, spec.system.timing(spec.shape))
+        self.clients = Clients(runtime, self.cluster, spec.workload)
+        self.faults = Faults(runtime, plugins, folder.schedule)
+        self._plugins = plugins
+        self._on_phase: OnPhase = _nobody
+
+    @classmethod
+    def start(
+        cls, spec: RunSpec, plugins: Plugins, folder: RunFolder, on_phase: OnPhase = _nobody
+    ) -> Self:
+        """Starts the cluster and waits until it is ready; enters the phase load.
+
+        Raises UsageError for a bad spec, EnvironmentFailed when the cluster does not get ready;
+        nothing is left running then.
+        """
+        if spec.runtime not in RUNTIMES:
+            raise no_such("runtime", spec.runtime, RUNTIMES)
+        plugins.workload(spec.workload)
+        runtime = RUNTIMES[spec.runtime](spec, plugins, folder)
+        try:
+            run = cls(runtime, spec, plugins, folder)
+            run._on_phase = on_phase
+            run.enter("start")
+            run._start_nodes()
+            run.enter("load")
+        except BaseException:
+            runtime.close(completed=False)
+            raise
+        return run
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Ends what still runs; a run that was not finished is not complete."""
+        self.runtime.close(completed=False)
+
+    def enter(self, phase: str) -> None:
+        """Begins a phase."""
+        self.runtime.record(PhaseStarted(phase))
+        self._on_phase(phase)
+
+    def record(self, body: Struct) -> Event:
+        """Adds an event of the harness, such as a test's beginning."""
+        return self.runtime.record(body)
+
+    def finish(self) -> RunResult:
+        """Heals, waits for recovery, drains, reads every partition, ends, merges and judges.
+
+        What goes wrong on the way is in the result; only an interrupt is raised, with everything
+        ended.
+        """
+        trouble: FencepostError | Violation | None = None
+        unread: Collection[tuple[str, int]] = ()
+        recovered: ClusterRecovered | None = None
+        try:
+            self.enter("heal")
+            self.faults.heal_all()
+            recovered = self._await_recovery()
+            self.enter("drain")
+            self.clients.drain()
+            self.enter("read")
+            unread = self.clients.read_finally()
+            self.enter("end")
+        except (FencepostError, Violation) as failed:
+            trouble = failed
+        except BaseException:
+            self.runtime.close(completed=False)
+            raise
+        self.runtime.close(completed=trouble is None)
+        judgement, end = judge_folder(self.folder, self._plugins)
+        self._plugins.run_judged(self.folder.path)
+        missed = tuple(a.fault_id for a in self.faults.struck if not a.receipt.true)
+        return RunResult(self.folder, judgement, end, missed, tuple(unread), recovered, trouble)
+
+    def _start_nodes(self) -> None:
+        layout = self.runtime.layout
+        for slot in (*layout.of(Role.CONTROLLER), *layout.of(Role.BROKER)):
+            self.runtime.start(slot)
+        deadline_ns = self.runtime.now_ns() + START_LIMIT_MS * MS
+        if self.runtime.advance(self.cluster.recovered, deadline_ns) is None:
+            lacks = missing(self.runtime.view, layout)
+            raise EnvironmentFailed(
+                f"{self.spec.system.name} was not ready after {START_LIMIT_MS // 1000} s: "
+                f"{'; '.join(lacks)} (logs in {self.folder.logs})"
+            )
+
+    def _await_recovery(self) -> ClusterRecovered:
+        """Records whether the cluster recovered within its bound; how it did not is for rules."""
+        began_ns = self.runtime.now_ns()
+        bound_ms = self.cluster.timing.recovery_bound_ms
+        self.runtime.advance(self.cluster.recovered, began_ns + bound_ms * MS)
+        lacks = missing(self.runtime.view, self.runtime.layout)
+        took_ms = (self.runtime.now_ns() - began_ns) // MS
+        recovered = ClusterRecovered(not lacks, took_ms, bound_ms, lacks)
+        self.record(recovered)
+        return recovered
