@@ -1,12 +1,222 @@
-"""Pytest's words into ours: options, markers and fixtures, no logic."""
+"""Pytest's words into ours: options, markers and fixtures; a run's life is in `fencepost.run`.
+
+A test that asks for `cluster`, `faults`, `clients` or `history` gets a run of its own. When its
+body is over, everything heals, is read and judged within the test's call, so that a broken promise
+makes the test failed, not an error of its teardown.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
 import pytest
+
+from fencepost.clients import Clients
+from fencepost.clock import wall_clock
+from fencepost.cluster import Cluster
+from fencepost.errors import FencepostError, UsageError, Violation
+from fencepost.events import TestEnded, TestStarted
+from fencepost.happened import Happened
+from fencepost.judge import binds
+from fencepost.plugin_manager import Plugins, load
+from fencepost.run import Run, RunSpec, check_runtime
+from fencepost.run_folder import RunFolder
+from fencepost.strikes import Faults
+from fencepost.systems import Shape
+
+_DEFAULTS = {"system": "reference/quorum", "runtime": "process", "seed": "", "out": ".fencepost"}
+_HELP = {
+    "system": "system under test, such as reference/quorum",
+    "runtime": "where its processes live: process",
+    "seed": "what every choice of chance derives from; drawn anew when not given",
+    "out": "folder in which each test's run is kept, below the root directory",
+}
+"""The options `--fencepost-*`, which are also the ini settings `fencepost_*`."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options as given on the command line, in the ini file, or by default."""
+
+    system: str
+    runtime: str
+    seed: int
+    out: Path
+
+    def replay(self, nodeid: str) -> str:
+        """The line that runs one test again in the same way."""
+        options = {"system": self.system, "runtime": self.runtime, "seed": str(self.seed)}
+        words = [f"--fencepost-{name}={value}" for name, value in options.items()]
+        return shlex.join(["pytest", nodeid, *words])
+
+
+_SETTINGS = pytest.StashKey[Settings]()
+_PLUGINS = pytest.StashKey[Plugins]()
+_RUN = pytest.StashKey[Run]()
+_FOLDER = pytest.StashKey[RunFolder]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("fencepost", "fault injection by Fencepost")
+    for name, text in _HELP.items():
+        group.addoption(f"--fencepost-{name}", metavar=name.upper(), help=text)
+        parser.addini(f"fencepost_{name}", text, default=_DEFAULTS[name])
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "clause(*ids): the promises of the seed documents that this test exercises",
+        "clause(*ids): the promises this test is about; it passes only if each of them holds",
     )
+    given = {
+        n: config.getoption(f"fencepost_{n}") or config.getini(f"fencepost_{n}") for n in _HELP
+    }
+    if given["seed"] and not re.fullmatch(r"\d+", given["seed"]):
+        raise pytest.UsageError(f"--fencepost-seed takes a number, not {given['seed']!r}")
+    seed = int(given["seed"]) if given["seed"] else int.from_bytes(os.urandom(4))
+    # Where xdist starts workers, it hands them the options: so all of them draw from one seed.
+    config.option.fencepost_seed = str(seed)
+    out = config.rootpath / given["out"]
+    config.stash[_SETTINGS] = Settings(given["system"], given["runtime"], seed, out)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    settings = config.stash[_SETTINGS]
+    return (
+        f"fencepost: system={settings.system} runtime={settings.runtime} "
+        f"seed={settings.seed} out={settings.out}"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    """Refuses a system, a runtime or a clause that does not exist, before anything is started."""
+    marked = {clause for item in items for clause in _clauses(item)}
+    ours = [item for item in items if "fencepost_run" in getattr(item, "fixturenames", ())]
+    if not marked and not ours:
+        return
+    plugins = _plugins(config)
+    settings = config.stash[_SETTINGS]
+    try:
+        for clause in sorted(marked):
+            plugins.clause(clause)
+        if ours:
+            plugins.system(settings.system)
+            check_runtime(settings.runtime)
+    except UsageError as wrong:
+        raise pytest.UsageError(str(wrong)) from wrong
+
+
+@pytest.fixture
+def fencepost_shape() -> Shape:
+    """The cluster a test runs against: 3 controllers and 3 brokers. Override it for another."""
+    return Shape()
+
+
+@pytest.fixture
+def fencepost_run(request: pytest.FixtureRequest, fencepost_shape: Shape) -> Iterator[Run]:
+    """The test's run: a cluster of its own, started and ready."""
+    settings = request.config.stash[_SETTINGS]
+    plugins = _plugins(request.config)
+    system = plugins.system(settings.system)
+    marked = _clauses(request.node)
+    if marked and not any(binds(plugins.clause(clause), system.plane) for clause in marked):
+        pytest.skip(f"{', '.join(marked)} binds no {system.plane} plane")
+    spec = RunSpec(system, fencepost_shape, settings.runtime, settings.seed)
+    folder = RunFolder.create_below(settings.out, _label(request.node.name), wall_clock())
+    request.node.stash[_FOLDER] = folder
+    with Run.start(spec, plugins, folder) as run:
+        run.record(TestStarted(request.node.nodeid, marked))
+        request.node.stash[_RUN] = run
+        yield run
+
+
+@pytest.fixture
+def cluster(fencepost_run: Run) -> Cluster:
+    """The cluster under test: its nodes, and `eventually`, the only way to wait."""
+    return fencepost_run.cluster
+
+
+@pytest.fixture
+def faults(fencepost_run: Run) -> Faults:
+    """Faults by name, such as `faults.kill(node)`; each heals at the end of its `with`."""
+    return fencepost_run.faults
+
+
+@pytest.fixture
+def clients(fencepost_run: Run) -> Clients:
+    """Producers, consumers, administrators and probes, each in a process of its own."""
+    return fencepost_run.clients
+
+
+@pytest.fixture
+def history(fencepost_run: Run) -> Happened:
+    """What has happened so far in the test's run."""
+    return Happened(fencepost_run.runtime)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Finishes and judges the test's run within its call."""
+    run = item.stash.get(_RUN, None)
+    if run is None:
+        return (yield)
+    try:
+        value = yield
+    except pytest.exit.Exception:
+        raise
+    except (Exception, pytest.fail.Exception) as error:
+        _finish_failed(item, run, error)
+        raise
+    run.record(TestEnded(item.nodeid, "passed"))
+    result = run.finish()
+    result.check(_clauses(item))
+    run.folder.discard_data()
+    return value
+
+
+def _finish_failed(item: pytest.Item, run: Run, error: BaseException) -> None:
+    """Judges the run of a test that failed already: what was violated may be why."""
+    run.record(TestEnded(item.nodeid, "failed"))
+    try:
+        run.finish().check()
+    except (FencepostError, Violation) as found:
+        if found is not error:
+            error.add_note(str(found))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Prints the line that runs a failed test again, and where its run is kept."""
+    report = yield
+    folder = item.stash.get(_FOLDER, None)
+    if report.failed and folder is not None:
+        line = item.config.stash[_SETTINGS].replay(item.nodeid)
+        report.sections.append(("fencepost", f"again: {line}\nrun:   {folder.path}"))
+    return report
+
+
+def _plugins(config: pytest.Config) -> Plugins:
+    """The loaded plugins, loaded when the first test needs them."""
+    if _PLUGINS not in config.stash:
+        config.stash[_PLUGINS] = load()
+    return config.stash[_PLUGINS]
+
+
+def _clauses(item: pytest.Item) -> tuple[str, ...]:
+    """The clauses a test is marked with, in order."""
+    marks = [clause for mark in item.iter_markers("clause") for clause in mark.args]
+    return tuple(dict.fromkeys(marks))
+
+
+def _label(name: str) -> str:
+    """A test's name as a part of a path."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name)[:60].strip("-")
