@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
-from msgspec import Struct
-
 from fencepost import Cause, NodeStarted, NodeStopped, RequestRefused
 from fencepost_clusters.reference.core import fetching, serving
 from fencepost_clusters.reference.core.committed import Committed
 from fencepost_clusters.reference.core.controller import raft_timing
 from fencepost_clusters.reference.core.effects import (
     Answered,
-    Call,
     CallFailed,
     Chance,
     Close,
@@ -30,6 +27,7 @@ from fencepost_clusters.reference.core.effects import (
 )
 from fencepost_clusters.reference.core.fetching import Fetching
 from fencepost_clusters.reference.core.following import Following
+from fencepost_clusters.reference.core.forwarding import Forwarding
 from fencepost_clusters.reference.core.lifecycle import Lifecycle
 from fencepost_clusters.reference.core.metadata_log import MetadataLog
 from fencepost_clusters.reference.core.producing import Producing
@@ -42,14 +40,6 @@ from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
 
 MS = 1_000_000
-Administrative = m.CreateTopicsRequest | m.DeleteTopicsRequest
-
-
-class _Forwarded(Struct, frozen=True):
-    """An administrative request on its way to the active controller."""
-
-    received: Received
-    cause: Cause | None
 
 
 class BrokerNode:
@@ -91,7 +81,7 @@ class BrokerNode:
         )
         self._changed: set[tuple[UUID, int]] = set()
         self._joined = False
-        self._forwarded: dict[int, _Forwarded] = {}
+        self.forwarding = Forwarding(settings, self._out)
         self._producers = 0
 
     # ------------------------------------------------------------------------------------- driver
@@ -127,6 +117,7 @@ class BrokerNode:
         times = [
             self.raft.deadline_ns(), self.lifecycle.deadline_ns(), self.producing.deadline_ns(),
             self.fetching.deadline_ns(),
+            self.forwarding.deadline_ns(),
         ]  # fmt: skip
         if self._joined:
             times += [self.replicas.deadline_ns(), self.following.deadline_ns()]
@@ -139,6 +130,7 @@ class BrokerNode:
         self.lifecycle.tick(now, leader, self.committed.applied)
         if before is BrokerState.ACTIVE and self.lifecycle.state is BrokerState.FENCED:
             self._fenced(now)
+        self.forwarding.tick(now, leader)
         if self._joined:
             self.replicas.tick(self.committed.image, leader, self.lifecycle.epoch, now)
             self.following.tick(self.committed.image, now)
@@ -207,26 +199,20 @@ class BrokerNode:
             if before is BrokerState.ACTIVE and self.lifecycle.state is BrokerState.FENCED:
                 self._fenced(now)
             return
-        if what.call_id in self._forwarded:
-            self._forward_answered(what)
-            return
         _ = (
             self.raft.answered(what.call_id, what.message, now)
             or self.following.answered(what.call_id, what.message, now)
             or self.replicas.answered(what.call_id, what.message, now)
+            or self.forwarding.answered(what.call_id, what.message, now)
         )
 
     def _failed(self, what: CallFailed, now: Instant) -> None:
-        forwarded = self._forwarded.pop(what.call_id, None)
-        if forwarded is not None:
-            self._out.cause = forwarded.cause
-            self._refuse_forward(forwarded.received, Error.REQUEST_TIMED_OUT)
-            return
         _ = (
             self.lifecycle.failed(what.call_id, now)
             or self.raft.failed(what.call_id, now)
             or self.following.failed(what.call_id, now)
             or self.replicas.failed(what.call_id, now)
+            or self.forwarding.failed(what.call_id, now)
         )
 
     # ------------------------------------------------------------------------------------ requests
@@ -276,7 +262,7 @@ class BrokerNode:
                 self.fetching.fetch(received, message, now)
                 return
             case m.CreateTopicsRequest() | m.DeleteTopicsRequest():
-                self._forward(received, message)
+                self.forwarding.forward(received, now, self.raft.leader)
                 return
             case m.MetadataRequest():
                 answer = serving.metadata(image, message, me, self.settings.cluster_id)
@@ -347,35 +333,3 @@ class BrokerNode:
             self._out.add(Reply(received.request_id, answer))
         else:
             self._out.add(Close(received.request_id, "fenced"))
-
-    # --------------------------------------------------------------------------- administration
-
-    def _forward(self, received: Received, message: Administrative) -> None:
-        controller = self.raft.leader
-        if controller is None:
-            self._refuse_forward(received, Error.NOT_CONTROLLER)
-            return
-        limit_ms = self.settings.ms("request.timeout.ms")
-        timeout_ms = min(message.timeout or limit_ms, limit_ms)  # librdkafka sends 0: no wish
-        call = self._out.next_call()
-        self._out.add(Call(call, self.settings.voters[controller], "admin", message, timeout_ms))
-        self._forwarded[call] = _Forwarded(received, self._out.cause)
-
-    def _forward_answered(self, what: Answered) -> None:
-        forwarded = self._forwarded.pop(what.call_id)
-        self._out.cause = forwarded.cause
-        self._out.add(Reply(forwarded.received.request_id, what.message))
-
-    def _refuse_forward(self, received: Received, error: Error) -> None:
-        message = received.message
-        answer: m.Response
-        if isinstance(message, m.CreateTopicsRequest):
-            answer = m.CreateTopicsResponse(
-                tuple(m.CreatableTopicResult(t.name, error) for t in message.topics)
-            )
-        else:
-            assert isinstance(message, m.DeleteTopicsRequest)
-            answer = m.DeleteTopicsResponse(
-                tuple(m.DeletableTopicResult(name, error) for name in message.topic_names)
-            )
-        self._out.add(Reply(received.request_id, answer))

@@ -1,10 +1,10 @@
 """The quorum: Raft with followers that pull (KIP-595), as one state machine.
 
-Voters elect; the leader of an epoch is the active controller. Brokers are observers: they fetch,
-and never vote. Followers truncate to where the leader says their log diverges. A leader that no majority
-fetches from resigns, so that no lease it renewed can outlive what its successor decides: a follower
-stands for election no sooner than `fetch_timeout` after its last answer, and the leader gives up
-`resign_after` (shorter) after the last fetch that made its majority.
+Voters elect; the leader of an epoch is the active controller. Brokers are observers: they fetch and
+never vote. Followers truncate to where the leader says that their log diverges. A leader that no
+majority fetches from resigns, so that no lease it renewed can outlive what its successor decides: a
+follower stands for election no sooner than `fetch_timeout` after its last answer, and the leader
+gives up `resign_after` (shorter) after the last fetch that made its majority.
 """
 
 from __future__ import annotations

@@ -1,0 +1,165 @@
+"""Pure decisions: placement, settings, topics, the ISR arithmetic."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+
+import pytest
+
+from fencepost import Shape, UsageError
+from fencepost_clusters.reference.cluster import ReferenceQuorum
+from fencepost_clusters.reference.core import leadership, settings, topics
+from fencepost_clusters.reference.core.image import Image
+from fencepost_clusters.reference.core.protections import DEFECTS, AllBut, switched_off
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import records as r
+from fencepost_clusters.reference.wire.errors import Error
+
+TOPIC = uuid.UUID(int=9)
+BROKER = {
+    "process.roles": "broker",
+    "broker.id": "1",
+    "controller.connect": "101@controller-1:9093,102@controller-2:9093",
+}
+
+
+def image(live: tuple[int, ...] = (1, 2, 3), fenced: tuple[int, ...] = ()) -> Image:
+    built = Image()
+    for offset, broker in enumerate((*live, *fenced)):
+        built.replay(
+            r.BrokerRecord(
+                broker_id=broker,
+                broker_epoch=offset,
+                end_points=(),
+                fenced=broker in fenced,
+                incarnation_id=uuid.UUID(int=broker),
+            ),
+            offset,
+        )
+    return built
+
+
+def with_partition(built: Image, isr: tuple[int, ...], leader: int) -> Image:
+    built.replay(r.TopicRecord(name="orders", topic_id=TOPIC), built.offset)
+    record = r.PartitionRecord(
+        partition_id=0, topic_id=TOPIC, replicas=(1, 2, 3), isr=isr, leader=leader, leader_epoch=4
+    )
+    built.replay(record, built.offset)
+    return built
+
+
+@pytest.mark.parametrize("brokers", range(2, 8))
+def test_placement_puts_no_two_replicas_on_one_broker_and_spreads_them(brokers: int) -> None:
+    placed = leadership.place(range(1, brokers + 1), brokers * (brokers - 1), 2)
+    assert all(len(set(replicas)) == len(replicas) for replicas in placed)
+    preferred = Counter(replicas[0] for replicas in placed)
+    assert set(preferred.values()) == {brokers - 1}
+    for broker in range(1, brokers + 1):  # a failed broker's load goes to all others alike
+        heirs = Counter(replicas[1] for replicas in placed if replicas[0] == broker)
+        assert set(heirs.values()) == {1}
+
+
+def test_a_gone_broker_leaves_isrs_but_as_the_last_member() -> None:
+    (change,) = leadership.on_broker_gone(with_partition(image(), (1, 2), 1), 1, AllBut())
+    assert isinstance(change, r.IsrChangeRecord)
+    assert (change.isr, change.leader, change.leader_epoch) == ((2,), 2, 5)
+    (last,) = leadership.on_broker_gone(with_partition(image(), (1,), 1), 1, AllBut())
+    assert isinstance(last, r.IsrChangeRecord)
+    assert (last.isr, last.leader) == ((1,), -1)
+
+
+def test_leadership_goes_to_no_fenced_member() -> None:
+    built = with_partition(image(live=(1, 3), fenced=(2,)), (1, 2, 3), 1)
+    (change,) = leadership.on_broker_gone(built, 1, AllBut())
+    assert isinstance(change, r.IsrChangeRecord)
+    assert change.leader == 3
+
+
+@pytest.mark.parametrize(
+    ("members", "epoch", "asker", "error"),
+    [
+        (((1, 0), (2, 1)), 4, 1, Error.NONE),
+        (((1, 0), (2, 1)), 3, 1, Error.FENCED_LEADER_EPOCH),
+        (((1, 0), (2, 1)), 4, 2, Error.NOT_LEADER_OR_FOLLOWER),
+        (((2, 1),), 4, 1, Error.INVALID_REQUEST),  # without the leader
+        ((), 4, 1, Error.INVALID_REQUEST),
+        (((1, 0), (4, 0)), 4, 1, Error.INVALID_REQUEST),  # no replica
+        (((1, 0), (3, 2)), 4, 1, Error.INELIGIBLE_REPLICA),  # fenced
+        (((1, 0), (2, 0)), 4, 1, Error.INELIGIBLE_REPLICA),  # an incarnation that is gone
+    ],
+)
+def test_an_isr_change_is_judged(
+    members: tuple[tuple[int, int], ...], epoch: int, asker: int, error: Error
+) -> None:
+    built = with_partition(image(live=(1, 2), fenced=(3,)), (1,), 1)
+    asked = m.AlterPartitionData(0, epoch, tuple(m.IsrMember(b, e) for b, e in members))
+    topic = m.AlterPartitionTopic(TOPIC, (asked,))
+    got, record = leadership.alter_isr(built, asker, topic, asked, AllBut())
+    assert got is error
+    assert (record is not None) == (error is Error.NONE)
+
+
+@pytest.mark.parametrize(
+    ("topic", "error"),
+    [
+        (m.CreatableTopic("orders", 3, 3), Error.NONE),
+        (m.CreatableTopic("orders", 3, 4), Error.INVALID_REPLICATION_FACTOR),
+        (m.CreatableTopic("orders", 0, 3), Error.INVALID_PARTITIONS),
+        (m.CreatableTopic("or/ders", 1, 1), Error.INVALID_TOPIC_EXCEPTION),
+        (m.CreatableTopic("__kafka_metadata", 1, 1), Error.INVALID_TOPIC_EXCEPTION),
+        (
+            m.CreatableTopic("o", 1, 1, (), (m.CreatableTopicConfig("retention.ms", "1"),)),
+            Error.INVALID_CONFIG,
+        ),
+        (
+            m.CreatableTopic("o", -1, -1, (m.CreatableReplicaAssignment(0, (1, 1)),)),
+            Error.INVALID_REPLICA_ASSIGNMENT,
+        ),
+    ],
+)
+def test_a_topic_is_created_or_refused_with_kafkas_error(
+    topic: m.CreatableTopic, error: Error
+) -> None:
+    records, result = topics.create(image(), topic, settings.read(BROKER), TOPIC)
+    assert result.error_code == error
+    assert bool(records) == (error is Error.NONE)
+
+
+@pytest.mark.parametrize(
+    ("change", "saying"),
+    [
+        ({"process.roles": "zookeeper"}, "process.roles"),
+        ({"process.roles": ""}, "process.roles"),
+        ({"broker.id": "-1"}, "broker.id"),
+        ({"broker.id": "101"}, "a controller's id"),
+        ({"controller.connect": ""}, "names no controller"),
+        ({"controller.connect": "controller-1:9093"}, "id@host:port"),
+        ({"registration.lease.timeout.ms": "soon"}, "whole number"),
+        ({"registration.heartbeat.interval.ms": "20000"}, "below the lease"),
+    ],
+)
+def test_bad_settings_are_refused_in_one_sentence(change: dict[str, str], saying: str) -> None:
+    with pytest.raises(UsageError, match=saying):
+        settings.read({**BROKER, **change})
+
+
+def test_kip_631_defaults() -> None:
+    read = settings.read(BROKER)
+    assert (read.heartbeat_ms, read.lease_ms) == (2000, 20000)
+
+
+def test_a_shape_with_an_unknown_setting_or_defect_is_refused() -> None:
+    system = ReferenceQuorum()
+    with pytest.raises(UsageError, match=r"lease\.ms"):
+        system.layout(Shape(settings={"lease.ms": "1"}))
+    with pytest.raises(UsageError, match="no-such"):
+        system.layout(Shape(defects=("no-such",)))
+
+
+def test_each_defect_switches_one_protection_off() -> None:
+    for defect in DEFECTS:
+        off = switched_off((defect.name,)).off
+        assert len(off) == 1
+        assert not switched_off((defect.name,)).holds(next(iter(off)))
+    assert len({d.name for d in DEFECTS}) == len(DEFECTS)

@@ -1,0 +1,152 @@
+"""The codec: what goes out comes back, and what is no message is refused without harm."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost_clusters.reference.wire import codec, guard, record_batch, records
+from fencepost_clusters.reference.wire import messages as m
+
+TOPIC = uuid.UUID(int=7)
+FETCH = m.FetchRequest(
+    300,
+    1,
+    1000,
+    (m.FetchTopic((m.FetchPartition(0, 5, 100, 3, 2),), "", TOPIC),),
+    m.ReplicaState(2, 77),
+)
+HEARTBEAT = m.BrokerHeartbeatRequest(
+    3, 1, -1, 5, 6, (m.Listener("CLIENT", "broker-1", 40_000),), TOPIC, 2
+)
+ALTER = m.AlterPartitionRequest(
+    1, 9, (m.AlterPartitionTopic(TOPIC, (m.AlterPartitionData(0, 4, (m.IsrMember(1, 9),)),)),)
+)
+
+
+@pytest.mark.parametrize(
+    ("listener", "request_"),
+    [("REPLICATION", FETCH), ("CONTROLLER", HEARTBEAT), ("CONTROLLER", ALTER)],
+)
+def test_a_request_between_nodes_comes_back_as_it_went(listener: str, request_: m.Request) -> None:
+    frame = codec.encode_request("broker-1#3", 7, request_)
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    header, decoded = codec.decode_request(listener, frame[4:])
+    assert decoded == request_
+    assert (header.client, header.correlation) == ("broker-1#3", 7)
+
+
+def test_a_fetch_answer_comes_back_with_where_the_logs_part() -> None:
+    header, _ = codec.decode_request("REPLICATION", codec.encode_request("b", 1, FETCH)[4:])
+    part = m.PartitionData(
+        0, 0, 5, 5, 0, m.EpochEndOffset(1, 2), m.LeaderIdAndEpoch(101, 3), b"abc"
+    )
+    answer = m.FetchResponse(0, (m.FetchableTopicResponse((part,), "", TOPIC),))
+    frame = codec.encode_response(header, answer)
+    assert codec.decode_response(m.FetchRequest, frame[4:]) == (1, answer)
+
+
+def test_every_version_offered_can_be_read_and_answered() -> None:
+    codec.preload()  # raises when a plain message and a version of it do not fit
+
+
+def test_heartbeats_of_kip_631_are_advertised_to_nobody() -> None:
+    for listener in codec.LISTENERS:
+        header = codec.Header(codec.LISTENERS[listener][18], 3, 1, "")
+        keys = {api.api_key for api in codec.api_versions(listener, header).api_keys}
+        assert not keys & {50, 51}
+
+
+def test_an_unknown_version_of_api_versions_is_answered_in_the_oldest_layout() -> None:
+    frame = (18).to_bytes(2, "big") + (99).to_bytes(2, "big") + (5).to_bytes(4, "big") + b"\0\0"
+    header, request = codec.decode_request("CLIENT", frame)
+    assert isinstance(request, m.ApiVersionsRequest)
+    answer = codec.api_versions("CLIENT", header)
+    assert answer.error_code == 35
+    assert len(codec.encode_response(header, answer)) == 4 + 4 + 2 + 4 + 6 * len(answer.api_keys)
+
+
+def test_an_api_of_another_listener_is_refused() -> None:
+    with pytest.raises(codec.Unsupported, match="API 50"):
+        codec.decode_request("CLIENT", codec.encode_request("b", 1, HEARTBEAT)[4:])
+
+
+@given(st.data())
+def test_altered_bytes_are_a_message_or_malformed_and_nothing_else(data: st.DataObject) -> None:
+    request = data.draw(st.sampled_from([("REPLICATION", FETCH), ("CONTROLLER", ALTER)]))
+    frame = bytearray(codec.encode_request("broker-1#3", 7, request[1])[4:])
+    for _ in range(data.draw(st.integers(1, 4))):
+        frame[data.draw(st.integers(8, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(frame)))
+    with contextlib.suppress(guard.Malformed):
+        codec.decode_request(request[0], bytes(frame[:cut]))
+
+
+def test_a_length_that_would_exhaust_memory_is_refused_before_it_is_believed() -> None:
+    frame = codec.encode_request("b", 1, FETCH)[4:]
+    at = frame.index(TOPIC.bytes) - 1  # the compact count of topics
+    broken = frame[:at] + b"\xff\xff\xff\xff\x0f" + frame[at + 1 :]
+    with pytest.raises(guard.Malformed, match="array"):
+        codec.decode_request("REPLICATION", broken)
+
+
+@given(st.lists(st.binary(max_size=40), min_size=1, max_size=5), st.integers(0, 1 << 40))
+def test_a_built_batch_is_read_back(values: list[bytes], base: int) -> None:
+    batch = record_batch.build(values, base, 3, 1_700_000_000_000)
+    header = record_batch.parse(batch)
+    assert (header.base_offset, header.last_offset) == (base, base + len(values) - 1)
+    assert record_batch.values(batch) == tuple(values)
+    stamped = record_batch.stamp(batch, 17, 9)
+    assert record_batch.parse(stamped).crc == header.crc  # the stamp lies outside the checksum
+    assert (record_batch.parse(stamped).base_offset, record_batch.parse(stamped).leader_epoch) == (
+        17,
+        9,
+    )
+
+
+@given(st.integers(0, 200), st.integers(1, 255))
+def test_one_altered_byte_of_a_batch_is_noticed(at: int, flip: int) -> None:
+    batch = bytearray(record_batch.build([b"x" * 200], 5, 3, 1))
+    where = record_batch.CRC_FROM + at
+    batch[where] ^= flip
+    with pytest.raises(record_batch.CorruptBatch):
+        record_batch.parse(bytes(batch))
+    assert crc32c(bytes(batch[record_batch.CRC_FROM :])) != 0
+
+
+RECORDS = [
+    records.BrokerRecord(
+        broker_id=1,
+        broker_epoch=5,
+        end_points=(records.EndPoint(name="CLIENT", host="x", port=40_000),),
+        fenced=True,
+        incarnation_id=TOPIC,
+    ),
+    records.TopicRecord(name="orders", topic_id=TOPIC),
+    records.PartitionRecord(
+        partition_id=0, topic_id=TOPIC, replicas=(1, 2), isr=(1,), leader=1, leader_epoch=0
+    ),
+    records.IsrChangeRecord(partition_id=0, topic_id=TOPIC, isr=(1,), leader=1, leader_epoch=2),
+    records.ConfigRecord(resource_type=2, resource_name="orders", name="a", value="b"),
+    records.DeleteTopicRecord(name=TOPIC),
+    records.DeleteBrokerRecord(id=3),
+]
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda r: type(r).__name__)
+def test_a_metadata_record_begins_with_its_type_and_version(record: records.Record) -> None:
+    value = records.encode(record)
+    assert value[0] == records.TYPE_OF[type(record)]
+    assert value[1] == 0
+    assert records.decode(value) == record
+
+
+@pytest.mark.parametrize("value", [b"\x08\x00", b"\x00\x01", b"", b"\xff\xff\xff\xff\xff\xff"])
+def test_an_unknown_metadata_record_is_refused(value: bytes) -> None:
+    with pytest.raises(records.UnknownRecord):
+        records.decode(value)
