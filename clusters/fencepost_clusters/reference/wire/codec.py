@@ -276,7 +276,7 @@ def _from_entity(entity: Any, plain: Any) -> Convert:
     plan: list[tuple[str, Convert]] = []
     for one in msgspec.structs.fields(plain):
         source = known.get(one.name)
-        if source is None:
+        if source is None or one.type is type(None):  # a plain None: what is there is not wanted
             if one.required:
                 raise TypeError(f"{entity.__name__} has no {one.name}, which {plain} needs")
             plan.append((one.name, _constant(one.default)))
