@@ -158,6 +158,11 @@ class ProcessRuntime:
         return self._folder
 
     @property
+    def codec(self) -> Codec:
+        """What reads this run's events, its plugins' included."""
+        return self._codec
+
+    @property
     def layout(self) -> Layout:
         return self._layout
 

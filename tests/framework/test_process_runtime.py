@@ -1,0 +1,631 @@
+"""The process runtime, with real echo nodes behind real links."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests import echo_node
+from tests.echo_node import EchoSystem
+
+from fencepost import (
+    HEALTHY,
+    ClientFailed,
+    ClientSpec,
+    Condition,
+    EnvironmentFailed,
+    Event,
+    Link,
+    LinkState,
+    ProcessExited,
+    ProcessSpawned,
+    Receipt,
+    Role,
+    RunEnded,
+    RunStarted,
+    Runtime,
+    Shape,
+    Signal,
+    Slot,
+    Stalled,
+    UsageError,
+    View,
+    history,
+    one_way,
+    two_way,
+)
+from fencepost.clock import MS, SECOND, now_ns, poll
+from fencepost.process_runtime import ProcessRuntime
+from fencepost.processes import state_of
+from fencepost.run_folder import RunFolder
+
+PAIR = Shape(controllers=0, brokers=2)
+NEVER = Condition("never", lambda view: False)
+Make = Callable[..., ProcessRuntime]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    """Runtimes, by default of two brokers that are not started; closed at the end."""
+    made: list[ProcessRuntime] = []
+
+    def build(
+        system: EchoSystem | None = None, shape: Shape = PAIR, start: bool = False
+    ) -> ProcessRuntime:
+        runtime = ProcessRuntime(
+            system or EchoSystem(),
+            shape,
+            RunFolder.create(tmp_path / f"run-{len(made) + 1}"),
+            seed=7,
+            workloads={"echo": (echo_node.__file__, "client")},
+            kinds=echo_node.KINDS,
+        )
+        made.append(runtime)
+        if start:
+            for slot in runtime.layout.of(Role.BROKER):
+                runtime.start(slot)
+            talk(runtime)
+        return runtime
+
+    yield build
+    for runtime in made:
+        runtime.close()
+
+
+@pytest.fixture
+def pair(make: Make) -> ProcessRuntime:
+    """Two brokers that talk to each other."""
+    return make(start=True)
+
+
+def advance(runtime: ProcessRuntime, until: Condition, limit_s: float = 10) -> Event | None:
+    return runtime.advance(until, now_ns() + int(limit_s * SECOND))
+
+
+def talk(runtime: ProcessRuntime) -> None:
+    """Waits until both brokers hear from each other, from now on."""
+    for name in ("broker-1", "broker-2"):
+        assert advance(runtime, more("echo.answered", name, runtime.view)), "they do not talk"
+
+
+def more(kind: str, slot: str, view: View) -> Condition:
+    """The newest process of a slot records another event of that kind."""
+    last = view.latest.get((view.newest[slot], kind))
+    return Condition(
+        f"{kind} by {slot}", lambda view: view.latest.get((view.newest[slot], kind)) != last
+    )
+
+
+def answered(process: str) -> Condition:
+    """A process has had an answer from some peer."""
+    return Condition(f"{process} to talk", lambda view: (process, "echo.answered") in view.latest)
+
+
+def slot(runtime: ProcessRuntime, name: str) -> Slot:
+    return runtime.layout.slot(name)
+
+
+def goes_on(runtime: ProcessRuntime, kind: str, name: str) -> bool:
+    """Whether a slot's process still records such events, once what was on its way is past."""
+    advance(runtime, NEVER, 0.2)
+    return advance(runtime, more(kind, name, runtime.view), 0.5) is not None
+
+
+# ------------------------------------------------------------------------------ starting, ending
+
+
+def test_a_started_process_is_named_recorded_and_placed(make: Make) -> None:
+    runtime: Runtime = make()
+    broker = runtime.layout.slot("broker-1")
+    before = runtime.place(broker)
+    process = runtime.start(broker)
+    assert process.name == before.process == "broker-1#1"
+    assert runtime.living(broker) == process
+    assert runtime.view.slot_of == {"broker-1#1": "broker-1"}
+    spawned = runtime.view.latest["harness", "process.spawned"]
+    assert spawned.body == ProcessSpawned("broker-1#1", "broker-1", "broker", 1, process.pid)
+    up = runtime.advance(
+        Condition("up", lambda v: "broker-1#1" in v.node_of), now_ns() + 10 * SECOND
+    )
+    assert up is not None
+    assert (up.process, up.kind) == ("broker-1#1", "node.started")
+    assert spawned.at_ns < up.at_ns
+    assert runtime.place(broker).process == "broker-1#2"
+    assert before.data_dir == runtime.place(broker).data_dir
+    assert before.hosts["broker-1"] == before.address
+    assert before.hosts["broker-2"] == before.address.rsplit(".", 1)[0] + ".2"
+    run = before.address.split(".")[1]
+    assert before.advertised == f"127.{run}.250.1"
+    assert before.seed == 7
+
+
+def test_the_run_says_what_it_is(make: Make) -> None:
+    runtime = make(shape=Shape(1, 2, {"a.b": "c"}))
+    info = runtime.folder.info()
+    assert (info.system, info.runtime, info.seed) == ("echo/mesh", "process", 7)
+    assert (info.controllers, info.brokers, info.settings) == (1, 2, {"a.b": "c"})
+    assert [s.name for s in info.slots] == ["controller-1", "broker-1", "broker-2", "clients"]
+    assert info.versions["toxiproxy"].startswith("v2.")
+    first = runtime.events()[0]
+    assert first.body == RunStarted("echo/mesh", "process", 7)
+    assert info.clock_origin_ns < first.at_ns
+
+
+def test_a_slot_holds_one_process(pair: ProcessRuntime) -> None:
+    with pytest.raises(UsageError, match="broker-1#1 is alive in broker-1"):
+        pair.start(slot(pair, "broker-1"))
+    with pytest.raises(UsageError, match="clients is a slot for clients"):
+        pair.start(slot(pair, "clients"))
+
+
+def test_a_killed_process_is_gone_and_the_next_one_takes_its_place(pair: ProcessRuntime) -> None:
+    broker = slot(pair, "broker-1")
+    first = pair.living(broker)
+    assert first is not None
+    (pair.place(broker).data_dir / "disk").write_text("kept")
+    receipt = pair.signal(first, Signal.KILL)
+    assert receipt.true
+    assert f"broker-1#1 (process {first.pid}) was ended by SIGKILL" in receipt.evidence
+    assert state_of(first.pid) == ""
+    assert pair.living(broker) is None
+    assert "broker-1#1" not in pair.view.alive
+    assert pair.view.latest["harness", "process.exited"].body == ProcessExited(
+        "broker-1#1", 0, signal.SIGKILL, True
+    )
+    again = pair.signal(first, Signal.KILL)
+    assert again == Receipt(
+        False,
+        f"broker-1#1 (process {first.pid}) is not alive: it was ended by SIGKILL",
+    )
+    second = pair.start(broker)
+    assert second.name == "broker-1#2"
+    talk(pair)
+    assert (pair.place(broker).data_dir / "disk").read_text() == "kept"
+
+
+def test_a_terminated_process_ends_in_its_own_time(pair: ProcessRuntime) -> None:
+    first = pair.living(slot(pair, "broker-1"))
+    assert first is not None
+    assert pair.signal(first, Signal.TERM).true
+    ended = advance(pair, Condition("its end", lambda v: first.name not in v.alive))
+    assert ended is not None
+    assert ended.body == ProcessExited("broker-1#1", 0, 0, True)
+    assert ("broker-1#1", "node.stopped") in pair.view.latest
+
+
+def test_a_process_that_ignores_sigterm_is_ended_by_close(make: Make) -> None:
+    runtime = make(EchoSystem(modes=(("broker-1", "stubborn"),)), start=True)
+    stubborn = runtime.living(slot(runtime, "broker-1"))
+    assert stubborn is not None
+    assert runtime.signal(stubborn, Signal.TERM).true
+    assert advance(runtime, NEVER, 0.3) is None
+    assert runtime.living(slot(runtime, "broker-1")) == stubborn
+    runtime.close()
+    assert state_of(stubborn.pid) == ""
+
+
+def test_a_paused_process_stands_still_until_it_is_resumed(pair: ProcessRuntime) -> None:
+    process = pair.living(slot(pair, "broker-1"))
+    assert process is not None
+    stopped = pair.signal(process, Signal.STOP)
+    assert stopped == Receipt(True, f"broker-1#1 (process {process.pid}) is in state T")
+    assert not goes_on(pair, "echo.answered", "broker-1")
+    assert pair.signal(process, Signal.CONT).true
+    assert goes_on(pair, "echo.answered", "broker-1")
+
+
+# ---------------------------------------------------------------------------------- time passing
+
+
+def test_what_holds_already_is_told_even_past_the_deadline(pair: ProcessRuntime) -> None:
+    began = now_ns()
+    event = pair.advance(Condition("up", lambda v: "broker-1#1" in v.alive), deadline_ns=0)
+    assert event is not None
+    assert now_ns() - began < SECOND
+    assert event.run == pair.folder.run
+
+
+def test_too_late_is_none_at_the_deadline(pair: ProcessRuntime) -> None:
+    began = now_ns()
+    assert advance(pair, NEVER, 0.25) is None
+    assert 250 * MS <= now_ns() - began < 1000 * MS
+
+
+def test_the_deciding_event_is_returned_and_the_view_stands_there(pair: ProcessRuntime) -> None:
+    count = pair.view.kinds["echo.heard"]
+    seen: list[View] = []
+
+    def holds(view: View) -> bool:
+        seen.append(view)
+        return view.kinds["echo.heard"] >= count + 3
+
+    event = advance(pair, Condition("three more", holds))
+    assert event is not None
+    assert event.kind == "echo.heard"
+    assert seen[-1].kinds["echo.heard"] == count + 3
+
+
+def test_what_came_before_is_past_when_a_condition_is_asked(pair: ProcessRuntime) -> None:
+    """A view that stopped at the last deciding event would call a dead process alive."""
+    process = pair.living(slot(pair, "broker-1"))
+    assert process is not None
+    pair.signal(process, Signal.KILL)
+    assert pair.advance(Condition("alive", lambda v: process.name in v.alive), now_ns()) is None
+
+
+def test_both_of_two_conditions(pair: ProcessRuntime) -> None:
+    both = more("echo.heard", "broker-1", pair.view) & more("echo.heard", "broker-2", pair.view)
+    assert advance(pair, both) is not None
+
+
+def test_the_harness_notices_when_it_stood_still(pair: ProcessRuntime) -> None:
+    script = f"sleep 0.3; kill -STOP {os.getpid()}; sleep 0.6; kill -CONT {os.getpid()}"
+    with subprocess.Popen(["sh", "-c", script]):
+        stalled = advance(pair, Condition("a stall", lambda v: v.kinds["process.stalled"] > 0), 5)
+    assert stalled is not None
+    assert stalled.process == "harness"
+    assert isinstance(stalled.body, Stalled)
+    assert 300 * MS < stalled.body.stalled_ns < 3 * SECOND
+
+
+def test_the_harness_that_does_not_stand_still_records_no_stall(pair: ProcessRuntime) -> None:
+    advance(pair, NEVER, 0.5)
+    assert pair.view.kinds["process.stalled"] == 0
+
+
+# ---------------------------------------------------------------------------- unexpected deaths
+
+
+def test_a_node_that_dies_at_start_is_named_within_seconds(make: Make) -> None:
+    runtime = make(EchoSystem(modes=(("broker-1", "dies"),)))
+    process = runtime.start(slot(runtime, "broker-1"))
+    began = now_ns()
+    with pytest.raises(EnvironmentFailed) as failed:
+        advance(runtime, NEVER, 60)
+    assert now_ns() - began < 5 * SECOND
+    first, *log = str(failed.value).splitlines()
+    assert first == f"broker-1#1 (process {process.pid}) ended with exit code 3, and should live"
+    assert log == [f"line {n} of my last words" for n in range(15, 30)]
+    assert runtime.view.latest["harness", "process.exited"].body == ProcessExited(
+        "broker-1#1", 3, 0, False
+    )
+
+
+def test_a_death_is_told_until_the_slot_lives_again(pair: ProcessRuntime) -> None:
+    victim = pair.living(slot(pair, "broker-1"))
+    assert victim is not None
+    os.kill(victim.pid, signal.SIGKILL)
+    for _ in range(2):
+        with pytest.raises(EnvironmentFailed, match=r"broker-1#1 .* was ended by SIGKILL, and"):
+            advance(pair, NEVER, 10)
+    pair.start(slot(pair, "broker-1"))
+    talk(pair)
+
+
+def test_what_decides_counts_even_if_somebody_died(pair: ProcessRuntime) -> None:
+    victim = pair.living(slot(pair, "broker-1"))
+    assert victim is not None
+    os.kill(victim.pid, signal.SIGKILL)
+    gone = Condition("its end", lambda view: victim.name not in view.alive)
+    assert advance(pair, gone) is not None
+    with pytest.raises(EnvironmentFailed):
+        advance(pair, NEVER, 10)
+
+
+def test_a_node_may_leave_in_an_orderly_way(make: Make) -> None:
+    runtime = make(EchoSystem(modes=(("broker-1", "leaves"),)))
+    runtime.start(slot(runtime, "broker-1"))
+    ended = advance(runtime, Condition("its end", lambda v: v.kinds["process.exited"] == 1))
+    assert ended is not None
+    assert ended.body == ProcessExited("broker-1#1", 0, 0, False)
+    assert advance(runtime, NEVER, 0.1) is None
+
+
+def test_a_dead_supervisor_is_told_at_once_and_close_still_works(pair: ProcessRuntime) -> None:
+    (supervisor,) = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    os.kill(int(supervisor), signal.SIGKILL)
+    with pytest.raises(EnvironmentFailed, match="supervisor"):
+        advance(pair, NEVER, 10)
+    pair.close()
+    last = pair.events()[-1]
+    assert last.body == RunEnded(False)
+
+
+def test_a_dead_toxiproxy_is_told_at_once(pair: ProcessRuntime) -> None:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and api_of(pair, "broker-1") in cmdline(entry):
+            os.kill(int(entry.name), signal.SIGKILL)
+    with pytest.raises(EnvironmentFailed, match=r"toxiproxy/broker-1#\d was ended by SIGKILL"):
+        advance(pair, NEVER, 10)
+
+
+def api_of(runtime: ProcessRuntime, name: str) -> bytes:
+    return f"-host\0{runtime.place(slot(runtime, name)).address.rsplit('.', 1)[0]}.254".encode()
+
+
+def cmdline(entry: Path) -> bytes:
+    try:
+        return (entry / "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+# ---------------------------------------------------------------------------------------- links
+
+
+@pytest.mark.parametrize("swap", [False, True], ids=["1-to-2", "2-to-1"])
+def test_a_one_way_cut_silences_one_direction_of_both_links(
+    pair: ProcessRuntime, swap: bool
+) -> None:
+    a, b = ("broker-2", "broker-1") if swap else ("broker-1", "broker-2")
+    receipt = pair.apply_cut(one_way([a], [b]))
+    assert receipt.true, receipt.evidence
+    assert "2 connections were open" in receipt.evidence
+    assert not goes_on(pair, "echo.heard", b)  # what a asks does not reach b
+    assert not goes_on(pair, "echo.answered", b)  # nor do its answers
+    assert goes_on(pair, "echo.heard", a)  # while a hears b all the time
+    assert pair.heal_links().true
+    talk(pair)
+
+
+def test_cuts_accumulate_and_each_is_lifted_by_itself(pair: ProcessRuntime) -> None:
+    there, both = one_way(["broker-1"], ["broker-2"]), two_way(["broker-1"], ["broker-2"])
+    assert pair.apply_cut(there).true
+    assert pair.apply_cut(both).true
+    assert not goes_on(pair, "echo.heard", "broker-1")
+    assert pair.lift_cut(both).true
+    assert not goes_on(pair, "echo.heard", "broker-2")  # the first one still holds
+    assert goes_on(pair, "echo.heard", "broker-1")
+    assert pair.lift_cut(there).true
+    talk(pair)
+    assert pair.lift_cut(there).true  # once too often does no harm
+    assert pair.apply_cut(there).true
+    assert not goes_on(pair, "echo.heard", "broker-2")
+
+
+def test_a_slow_link_is_slow_and_stays_cut_where_it_is_cut(pair: ProcessRuntime) -> None:
+    link = Link("broker-1", "broker-2", echo_node.PORT)
+    slow = pair.set_link(link, LinkState(latency_ms=40))
+    assert slow.true, slow.evidence
+    assert "1 link took" in slow.evidence
+    assert pair.apply_cut(one_way(["broker-1"], ["broker-2"])).true
+    assert pair.set_link(link, HEALTHY).true
+    assert not goes_on(pair, "echo.heard", "broker-2")
+
+
+def test_a_throttled_link_shows_its_rate(pair: ProcessRuntime) -> None:
+    receipt = pair.set_link(Link("broker-1", "broker-2", echo_node.PORT), LinkState(rate_kb=100))
+    assert receipt.true, receipt.evidence
+
+
+def test_healing_heals_everything(pair: ProcessRuntime) -> None:
+    link = Link("broker-1", "broker-2", echo_node.PORT)
+    pair.set_link(link, LinkState(latency_ms=20, cut_downstream=True))
+    pair.apply_cut(two_way(["broker-1"], ["broker-2"]))
+    healed = pair.heal_links()
+    assert healed.true, healed.evidence
+    assert "2 links answered" in healed.evidence
+    assert pair.heal_links() == Receipt(True, "every link was healthy")
+    talk(pair)
+
+
+def test_a_cut_of_a_dead_process_has_missed(pair: ProcessRuntime) -> None:
+    victim = pair.living(slot(pair, "broker-2"))
+    assert victim is not None
+    pair.signal(victim, Signal.KILL)
+    receipt = pair.apply_cut(two_way(["broker-1"], ["broker-2"]))
+    assert not receipt.true
+    assert "no process lives at both ends" in receipt.evidence
+    assert pair.heal_links().true
+
+
+def test_a_cut_in_front_of_a_deaf_process_has_missed(make: Make) -> None:
+    runtime = make(EchoSystem(modes=(("broker-2", "deaf"),)))
+    for broker in runtime.layout.of(Role.BROKER):
+        runtime.start(broker)
+    assert advance(runtime, Condition("both up", lambda v: v.kinds["node.started"] == 2))
+    receipt = runtime.apply_cut(one_way(["broker-1"], ["broker-2"]))
+    assert not receipt.true
+    assert "broker-1 -> broker-2:9092: nothing answered before" in receipt.evidence
+
+
+def test_a_cut_of_a_link_that_nobody_uses_has_missed(pair: ProcessRuntime) -> None:
+    session = pair.client(ClientSpec("one", "echo"))
+    assert advance(
+        pair, Condition("it talks", lambda v: (session.process, "echo.answered") in v.latest)
+    )
+    busy = pair.apply_cut(two_way(["clients"], ["broker-1"]))
+    assert busy.true, busy.evidence
+    idle = pair.apply_cut(two_way(["clients"], ["broker-2"]))
+    assert not idle.true
+    assert idle.evidence == "no connection was open through any of these links"
+
+
+def test_a_cut_where_no_link_runs_has_missed(make: Make) -> None:
+    runtime = make(shape=Shape(controllers=1, brokers=1))
+    receipt = runtime.apply_cut(one_way(["clients"], ["controller-1"]))
+    assert receipt == Receipt(False, "no link carries clients -> controller-1")
+
+
+def test_an_unknown_name_in_a_cut_is_refused(make: Make) -> None:
+    runtime = make()
+    with pytest.raises(UsageError, match="no slot named 'broker-11'; did you mean 'broker-1'"):
+        runtime.apply_cut(one_way(["broker-11"], ["broker-2"]))
+    with pytest.raises(UsageError, match="there is no link broker-1 -> broker-2:9"):
+        runtime.set_link(Link("broker-1", "broker-2", 9), HEALTHY)
+
+
+def test_a_paused_process_runs_while_its_links_change_and_stands_still_again(
+    pair: ProcessRuntime,
+) -> None:
+    """Else it can hang the toxiproxies of everyone who dials it."""
+    process = pair.living(slot(pair, "broker-2"))
+    assert process is not None
+    pair.signal(process, Signal.STOP)
+    for change in (
+        lambda: pair.apply_cut(one_way(["broker-1"], ["broker-2"])),
+        lambda: pair.lift_cut(one_way(["broker-1"], ["broker-2"])),
+        pair.heal_links,
+    ):
+        receipt = change()
+        assert receipt.true, receipt.evidence
+        assert "was resumed for the change of its links" in receipt.evidence
+        assert state_of(process.pid) == "T"
+    assert pair.signal(process, Signal.CONT).true
+    talk(pair)
+
+
+# --------------------------------------------------------------------------------------- clients
+
+
+def test_a_client_is_told_and_stopped_and_shows_in_the_history(pair: ProcessRuntime) -> None:
+    session = pair.client(ClientSpec("one", "echo"))
+    assert session.process == "clients/one#1"
+    session.tell({"say": "first"})
+    session.tell({"say": "second"})
+    told = advance(pair, Condition("two", lambda v: v.kinds["echo.told"] == 2))
+    assert told is not None
+    assert told.body == echo_node.Told("second")
+    session.stop()
+    session.stop()
+    ended = advance(pair, Condition("its end", lambda v: session.process not in v.alive))
+    assert ended is not None
+    assert ended.body == ProcessExited("clients/one#1", 0, 0, True)
+    with pytest.raises(UsageError, match="was asked to stop"):
+        session.tell({"say": "third"})
+    assert pair.client(ClientSpec("one", "echo")).process == "clients/one#2"
+
+
+def test_a_client_that_crashes_is_told_and_recorded(pair: ProcessRuntime) -> None:
+    session = pair.client(ClientSpec("one", "echo", {"crash": True}))
+    with pytest.raises(EnvironmentFailed, match=r"clients/one#1 .* was ended by SIGSEGV"):
+        advance(pair, NEVER, 10)
+    failed = pair.view.latest["harness", "client.failed"]
+    assert failed.body == ClientFailed("clients/one#1 was ended by SIGSEGV", fatal=True)
+    with pytest.raises(EnvironmentFailed, match="takes no commands: it was ended by SIGSEGV"):
+        session.tell({"say": "hello"})
+
+
+def test_a_client_that_does_not_read_holds_nobody_up(pair: ProcessRuntime) -> None:
+    session = pair.client(ClientSpec("one", "echo"))
+    assert advance(pair, answered(session.process))
+    os.kill(next(pid_of(pair, session.process)), signal.SIGSTOP)
+
+    def tell_on() -> None:
+        for _ in range(200):
+            session.tell({"say": "x" * 3000})
+
+    with pytest.raises(EnvironmentFailed, match="does not read its commands"):
+        tell_on()
+
+
+def pid_of(runtime: ProcessRuntime, process: str) -> Iterator[int]:
+    for event in runtime.events():
+        if isinstance(event.body, ProcessSpawned) and event.body.started == process:
+            yield event.body.pid
+
+
+def test_what_no_client_can_be_is_refused(make: Make) -> None:
+    runtime = make()
+    with pytest.raises(UsageError, match="no workload named 'ecko'; did you mean 'echo'"):
+        runtime.client(ClientSpec("one", "ecko"))
+    with pytest.raises(UsageError, match="'One Two' is not lower-case"):
+        runtime.client(ClientSpec("One Two", "echo"))
+    with pytest.raises(UsageError, match="lays out no slot for clients"):
+        make(EchoSystem(clients=False)).client(ClientSpec("one", "echo"))
+    session = runtime.client(ClientSpec("one", "echo"))
+    with pytest.raises(UsageError, match="4 kB at most"):
+        session.tell({"say": "x" * 5000})
+
+
+# --------------------------------------------------------------------------------- run and close
+
+
+def test_a_closed_run_is_complete_and_leaves_no_process(pair: ProcessRuntime) -> None:
+    pair.client(ClientSpec("one", "echo"))
+    pids = [e.body.pid for e in pair.events() if isinstance(e.body, ProcessSpawned)]
+    began = now_ns()
+    pair.close()
+    assert now_ns() - began < 2 * SECOND
+    pair.close()
+    assert len(pids) == 3
+    assert all(state_of(pid) in ("", "Z") for pid in pids)
+    end = history.merge(pair.folder, pair.codec)
+    assert (end.complete, end.damage) == (True, ())
+    reading = history.read(pair.folder, pair.codec)
+    events = list(reading)
+    assert events[0].body == RunStarted("echo/mesh", "process", 7)
+    assert events[-1].body == RunEnded(True)
+    exits = [e.body for e in events if isinstance(e.body, ProcessExited)]
+    assert sorted(body.ended for body in exits) == ["broker-1#1", "broker-2#1", "clients/one#1"]
+    assert all(body.expected for body in exits)
+
+
+def test_an_error_in_the_middle_makes_the_run_incomplete(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run")
+    with (
+        pytest.raises(RuntimeError, match="mine"),
+        ProcessRuntime(EchoSystem(), PAIR, folder, kinds=echo_node.KINDS) as runtime,
+    ):
+        raise RuntimeError("mine")
+    assert runtime.events()[-1].body == RunEnded(False)
+    assert not history.merge(folder, runtime.codec).complete
+
+
+def test_events_of_every_process_come_in_happens_before_order(pair: ProcessRuntime) -> None:
+    events = pair.events()
+    assert {e.process for e in events} == {"harness", "broker-1#1", "broker-2#1"}
+    for process in {e.process for e in events}:
+        numbers = [e.node_seq for e in events if e.process == process]
+        assert numbers == list(range(len(numbers)))
+
+
+def test_two_runs_do_not_meet(make: Make, pair: ProcessRuntime) -> None:
+    other = make(start=True)
+    assert pair.place(slot(pair, "broker-1")).address != other.place(slot(pair, "broker-1")).address
+    assert pair.apply_cut(two_way(["broker-1"], ["broker-2"])).true
+    talk(other)
+    other.close()
+    assert pair.heal_links().true
+    talk(pair)
+
+
+def test_a_node_whose_port_is_taken_shows_its_log(make: Make) -> None:
+    runtime = make()
+    address = runtime.place(slot(runtime, "broker-1")).address
+    with socket.create_server((address, echo_node.PORT)):
+        runtime.start(slot(runtime, "broker-1"))
+        with pytest.raises(EnvironmentFailed, match=r"broker-1#1 .* exit code 1") as failed:
+            advance(runtime, NEVER, 10)
+    assert "address already in use" in failed.value.detail
+
+
+def test_without_toxiproxy_nothing_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FENCEPOST_TOXIPROXY", "/no/such/program")
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    before = children.read_text()
+    with pytest.raises(EnvironmentFailed, match="FENCEPOST_TOXIPROXY names /no/such/program"):
+        ProcessRuntime(EchoSystem(), PAIR, RunFolder.create(tmp_path / "run"))
+    assert poll(lambda: children.read_text() == before, 2)
+
+
+def test_a_system_without_programs_is_refused(tmp_path: Path) -> None:
+    class Theory:
+        name, plane = "theory/none", "none"
+        layout, client_port = EchoSystem().layout, EchoSystem().client_port
+
+    with pytest.raises(UsageError, match="theory/none cannot be started as processes"):
+        ProcessRuntime(Theory(), PAIR, RunFolder.create(tmp_path / "run"))
+
+
+def test_a_layout_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a port below 32768"):
+        ProcessRuntime(replace(EchoSystem(), port=40_000), PAIR, RunFolder.create(tmp_path / "run"))
