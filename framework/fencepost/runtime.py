@@ -81,6 +81,9 @@ class Condition:
             lambda view: self.holds(view) and other.holds(view),
         )
 
+    def __invert__(self) -> Condition:
+        return Condition(f"not {self.description}", lambda view: not self.holds(view))
+
 
 @dataclass(frozen=True, slots=True)
 class ClientSpec:

@@ -1,4 +1,4 @@
-"""For authors of rules and event kinds: histories by hand, and the judge to try them on."""
+"""For authors of tests, rules and event kinds: what fixtures hand out, and histories by hand."""
 
 from __future__ import annotations
 
@@ -6,11 +6,27 @@ from typing import Self, final
 
 from msgspec import Struct
 
+from fencepost.clients import Clients
+from fencepost.cluster import Cluster, Node
 from fencepost.events import Cause, Event, Stalled
+from fencepost.happened import Happened
 from fencepost.judge import Broken, Judgement, Outcome, Verdict, judge
 from fencepost.rules import RunEnd
+from fencepost.strikes import Faults
 
-__all__ = ["Broken", "HistoryBuilder", "Judgement", "Outcome", "Verdict", "judge"]
+__all__ = [
+    "Broken",
+    "Clients",
+    "Cluster",
+    "Faults",
+    "Happened",
+    "HistoryBuilder",
+    "Judgement",
+    "Node",
+    "Outcome",
+    "Verdict",
+    "judge",
+]
 
 MS = 1_000_000
 

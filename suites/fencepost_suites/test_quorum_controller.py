@@ -1,0 +1,129 @@
+"""KIP-631: the quorum's controllers, leases and fencing, each promise broken into on purpose."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.testing import Clients, Cluster, Faults, Happened
+
+clause = pytest.mark.clause
+
+
+@clause("QC-13", "QC-14", "QC-16", "QC-17", "QC-20")
+def test_a_broker_cut_off_from_the_controllers_fences_itself_and_serves_nobody(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.produce("orders")  # in the background, acks=all
+    victim = cluster.leader("orders", 0)
+    with faults.cut_from_controllers(victim):
+        cluster.eventually(victim.fenced)
+        assert not clients.fetch_directly(victim, "orders", 0).answered
+        assert not clients.produce_directly(victim, "orders", 0).answered
+        cluster.eventually(victim.fenced_by_controller)
+    cluster.eventually(victim.active)
+
+
+@clause("QC-30", "QC-14")
+def test_a_fenced_brokers_leaderships_go_to_live_members_of_the_isr(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    writes = clients.produce("orders")
+    victim = cluster.leader("orders", 0)
+    with faults.kill(victim):
+        cluster.eventually(victim.fenced_by_controller)
+        heir = cluster.leader("orders", 0)
+        assert heir != victim
+        cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+
+
+@clause("QC-35", "REG-03")
+def test_a_bounce_within_the_lease_gets_its_id_back_at_once(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.produce("orders")
+    victim = cluster.leader("orders", 0)
+    faults.bounce(victim, after_ms=cluster.timing.lease_ms // 6)
+    cluster.eventually(victim.active, within_ms=2 * cluster.timing.lease_ms)
+    cluster.eventually(cluster.recovered)
+
+
+@clause("QC-36", "QC-07", "QC-21", "QC-28", "QC-22")
+def test_an_isolated_controller_resigns_and_its_successor_knows_everything(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.create_topic("before")
+    clients.produce("orders")
+    old = cluster.active_controller
+    others = [c for c in cluster.controllers if c != old]
+    # Brokers still reach the old one: they must be told that it is no longer in office.
+    with faults.partition(old, others):
+        cluster.eventually(~old.elected)
+        new = cluster.active_controller
+        assert new != old
+        clients.create_topic("meanwhile")
+    # One more failover, so that what the second one gave out must be there in a third.
+    faults.bounce(new, after_ms=0)
+    cluster.eventually(cluster.recovered)
+    assert clients.list_topics().outcome == "ok"
+
+
+@clause("QC-08", "QC-09")
+def test_what_an_isolated_controller_never_committed_is_undone(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.create_topic("orders")
+    old = cluster.active_controller
+    others = [c for c in cluster.controllers if c != old]
+    with faults.partition(old, others):
+        # Asked of whoever the brokers believe in: the old one writes it down and cannot commit it.
+        clients.create_topic("asked-of-the-old-one")
+    cluster.eventually(cluster.recovered)
+
+
+@clause("QC-18")
+def test_shutdown_is_granted_once_leadership_is_off_the_broker(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    writes = clients.produce("orders")
+    victim = cluster.leader("orders", 0)
+    with faults.terminate(victim):
+        assert cluster.leader("orders", 0) != victim
+        cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+    cluster.eventually(victim.active)
+
+
+@pytest.mark.parametrize("disk", ["empty", "copy"])
+@clause("QC-19")
+def test_of_two_processes_with_one_id_the_newest_wins(
+    cluster: Cluster, faults: Faults, clients: Clients, disk: str
+) -> None:
+    clients.produce("orders")
+    victim = cluster.leader("orders", 0)
+    with faults.duplicate_id(victim, disk=disk):
+        twin = cluster.node(f"{victim.name}-twin")
+        cluster.eventually(twin.active)
+        cluster.eventually(victim.fenced)
+        assert not clients.fetch_directly(victim, "orders", 0).answered
+        assert not clients.produce_directly(victim, "orders", 0).answered
+    cluster.eventually(cluster.recovered)
+
+
+@clause("QC-17", "QC-20")
+def test_a_broker_that_was_paused_past_its_lease_does_not_serve_from_memory(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.produce("orders")
+    victim = cluster.leader("orders", 0)
+    with faults.pause(victim):
+        cluster.eventually(victim.fenced_by_controller)
+    assert not clients.produce_directly(victim, "orders", 0, acks=1).answered
+    cluster.eventually(victim.active)
+
+
+def test_the_history_of_a_quiet_run_has_no_fencing(
+    cluster: Cluster, clients: Clients, history: Happened
+) -> None:
+    writes = clients.produce("orders", count=200)
+    cluster.eventually(writes.settled)
+    assert len(writes.acked) == 200
+    assert writes.acked <= clients.read_all("orders")

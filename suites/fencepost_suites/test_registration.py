@@ -1,0 +1,42 @@
+"""The broker registration draft: a broker starts fenced, and answers nobody until it may.
+
+The draft's states are KIP-631's under other names: Fenced is INITIAL or FENCED, Online is ACTIVE.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.testing import Clients, Cluster, Faults, Happened
+
+clause = pytest.mark.clause
+
+
+@clause("REG-03")
+def test_a_broker_that_registers_again_starts_fenced(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.create_topic("orders")
+    victim = cluster.leader("orders", 0)
+    with faults.kill(victim):
+        pass
+    cluster.eventually(victim.active)
+    cluster.eventually(cluster.recovered)
+
+
+@clause("REG-05", "QC-16")
+def test_a_starting_broker_answers_no_client_before_it_is_online(
+    cluster: Cluster, faults: Faults, clients: Clients, history: Happened
+) -> None:
+    clients.create_topic("orders")
+    victim = cluster.brokers[0]
+    killed = faults.kill(victim)
+    with faults.cut_from_controllers(victim):
+        killed.heal()
+        cluster.eventually(victim.alive)
+        # Its listener answers as soon as it can be reached; nobody could have unfenced it.
+        assert not clients.fetch_directly(victim, "orders", 0).answered
+        assert not clients.produce_directly(victim, "orders", 0).answered
+        assert not clients.ask_metadata(victim, "orders").answered
+    cluster.eventually(victim.active)
+    assert clients.ask_metadata(victim, "orders").answered

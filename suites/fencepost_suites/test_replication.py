@@ -1,0 +1,81 @@
+"""The replication design: what is acknowledged stays, what is not committed is read by nobody."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.testing import Clients, Cluster, Faults
+
+clause = pytest.mark.clause
+
+
+@clause("RP-06", "RP-13", "RP-05", "JEPSEN-lost-write", "JEPSEN-duplicate")
+def test_acked_writes_survive_failover(cluster: Cluster, faults: Faults, clients: Clients) -> None:
+    writes = clients.produce("orders", acks="all", count=600, rate=200)
+    clients.consume("orders")
+    cluster.eventually(writes.acked_at_least(100))
+    with faults.kill(cluster.leader("orders", 0)):
+        cluster.eventually(writes.settled, within_ms=60_000)
+    cluster.eventually(cluster.recovered)
+    assert writes.acked <= clients.read_all("orders")
+
+
+@clause("RP-04", "RP-09", "RP-10", "RP-27")
+def test_a_follower_that_does_not_keep_up_leaves_the_isr_and_comes_back_caught_up(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    writes = clients.produce("orders")
+    cluster.eventually(writes.acked_at_least(50))
+    leader = cluster.leader("orders", 0)
+    follower = cluster.followers("orders", 0)[0]
+    # One way: it still hears the leader's answers, which have nothing to answer.
+    with faults.cut(follower, leader):
+        cluster.eventually(~follower.in_sync("orders", 0))
+        cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+    cluster.eventually(follower.in_sync("orders", 0))
+
+
+@clause("RP-15", "RP-24", "RP-18")
+def test_a_former_leader_truncates_what_it_alone_had(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.create_topic("orders", partitions=1)
+    old = cluster.leader("orders", 0)
+    with faults.isolate(old):
+        # Nobody has told it yet: it stores what is asked with acks=1, and no follower fetches it.
+        for _ in range(3):
+            clients.produce_directly(old, "orders", 0, acks=1)
+        cluster.eventually(old.fenced_by_controller)
+        new = cluster.leader("orders", 0)
+        assert new != old
+        assert clients.produce_directly(new, "orders", 0, acks="all").answered
+        assert not clients.produce_directly(old, "orders", 0, acks=1).answered
+    cluster.eventually(old.in_sync("orders", 0))
+    assert not clients.produce_directly(old, "orders", 0, acks=1).answered
+
+
+@clause("RP-07")
+def test_an_uncommitted_message_is_read_by_nobody(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.create_topic("orders", partitions=1)
+    leader = cluster.leader("orders", 0)
+    with faults.cut([f.name for f in cluster.followers("orders", 0)], leader):
+        assert clients.produce_directly(leader, "orders", 0, acks=1).answered
+        assert clients.fetch_directly(leader, "orders", 0).records == 0
+    cluster.eventually(cluster.recovered)
+    assert len(clients.read_all("orders")) == 1
+
+
+@clause("RP-32", "RP-04")
+def test_a_leader_that_cannot_store_a_smaller_isr_commits_on_the_old_one(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.produce("orders")
+    leader = cluster.leader("orders", 0)
+    follower = cluster.followers("orders", 0)[0]
+    with faults.cut_from_controllers(leader), faults.partition(leader, follower):
+        told = clients.produce_directly(leader, "orders", 0, acks="all")
+        assert not told.answered
+        cluster.eventually(leader.fenced_by_controller)
+    cluster.eventually(cluster.recovered)
