@@ -18,14 +18,13 @@ from typing import final
 import pytest
 
 from fencepost.clients import Clients
-from fencepost.clock import wall_clock
 from fencepost.cluster import Cluster
 from fencepost.errors import FencepostError, UsageError, Violation
 from fencepost.events import TestEnded, TestStarted
 from fencepost.happened import Happened
 from fencepost.judge import binds
-from fencepost.plugin_manager import Plugins, load
-from fencepost.run import Run, RunSpec, check_runtime
+from fencepost.plugin_manager import Plugins, PluginWarning, load
+from fencepost.run import Run, RunSpec, check_runtime, new_folder
 from fencepost.run_folder import RunFolder
 from fencepost.strikes import Faults
 from fencepost.systems import Shape
@@ -129,7 +128,7 @@ def fencepost_run(request: pytest.FixtureRequest, fencepost_shape: Shape) -> Ite
     if marked and not any(binds(plugins.clause(clause), system.plane) for clause in marked):
         pytest.skip(f"{', '.join(marked)} binds no {system.plane} plane")
     spec = RunSpec(system, fencepost_shape, settings.runtime, settings.seed)
-    folder = RunFolder.create_below(settings.out, _label(request.node.name), wall_clock())
+    folder = new_folder(settings.out, _label(request.node.name))
     request.node.stash[_FOLDER] = folder
     with Run.start(spec, plugins, folder) as run:
         run.record(TestStarted(request.node.nodeid, marked))
@@ -207,7 +206,10 @@ def pytest_runtest_makereport(
 def _plugins(config: pytest.Config) -> Plugins:
     """The loaded plugins, loaded when the first test needs them."""
     if _PLUGINS not in config.stash:
-        config.stash[_PLUGINS] = load()
+        try:
+            config.stash[_PLUGINS] = load()
+        except (UsageError, PluginWarning) as wrong:  # a warning is raised under `-W error`
+            raise pytest.UsageError(str(wrong)) from wrong
     return config.stash[_PLUGINS]
 
 

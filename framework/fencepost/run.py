@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Self, final
 
@@ -22,7 +23,7 @@ from msgspec import Struct
 
 from fencepost import history
 from fencepost.clients import Clients
-from fencepost.clock import MS
+from fencepost.clock import MS, wall_clock
 from fencepost.cluster import Cluster, missing
 from fencepost.errors import (
     EnvironmentFailed,
@@ -163,6 +164,15 @@ def explain_violations(verdicts: Mapping[str, Verdict]) -> str:
             lines.append(f"  {first.at}, by the word of a {first.witness}: {first.saying}")
             lines += (f"  {line}" for line in first.explanation)
     return "\n".join(lines)
+
+
+def new_folder(out: Path, label: str) -> RunFolder:
+    """A run folder of its own below `out`, which keeps itself out of version control."""
+    out.mkdir(parents=True, exist_ok=True)
+    ignore = out / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n")
+    return RunFolder.create_below(out, label, wall_clock())
 
 
 def _nobody(phase: str) -> None:

@@ -1,0 +1,92 @@
+"""What a test's run came to, as attachments of its Allure result.
+
+Allure shows HTML without its scripts, so what is attached needs none. A broken promise is an
+AssertionError, which Allure calls failed; a run that decides nothing is broken.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from fencepost import hookimpl
+
+
+class Found(Struct, frozen=True):
+    """One violation, as verdicts.json has it."""
+
+    saying: str
+    explanation: tuple[str, ...] = ()
+
+
+class Verdict(Struct, frozen=True):
+    """One clause's verdict, as verdicts.json has it; what else is there is not shown."""
+
+    verdict: str
+    exercised: int
+    witness: str | None
+    sentence: str
+    reason: str = ""
+    violations: tuple[Found, ...] = ()
+
+
+@hookimpl
+def fencepost_run_judged(run_folder: Path) -> None:
+    """Attaches verdicts, explanations and pages, if Allure's plugin is at work in this process."""
+    if "allure_pytest" not in sys.modules:
+        return
+    # Imported only then: whoever does not use Allure does not wait for it.
+    import allure  # noqa: PLC0415
+
+    verdicts = msgspec.json.decode(
+        (run_folder / "verdicts.json").read_bytes(), type=dict[str, Verdict]
+    )
+    kinds = allure.attachment_type
+    allure.attach(table(verdicts), "verdicts", kinds.HTML)
+    lines = explanations(verdicts)
+    if lines:
+        allure.attach("\n".join(lines), "explanation", kinds.TEXT)
+    for page in sorted((run_folder / "report").glob("*.html")):
+        allure.attach(page.read_text(), page.stem, kinds.HTML)
+    allure.attach(str(run_folder), "run folder", kinds.TEXT)
+
+
+def table(verdicts: Mapping[str, Verdict]) -> str:
+    """The verdicts as a page of its own, without scripts, the worst first."""
+    weight = {"violated": 0, "unknown": 1, "not-exercised": 2, "holds": 3}
+    rows = [
+        "<tr>"
+        + "".join(
+            f"<td>{escape(str(cell))}</td>"
+            for cell in (
+                clause,
+                verdict.verdict,
+                verdict.exercised,
+                verdict.witness or "",
+                verdict.sentence,
+                verdict.reason,
+            )
+        )
+        + "</tr>"
+        for clause, verdict in sorted(
+            verdicts.items(), key=lambda item: (weight.get(item[1].verdict, 4), item[0])
+        )
+    ]
+    heads = ("clause", "verdict", "exercised", "by the word of", "promise", "reason")
+    head = "".join(f"<th align='left'>{name}</th>" for name in heads)
+    return f"<table cellpadding='4'><tr>{head}</tr>{''.join(rows)}</table>"
+
+
+def explanations(verdicts: Mapping[str, Verdict]) -> Sequence[str]:
+    """For each violated clause, what broke it and what led to that."""
+    lines: list[str] = []
+    for clause, verdict in verdicts.items():
+        for found in verdict.violations:
+            lines += [f"{clause}: {verdict.sentence}", f"  {found.saying}"]
+            lines += [f"  {line}" for line in found.explanation]
+    return lines

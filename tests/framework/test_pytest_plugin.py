@@ -1,0 +1,284 @@
+"""Fencepost under pytest: options, refusals, and real clusters judged within the test's call."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+SMALL = """
+    import pytest
+    from fencepost import Shape
+
+    @pytest.fixture
+    def fencepost_shape():
+        settings = {"min.insync.replicas": "1", "default.replication.factor": "1"}
+        return Shape(controllers=1, brokers=1, settings=settings)
+"""
+"""A conftest: the smallest cluster there is, since each test starts one."""
+
+NOSE = '''
+    """A plugin with a clause that a test breaks by writing a certain topic."""
+
+    from fencepost import Clause, Exercised, TopicCommitted, Violated, Witness, hookimpl
+
+    class Nose:
+        clause = "NOSE-1"
+        kinds = frozenset({TopicCommitted})
+
+        def keys(self, event):
+            return [(event.body.topic,)]
+
+        def start(self, key):
+            return key
+
+        def step(self, state, event):
+            if state == ("pepper",):
+                return state, [Violated(event.ref, Witness.SELF, "it sneezed at pepper")]
+            return state, [Exercised(event.ref, Witness.SELF)]
+
+        def end(self, state, end):
+            return []
+
+    @hookimpl
+    def fencepost_clauses():
+        return [Clause("NOSE-1", "nose", (), "A nose does not sneeze.")]
+
+    @hookimpl
+    def fencepost_rules():
+        return [Nose()]
+'''
+
+
+@pytest.fixture
+def nose(pytester: pytest.Pytester) -> None:
+    """Installs the plugin `nose` for this test alone, as a distribution on the path."""
+    made = pytester.path / "installed"
+    info = made / "nose-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: nose\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[fencepost]\nnose = nose_plugin\n")
+    (made / "nose_plugin.py").write_text(dedent(NOSE))
+    pytester.syspathinsert(made)
+
+
+def run(pytester: pytest.Pytester, *args: str) -> pytest.RunResult:
+    """Pytest in a process of its own, where nothing of this one is loaded."""
+    return pytester.runpytest_subprocess("-p", "no:cacheprovider", "-W", "error", *args)
+
+
+def folders(pytester: pytest.Pytester) -> list[Path]:
+    return sorted(path.parent for path in pytester.path.glob(".fencepost/*/run.json"))
+
+
+def verdict(folder: Path, clause: str) -> str:
+    return str(json.loads((folder / "verdicts.json").read_text())[clause]["verdict"])
+
+
+# ------------------------------------------------------------------------------ beside other tests
+
+
+def test_tests_that_do_not_use_it_do_not_notice(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_nothing(): pass")
+    for args in (("--strict-markers", "--strict-config"), ("-p", "no:fencepost"), ("-n", "1")):
+        run(pytester, *args).assert_outcomes(passed=1)
+    assert not (pytester.path / ".fencepost").exists()
+
+
+def test_the_header_names_system_runtime_and_seed(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "--fencepost-seed=42")
+    result.stdout.fnmatch_lines(["fencepost: system=reference/quorum runtime=process seed=42 *"])
+
+
+def test_a_seed_is_drawn_when_none_is_given(pytester: pytest.Pytester) -> None:
+    seeds = {re.findall(r"seed=(\d+)", run(pytester).stdout.str())[0] for _ in range(2)}
+    assert len(seeds) == 2
+
+
+def test_the_ini_file_has_the_same_settings(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nfencepost_seed = 7\nfencepost_out = kept\n")
+    result = run(pytester, "--strict-config")
+    result.stdout.fnmatch_lines([f"fencepost: * seed=7 out={pytester.path / 'kept'}"])
+    result = run(pytester, "--fencepost-seed=8")
+    result.stdout.fnmatch_lines(["fencepost: * seed=8 *"])
+
+
+def test_marker_and_fixtures_are_documented(pytester: pytest.Pytester) -> None:
+    run(pytester, "--markers").stdout.fnmatch_lines(["@pytest.mark.clause(*ids): the promises *"])
+    fixtures = run(pytester, "--fixtures").stdout.str()
+    for name in ("cluster", "faults", "clients", "history", "fencepost_shape"):
+        assert re.search(rf"^{name} -- .*\n    \S", fixtures, re.MULTILINE), name
+
+
+@pytest.mark.parametrize(
+    ("args", "source", "says"),
+    [
+        (["--fencepost-seed=x"], "def test_it(): pass", "takes a number, not 'x'"),
+        (
+            ["--fencepost-system=reference/quorun"],
+            "def test_it(cluster): pass",
+            "no system named 'reference/quorun'; did you mean 'reference/quorum'?",
+        ),
+        (
+            ["--fencepost-runtime=proces"],
+            "def test_it(cluster): pass",
+            "no runtime named 'proces'; did you mean 'process'?",
+        ),
+        (
+            [],
+            "import pytest\n@pytest.mark.clause('NOSE-2')\ndef test_it(): pass",
+            "no clause named 'NOSE-2'; did you mean 'NOSE-1'?",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("nose")
+def test_bad_input_is_refused_in_one_line_before_anything_starts(
+    pytester: pytest.Pytester, args: list[str], source: str, says: str
+) -> None:
+    pytester.makepyfile(source)
+    result = run(pytester, *args)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert f"ERROR: {says}" in result.stderr.str().replace("--fencepost-seed ", "")
+    assert folders(pytester) == []
+
+
+# ------------------------------------------------------------------------------------ real clusters
+
+
+@pytest.mark.usefixtures("nose")
+def test_a_test_passes_when_its_clause_holds(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(SMALL)
+    pytester.makepyfile(
+        """
+        import pytest
+        from fencepost import PhaseStarted, ProduceCompleted, TestStarted
+
+        @pytest.mark.clause("NOSE-1")
+        def test_it(cluster, faults, clients, history):
+            writes = clients.produce("orders", count=5)
+            cluster.eventually(writes.settled)
+            assert len(writes.acked) == len(history.of(ProduceCompleted, writes.process)) == 5
+            assert history.of(TestStarted)[0].clauses == ("NOSE-1",)
+            with faults.kill(cluster.leader("orders", 0)) as killed:
+                assert killed.receipt.true
+        """
+    )
+    run(pytester, "--strict-markers").assert_outcomes(passed=1)
+    (folder,) = folders(pytester)
+    assert verdict(folder, "NOSE-1") == "holds"
+    phases = [
+        line["body"]["phase"]
+        for line in map(json.loads, (folder / "history.ndjson").read_text().splitlines())
+        if line["body"]["type"] == "run.phase"
+    ]
+    assert phases == ["start", "load", "heal", "drain", "read", "end"]
+    assert not (folder / "data").exists(), "the disks are kept of failed runs only"
+    assert json.loads((folder / "schedule.json").read_text())["strikes"][0]["fault"] == "kill"
+
+
+@pytest.mark.usefixtures("nose")
+def test_a_broken_promise_fails_the_test_and_says_how_to_see_it_again(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makeconftest(SMALL)
+    pytester.makepyfile(
+        """
+        def test_it(clients):
+            clients.create_topic("pepper", partitions=1)
+        """
+    )
+    result = run(pytester, "--fencepost-seed=5")
+    result.assert_outcomes(failed=1)
+    (folder,) = folders(pytester)
+    result.stdout.fnmatch_lines(
+        [
+            "*Violation: NOSE-1 is violated*A nose does not sneeze.",
+            "*it sneezed at pepper",
+            "again: pytest test_a_broken_*::test_it --fencepost-system=reference/quorum "
+            "--fencepost-runtime=process --fencepost-seed=5",
+            f"run:   {folder}",
+        ]
+    )
+    assert verdict(folder, "NOSE-1") == "violated"
+    assert (folder / "data").exists()
+
+
+@pytest.mark.usefixtures("nose")
+def test_a_test_that_fails_by_itself_is_judged_all_the_same(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(SMALL)
+    pytester.makepyfile(
+        """
+        def test_it(clients):
+            clients.create_topic("pepper", partitions=1)
+            assert 1 == 2
+        """
+    )
+    result = run(pytester)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*assert 1 == 2", "*NOSE-1 is violated*", "*sneezed at pepper*"])
+
+
+@pytest.mark.usefixtures("nose")
+def test_a_marked_clause_that_nothing_exercised_is_no_pass(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(SMALL)
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.clause("NOSE-1")
+        def test_it(cluster):
+            assert cluster.holds(cluster.recovered)
+        """
+    )
+    result = run(pytester)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*the test is marked NOSE-1, which nothing in it exercised*"])
+
+
+def test_what_never_happens_fails_within_its_limit(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(SMALL)
+    pytester.makepyfile(
+        """
+        def test_it(cluster):
+            cluster.eventually(cluster.brokers[0].fenced, within_ms=300)
+        """
+    )
+    result = run(pytester)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*waited 300 ms for broker-1 to be FENCED, in vain*"])
+
+
+def test_a_fault_that_missed_leaves_the_test_undecided(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(SMALL)
+    pytester.makepyfile(
+        """
+        def test_it(cluster, faults):
+            with faults.kill(cluster.brokers[0]):
+                faults.pause("broker-1")
+        """
+    )
+    result = run(pytester)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*Inconclusive: without a receipt: pause-2*"])
+
+
+def test_workers_of_xdist_each_have_clusters_of_their_own(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(SMALL)
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("number", [1, 2])
+        def test_it(cluster, number):
+            assert cluster.holds(cluster.brokers[0].active)
+        """
+    )
+    run(pytester, "-n", "2").assert_outcomes(passed=2)
+    runs = [json.loads((folder / "run.json").read_text()) for folder in folders(pytester)]
+    assert len(runs) == 2
+    assert runs[0]["seed"] == runs[1]["seed"]

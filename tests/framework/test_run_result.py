@@ -1,0 +1,110 @@
+"""What a run comes to, and in which order its troubles are told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fencepost import (
+    Cause,
+    ClusterRecovered,
+    EnvironmentFailed,
+    FencepostError,
+    Inconclusive,
+    RunEnd,
+    UsageError,
+    Violation,
+    Witness,
+)
+from fencepost.judge import Broken, Judgement, Outcome, Verdict
+from fencepost.run import RunResult, new_folder
+from fencepost.run_folder import RunFolder
+
+SENTENCE = "A fenced broker serves nobody."
+BROKEN = Broken(Cause("broker-2#1", 7), Witness.CLIENT, "it served 3 messages", (), ("epoch 4",))
+VERDICTS = {
+    "QC-01": Verdict(Outcome.HOLDS, 3, Witness.PEER, "It holds."),
+    "QC-02": Verdict(Outcome.UNKNOWN, 0, None, "Who knows.", "the machine stood still"),
+    "QC-03": Verdict(Outcome.NOT_EXERCISED, 0, None, "Nobody tried."),
+    "HB-01": Verdict(Outcome.NOT_APPLICABLE, 0, None, "It binds another plane."),
+}
+VIOLATED = {"QC-17": Verdict(Outcome.VIOLATED, 1, Witness.CLIENT, SENTENCE, "", 1, (BROKEN,))}
+GOOD = RunResult(
+    RunFolder(Path("run")),
+    Judgement(VERDICTS),
+    RunEnd(True, 0),
+    recovered=ClusterRecovered(True, 5, 100, ()),
+)
+
+
+def test_a_run_without_trouble_passes() -> None:
+    GOOD.check()
+    GOOD.check(["QC-01", "HB-01"])
+
+
+def test_a_violation_is_told_first_with_its_explanation() -> None:
+    worst = replace(
+        GOOD,
+        judgement=Judgement({**VERDICTS, **VIOLATED}),
+        end=RunEnd(False, 0, ("cut short",)),
+        missed=("cut-1",),
+        trouble=EnvironmentFailed("broker-3 died"),
+    )
+    with pytest.raises(Violation) as caught:
+        worst.check()
+    assert str(caught.value).splitlines() == [
+        f"QC-17 is violated, 1 times: {SENTENCE}",
+        "  broker-2#1@7, by the word of a client: it served 3 messages",
+        "  epoch 4",
+    ]
+
+
+def test_trouble_comes_as_it_is() -> None:
+    trouble = EnvironmentFailed("broker-3 died")
+    with pytest.raises(EnvironmentFailed) as caught:
+        replace(GOOD, trouble=trouble, end=RunEnd(False, 0)).check()
+    assert caught.value is trouble
+
+
+def test_a_cluster_that_did_not_recover_breaks_a_promise() -> None:
+    stuck = ClusterRecovered(False, 100, 100, ("broker-2 is FENCED",))
+    with pytest.raises(Violation, match=r"not recovered 100 ms after .*: broker-2 is FENCED"):
+        replace(GOOD, recovered=stuck).check()
+
+
+@pytest.mark.parametrize(
+    ("result", "says"),
+    [
+        (replace(GOOD, end=RunEnd(False, 0, ("an event is missing",))), "an event is missing"),
+        (replace(GOOD, missed=("cut-1", "kill-2")), "without a receipt: cut-1, kill-2"),
+        (replace(GOOD, unread=(("orders", 0),)), "not read to the end: orders-0"),
+    ],
+)
+def test_evidence_that_is_lacking_decides_nothing(result: RunResult, says: str) -> None:
+    with pytest.raises(Inconclusive, match=says):
+        result.check()
+
+
+@pytest.mark.parametrize(
+    ("clause", "error", "says"),
+    [
+        ("QC-02", Inconclusive, "QC-02 is unknown: the machine stood still"),
+        ("QC-03", Violation, "marked QC-03, which nothing in it exercised"),
+        ("QC-99", UsageError, "no loaded rule judges QC-99"),
+    ],
+)
+def test_a_marked_clause_passes_only_if_it_holds(
+    clause: str, error: type[FencepostError | Violation], says: str
+) -> None:
+    GOOD.check(["QC-01"])
+    with pytest.raises(error, match=says):
+        GOOD.check(["QC-01", clause])
+
+
+def test_the_folder_of_runs_keeps_itself_out_of_version_control(tmp_path: Path) -> None:
+    out = tmp_path / ".fencepost"
+    first, second = new_folder(out, "demo"), new_folder(out, "demo")
+    assert first.path != second.path
+    assert (out / ".gitignore").read_text() == "*\n"

@@ -1,0 +1,96 @@
+"""Allure: a broken promise is failed, with its verdicts and explanation attached."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from fencepost_plugins import allure_report
+
+pytest_plugins = ["pytester"]
+
+VERDICTS = {
+    "QC-09": {"verdict": "holds", "exercised": 4, "witness": "peer", "sentence": "It <holds>."},
+    "QC-17": {
+        "verdict": "violated",
+        "exercised": 0,
+        "witness": "client",
+        "sentence": "A fenced broker serves nobody.",
+        "violated": 1,
+        "violations": [
+            {
+                "at": ["broker-2#1", 7, False],
+                "witness": "client",
+                "saying": "it served 3 messages",
+                "explanation": ["epoch 4 began"],
+            }
+        ],
+    },
+}
+
+TEST = """
+    from pathlib import Path
+    from fencepost import EnvironmentFailed, Violation
+    from fencepost_plugins.allure_report import fencepost_run_judged
+
+    def test_violated():
+        fencepost_run_judged(Path("run"))
+        raise Violation("QC-17 is violated")
+
+    def test_undecided():
+        raise EnvironmentFailed("broker-3 died")
+"""
+
+
+@pytest.fixture
+def judged(pytester: pytest.Pytester) -> Path:
+    """A run folder with verdicts and a page."""
+    folder = pytester.path / "run"
+    (folder / "report").mkdir(parents=True)
+    (folder / "verdicts.json").write_text(json.dumps(VERDICTS))
+    (folder / "report" / "timeline.html").write_text("<svg></svg>")
+    return folder
+
+
+def results(pytester: pytest.Pytester) -> dict[str, dict[str, object]]:
+    found = [json.loads(p.read_text()) for p in pytester.path.glob("allure/*-result.json")]
+    return {result["name"]: result for result in found}
+
+
+@pytest.mark.usefixtures("judged")
+def test_a_violation_is_shown_as_failed_with_attachments(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(TEST)
+    pytester.runpytest_subprocess("--alluredir=allure").assert_outcomes(failed=2)
+    shown = results(pytester)
+    assert shown["test_violated"]["status"] == "failed"
+    assert shown["test_undecided"]["status"] == "broken"
+    attachments = shown["test_violated"]["attachments"]
+    assert isinstance(attachments, list)
+    sources = {a["name"]: (pytester.path / "allure" / a["source"]) for a in attachments}
+    assert {"verdicts", "explanation", "timeline", "run folder"} <= set(sources)
+    assert sources["explanation"].read_text().splitlines() == [
+        "QC-17: A fenced broker serves nobody.",
+        "  it served 3 messages",
+        "  epoch 4 began",
+    ]
+    page = sources["verdicts"].read_text()
+    assert page.index("QC-17") < page.index("QC-09"), "the worst comes first"
+    assert "It &lt;holds&gt;." in page
+    assert sources["timeline"].read_text() == "<svg></svg>"
+
+
+@pytest.mark.usefixtures("judged")
+def test_without_allure_nothing_is_attached(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(TEST)
+    result = pytester.runpytest_subprocess("-p", "no:allure_pytest")
+    result.assert_outcomes(failed=2)
+    assert not list(pytester.path.glob("allure*"))
+
+
+def test_nothing_happens_outside_of_allure(judged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "allure_pytest", raising=False)
+    (judged / "verdicts.json").unlink()
+    allure_report.fencepost_run_judged(judged)
