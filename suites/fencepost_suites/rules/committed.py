@@ -1,0 +1,82 @@
+"""What rules keep of the committed metadata: the newest record of each partition and broker.
+
+Every node replays the same records, some again after a restart; what counts is the first to be
+told, by offset. Topics that were made again under their old name are told apart by offset too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import final
+
+from fencepost import BrokerCommitted, PartitionCommitted, TopicCommitted
+
+TopicPartition = tuple[str, int]
+
+
+@final
+@dataclass(slots=True)
+class Partitions:
+    """The partitions of live topics as their newest records have them."""
+
+    newest: dict[TopicPartition, PartitionCommitted] = field(default_factory=dict)
+    deleted: dict[str, int] = field(default_factory=dict)
+    """topic -> offset of the record that deleted it last."""
+
+    def take(self, body: PartitionCommitted) -> tuple[bool, PartitionCommitted | None]:
+        """Takes a record in; whether it is news, and what held before it."""
+        known = self.newest.get((body.topic, body.partition))
+        if known is not None and known.offset >= body.offset:
+            return False, known
+        if body.offset <= self.deleted.get(body.topic, -1):
+            return False, None
+        self.newest[body.topic, body.partition] = body
+        return True, known
+
+    def forget(self, body: TopicCommitted) -> tuple[TopicPartition, ...]:
+        """Takes a deletion in; the partitions that are gone."""
+        if not body.deleted or body.offset <= self.deleted.get(body.topic, -1):
+            return ()
+        self.deleted[body.topic] = body.offset
+        gone = tuple(
+            place
+            for place, one in self.newest.items()
+            if place[0] == body.topic and one.offset < body.offset
+        )
+        for place in gone:
+            del self.newest[place]
+        return gone
+
+    def led_by(self, broker: int) -> Iterator[TopicPartition]:
+        """What a broker leads."""
+        return (place for place, one in self.newest.items() if one.leader == broker)
+
+
+@final
+@dataclass(slots=True)
+class Brokers:
+    """The registrations as their newest records have them."""
+
+    newest: dict[int, BrokerCommitted] = field(default_factory=dict)
+
+    def take(self, body: BrokerCommitted) -> tuple[bool, BrokerCommitted | None]:
+        """Takes a record in; whether it is news, and what held before it."""
+        known = self.newest.get(body.broker_id)
+        if known is not None and known.offset >= body.offset:
+            return False, known
+        self.newest[body.broker_id] = body
+        return True, known
+
+    def fenced(self, broker: int) -> bool:
+        """Whether a broker is fenced, or nobody registered it."""
+        known = self.newest.get(broker)
+        return known is None or known.fenced
+
+
+def named(places: Iterator[TopicPartition] | list[TopicPartition]) -> str:
+    """`orders-0, orders-3 and 4 more`."""
+    names = sorted(f"{topic}-{partition}" for topic, partition in places)
+    if len(names) > 3:
+        return f"{', '.join(names[:3])} and {len(names) - 3} more"
+    return ", ".join(names)

@@ -1,0 +1,348 @@
+"""Fencing: what a broker may answer without a lease, and what becomes of one that lost its id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    Cause,
+    ChangeAnswered,
+    Event,
+    Exercised,
+    FetchServed,
+    Finding,
+    FollowerFetched,
+    HeartbeatAnswered,
+    HeartbeatRefused,
+    HeartbeatSent,
+    Key,
+    LeaseGranted,
+    LogAppended,
+    NodeStarted,
+    ProbeCompleted,
+    RequestRefused,
+    RunEnd,
+    Violated,
+    Witness,
+)
+from fencepost_suites.rules.keys import NOTHING, by_slot_serving, whole_run
+from fencepost_suites.rules.leases import MS, Late, settle
+
+FETCH_WAIT_NS = 1_000 * MS
+"""A fetch may have come this long before it is answered; a produce is stored at once."""
+SLACK_NS = 100 * MS
+"""How long past its lease's end a broker may take to notice, before what it serves counts."""
+_TAKEN_OVER = frozenset({"DUPLICATE_BROKER_REGISTRATION", "STALE_BROKER_EPOCH"})
+
+
+@dataclass(slots=True)
+class _Serving:
+    """The newest process of one slot: whether it may serve, and since when not."""
+
+    process: str = ""
+    started_ns: int = 0
+    was_active: bool = False
+    active: bool = False
+    ends_ns: int = 1 << 62
+    granted: Cause | None = None
+    lost_ns: int = 0
+    lost: Cause | None = None
+    refused: dict[str, int] = field(default_factory=dict)
+    """client -> when this process last refused it for being fenced."""
+    suspects: list[Late] = field(default_factory=list)
+
+    def changed(self, event: Event, body: BrokerStateChanged) -> None:
+        """Takes a change of state in."""
+        if body.old == "ACTIVE" and body.new == "FENCED":
+            self.lost_ns, self.lost = event.at_ns, event.ref
+        elif body.new != "FENCED":
+            self.lost = None
+        self.active = body.new == "ACTIVE"
+        self.was_active = self.was_active or self.active
+
+    def refuses(self, event: Event, body: RequestRefused) -> bool:
+        """Whether a client was refused because this process is fenced."""
+        if body.requester >= 0 or body.reason != "fenced" or event.process != self.process:
+            return False
+        self.refused[body.client] = event.at_ns
+        return True
+
+    def refused_probe(self, event: Event, body: ProbeCompleted) -> bool:
+        """Whether it was this process's fence that a probe met."""
+        return (
+            body.outcome in ("refused", "closed")
+            and self.refused.get(event.process, -1) >= body.sent_at_ns
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FencedBrokerServesNobody:
+    """QC-17. A produce is new when it is stored, a fetch when it is answered more than the longest
+    wait after the fence; a probe says itself when it was sent. A broker that does not even notice
+    the end of its lease is measured by the lease's end."""
+
+    clause: str = "QC-17"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(NodeStarted, BrokerStateChanged, LeaseGranted, LogAppended, FetchServed),
+            *(RequestRefused, ProbeCompleted),
+        }
+    )
+    keys = staticmethod(by_slot_serving)
+
+    def start(self, key: Key) -> _Serving:
+        return _Serving()
+
+    def step(self, state: _Serving, event: Event) -> tuple[_Serving, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, LogAppended | FetchServed):
+            if state.active and event.at_ns <= state.ends_ns:
+                return state, NOTHING
+            return state, self._served(state, event, body)
+        match body:
+            case RequestRefused():
+                if state.refuses(event, body) and state.lost is not None:
+                    return state, (Exercised(event.ref, Witness.SELF),)
+            case ProbeCompleted():
+                return state, self._probed(state, event, body)
+            case BrokerStateChanged():
+                state.changed(event, body)
+            case LeaseGranted(next_state="ACTIVE"):
+                state.ends_ns = max(body.ends_at_ns, 0 if state.granted is None else state.ends_ns)
+                state.granted = event.ref
+            case NodeStarted():
+                return _Serving(event.process, suspects=state.suspects), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _served(
+        state: _Serving, event: Event, body: LogAppended | FetchServed
+    ) -> Sequence[Finding]:
+        if event.process != state.process:
+            return NOTHING
+        stored = isinstance(body, LogAppended)
+        done = "stored a client's write to" if stored else "served a fetch of"
+        what = f"{done} {body.topic}-{body.partition}"
+        waited_ns = 0 if stored else FETCH_WAIT_NS
+        came_ns = event.at_ns - waited_ns
+        if state.lost is not None and came_ns >= state.lost_ns:
+            saying = (
+                f"{event.process} {what} {(event.at_ns - state.lost_ns) / 1e9:.1f} s after it had "
+                f"been fenced"
+            )
+            return (Violated(event.ref, Witness.SELF, saying, (state.lost,)),)
+        if state.active and state.granted and came_ns > state.ends_ns + SLACK_NS:
+            over_ns = event.at_ns - state.ends_ns
+            saying = f"{event.process} {what} {over_ns / 1e9:.1f} s after its lease had ended"
+            violated = Violated(event.ref, Witness.SELF, saying, (state.granted,))
+            # Only a stall as long as it is late by, nearly, explains it.
+            state.suspects.append(
+                Late(violated, event.process, state.ends_ns, event.at_ns, over_ns * 9)
+            )
+        return NOTHING
+
+    @staticmethod
+    def _probed(state: _Serving, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
+        if state.lost is None or body.sent_at_ns <= state.lost_ns:
+            return NOTHING
+        if body.outcome == "answered":
+            saying = (
+                f"{state.process} answered a {body.api} of {event.process} sent "
+                f"{(body.sent_at_ns - state.lost_ns) / 1e9:.1f} s after it had been fenced"
+            )
+            return (Violated(event.ref, Witness.CLIENT, saying, (state.lost,)),)
+        if state.refused_probe(event, body):
+            return (Exercised(event.ref, Witness.CLIENT),)
+        return NOTHING
+
+    def end(self, state: _Serving, end: RunEnd) -> Sequence[Finding]:
+        return settle(state.suspects, end)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StartingBrokerServesNobody:
+    """REG-05. From a process's start until it is active for the first time."""
+
+    clause: str = "REG-05"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(NodeStarted, BrokerStateChanged, LogAppended, FetchServed),
+            *(RequestRefused, ProbeCompleted),
+        }
+    )
+    keys = staticmethod(by_slot_serving)
+
+    def start(self, key: Key) -> _Serving:
+        return _Serving(was_active=True)
+
+    def step(self, state: _Serving, event: Event) -> tuple[_Serving, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, NodeStarted):
+            if body.role == "broker":
+                return _Serving(event.process, event.at_ns, lost=event.ref), NOTHING
+            return state, NOTHING
+        if state.was_active:
+            return state, NOTHING
+        match body:
+            case LogAppended() | FetchServed():
+                done = "stored a write to" if isinstance(body, LogAppended) else "served"
+                saying = (
+                    f"{event.process} {done} {body.topic}-{body.partition} before it had ever "
+                    f"been active"
+                )
+                return state, (Violated(event.ref, Witness.SELF, saying),)
+            case RequestRefused():
+                if state.refuses(event, body):
+                    return state, (Exercised(event.ref, Witness.SELF),)
+            case ProbeCompleted() if body.sent_at_ns > state.started_ns:
+                if body.outcome == "answered":
+                    saying = (
+                        f"{state.process} answered a {body.api} of {event.process} before it had "
+                        f"ever been active"
+                    )
+                    return state, (Violated(event.ref, Witness.CLIENT, saying),)
+                if state.refused_probe(event, body):
+                    return state, (Exercised(event.ref, Witness.CLIENT),)
+            case BrokerStateChanged():
+                state.changed(event, body)
+        return state, NOTHING
+
+    def end(self, state: _Serving, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Claimed:
+    """Which process is which incarnation, and which one each node has replayed as the newest."""
+
+    who: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """broker process -> id, incarnation."""
+    order: dict[int, dict[str, int]] = field(default_factory=dict)
+    """id -> incarnation -> offset of its first record."""
+    known: dict[str, dict[int, str]] = field(default_factory=dict)
+    """node process -> id -> the incarnation it replayed last."""
+    takeover: dict[tuple[str, int], Cause] = field(default_factory=dict)
+    active: set[str] = field(default_factory=set)
+    told: dict[str, Cause] = field(default_factory=dict)
+    """process -> the refusal that told it that it lost its id."""
+
+    def lost_at(self, node: str, broker: int, incarnation: str) -> bool:
+        """Whether, by what a node has replayed, this incarnation has lost the id to a newer one."""
+        newest = self.known.get(node, _NOBODY).get(broker)
+        if newest is None or newest == incarnation:
+            return False
+        order = self.order[broker]
+        return order.get(incarnation, 1 << 62) < order[newest]
+
+    def lost(self, process: str) -> bool:
+        """Whether anybody has replayed a newer registration of the id than this process's."""
+        broker, incarnation = self.who.get(process, (-1, ""))
+        order = self.order.get(broker)
+        if order is None or incarnation not in order:
+            return False
+        return order[incarnation] < max(order.values())
+
+
+_NOBODY: dict[int, str] = {}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LoserOfIdCountsForNothing:
+    """QC-19. A node must refuse the loser from the moment it has itself replayed the newer
+    registration: before that it cannot know. The loser's word is the refusal it got."""
+
+    clause: str = "QC-19"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(NodeStarted, BrokerCommitted, HeartbeatAnswered, FollowerFetched, ChangeAnswered),
+            *(RequestRefused, HeartbeatRefused, BrokerStateChanged, HeartbeatSent),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Claimed:
+        return _Claimed()
+
+    def step(self, state: _Claimed, event: Event) -> tuple[_Claimed, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, FollowerFetched):
+            who = state.who.get(body.client)
+            if who is None or not state.lost_at(event.process, body.follower, who[1]):
+                return state, NOTHING
+            what = f"counted a fetch of {body.topic}-{body.partition} by {body.client}"
+            return state, self._accepted(state, event, body.follower, what)
+        match body:
+            case NodeStarted(role="broker"):
+                state.who[event.process] = (body.node_id, body.incarnation)
+            case BrokerCommitted():
+                self._committed(state, event, body)
+            case HeartbeatAnswered() | ChangeAnswered():
+                return state, self._answered(state, event, body)
+            case RequestRefused() if body.requester >= 0:
+                who = state.who.get(body.client)
+                if who is not None and state.lost_at(event.process, who[0], who[1]):
+                    return state, (Exercised(event.ref, Witness.SELF),)
+            case HeartbeatRefused() if body.error in _TAKEN_OVER and state.lost(event.process):
+                state.told.setdefault(event.process, event.ref)
+                return state, (Exercised(event.ref, Witness.PEER),)
+            case BrokerStateChanged() if body.new == "ACTIVE":
+                state.active.add(event.process)
+            case BrokerStateChanged():
+                state.active.discard(event.process)
+            case HeartbeatSent():
+                return state, self._goes_on(state, event)
+        return state, NOTHING
+
+    @staticmethod
+    def _committed(state: _Claimed, event: Event, body: BrokerCommitted) -> None:
+        order = state.order.setdefault(body.broker_id, {})
+        order.setdefault(body.incarnation, body.offset)
+        known = state.known.setdefault(event.process, {})
+        if known.get(body.broker_id) != body.incarnation:
+            known[body.broker_id] = body.incarnation
+            state.takeover[event.process, body.broker_id] = event.ref
+
+    def _answered(
+        self, state: _Claimed, event: Event, body: HeartbeatAnswered | ChangeAnswered
+    ) -> Sequence[Finding]:
+        if isinstance(body, HeartbeatAnswered):
+            broker, incarnation, api = body.broker_id, body.incarnation, "heartbeat"
+        else:
+            broker, incarnation = state.who.get(body.client, (-1, ""))
+            api = body.api
+            if api != "AlterIsr":
+                return NOTHING
+        if not state.lost_at(event.process, broker, incarnation):
+            return NOTHING
+        if body.error != "NONE":
+            refused = body.error != "NOT_CONTROLLER"
+            return (Exercised(event.ref, Witness.SELF),) if refused else NOTHING
+        return self._accepted(state, event, broker, f"accepted a {api} of {body.client}")
+
+    @staticmethod
+    def _accepted(state: _Claimed, event: Event, broker: int, what: str) -> Sequence[Finding]:
+        newer = state.known[event.process][broker]
+        winner = next((p for p, who in state.who.items() if who == (broker, newer)), newer)
+        saying = f"{event.process} {what}, which had lost broker id {broker} to {winner}"
+        because = (state.takeover[event.process, broker],)
+        return (Violated(event.ref, Witness.SELF, saying, because),)
+
+    @staticmethod
+    def _goes_on(state: _Claimed, event: Event) -> Sequence[Finding]:
+        told = state.told.pop(event.process, None)
+        if told is None or event.process not in state.active:
+            return NOTHING
+        saying = f"{event.process} was told that it lost its id and stays active"
+        return (Violated(event.ref, Witness.SELF, saying, (told,)),)
+
+    def end(self, state: _Claimed, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

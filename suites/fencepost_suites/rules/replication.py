@@ -1,0 +1,445 @@
+"""Replication: what an acknowledgement means, and that replicas hold the same messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    Event,
+    Exercised,
+    Finding,
+    FollowerFetched,
+    FollowingStarted,
+    HighWatermarkAdvanced,
+    Key,
+    LeadershipEnded,
+    LeadershipStarted,
+    LogAppended,
+    LogTruncated,
+    PartitionCommitted,
+    ProduceAnswered,
+    ProduceCompleted,
+    ReadCompleted,
+    RunEnd,
+    Violated,
+    Witness,
+)
+from fencepost_suites.rules.keys import (
+    NOTHING,
+    by_partition,
+    by_partition_acknowledged,
+    slot_of,
+)
+from fencepost_suites.rules.replica_logs import ReplicaLogs
+
+
+@dataclass(slots=True)
+class _Ends:
+    """How far each process's log reaches by its own word, and which process is which replica."""
+
+    ends: dict[str, int] = field(default_factory=dict)
+    processes: dict[int, str] = field(default_factory=dict)
+    """follower's id -> the process that fetches as it."""
+    leaders: dict[int, int] = field(default_factory=dict)
+    """leader epoch -> the leader's id."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AcknowledgedByAllInSync:
+    """RP-04. The leader's word is its high watermark, or the ends it knows; the followers' word is
+    what they stored before. Exercised by every acks=all that had a follower to wait for."""
+
+    clause: str = "RP-04"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(ProduceAnswered, LogAppended, LogTruncated, FollowerFetched),
+            *(FollowingStarted, LeadershipStarted, LeadershipEnded, PartitionCommitted),
+        }
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Ends:
+        return _Ends()
+
+    def step(self, state: _Ends, event: Event) -> tuple[_Ends, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, LogAppended):
+            state.ends[event.process] = body.log_end
+        elif isinstance(body, FollowerFetched):
+            state.processes[body.follower] = body.client
+        elif isinstance(body, ProduceAnswered):
+            if body.error == "NONE" and body.base_offset >= 0:
+                return state, self._answered(state, event, body)
+        elif isinstance(body, FollowingStarted | LeadershipStarted):
+            state.ends[event.process] = body.log_end
+        elif isinstance(body, LogTruncated):
+            state.ends[event.process] = body.to_offset
+        elif isinstance(body, PartitionCommitted):
+            state.leaders[body.leader_epoch] = body.leader
+        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
+            return _Ends(), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _answered(state: _Ends, event: Event, body: ProduceAnswered) -> Sequence[Finding]:
+        end = body.log_end
+        own = state.ends.get(event.process, end)
+        if own < end:
+            saying = (
+                f"{event.process} acknowledged {body.topic}-{body.partition} up to offset {end} "
+                f"with a log that ends at {own}"
+            )
+            return (Violated(event.ref, Witness.SELF, saying),)
+        if body.acks != -1 or len(body.isr) < 2:
+            return NOTHING
+        place = f"{body.topic}-{body.partition}"
+        leader = state.leaders.get(body.leader_epoch, -1)
+        heard = 0
+        for replica in body.isr:
+            process = state.processes.get(replica)
+            if process is None or replica == leader:
+                continue
+            reaches = state.ends.get(process)
+            if reaches is None:
+                continue
+            heard += 1
+            if reaches < end:
+                saying = (
+                    f"{event.process} acknowledged acks=all of {place} up to offset {end} while "
+                    f"{process}, in the ISR, had stored up to {reaches}"
+                )
+                return (Violated(event.ref, Witness.PEER, saying),)
+        if body.high_watermark < end and min(body.ends, default=end) < end:
+            saying = (
+                f"{event.process} acknowledged acks=all of {place} up to offset {end} knowing its "
+                f"ISR {list(body.isr)} only to reach {list(body.ends)}"
+            )
+            return (Violated(event.ref, Witness.SELF, saying),)
+        if body.duplicate:
+            return NOTHING
+        witness = Witness.PEER if heard == len(body.isr) - 1 else Witness.SELF
+        return (Exercised(event.ref, witness),)
+
+    def end(self, state: _Ends, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Agreement:
+    logs: ReplicaLogs = field(default_factory=ReplicaLogs)
+    anew: set[str] = field(default_factory=set)
+    """Slots that began to follow with messages in their log, and have not yet agreed since."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ReplicasAgree:
+    """RP-05. Exercised by a replica that follows a leader with messages in its log already, once
+    what it commits then is what another replica committed."""
+
+    clause: str = "RP-05"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {LogAppended, HighWatermarkAdvanced, LogTruncated, FollowingStarted, LeadershipEnded}
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Agreement:
+        return _Agreement()
+
+    def step(self, state: _Agreement, event: Event) -> tuple[_Agreement, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, LogAppended):
+            state.logs.append(slot_of(event.process), body)
+            if body.base_offset != body.expected_base:
+                saying = (
+                    f"{event.process} stored a batch of {body.topic}-{body.partition} at offset "
+                    f"{body.base_offset} though its log ended at {body.expected_base}"
+                )
+                return state, (Violated(event.ref, Witness.SELF, saying),)
+        elif isinstance(body, HighWatermarkAdvanced):
+            return state, self._commits(state, event, body)
+        elif isinstance(body, LogTruncated):
+            state.logs.truncate(slot_of(event.process), body.to_offset)
+        elif isinstance(body, FollowingStarted):
+            if body.log_end > 0:
+                state.anew.add(slot_of(event.process))
+        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
+            return _Agreement(), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _commits(state: _Agreement, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
+        slot = slot_of(event.process)
+        agreed, conflict = state.logs.commit(slot, body.high_watermark)
+        if conflict is not None:
+            offset, other = conflict
+            saying = (
+                f"{event.process} and {other} hold different messages at offset {offset} of "
+                f"{body.topic}-{body.partition}, below the high watermark"
+            )
+            return (Violated(event.ref, Witness.PEER, saying),)
+        if agreed and slot in state.anew:
+            state.anew.discard(slot)
+            return (Exercised(event.ref, Witness.PEER),)
+        return NOTHING
+
+    def end(self, state: _Agreement, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Committed:
+    """How far one partition is committed, by whose word, and who leads it."""
+
+    high_watermark: int = 0
+    process: str = ""
+    seq: int = -1
+    leader: str = ""
+    leaders_watermark: int = 0
+    changes: int = 0
+    record: PartitionCommitted | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CommittedIsNeverLost:
+    """RP-06. A new leader's log must reach every high watermark told before, and it must come from
+    the ISR; the reader's word is the end of what it read after a change of leader."""
+
+    clause: str = "RP-06"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(HighWatermarkAdvanced, LeadershipStarted, LeadershipEnded),
+            *(PartitionCommitted, ReadCompleted),
+        }
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Committed:
+        return _Committed()
+
+    def step(self, state: _Committed, event: Event) -> tuple[_Committed, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, HighWatermarkAdvanced):
+            if body.high_watermark > state.high_watermark:
+                state.high_watermark = body.high_watermark
+                state.process, state.seq = event.process, event.node_seq
+            if event.process == state.leader:
+                state.leaders_watermark = body.high_watermark
+            return state, NOTHING
+        match body:
+            case LeadershipStarted():
+                return state, self._led(state, event, body)
+            case PartitionCommitted():
+                return state, self._elected(state, event, body)
+            case ReadCompleted(outcome="ok") if state.changes:
+                if body.end >= state.high_watermark:
+                    return state, (Exercised(event.ref, Witness.CLIENT),)
+                # The new leader's mark may lag behind for a while: that alone loses nothing.
+                if state.leaders_watermark >= state.high_watermark:
+                    saying = (
+                        f"{event.process} read {body.topic}-{body.partition} up to offset "
+                        f"{body.end}, of which {state.high_watermark} had been committed"
+                    )
+                    because = (Cause(state.process, state.seq),)
+                    return state, (Violated(event.ref, Witness.CLIENT, saying, because),)
+            case LeadershipEnded(reason="deleted"):
+                return _Committed(), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _led(state: _Committed, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
+        before, state.leader = state.leader, event.process
+        state.leaders_watermark = body.high_watermark
+        if body.log_end < state.high_watermark:
+            saying = (
+                f"{event.process} leads {body.topic}-{body.partition} in epoch {body.leader_epoch} "
+                f"with a log that ends at {body.log_end}, though {state.process} had committed up "
+                f"to {state.high_watermark}"
+            )
+            because = (Cause(state.process, state.seq),)
+            return (Violated(event.ref, Witness.PEER, saying, because),)
+        if before in ("", event.process) or state.high_watermark == 0:
+            return NOTHING
+        state.changes += 1
+        return (Exercised(event.ref, Witness.PEER),)
+
+    @staticmethod
+    def _elected(state: _Committed, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+        known = state.record
+        if known is not None and body.offset <= known.offset:
+            return NOTHING
+        state.record = body
+        if known is None or body.leader < 0 or body.leader_epoch == 0 != known.leader_epoch:
+            return NOTHING
+        if not known.isr or body.leader in known.isr:
+            return NOTHING
+        saying = (
+            f"broker {body.leader} was made leader of {body.topic}-{body.partition} in epoch "
+            f"{body.leader_epoch} from outside the ISR {list(known.isr)}"
+        )
+        return (Violated(event.ref, Witness.PEER, saying),)
+
+    def end(self, state: _Committed, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Acknowledged:
+    """How far acks=all was answered, and reached a client, and who leads since."""
+
+    answered: int = 0
+    by: Cause | None = None
+    acked: int = -1
+    told: Cause | None = None
+    leader: str = ""
+    before_change: int = -1
+    """The highest offset a client knew to be acknowledged when leadership moved last."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NewLeaderHasTheAcknowledged:
+    """RP-13. The client's word is the acknowledgement it got before leadership moved; the former
+    leader's (a peer of the new one), that it answered."""
+
+    clause: str = "RP-13"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ProduceAnswered, ProduceCompleted, LeadershipStarted, LeadershipEnded, ReadCompleted}
+    )
+    keys = staticmethod(by_partition_acknowledged)
+
+    def start(self, key: Key) -> _Acknowledged:
+        return _Acknowledged()
+
+    def step(self, state: _Acknowledged, event: Event) -> tuple[_Acknowledged, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, ProduceAnswered):
+            if body.acks == -1 and body.error == "NONE" and body.log_end > state.answered:
+                state.answered, state.by = body.log_end, event.ref
+        elif isinstance(body, ProduceCompleted):
+            if body.offset > state.acked:
+                state.acked, state.told = body.offset, event.ref
+        elif isinstance(body, LeadershipStarted):
+            return state, self._led(state, event, body)
+        elif isinstance(body, ReadCompleted):
+            if body.outcome == "ok" and 0 <= state.before_change < body.end:
+                return state, (Exercised(event.ref, Witness.CLIENT),)
+        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
+            return _Acknowledged(), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _led(state: _Acknowledged, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
+        before, state.leader = state.leader, event.process
+        top, because, witness = state.answered, state.by, Witness.PEER
+        if body.log_end <= state.acked:
+            top, because, witness = state.acked + 1, state.told, Witness.CLIENT
+        if body.log_end < top and because is not None:
+            saying = (
+                f"{event.process} leads {body.topic}-{body.partition} in epoch {body.leader_epoch} "
+                f"with a log that ends at {body.log_end}, though acks=all was acknowledged up to "
+                f"{top}"
+            )
+            return (Violated(event.ref, witness, saying, (because,)),)
+        if before in ("", event.process) or top == 0:
+            return NOTHING
+        state.before_change = state.acked
+        return (Exercised(event.ref, Witness.PEER),)
+
+    def end(self, state: _Acknowledged, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Following:
+    logs: ReplicaLogs = field(default_factory=ReplicaLogs)
+    began: dict[str, FollowingStarted] = field(default_factory=dict)
+    """Slots that began to follow and have stored nothing since."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FollowerTruncatesByEpoch:
+    """RP-15. Exercised by messages dropped because the new leader does not have them, and by
+    messages above the follower's own high watermark that it kept: cutting to that mark, as the seed
+    says literally, would have lost them."""
+
+    clause: str = "RP-15"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(LogAppended, HighWatermarkAdvanced, LogTruncated),
+            *(FollowingStarted, LeadershipEnded),
+        }
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Following:
+        return _Following()
+
+    def step(self, state: _Following, event: Event) -> tuple[_Following, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, LogAppended):
+            found = NOTHING
+            slot = slot_of(event.process)
+            if slot in state.began:
+                found = self._resumed(state, event, slot, body)
+            state.logs.append(slot, body)
+            return state, found
+        if isinstance(body, HighWatermarkAdvanced):
+            _, conflict = state.logs.commit(slot_of(event.process), body.high_watermark)
+            if conflict is not None:
+                saying = (
+                    f"{event.process} kept, at offset {conflict[0]} of {body.topic}-"
+                    f"{body.partition}, what no leader confirmed: {conflict[1]} has another message"
+                )
+                return state, (Violated(event.ref, Witness.PEER, saying),)
+        elif isinstance(body, LogTruncated):
+            return state, self._truncated(state, event, body)
+        elif isinstance(body, FollowingStarted):
+            state.began[slot_of(event.process)] = body
+        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
+            return _Following(), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _resumed(
+        state: _Following, event: Event, slot: str, body: LogAppended
+    ) -> Sequence[Finding]:
+        """The first message stored after a change of leader: by now it must have truncated."""
+        began = state.began.pop(slot)
+        if body.as_leader:
+            return NOTHING
+        offset = state.logs.diverging(slot, body.base_offset)
+        if offset is not None:
+            saying = (
+                f"{event.process} fetches {body.topic}-{body.partition} on from offset "
+                f"{body.base_offset} though its message at {offset} is not the committed one"
+            )
+            return (Violated(event.ref, Witness.PEER, saying),)
+        kept = body.base_offset >= began.log_end > began.high_watermark
+        return (Exercised(event.ref, Witness.SELF),) if kept else NOTHING
+
+    @staticmethod
+    def _truncated(state: _Following, event: Event, body: LogTruncated) -> Sequence[Finding]:
+        lost = state.logs.truncate(slot_of(event.process), body.to_offset)
+        if body.reason == "recovery":
+            return NOTHING
+        committed = [batch for batch in lost if state.logs.is_committed(batch)]
+        if committed or body.to_offset < body.high_watermark:
+            first = committed[-1][0] if committed else body.to_offset
+            saying = (
+                f"{event.process} dropped {body.topic}-{body.partition} from offset "
+                f"{body.to_offset} on ({body.reason}), though its message at {first} is committed"
+            )
+            return (Violated(event.ref, Witness.PEER, saying),)
+        return (Exercised(event.ref, Witness.SELF),)
+
+    def end(self, state: _Following, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
