@@ -67,7 +67,8 @@ def test_a_question_can_be_made_large(serve: Callable[[Reply], tuple[str, int]])
         answer(connection, request)
 
     for size in (0, 20_000, 1_000_000):
-        assert kafka_probe(*serve(note), 5, size)
+        address, port = serve(note)
+        assert kafka_probe(address, port, 5, size)
     assert sizes == [25, 20_010, 32_010]
 
 
@@ -99,7 +100,7 @@ def test_what_is_no_answer(serve: Callable[[Reply], tuple[str, int]], reply: Rep
 def test_nobody_there_is_no_answer() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        assert not kafka_probe(*free.getsockname(), 1)
+        assert not kafka_probe("127.0.0.1", free.getsockname()[1], 1)
 
 
 def test_all_are_asked_at_once() -> None:

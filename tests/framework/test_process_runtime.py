@@ -1,4 +1,4 @@
-"""The process runtime, with real echo nodes behind real links."""
+"""The process runtime, with real echo nodes: starting, time, deaths, the end."""
 
 from __future__ import annotations
 
@@ -13,31 +13,34 @@ from pathlib import Path
 import pytest
 from tests import echo_node
 from tests.echo_node import EchoSystem
+from tests.echo_run import (
+    NEVER,
+    PAIR,
+    advance,
+    echo_run,
+    goes_on,
+    more,
+    slot,
+    talk,
+    talking_pair,
+)
 
 from fencepost import (
-    HEALTHY,
-    ClientFailed,
     ClientSpec,
     Condition,
     EnvironmentFailed,
-    Event,
-    Link,
-    LinkState,
     ProcessExited,
     ProcessSpawned,
     Receipt,
-    Role,
     RunEnded,
     RunStarted,
     Runtime,
     Shape,
     Signal,
-    Slot,
     Stalled,
     UsageError,
     View,
     history,
-    one_way,
     two_way,
 )
 from fencepost.clock import MS, SECOND, now_ns, poll
@@ -45,33 +48,17 @@ from fencepost.process_runtime import ProcessRuntime
 from fencepost.processes import state_of
 from fencepost.run_folder import RunFolder
 
-PAIR = Shape(controllers=0, brokers=2)
-NEVER = Condition("never", lambda view: False)
 Make = Callable[..., ProcessRuntime]
 
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
-    """Runtimes, by default of two brokers that are not started; closed at the end."""
+    """Runtimes of echo nodes that are not started; closed at the end."""
     made: list[ProcessRuntime] = []
 
-    def build(
-        system: EchoSystem | None = None, shape: Shape = PAIR, start: bool = False
-    ) -> ProcessRuntime:
-        runtime = ProcessRuntime(
-            system or EchoSystem(),
-            shape,
-            RunFolder.create(tmp_path / f"run-{len(made) + 1}"),
-            seed=7,
-            workloads={"echo": (echo_node.__file__, "client")},
-            kinds=echo_node.KINDS,
-        )
-        made.append(runtime)
-        if start:
-            for slot in runtime.layout.of(Role.BROKER):
-                runtime.start(slot)
-            talk(runtime)
-        return runtime
+    def build(system: EchoSystem | None = None, shape: Shape = PAIR) -> ProcessRuntime:
+        made.append(echo_run(tmp_path / f"run-{len(made) + 1}", system, shape))
+        return made[-1]
 
     yield build
     for runtime in made:
@@ -79,42 +66,11 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
 
 @pytest.fixture
-def pair(make: Make) -> ProcessRuntime:
+def pair(tmp_path: Path) -> Iterator[ProcessRuntime]:
     """Two brokers that talk to each other."""
-    return make(start=True)
-
-
-def advance(runtime: ProcessRuntime, until: Condition, limit_s: float = 10) -> Event | None:
-    return runtime.advance(until, now_ns() + int(limit_s * SECOND))
-
-
-def talk(runtime: ProcessRuntime) -> None:
-    """Waits until both brokers hear from each other, from now on."""
-    for name in ("broker-1", "broker-2"):
-        assert advance(runtime, more("echo.answered", name, runtime.view)), "they do not talk"
-
-
-def more(kind: str, slot: str, view: View) -> Condition:
-    """The newest process of a slot records another event of that kind."""
-    last = view.latest.get((view.newest[slot], kind))
-    return Condition(
-        f"{kind} by {slot}", lambda view: view.latest.get((view.newest[slot], kind)) != last
-    )
-
-
-def answered(process: str) -> Condition:
-    """A process has had an answer from some peer."""
-    return Condition(f"{process} to talk", lambda view: (process, "echo.answered") in view.latest)
-
-
-def slot(runtime: ProcessRuntime, name: str) -> Slot:
-    return runtime.layout.slot(name)
-
-
-def goes_on(runtime: ProcessRuntime, kind: str, name: str) -> bool:
-    """Whether a slot's process still records such events, once what was on its way is past."""
-    advance(runtime, NEVER, 0.2)
-    return advance(runtime, more(kind, name, runtime.view), 0.5) is not None
+    runtime = talking_pair(tmp_path / "pair")
+    yield runtime
+    runtime.close()
 
 
 # ------------------------------------------------------------------------------ starting, ending
@@ -200,7 +156,9 @@ def test_a_terminated_process_ends_in_its_own_time(pair: ProcessRuntime) -> None
 
 
 def test_a_process_that_ignores_sigterm_is_ended_by_close(make: Make) -> None:
-    runtime = make(EchoSystem(modes=(("broker-1", "stubborn"),)), start=True)
+    runtime = make(EchoSystem(modes=(("broker-1", "stubborn"),)))
+    runtime.start(slot(runtime, "broker-1"))
+    assert advance(runtime, Condition("up", lambda v: "broker-1#1" in v.node_of))
     stubborn = runtime.living(slot(runtime, "broker-1"))
     assert stubborn is not None
     assert runtime.signal(stubborn, Signal.TERM).true
@@ -356,194 +314,6 @@ def cmdline(entry: Path) -> bytes:
         return b""
 
 
-# ---------------------------------------------------------------------------------------- links
-
-
-@pytest.mark.parametrize("swap", [False, True], ids=["1-to-2", "2-to-1"])
-def test_a_one_way_cut_silences_one_direction_of_both_links(
-    pair: ProcessRuntime, swap: bool
-) -> None:
-    a, b = ("broker-2", "broker-1") if swap else ("broker-1", "broker-2")
-    receipt = pair.apply_cut(one_way([a], [b]))
-    assert receipt.true, receipt.evidence
-    assert "2 connections were open" in receipt.evidence
-    assert not goes_on(pair, "echo.heard", b)  # what a asks does not reach b
-    assert not goes_on(pair, "echo.answered", b)  # nor do its answers
-    assert goes_on(pair, "echo.heard", a)  # while a hears b all the time
-    assert pair.heal_links().true
-    talk(pair)
-
-
-def test_cuts_accumulate_and_each_is_lifted_by_itself(pair: ProcessRuntime) -> None:
-    there, both = one_way(["broker-1"], ["broker-2"]), two_way(["broker-1"], ["broker-2"])
-    assert pair.apply_cut(there).true
-    assert pair.apply_cut(both).true
-    assert not goes_on(pair, "echo.heard", "broker-1")
-    assert pair.lift_cut(both).true
-    assert not goes_on(pair, "echo.heard", "broker-2")  # the first one still holds
-    assert goes_on(pair, "echo.heard", "broker-1")
-    assert pair.lift_cut(there).true
-    talk(pair)
-    assert pair.lift_cut(there).true  # once too often does no harm
-    assert pair.apply_cut(there).true
-    assert not goes_on(pair, "echo.heard", "broker-2")
-
-
-def test_a_slow_link_is_slow_and_stays_cut_where_it_is_cut(pair: ProcessRuntime) -> None:
-    link = Link("broker-1", "broker-2", echo_node.PORT)
-    slow = pair.set_link(link, LinkState(latency_ms=40))
-    assert slow.true, slow.evidence
-    assert "1 link took" in slow.evidence
-    assert pair.apply_cut(one_way(["broker-1"], ["broker-2"])).true
-    assert pair.set_link(link, HEALTHY).true
-    assert not goes_on(pair, "echo.heard", "broker-2")
-
-
-def test_a_throttled_link_shows_its_rate(pair: ProcessRuntime) -> None:
-    receipt = pair.set_link(Link("broker-1", "broker-2", echo_node.PORT), LinkState(rate_kb=100))
-    assert receipt.true, receipt.evidence
-
-
-def test_healing_heals_everything(pair: ProcessRuntime) -> None:
-    link = Link("broker-1", "broker-2", echo_node.PORT)
-    pair.set_link(link, LinkState(latency_ms=20, cut_downstream=True))
-    pair.apply_cut(two_way(["broker-1"], ["broker-2"]))
-    healed = pair.heal_links()
-    assert healed.true, healed.evidence
-    assert "2 links answered" in healed.evidence
-    assert pair.heal_links() == Receipt(True, "every link was healthy")
-    talk(pair)
-
-
-def test_a_cut_of_a_dead_process_has_missed(pair: ProcessRuntime) -> None:
-    victim = pair.living(slot(pair, "broker-2"))
-    assert victim is not None
-    pair.signal(victim, Signal.KILL)
-    receipt = pair.apply_cut(two_way(["broker-1"], ["broker-2"]))
-    assert not receipt.true
-    assert "no process lives at both ends" in receipt.evidence
-    assert pair.heal_links().true
-
-
-def test_a_cut_in_front_of_a_deaf_process_has_missed(make: Make) -> None:
-    runtime = make(EchoSystem(modes=(("broker-2", "deaf"),)))
-    for broker in runtime.layout.of(Role.BROKER):
-        runtime.start(broker)
-    assert advance(runtime, Condition("both up", lambda v: v.kinds["node.started"] == 2))
-    receipt = runtime.apply_cut(one_way(["broker-1"], ["broker-2"]))
-    assert not receipt.true
-    assert "broker-1 -> broker-2:9092: nothing answered before" in receipt.evidence
-
-
-def test_a_cut_of_a_link_that_nobody_uses_has_missed(pair: ProcessRuntime) -> None:
-    session = pair.client(ClientSpec("one", "echo"))
-    assert advance(
-        pair, Condition("it talks", lambda v: (session.process, "echo.answered") in v.latest)
-    )
-    busy = pair.apply_cut(two_way(["clients"], ["broker-1"]))
-    assert busy.true, busy.evidence
-    idle = pair.apply_cut(two_way(["clients"], ["broker-2"]))
-    assert not idle.true
-    assert idle.evidence == "no connection was open through any of these links"
-
-
-def test_a_cut_where_no_link_runs_has_missed(make: Make) -> None:
-    runtime = make(shape=Shape(controllers=1, brokers=1))
-    receipt = runtime.apply_cut(one_way(["clients"], ["controller-1"]))
-    assert receipt == Receipt(False, "no link carries clients -> controller-1")
-
-
-def test_an_unknown_name_in_a_cut_is_refused(make: Make) -> None:
-    runtime = make()
-    with pytest.raises(UsageError, match="no slot named 'broker-11'; did you mean 'broker-1'"):
-        runtime.apply_cut(one_way(["broker-11"], ["broker-2"]))
-    with pytest.raises(UsageError, match="there is no link broker-1 -> broker-2:9"):
-        runtime.set_link(Link("broker-1", "broker-2", 9), HEALTHY)
-
-
-def test_a_paused_process_runs_while_its_links_change_and_stands_still_again(
-    pair: ProcessRuntime,
-) -> None:
-    """Else it can hang the toxiproxies of everyone who dials it."""
-    process = pair.living(slot(pair, "broker-2"))
-    assert process is not None
-    pair.signal(process, Signal.STOP)
-    for change in (
-        lambda: pair.apply_cut(one_way(["broker-1"], ["broker-2"])),
-        lambda: pair.lift_cut(one_way(["broker-1"], ["broker-2"])),
-        pair.heal_links,
-    ):
-        receipt = change()
-        assert receipt.true, receipt.evidence
-        assert "was resumed for the change of its links" in receipt.evidence
-        assert state_of(process.pid) == "T"
-    assert pair.signal(process, Signal.CONT).true
-    talk(pair)
-
-
-# --------------------------------------------------------------------------------------- clients
-
-
-def test_a_client_is_told_and_stopped_and_shows_in_the_history(pair: ProcessRuntime) -> None:
-    session = pair.client(ClientSpec("one", "echo"))
-    assert session.process == "clients/one#1"
-    session.tell({"say": "first"})
-    session.tell({"say": "second"})
-    told = advance(pair, Condition("two", lambda v: v.kinds["echo.told"] == 2))
-    assert told is not None
-    assert told.body == echo_node.Told("second")
-    session.stop()
-    session.stop()
-    ended = advance(pair, Condition("its end", lambda v: session.process not in v.alive))
-    assert ended is not None
-    assert ended.body == ProcessExited("clients/one#1", 0, 0, True)
-    with pytest.raises(UsageError, match="was asked to stop"):
-        session.tell({"say": "third"})
-    assert pair.client(ClientSpec("one", "echo")).process == "clients/one#2"
-
-
-def test_a_client_that_crashes_is_told_and_recorded(pair: ProcessRuntime) -> None:
-    session = pair.client(ClientSpec("one", "echo", {"crash": True}))
-    with pytest.raises(EnvironmentFailed, match=r"clients/one#1 .* was ended by SIGSEGV"):
-        advance(pair, NEVER, 10)
-    failed = pair.view.latest["harness", "client.failed"]
-    assert failed.body == ClientFailed("clients/one#1 was ended by SIGSEGV", fatal=True)
-    with pytest.raises(EnvironmentFailed, match="takes no commands: it was ended by SIGSEGV"):
-        session.tell({"say": "hello"})
-
-
-def test_a_client_that_does_not_read_holds_nobody_up(pair: ProcessRuntime) -> None:
-    session = pair.client(ClientSpec("one", "echo"))
-    assert advance(pair, answered(session.process))
-    os.kill(next(pid_of(pair, session.process)), signal.SIGSTOP)
-
-    def tell_on() -> None:
-        for _ in range(200):
-            session.tell({"say": "x" * 3000})
-
-    with pytest.raises(EnvironmentFailed, match="does not read its commands"):
-        tell_on()
-
-
-def pid_of(runtime: ProcessRuntime, process: str) -> Iterator[int]:
-    for event in runtime.events():
-        if isinstance(event.body, ProcessSpawned) and event.body.started == process:
-            yield event.body.pid
-
-
-def test_what_no_client_can_be_is_refused(make: Make) -> None:
-    runtime = make()
-    with pytest.raises(UsageError, match="no workload named 'ecko'; did you mean 'echo'"):
-        runtime.client(ClientSpec("one", "ecko"))
-    with pytest.raises(UsageError, match="'One Two' is not lower-case"):
-        runtime.client(ClientSpec("One Two", "echo"))
-    with pytest.raises(UsageError, match="lays out no slot for clients"):
-        make(EchoSystem(clients=False)).client(ClientSpec("one", "echo"))
-    session = runtime.client(ClientSpec("one", "echo"))
-    with pytest.raises(UsageError, match="4 kB at most"):
-        session.tell({"say": "x" * 5000})
-
-
 # --------------------------------------------------------------------------------- run and close
 
 
@@ -586,8 +356,8 @@ def test_events_of_every_process_come_in_happens_before_order(pair: ProcessRunti
         assert numbers == list(range(len(numbers)))
 
 
-def test_two_runs_do_not_meet(make: Make, pair: ProcessRuntime) -> None:
-    other = make(start=True)
+def test_two_runs_do_not_meet(tmp_path: Path, pair: ProcessRuntime) -> None:
+    other = talking_pair(tmp_path / "other")
     assert pair.place(slot(pair, "broker-1")).address != other.place(slot(pair, "broker-1")).address
     assert pair.apply_cut(two_way(["broker-1"], ["broker-2"])).true
     talk(other)

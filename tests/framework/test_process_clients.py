@@ -1,0 +1,116 @@
+"""Client workers on the process runtime: commands, ends, and what no client can be."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests import echo_node
+from tests.echo_node import EchoSystem
+from tests.echo_run import (
+    NEVER,
+    PAIR,
+    advance,
+    answered,
+    echo_run,
+    talking_pair,
+)
+
+from fencepost import (
+    ClientFailed,
+    ClientSpec,
+    Condition,
+    EnvironmentFailed,
+    ProcessExited,
+    ProcessSpawned,
+    Shape,
+    UsageError,
+)
+from fencepost.process_runtime import ProcessRuntime
+
+Make = Callable[..., ProcessRuntime]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    """Runtimes of echo nodes that are not started; closed at the end."""
+    made: list[ProcessRuntime] = []
+
+    def build(system: EchoSystem | None = None, shape: Shape = PAIR) -> ProcessRuntime:
+        made.append(echo_run(tmp_path / f"run-{len(made) + 1}", system, shape))
+        return made[-1]
+
+    yield build
+    for runtime in made:
+        runtime.close()
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[ProcessRuntime]:
+    """Two brokers that talk to each other."""
+    runtime = talking_pair(tmp_path / "pair")
+    yield runtime
+    runtime.close()
+
+
+def test_a_client_is_told_and_stopped_and_shows_in_the_history(pair: ProcessRuntime) -> None:
+    session = pair.client(ClientSpec("one", "echo"))
+    assert session.process == "clients/one#1"
+    session.tell({"say": "first"})
+    session.tell({"say": "second"})
+    told = advance(pair, Condition("two", lambda v: v.kinds["echo.told"] == 2))
+    assert told is not None
+    assert told.body == echo_node.Told("second")
+    session.stop()
+    session.stop()
+    ended = advance(pair, Condition("its end", lambda v: session.process not in v.alive))
+    assert ended is not None
+    assert ended.body == ProcessExited("clients/one#1", 0, 0, True)
+    with pytest.raises(UsageError, match="was asked to stop"):
+        session.tell({"say": "third"})
+    assert pair.client(ClientSpec("one", "echo")).process == "clients/one#2"
+
+
+def test_a_client_that_crashes_is_told_and_recorded(pair: ProcessRuntime) -> None:
+    session = pair.client(ClientSpec("one", "echo", {"crash": True}))
+    with pytest.raises(EnvironmentFailed, match=r"clients/one#1 .* was ended by SIGSEGV"):
+        advance(pair, NEVER, 10)
+    failed = pair.view.latest["harness", "client.failed"]
+    assert failed.body == ClientFailed("clients/one#1 was ended by SIGSEGV", fatal=True)
+    with pytest.raises(EnvironmentFailed, match="takes no commands: it was ended by SIGSEGV"):
+        session.tell({"say": "hello"})
+
+
+def test_a_client_that_does_not_read_holds_nobody_up(pair: ProcessRuntime) -> None:
+    session = pair.client(ClientSpec("one", "echo"))
+    assert advance(pair, answered(session.process))
+    os.kill(next(pid_of(pair, session.process)), signal.SIGSTOP)
+
+    def tell_on() -> None:
+        for _ in range(200):
+            session.tell({"say": "x" * 3000})
+
+    with pytest.raises(EnvironmentFailed, match="does not read its commands"):
+        tell_on()
+
+
+def pid_of(runtime: ProcessRuntime, process: str) -> Iterator[int]:
+    for event in runtime.events():
+        if isinstance(event.body, ProcessSpawned) and event.body.started == process:
+            yield event.body.pid
+
+
+def test_what_no_client_can_be_is_refused(make: Make) -> None:
+    runtime = make()
+    with pytest.raises(UsageError, match="no workload named 'ecko'; did you mean 'echo'"):
+        runtime.client(ClientSpec("one", "ecko"))
+    with pytest.raises(UsageError, match="'One Two' is not lower-case"):
+        runtime.client(ClientSpec("One Two", "echo"))
+    with pytest.raises(UsageError, match="lays out no slot for clients"):
+        make(EchoSystem(clients=False)).client(ClientSpec("one", "echo"))
+    session = runtime.client(ClientSpec("one", "echo"))
+    with pytest.raises(UsageError, match="4 kB at most"):
+        session.tell({"say": "x" * 5000})

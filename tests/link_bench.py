@@ -1,0 +1,124 @@
+"""What tests of links share: three slots with an echoing server each, on addresses of their own."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import stat
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fencepost import Layout, Link, LinkState, Role, Slot
+from fencepost.addresses import Addresses, claim
+from fencepost.launcher import Launcher
+from fencepost.links import Links
+from fencepost.run_folder import RunFolder
+
+PORT = 9092
+SLOTS = tuple(Slot(f"broker-{n}", Role.BROKER, n, n) for n in (1, 2, 3))
+ONE_TWO = Link("broker-1", "broker-2", PORT)
+TWO_ONE = Link("broker-2", "broker-1", PORT)
+ONE_THREE = Link("broker-1", "broker-3", PORT)
+LAYOUT = Layout(SLOTS, (ONE_TWO, TWO_ONE, ONE_THREE))
+CUT = LinkState(cut_upstream=True, cut_downstream=True)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Three slots with an echoing server each, and whatever a test adds."""
+
+    finish: ExitStack
+    folder: RunFolder
+    launcher: Launcher
+    addresses: Addresses
+    heard: Counter[str] = field(default_factory=Counter)
+    """slot -> bytes that reached its server."""
+
+    def serve(self, slot: Slot) -> None:
+        """An echoing server at the slot's own address."""
+        server = socket.create_server((self.addresses.own(slot), PORT))
+        self.finish.callback(server.close)
+        self.finish.callback(server.shutdown, socket.SHUT_RDWR)
+
+        def echo(connection: socket.socket) -> None:
+            with connection, suppress(OSError):
+                while data := connection.recv(65536):
+                    self.heard[slot.name] += len(data)
+                    connection.sendall(data)
+
+        def accept() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    threading.Thread(target=echo, args=[connection], daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+
+    def links(self, layout: Layout = LAYOUT) -> Links:
+        return Links(layout, self.addresses, self.launcher, self.folder)
+
+    def dial(self, links: Links, link: Link) -> socket.socket:
+        connection = socket.create_connection(links.end(link), 5)
+        self.finish.callback(connection.close)
+        connection.settimeout(0.3)
+        return connection
+
+    def api(self, slot: Slot, method: str, path: str, body: object = None) -> tuple[int, bytes]:
+        """A raw request to a slot's toxiproxy, beside the module under test."""
+        connection = http.client.HTTPConnection(self.addresses.api(slot), 8474, timeout=5)
+        try:
+            connection.request(method, path, json.dumps(body))
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+
+@contextmanager
+def open_bench(tmp_path: Path) -> Iterator[Bench]:
+    with ExitStack() as finish:
+        claimed = claim()
+        finish.callback(claimed.close)
+        folder = RunFolder.create(tmp_path / "run")
+        launcher = Launcher(folder.log_of("supervisor"), [claimed.fileno()])
+        finish.callback(launcher.close)
+        bench = Bench(finish, folder, launcher, Addresses(claimed.run))
+        for slot in SLOTS:
+            bench.serve(slot)
+        yield bench
+
+
+def echoes(connection: socket.socket) -> bool:
+    try:
+        connection.sendall(b"ping")
+        return connection.recv(100) == b"ping"
+    except OSError:
+        return False
+
+
+def answers(bench: Bench, links: Links, link: Link) -> bool:
+    with suppress(OSError):
+        return echoes(bench.dial(links, link))
+    return False
+
+
+def process_of(bench: Bench, slot: str) -> int:
+    """The process id of a slot's toxiproxy."""
+    host = bench.addresses.api(LAYOUT.slot(slot))
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and host.encode() in (entry / "cmdline").read_bytes():
+                return int(entry.name)
+    raise AssertionError(f"{slot} has no toxiproxy")
+
+
+def program(folder: Path, script: str) -> Path:
+    path = folder / "toxiproxy-server"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
