@@ -279,3 +279,13 @@ def test_after_everything_at_once_the_cluster_recovers(seed: int) -> None:
 
 def test_one_seed_is_one_history() -> None:
     assert chaos(11)[0] == chaos(11)[0]
+
+
+def test_a_follower_that_is_cut_off_from_a_quiet_log_leaves_the_isr_once(world: World) -> None:
+    leader = world.leader("orders")
+    for follower in set(BROKERS) - {leader}:
+        world.cut((follower, leader))
+    assert world.until(lambda: len(world.isr("orders")) == 1, 5)
+    epoch = world.partition("orders").leader_epoch
+    world.run(3)
+    assert world.partition("orders").leader_epoch == epoch

@@ -268,8 +268,11 @@ class Replica:
             if r != self.me and now.monotonic_ns - self.followers[r].caught_up_ns >= lag_ns
         )
 
-    def joiners(self) -> tuple[int, ...]:
-        """The replicas that have reached the high watermark and this epoch's start (RP-10)."""
+    def joiners(self, now: Instant, lag_ns: int) -> tuple[int, ...]:
+        """The replicas that have reached the high watermark and this epoch's start (RP-10).
+
+        One that has not fetched lately stays out, or a dead one would come and go on a quiet log.
+        """
         lenient = not self._protections.holds("join-when-caught-up")
         return tuple(
             r
@@ -277,6 +280,7 @@ class Replica:
             if r in self.partition.replicas
             and r not in self.partition.isr
             and known.end >= 0
+            and now.monotonic_ns - known.fetched_ns < lag_ns
             and (lenient or known.end >= max(self.high_watermark, self.epoch_start))
         )
 

@@ -119,7 +119,7 @@ class Replicas:
                     for r in one.partition.isr
                     if r != self.me
                 )
-                if one.adding or one.joiners():
+                if one.adding or any(r not in one.partition.isr for r in one.followers):
                     times.append(one.retry_ns)
         return min(times, default=None)
 
@@ -149,7 +149,9 @@ class Replicas:
         lag_ns = self._settings.ns("replica.lag.time.max.ms")
         gone = one.laggards(now, lag_ns)
         joined = tuple(
-            r for r in one.joiners() if r in image.brokers and not image.brokers[r].fenced
+            r
+            for r in one.joiners(now, lag_ns)
+            if r in image.brokers and not image.brokers[r].fenced
         )
         if not gone and not joined and not one.adding:
             # Not before the laggard's own deadline, and not in a loop over a fenced joiner.
