@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import pytest
 
@@ -77,13 +77,19 @@ def pytest_configure(config: pytest.Config) -> None:
     given = {
         n: config.getoption(f"fencepost_{n}") or config.getini(f"fencepost_{n}") for n in _HELP
     }
-    if given["seed"] and not re.fullmatch(r"\d+", given["seed"]):
-        raise pytest.UsageError(f"--fencepost-seed takes a number, not {given['seed']!r}")
-    seed = int(given["seed"]) if given["seed"] else int.from_bytes(os.urandom(4))
-    # Where xdist starts workers, it hands them the options: so all of them draw from one seed.
-    config.option.fencepost_seed = str(seed)
+    # xdist's workers are told the seed that was drawn by the process that started them.
+    chosen = getattr(config, "workerinput", {}).get("fencepost_seed", given["seed"])
+    if chosen and not re.fullmatch(r"\d+", chosen):
+        raise pytest.UsageError(f"--fencepost-seed takes a number, not {chosen!r}")
+    seed = int(chosen) if chosen else int.from_bytes(os.urandom(4))
     out = config.rootpath / given["out"]
     config.stash[_SETTINGS] = Settings(given["system"], given["runtime"], seed, out)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Xdist's hook: what a worker is told."""
+    node.workerinput["fencepost_seed"] = str(node.config.stash[_SETTINGS].seed)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -56,7 +56,7 @@ NOSE = '''
 
 
 @pytest.fixture
-def nose(pytester: pytest.Pytester) -> None:
+def nose(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     """Installs the plugin `nose` for this test alone, as a distribution on the path."""
     made = pytester.path / "installed"
     info = made / "nose-1.0.dist-info"
@@ -64,7 +64,7 @@ def nose(pytester: pytest.Pytester) -> None:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: nose\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[fencepost]\nnose = nose_plugin\n")
     (made / "nose_plugin.py").write_text(dedent(NOSE))
-    pytester.syspathinsert(made)
+    monkeypatch.setenv("PYTHONPATH", str(made))
 
 
 def run(pytester: pytest.Pytester, *args: str) -> pytest.RunResult:
