@@ -387,7 +387,10 @@ class HeartbeatRefused(Struct, frozen=True, tag="broker.heartbeat_refused"):
 
 
 class LeadershipStarted(Struct, frozen=True, tag="replica.leadership_started"):
-    """This broker begins to serve as leader of the partition in `leader_epoch`."""
+    """This broker begins to serve as leader of the partition in `leader_epoch`.
+
+    `keep_in_sync_ms` is how long it lets a follower lag before it asks to drop it (0: not told).
+    """
 
     topic: str
     partition: int
@@ -396,6 +399,7 @@ class LeadershipStarted(Struct, frozen=True, tag="replica.leadership_started"):
     log_start: int
     log_end: int
     high_watermark: int
+    keep_in_sync_ms: int = 0
 
 
 class LeadershipEnded(Struct, frozen=True, tag="replica.leadership_ended"):

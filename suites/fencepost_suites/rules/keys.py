@@ -17,7 +17,9 @@ from fencepost import (
     LogAppended,
     Polled,
     ProbeCompleted,
+    ProduceAnswered,
     ProduceCompleted,
+    ProduceInvoked,
 )
 
 Keys = tuple[tuple[str | int, ...], ...]
@@ -95,12 +97,40 @@ def by_partition_acknowledged(event: Event) -> Keys:
     return ((body.topic, body.partition),)
 
 
+def by_partition_blocked(event: Event) -> Keys:
+    """Topic and partition; of the answers to produces only errors, of what is stored a leader's."""
+    body: Any = event.body
+    if isinstance(body, LogAppended) and not body.as_leader:
+        return NONE
+    if isinstance(body, ProduceAnswered) and body.error == "NONE":
+        return NONE
+    return ((body.topic, body.partition),)
+
+
 def by_partition_read(event: Event) -> Keys:
     """Topic and partition; of the outcomes of produces only the certain failures."""
     body: Any = event.body
     if isinstance(body, ProduceCompleted) and body.outcome != "failed":
         return NONE
     if isinstance(body, Polled) and not body.offsets:
+        return NONE
+    return ((body.topic, body.partition),)
+
+
+def by_partition_stored(event: Event) -> Keys:
+    """Topic and partition; of the outcomes of produces only those that tell an offset."""
+    body: Any = event.body
+    if isinstance(body, ProduceCompleted) and body.offset < 0:
+        return NONE
+    return ((body.topic, body.partition),)
+
+
+def by_partition_kept_once(event: Event) -> Keys:
+    """As `by_partition_stored`; of the produces begun only those that may be stored twice."""
+    body: Any = event.body
+    if isinstance(body, ProduceInvoked) and body.acks == -1:
+        return NONE
+    if isinstance(body, ProduceCompleted) and body.offset < 0:
         return NONE
     return ((body.topic, body.partition),)
 

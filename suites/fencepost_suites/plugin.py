@@ -1,0 +1,20 @@
+"""What the suites offer as a plugin: the clauses of the seed documents, and the rules for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fencepost import Clause, Rule, hookimpl
+from fencepost_suites import rules
+from fencepost_suites.clauses import clauses
+
+
+@hookimpl
+def fencepost_clauses() -> Sequence[Clause]:
+    return clauses()
+
+
+@hookimpl
+def fencepost_rules() -> Sequence[Rule[Any]]:
+    return rules.ALL

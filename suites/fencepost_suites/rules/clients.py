@@ -1,0 +1,486 @@
+"""What any client of any system may expect: Jepsen's anomalies, under Jepsen's names.
+
+Their only witnesses are clients. A final reading that did not succeed leaves open what depends on
+it; without any reading nothing can be said of what was acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    ConsumerPositioned,
+    Event,
+    Exercised,
+    Finding,
+    Key,
+    LeadershipEnded,
+    Polled,
+    ProduceCompleted,
+    ProduceInvoked,
+    ReadCompleted,
+    RunEnd,
+    Undecided,
+    Violated,
+    Witness,
+)
+from fencepost_suites.rules.keys import (
+    NOTHING,
+    by_partition_acknowledged,
+    by_partition_kept_once,
+    by_partition_read,
+    by_partition_stored,
+    by_reader,
+)
+
+CLIENT = Witness.CLIENT
+
+
+@dataclass(slots=True)
+class _Unread:
+    """The acknowledged writes of a partition that the reading has not shown yet."""
+
+    waiting: dict[int, tuple[str, str, int]] = field(default_factory=dict)
+    """offset -> operation, and the process and number of its acknowledgement."""
+    early: dict[int, str] = field(default_factory=dict)
+    """offset -> operation: read in the reading under way, before any acknowledgement came."""
+    confirmed: int = 0
+    error: str = ""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LostWrite:
+    """JEPSEN-lost-write. Below the end of a whole reading every acknowledged write must show, with
+    its own content."""
+
+    clause: str = "JEPSEN-lost-write"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ProduceCompleted, Polled, ReadCompleted, LeadershipEnded}
+    )
+    keys = staticmethod(by_partition_acknowledged)
+
+    def start(self, key: Key) -> _Unread:
+        return _Unread()
+
+    def step(self, state: _Unread, event: Event) -> tuple[_Unread, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, ProduceCompleted):
+            if state.early and state.early.get(body.offset) == body.operation:
+                state.confirmed += 1
+            elif body.offset >= 0:
+                state.waiting[body.offset] = (body.operation, event.process, event.node_seq)
+        elif isinstance(body, Polled):
+            if body.final:
+                return state, self._read(state, event, body)
+        elif isinstance(body, ReadCompleted):
+            return state, self._completed(state, event, body)
+        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
+            return _Unread(), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _read(state: _Unread, event: Event, body: Polled) -> Sequence[Finding]:
+        found: list[Finding] = []
+        for offset, operation in zip(body.offsets, body.operations, strict=True):
+            known = state.waiting.pop(offset, None)
+            if known is None:
+                state.early[offset] = operation
+            elif known[0] == operation:
+                state.confirmed += 1
+            else:
+                found.append(_lost(event, body, offset, known, f"{operation} is there"))
+        return found
+
+    @staticmethod
+    def _completed(state: _Unread, event: Event, body: ReadCompleted) -> Sequence[Finding]:
+        state.early.clear()
+        if body.outcome != "ok":
+            state.error = body.error or "it did not complete"
+            return NOTHING
+        found: list[Finding] = []
+        for offset in [o for o in state.waiting if o < body.end]:
+            known = state.waiting.pop(offset)
+            found.append(_lost(event, body, offset, known, "the reading did not show it"))
+        if state.confirmed and not found:
+            found.append(Exercised(event.ref, CLIENT))
+        state.error, state.confirmed = "", 0
+        return found
+
+    def end(self, state: _Unread, end: RunEnd) -> Sequence[Finding]:
+        if state.waiting and state.error:
+            saying = (
+                f"{len(state.waiting)} acknowledged writes could not be read back: {state.error}"
+            )
+            return (Undecided(saying),)
+        return NOTHING
+
+
+def _lost(
+    event: Event,
+    body: Polled | ReadCompleted,
+    offset: int,
+    known: tuple[str, str, int],
+    what: str,
+) -> Violated:
+    operation, process, seq = known
+    saying = (
+        f"{operation}, acknowledged at offset {offset} of {body.topic}-{body.partition}, is lost: "
+        f"{what}"
+    )
+    return Violated(event.ref, CLIENT, saying, (Cause(process, seq),))
+
+
+@dataclass(slots=True)
+class _Unseen:
+    """Acknowledged writes that no consumer has seen yet."""
+
+    waiting: dict[int, tuple[str, Cause]] = field(default_factory=dict)
+    top: int = -1
+    read_end: int = -1
+    """The end of the last whole reading; -1 until there is one."""
+    before: set[int] = field(default_factory=set)
+    """Of the waiting offsets those that were acknowledged before it."""
+    seen: int = 0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """JEPSEN-unseen. Acknowledged before the last whole reading, and beyond its end."""
+
+    clause: str = "JEPSEN-unseen"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ProduceCompleted, Polled, ReadCompleted, LeadershipEnded}
+    )
+    keys = staticmethod(by_partition_acknowledged)
+
+    def start(self, key: Key) -> _Unseen:
+        return _Unseen()
+
+    def step(self, state: _Unseen, event: Event) -> tuple[_Unseen, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, ProduceCompleted):
+            if body.offset > state.top:
+                state.waiting[body.offset] = (body.operation, event.ref)
+        elif isinstance(body, Polled):
+            if body.offsets:
+                state.top = max(state.top, body.offsets[-1])
+                waiting = state.waiting
+                for offset in body.offsets:
+                    if waiting.pop(offset, None) is not None:
+                        state.seen += 1
+        elif isinstance(body, ReadCompleted):
+            if body.outcome == "ok":
+                # What is not there below the end is lost: another clause's matter.
+                state.waiting = {o: w for o, w in state.waiting.items() if o >= body.end}
+                state.read_end, state.before = body.end, set(state.waiting)
+                if state.seen and not state.waiting:
+                    return state, (Exercised(event.ref, CLIENT),)
+        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
+            return _Unseen(), NOTHING
+        return state, NOTHING
+
+    def end(self, state: _Unseen, end: RunEnd) -> Sequence[Finding]:
+        found: list[Finding] = []
+        for offset, (operation, ref) in state.waiting.items():
+            if offset in state.before:
+                saying = (
+                    f"{operation}, acknowledged at offset {offset}, was never seen: the partition "
+                    f"was read up to {state.read_end}"
+                )
+                found.append(Violated(ref, CLIENT, saying))
+        late = len(state.waiting) - len(found)
+        if late:
+            saying = f"nothing was read after {late} writes had been acknowledged"
+            found.append(Undecided(saying))
+        return found
+
+
+@dataclass(slots=True)
+class _Contents:
+    at: dict[int, str] = field(default_factory=dict)
+    """offset -> the operation first seen there."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class InconsistentOffsets:
+    """JEPSEN-inconsistent-offsets. Exercised by each poll that meets what was seen before."""
+
+    clause: str = "JEPSEN-inconsistent-offsets"
+    kinds: frozenset[type[Struct]] = frozenset({ProduceCompleted, Polled, LeadershipEnded})
+    keys = staticmethod(by_partition_stored)
+
+    def start(self, key: Key) -> _Contents:
+        return _Contents()
+
+    def step(self, state: _Contents, event: Event) -> tuple[_Contents, Sequence[Finding]]:
+        body = event.body
+        at = state.at
+        if isinstance(body, ProduceCompleted):
+            known = at.setdefault(body.offset, body.operation)
+            if known != body.operation:
+                return state, (_two(event, body, body.offset, known, body.operation),)
+        elif isinstance(body, Polled):
+            found: list[Finding] = []
+            before = len(at)
+            for offset, operation in zip(body.offsets, body.operations, strict=True):
+                known = at.setdefault(offset, operation)
+                if known != operation:
+                    found.append(_two(event, body, offset, known, operation))
+            if not found and len(at) - before < len(body.offsets):
+                return state, (Exercised(event.ref, CLIENT),)
+            return state, found
+        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
+            return _Contents(), NOTHING
+        return state, NOTHING
+
+    def end(self, state: _Contents, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+def _two(
+    event: Event, body: Polled | ProduceCompleted, offset: int, first: str, second: str
+) -> Violated:
+    saying = (
+        f"offset {offset} of {body.topic}-{body.partition} held {first}, and {second} by the word "
+        f"of {event.process}"
+    )
+    return Violated(event.ref, CLIENT, saying)
+
+
+@dataclass(slots=True)
+class _Places:
+    at: dict[str, int] = field(default_factory=dict)
+    """operation -> the offset where it was seen first."""
+    repeatable: set[str] = field(default_factory=set)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """JEPSEN-duplicate. Exercised by each poll that meets a message where it was before."""
+
+    clause: str = "JEPSEN-duplicate"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ProduceInvoked, ProduceCompleted, Polled, LeadershipEnded}
+    )
+    keys = staticmethod(by_partition_kept_once)
+
+    def start(self, key: Key) -> _Places:
+        return _Places()
+
+    def step(self, state: _Places, event: Event) -> tuple[_Places, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, ProduceCompleted):
+            return state, self._seen(state, event, body, (body.offset,), (body.operation,))
+        if isinstance(body, Polled):
+            before = len(state.at)
+            found = self._seen(state, event, body, body.offsets, body.operations)
+            if not found and len(state.at) - before < len(body.offsets):
+                return state, (Exercised(event.ref, CLIENT),)
+            return state, found
+        if isinstance(body, ProduceInvoked):
+            state.repeatable.add(body.operation)
+        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
+            return _Places(), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _seen(
+        state: _Places,
+        event: Event,
+        body: Polled | ProduceCompleted,
+        offsets: Sequence[int],
+        operations: Sequence[str],
+    ) -> Sequence[Finding]:
+        found: list[Finding] = []
+        at = state.at
+        for offset, operation in zip(offsets, operations, strict=True):
+            known = at.setdefault(operation, offset)
+            if known != offset and operation and operation not in state.repeatable:
+                saying = (
+                    f"{operation} is in {body.topic}-{body.partition} at offset {known} and at "
+                    f"offset {offset}"
+                )
+                found.append(Violated(event.ref, CLIENT, saying))
+        return found
+
+    def end(self, state: _Places, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Position:
+    last: int = -1
+    ref: Cause | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NonmonotonicPoll:
+    """JEPSEN-nonmonotonic-poll. Within a poll too. Exercised by every poll that follows one."""
+
+    clause: str = "JEPSEN-nonmonotonic-poll"
+    kinds: frozenset[type[Struct]] = frozenset({Polled, ConsumerPositioned})
+    keys = staticmethod(by_reader)
+
+    def start(self, key: Key) -> _Position:
+        return _Position()
+
+    def step(self, state: _Position, event: Event) -> tuple[_Position, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, ConsumerPositioned):
+            return _Position(), NOTHING
+        assert isinstance(body, Polled)
+        offsets = body.offsets
+        if not offsets:
+            return state, NOTHING
+        before, because = state.last, state.ref
+        state.last, state.ref = offsets[-1], event.ref
+        back = next((b for a, b in pairwise((before, *offsets)) if b <= a), None)
+        if back is not None:
+            saying = (
+                f"{event.process} got offset {back} of {body.topic}-{body.partition} after "
+                f"{max(before, *offsets)}"
+            )
+            refs = () if because is None else (because,)
+            return state, (Violated(event.ref, CLIENT, saying, refs),)
+        return state, (Exercised(event.ref, CLIENT),) if before >= 0 else NOTHING
+
+    def end(self, state: _Position, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Skips:
+    """Where each consumer goes on, and what was jumped over and not been met since."""
+
+    next: dict[str, int] = field(default_factory=dict)
+    gaps: list[tuple[int, int, str, Cause]] = field(default_factory=list)
+    read: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PollSkip:
+    """JEPSEN-poll-skip. What was jumped over counts once somebody reads a message there, the final
+    reading at the latest; offsets that hold none are no skip."""
+
+    clause: str = "JEPSEN-poll-skip"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {Polled, ConsumerPositioned, ReadCompleted, LeadershipEnded}
+    )
+    keys = staticmethod(by_partition_stored)
+
+    def start(self, key: Key) -> _Skips:
+        return _Skips()
+
+    def step(self, state: _Skips, event: Event) -> tuple[_Skips, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, Polled):
+            return state, self._polled(state, event, body)
+        if isinstance(body, ConsumerPositioned):
+            state.next.pop(event.process, None)
+            if body.offset >= 0:
+                state.next[event.process] = body.offset
+        elif isinstance(body, ReadCompleted):
+            state.read = state.read or body.outcome == "ok"
+            if body.outcome == "ok":
+                state.gaps.clear()
+        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
+            return _Skips(), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _polled(state: _Skips, event: Event, body: Polled) -> Sequence[Finding]:
+        offsets = body.offsets
+        if not offsets:
+            return NOTHING
+        found = _met(state, body) if state.gaps else []
+        due = state.next.get(event.process)
+        state.next[event.process] = offsets[-1] + 1
+        begins = offsets[0] if due is None else due
+        if offsets[-1] - begins + 1 != len(offsets):
+            for a, b in pairwise((begins - 1, *offsets)):
+                if b > a + 1:
+                    state.gaps.append((a + 1, b, event.process, event.ref))
+        elif due is not None and not found:
+            return (Exercised(event.ref, CLIENT),)
+        return found
+
+    def end(self, state: _Skips, end: RunEnd) -> Sequence[Finding]:
+        if not state.gaps:
+            return NOTHING
+        start, stop, process, ref = state.gaps[0]
+        saying = f"{process} jumped from {start} to {stop}, and nothing was read afterwards"
+        return (Undecided(saying, ref),)
+
+
+def _met(state: _Skips, body: Polled) -> list[Finding]:
+    """The gaps in which a message shows now; each is told once."""
+    found: list[Finding] = []
+    kept: list[tuple[int, int, str, Cause]] = []
+    for start, stop, process, ref in state.gaps:
+        there = next((o for o in body.offsets if start <= o < stop), None)
+        if there is None:
+            kept.append((start, stop, process, ref))
+            continue
+        saying = (
+            f"{process} got offset {stop} of {body.topic}-{body.partition} next after {start - 1}, "
+            f"though there is a message at {there}"
+        )
+        found.append(Violated(ref, CLIENT, saying))
+    state.gaps = kept
+    return found
+
+
+@dataclass(slots=True)
+class _Failed:
+    operations: dict[str, Cause] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AbortedRead:
+    """JEPSEN-aborted-read. Exercised by a whole reading after a write that failed."""
+
+    clause: str = "JEPSEN-aborted-read"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ProduceCompleted, Polled, ReadCompleted, LeadershipEnded}
+    )
+    keys = staticmethod(by_partition_read)
+
+    def start(self, key: Key) -> _Failed:
+        return _Failed()
+
+    def step(self, state: _Failed, event: Event) -> tuple[_Failed, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, ProduceCompleted):
+            state.operations[body.operation] = event.ref
+        elif isinstance(body, Polled):
+            if state.operations:
+                return state, [
+                    Violated(
+                        event.ref,
+                        CLIENT,
+                        f"{event.process} read {operation}, which had failed, in {body.topic}-"
+                        f"{body.partition}",
+                        (state.operations[operation],),
+                    )
+                    for operation in body.operations
+                    if operation in state.operations
+                ]
+        elif isinstance(body, ReadCompleted) and body.outcome == "ok" and state.operations:
+            return state, (Exercised(event.ref, CLIENT),)
+        return state, NOTHING
+
+    def end(self, state: _Failed, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

@@ -1,0 +1,186 @@
+"""The in-sync replicas: who is dropped, and who may come back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Event,
+    Exercised,
+    Finding,
+    FollowerFetched,
+    HighWatermarkAdvanced,
+    IsrChangeAsked,
+    Key,
+    LeadershipEnded,
+    LeadershipStarted,
+    LogAppended,
+    PartitionCommitted,
+    ProduceAnswered,
+    RunEnd,
+    Violated,
+    Witness,
+)
+from fencepost_suites.rules.keys import NOTHING, by_partition, by_partition_blocked
+from fencepost_suites.rules.leases import MS, Late, settle
+
+KEEP_IN_SYNC_MS = 30_000
+"""Kafka's default of replica.lag.time.max.ms, where a leader does not say its own."""
+
+
+@dataclass(slots=True)
+class _Blocked:
+    """How long the leader's oldest uncommitted message has waited, and what was done about it."""
+
+    leader: str = ""
+    keep_ms: int = KEEP_IN_SYNC_MS
+    since_ns: int = 0
+    waiting: bool = False
+    dropping: tuple[int, frozenset[int]] | None = None
+    """The epoch in which replicas were asked to be dropped, and which."""
+    stored: bool = False
+    suspects: list[Late] = field(default_factory=list)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LaggardIsDropped:
+    """RP-09. A leader whose commits wait for twice the time allowed, and a second, must have asked
+    for a smaller ISR. Exercised when one was asked for, was stored by the controller, and commits
+    went on."""
+
+    clause: str = "RP-09"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(LogAppended, HighWatermarkAdvanced, ProduceAnswered, IsrChangeAsked),
+            *(LeadershipStarted, LeadershipEnded, PartitionCommitted),
+        }
+    )
+    keys = staticmethod(by_partition_blocked)
+
+    def start(self, key: Key) -> _Blocked:
+        return _Blocked()
+
+    def step(self, state: _Blocked, event: Event) -> tuple[_Blocked, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, LogAppended):
+            if event.process == state.leader and not state.waiting:
+                state.waiting, state.since_ns = True, event.at_ns
+            elif state.waiting:
+                self._overdue(state, event)
+        elif isinstance(body, HighWatermarkAdvanced):
+            if body.as_leader and event.process == state.leader:
+                return state, self._commits(state, event, body)
+        elif isinstance(body, ProduceAnswered):
+            self._overdue(state, event)
+        else:
+            match body:
+                case IsrChangeAsked():
+                    dropped = frozenset(body.old_isr) - frozenset(body.new_isr)
+                    if dropped and body.lag_ns > 0:
+                        state.dropping, state.stored = (body.leader_epoch, dropped), False
+                    state.waiting = False
+                case PartitionCommitted() if state.dropping is not None:
+                    epoch, dropped = state.dropping
+                    if body.leader_epoch > epoch and not dropped & set(body.isr):
+                        state.stored = True
+                case LeadershipStarted():
+                    keep_ms = body.keep_in_sync_ms or KEEP_IN_SYNC_MS
+                    if event.process != state.leader:
+                        return _Blocked(event.process, keep_ms, suspects=state.suspects), NOTHING
+                    state.waiting = False
+                case LeadershipEnded() if event.process == state.leader:
+                    return _Blocked(suspects=state.suspects), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _commits(state: _Blocked, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
+        state.waiting, state.since_ns = body.high_watermark < body.log_end, event.at_ns
+        if state.stored and state.dropping and body.leader_epoch > state.dropping[0]:
+            state.dropping, state.stored = None, False
+            return (Exercised(event.ref, Witness.PEER),)
+        return NOTHING
+
+    @staticmethod
+    def _overdue(state: _Blocked, event: Event) -> None:
+        waited_ns = event.at_ns - state.since_ns
+        if not state.waiting or event.process != state.leader:
+            return
+        if waited_ns <= (2 * state.keep_ms + 1_000) * MS:
+            return
+        state.waiting = False
+        saying = (
+            f"{event.process} has had a write waiting for {waited_ns / 1e9:.1f} s and asked to "
+            f"drop no follower, though {state.keep_ms} ms are allowed"
+        )
+        violated = Violated(event.ref, Witness.SELF, saying)
+        period_ns = state.keep_ms * MS
+        state.suspects.append(Late(violated, event.process, state.since_ns, event.at_ns, period_ns))
+
+    def end(self, state: _Blocked, end: RunEnd) -> Sequence[Finding]:
+        return settle(state.suspects, end)
+
+
+@dataclass(slots=True)
+class _Outside:
+    """What the followers outside the ISR have reached, by their own logs."""
+
+    ends: dict[str, int] = field(default_factory=dict)
+    processes: dict[int, str] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ReturnsOnlyCaughtUp:
+    """RP-10. The leader's word is the end it counts the follower to have; the follower's own is
+    what it has stored. Exercised by every return."""
+
+    clause: str = "RP-10"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {IsrChangeAsked, FollowerFetched, LogAppended, LeadershipEnded}
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Outside:
+        return _Outside()
+
+    def step(self, state: _Outside, event: Event) -> tuple[_Outside, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, LogAppended):
+            state.ends[event.process] = body.log_end
+        elif isinstance(body, FollowerFetched):
+            state.processes[body.follower] = body.client
+        elif isinstance(body, IsrChangeAsked):
+            return state, self._asked(state, event, body)
+        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
+            return _Outside(), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _asked(state: _Outside, event: Event, body: IsrChangeAsked) -> Sequence[Finding]:
+        found: list[Finding] = []
+        needed = max(body.high_watermark, body.epoch_start)
+        for replica, end in zip(body.new_isr, body.ends, strict=True):
+            if replica in body.old_isr:
+                continue
+            process = state.processes.get(replica, "")
+            own = state.ends.get(process, needed)
+            if end >= needed and own >= needed:
+                by_peer = process in state.ends
+                found.append(Exercised(event.ref, Witness.PEER if by_peer else Witness.SELF))
+                continue
+            witness, reached = (Witness.SELF, end) if end < needed else (Witness.PEER, own)
+            saying = (
+                f"{event.process} asked to take broker {replica} into the ISR of {body.topic}-"
+                f"{body.partition} at offset {reached}; the high watermark was "
+                f"{body.high_watermark}, the start of its epoch {body.epoch_start}"
+            )
+            found.append(Violated(event.ref, witness, saying))
+        return found
+
+    def end(self, state: _Outside, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
