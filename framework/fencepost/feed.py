@@ -7,42 +7,41 @@ come since. A last line without its end waits for the rest of it.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import BinaryIO, final
+from typing import final
 
 import msgspec
 from inotify_simple import INotify, flags
 
+from fencepost.errors import EnvironmentFailed
 from fencepost.events import Codec, Event
-
-_CHUNK = 1 << 20
 
 
 @final
 class Tail:
-    """One events file, read from where the last reading stopped."""
+    """One events file, read from where the last reading stopped; no file stays open meanwhile."""
 
     def __init__(self, path: Path, codec: Codec) -> None:
-        self.name = path.stem
-        self._file: BinaryIO = path.open("rb", buffering=0)
+        self._path = path
         self._codec = codec
+        self._offset = 0
         self._rest = b""
         self._line = 0
 
     def read(self, damage: list[str]) -> list[Event]:
         """The events that have come; lines that are none are named in `damage`."""
+        with self._path.open("rb", buffering=0) as file:
+            file.seek(self._offset)
+            come = file.readall()
+        self._offset += len(come)
+        *whole, self._rest = (self._rest + come).split(Codec.LINE_END)
         events = []
-        while chunk := self._file.read(_CHUNK):
-            *whole, self._rest = (self._rest + chunk).split(Codec.LINE_END)
-            for line in whole:
-                self._line += 1
-                try:
-                    events.append(self._codec.decode(line))
-                except msgspec.DecodeError as wrong:
-                    damage.append(f"{self.name}, line {self._line} is not an event: {wrong}")
+        for line in whole:
+            self._line += 1
+            try:
+                events.append(self._codec.decode(line))
+            except msgspec.DecodeError as wrong:
+                damage.append(f"{self._path.stem}, line {self._line} is not an event: {wrong}")
         return events
-
-    def close(self) -> None:
-        self._file.close()
 
 
 @final
@@ -50,11 +49,18 @@ class Feed:
     """All events files of a folder, but for one process's own (the reader's)."""
 
     def __init__(self, folder: Path, codec: Codec, own: Path) -> None:
+        """Follows the folder from now on; raises EnvironmentFailed when the kernel has no more."""
         self._folder = folder
         self._codec = codec
         self._own = own.name
         self._tails: dict[str, Tail] = {}
-        self._notify = INotify(nonblocking=True)
+        try:
+            self._notify = INotify(nonblocking=True)
+        except OSError as refused:
+            raise EnvironmentFailed(
+                f"no inotify instance is to be had ({refused.strerror}): "
+                "see /proc/sys/fs/inotify/max_user_instances"
+            ) from refused
         self._notify.add_watch(folder, flags.CREATE | flags.MODIFY)
         self.damage: list[str] = []
         """A sentence for every line that is not an event."""
@@ -90,6 +96,3 @@ class Feed:
     def close(self) -> None:
         """Stops following; safe to call twice."""
         self._notify.close()
-        for tail in self._tails.values():
-            tail.close()
-        self._tails.clear()

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple, final
 
 import msgspec
@@ -35,6 +35,7 @@ from fencepost.rules import RunEnd
 from fencepost.run_folder import RunFolder, write_whole
 
 HARNESS = "harness"
+_BLOCK = 1 << 16
 
 
 class Written(NamedTuple):
@@ -124,10 +125,10 @@ class Reading:
 
     def __iter__(self) -> Iterator[Event]:
         examiner = Examiner()
-        with self._folder.history.open("rb") as lines:
-            for event, _ in _whole(lines, "the history", self._codec, examiner.damage):
-                examiner.step(event)
-                yield event
+        lines = _lines(self._folder.history)
+        for event, _ in _whole(lines, "the history", self._codec, examiner.damage):
+            examiner.step(event)
+            yield event
         examiner.damage.extend(d for d in _damage(self._folder) if d not in examiner.damage)
         self._end = examiner.end()
 
@@ -155,8 +156,8 @@ def merge(folder: RunFolder, codec: Codec) -> RunEnd:
     """Writes history.ndjson (whole or not at all) and damage.json; what is known of the end."""
     examiner = Examiner()
     beside = folder.history.with_suffix(".partial")
-    with ExitStack() as open_files, beside.open("wb") as out:
-        for event, line in in_order(_sources(folder, codec, examiner.damage, open_files)):
+    with beside.open("wb") as out:
+        for event, line in in_order(_sources(folder, codec, examiner.damage)):
             examiner.step(event)
             out.write(line)
     end = examiner.end()
@@ -167,9 +168,7 @@ def merge(folder: RunFolder, codec: Codec) -> RunEnd:
 
 def so_far(folder: RunFolder, codec: Codec) -> Sequence[Event]:
     """Every whole event that the processes of a run, be it over or not, have written; in order."""
-    with ExitStack() as open_files:
-        sources = _sources(folder, codec, [], open_files)
-        return [event for event, _ in in_order(sources)]
+    return [event for event, _ in in_order(_sources(folder, codec, []))]
 
 
 def in_order(sources: Iterable[Iterable[Written]]) -> Iterator[Written]:
@@ -231,13 +230,24 @@ def _take_earliest(waiting: dict[str, list[_Head]]) -> _Head:
     return head
 
 
-def _sources(
-    folder: RunFolder, codec: Codec, damage: list[str], open_files: ExitStack
-) -> list[Iterator[Written]]:
+def _sources(folder: RunFolder, codec: Codec, damage: list[str]) -> list[Iterator[Written]]:
     return [
-        _whole(open_files.enter_context(path.open("rb")), path.stem, codec, damage)
+        _whole(_lines(path), path.stem, codec, damage)
         for path in sorted(folder.events.glob("*.ndjson"))
     ]
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """A file's lines, a block at a time, so that a thousand files can be read side by side."""
+    offset = 0
+    while True:
+        with path.open("rb") as file:
+            file.seek(offset)
+            block = file.readlines(_BLOCK)
+        if not block:
+            return
+        offset += sum(map(len, block))
+        yield from block
 
 
 def _whole(lines: Iterable[bytes], name: str, codec: Codec, damage: list[str]) -> Iterator[Written]:

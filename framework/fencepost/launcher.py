@@ -144,6 +144,8 @@ class Launcher:
 
     def close(self) -> None:
         """Ends every child and the supervisor, in bounded time; safe to call twice."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # a fork of this process may hold it open
         self._socket.close()
         try:
             self._process.wait(ANSWER_LIMIT_S)

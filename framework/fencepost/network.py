@@ -13,7 +13,7 @@ from typing import final
 from fencepost.clock import poll
 from fencepost.errors import UsageError, no_such
 from fencepost.links import Bytes, Links
-from fencepost.probes import Answer, Probe, ask_all, open_connections
+from fencepost.probes import Answer, End, Probe, ask_all, open_connections
 from fencepost.receipts import Trial, bulk, is_cut, judge
 from fencepost.runtime import HEALTHY, LinkState, Receipt, describe
 from fencepost.topology import Cut, Layout, Link
@@ -21,7 +21,10 @@ from fencepost.toxics import DOWNSTREAM, UPSTREAM, toxics
 
 ANSWER_LIMIT_S = 2.0
 LONGEST_WAIT_S = 5.0
-HEAL_LIMIT_S = 3.0
+READY_LIMIT_S = 3.0
+"""How long a node that was just started may take to answer, before it is struck."""
+CONNECT_LIMIT_S = 1.0
+HEAL_LIMIT_S = 10.0
 COUNT_LIMIT_S = 1.0
 LEAST_SILENCE_S = 0.1
 
@@ -97,15 +100,18 @@ class Network:
         old = {link: self._links.state(link) for link in links}
         manned = [link for link in links if self._lives(link.source) and self._lives(link.target)]
         ends = {link: self._links.end(link) for link in manned}
-        open_before = open_connections(list(ends.values()))
-        before = self._ask({link: old[link] for link in manned if not is_cut(old[link])}, new)
+        uncut = {link: old[link] for link in manned if not is_cut(old[link])}
+        before = self._ask(uncut, new, READY_LIMIT_S)
+        strikes = any(state != HEALTHY for state in new.values())
+        open_before = _connections(list(ends.values()), CONNECT_LIMIT_S if strikes else 0)
         notes = self._links.apply(new)
-        if not manned and any(state != HEALTHY for state in new.values()):
+        if not manned and strikes:
             pairs = {(link.source, link.target) for link in links}
             return Receipt(False, f"no process lives at both ends of {_directions(pairs)}")
         counted = self._links.bytes_passed(manned)
         slowest_s = max((answer.took_ms for answer in before.values()), default=0) / 1000
-        after = self._ask(new, new, silence_s=LEAST_SILENCE_S + 3 * slowest_s, only=manned)
+        now = {link: new[link] for link in manned}
+        after = self._ask(now, new, HEAL_LIMIT_S, silence_s=LEAST_SILENCE_S + 3 * slowest_s)
         vanished = self._vanished(manned, counted, new)
         trials = [
             Trial(
@@ -125,28 +131,31 @@ class Network:
     def _ask(
         self,
         now: Mapping[Link, LinkState],
-        sized_for: Mapping[Link, LinkState],
+        new: Mapping[Link, LinkState],
+        limit_s: float,
         silence_s: float = 0,
-        only: Sequence[Link] | None = None,
     ) -> Mapping[Link, Answer]:
-        """Asks through links that are in the states `now`; those that should answer, repeatedly."""
+        """Asks, through links that are in the states `now`, what shows the states `new`.
+
+        Links that are not cut are asked again until they answer, or the limit has passed.
+        """
         answers: dict[Link, Answer] = {}
-        waiting = list(now if only is None else only)
+        waiting = list(now)
 
         def answered() -> bool:
             asked = {}
             for link in waiting:
-                size = bulk(sized_for[link])
-                limit_s = silence_s if is_cut(now[link]) else _patience_s(now[link], size)
-                asked[self._links.end(link)] = limit_s, size
+                size = bulk(new[link])
+                patience_s = silence_s if is_cut(now[link]) else _patience_s(now[link], size)
+                asked[self._links.end(link)] = patience_s, size
             got = ask_all(self._probe, asked)
             answers.update({link: got[self._links.end(link)] for link in waiting})
             waiting[:] = [
-                link for link in waiting if now[link] == HEALTHY and not answers[link].came
+                link for link in waiting if not answers[link].came and not is_cut(now[link])
             ]
             return not waiting
 
-        poll(answered, HEAL_LIMIT_S if only is not None else 0)
+        poll(answered, limit_s, 0.02)
         return answers
 
     def _vanished(
@@ -169,6 +178,18 @@ class Network:
 
         poll(shown, COUNT_LIMIT_S if any(is_cut(new[link]) for link in links) else 0, 0.01)
         return passed
+
+
+def _connections(ends: Sequence[End], limit_s: float) -> Mapping[End, int]:
+    """How many connections are open at each end; waits for a first one, as after a restart."""
+    seen: dict[End, int] = {}
+
+    def any_open() -> bool:
+        seen.update(open_connections(ends))
+        return any(seen.values()) or not seen
+
+    poll(any_open, limit_s, 0.02)
+    return seen
 
 
 def _patience_s(state: LinkState, size: int) -> float:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.errors import EnvironmentFailed
 from fencepost.events import Codec, Event, Stalled
 from fencepost.feed import Feed
 from fencepost.recorder import Recorder
@@ -84,6 +85,17 @@ def test_a_damaged_line_is_named_and_the_next_one_is_read(tmp_path: Path, feed: 
 def test_the_readers_own_file_is_left_out(tmp_path: Path, feed: Feed) -> None:
     Recorder.open(tmp_path / "harness.ndjson", "run", "harness").record(Stalled(1))
     assert feed.read() == []
+
+
+def test_a_kernel_without_another_inotify_instance_is_an_environment_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(**options: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("fencepost.feed.INotify", none_left)
+    with pytest.raises(EnvironmentFailed, match="max_user_instances"):
+        Feed(tmp_path, Codec(), own=tmp_path / "harness.ndjson")
 
 
 def test_an_overflown_notice_queue_loses_nothing(tmp_path: Path, feed: Feed) -> None:

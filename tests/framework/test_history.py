@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 
 import pytest
@@ -194,6 +195,22 @@ def test_an_event_of_an_unknown_kind_is_kept_as_it_was_written(folder: RunFolder
     path.write_bytes(text)
     assert history.merge(folder, Codec()).complete
     assert text.splitlines()[1] in folder.history.read_bytes().splitlines()
+
+
+def test_more_processes_than_open_files_are_allowed(folder: RunFolder) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for number in range(200):
+        process = f"clients/a#{number}"
+        recorder = Recorder.open(folder.events_of(process), "run-1", process)
+        recorder.record(NodeStopped("done"), at_ns=700 + number)
+        recorder.close()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
+    try:
+        end = history.merge(folder, Codec())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert end.complete
+    assert len(list(history.read(folder, Codec()))) == 211
 
 
 def test_damage_is_json_for_whoever_reads_it(folder: RunFolder) -> None:

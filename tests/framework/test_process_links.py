@@ -154,6 +154,22 @@ def test_a_cut_where_no_link_runs_has_missed(make: Make) -> None:
     assert receipt == Receipt(False, "no link carries clients -> controller-1")
 
 
+def test_a_node_that_was_just_started_is_given_time_to_answer(pair: ProcessRuntime) -> None:
+    """Else a restart and a cut in quick succession would never have a receipt."""
+    victim = pair.living(slot(pair, "broker-2"))
+    assert victim is not None
+    pair.signal(victim, Signal.KILL)
+    pair.start(victim.slot)
+    receipt = pair.apply_cut(one_way(["broker-1"], ["broker-2"]))
+    assert receipt.true, receipt.evidence
+    second = pair.living(slot(pair, "broker-2"))
+    assert second is not None
+    pair.signal(second, Signal.KILL)
+    pair.start(victim.slot)
+    healed = pair.heal_links()
+    assert healed.true, healed.evidence
+
+
 def test_an_unknown_name_in_a_cut_is_refused(make: Make) -> None:
     runtime = make()
     with pytest.raises(UsageError, match="no slot named 'broker-11'; did you mean 'broker-1'"):
