@@ -169,6 +169,7 @@ def history(fencepost_run: Run) -> Happened:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Finishes and judges the test's run within its call."""
+    __tracebackhide__ = True
     run = item.stash.get(_RUN, None)
     if run is None:
         return (yield)
@@ -181,7 +182,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         raise
     run.record(TestEnded(item.nodeid, "passed"))
     result = run.finish()
-    result.check(_clauses(item))
+    try:
+        result.check(_clauses(item))
+    except (FencepostError, Violation) as found:
+        # How it was found is ours to know: the test's author needs the sentences alone.
+        raise found.with_traceback(None) from None
     run.folder.discard_data()
     return value
 

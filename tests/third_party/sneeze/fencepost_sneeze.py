@@ -1,0 +1,99 @@
+"""A fault that interrupts a node for a moment, an event telling of it, and a promise about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from msgspec import Struct
+
+from fencepost import (
+    Clause,
+    Event,
+    Exercised,
+    FaultFactory,
+    Finding,
+    HeartbeatSent,
+    Key,
+    Receipt,
+    Rule,
+    RunEnd,
+    Runtime,
+    Signal,
+    Struck,
+    Undecided,
+    UsageError,
+    Witness,
+    hookimpl,
+)
+
+
+class Sneezed(Struct, frozen=True, tag="sneeze.sneezed"):
+    """The fault stopped this node's process and let it run on."""
+
+    node: str
+    process: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sneeze:
+    """Stops a node's process, tells of it, and lets it run on at once."""
+
+    node: str
+    name: str = "sneeze"
+
+    def strike(self, runtime: Runtime) -> Struck:
+        slot = runtime.layout.slot(self.node)
+        process = runtime.living(slot)
+        if process is None:
+            raise UsageError(f"{self.node} is dead, and the dead do not sneeze")
+        stopped = runtime.signal(process, Signal.STOP)
+        runtime.record(Sneezed(self.node, process.name))
+        runtime.signal(process, Signal.CONT)
+        return Struck((process.name,), stopped, lambda: Receipt(True, "it was over at once"))
+
+    def arguments(self) -> Mapping[str, object]:
+        return {"node": self.node}
+
+
+@dataclass(frozen=True, slots=True)
+class GoesOn:
+    """SNEEZE-1, keyed by process: whoever sneezed sends another heartbeat."""
+
+    clause: str = "SNEEZE-1"
+    kinds: frozenset[type[Struct]] = frozenset({Sneezed, HeartbeatSent})
+
+    def keys(self, event: Event) -> Iterable[Key]:
+        body = event.body
+        yield (body.process if isinstance(body, Sneezed) else event.process,)
+
+    def start(self, key: Key) -> bool:
+        return False
+
+    def step(self, waiting: bool, event: Event) -> tuple[bool, Sequence[Finding]]:
+        if isinstance(event.body, Sneezed):
+            return True, ()
+        return False, [Exercised(event.ref, Witness.SELF)] if waiting else ()
+
+    def end(self, waiting: bool, end: RunEnd) -> Sequence[Finding]:
+        return [Undecided("the run ended before the next heartbeat")] if waiting else ()
+
+
+@hookimpl
+def fencepost_event_kinds() -> Sequence[type[Struct]]:
+    return [Sneezed]
+
+
+@hookimpl
+def fencepost_faults() -> Mapping[str, FaultFactory]:
+    return {"sneeze": Sneeze}
+
+
+@hookimpl
+def fencepost_clauses() -> Sequence[Clause]:
+    return [Clause("SNEEZE-1", "sneeze", (), "A node that sneezed goes on with its heartbeats.")]
+
+
+@hookimpl
+def fencepost_rules() -> Sequence[Rule[bool]]:
+    return [GoesOn()]
