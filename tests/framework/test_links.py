@@ -1,7 +1,7 @@
 """Links, against real toxiproxies: each of toxiproxy's and its package's traps has its guard.
 
-Where a trap is toxiproxy's own, a test first shows that it is there: without it, the guard would be
-dead weight.
+Where a trap is toxiproxy's own, a test shows that it is there: without it, the guard would be dead
+weight. (Not so the slicer without its size: it takes a gigabyte of stack until the server dies.)
 """
 
 from __future__ import annotations
@@ -146,19 +146,6 @@ def test_trap_misspelt_attributes_are_taken_silently(bench: Bench) -> None:
     status, shown = bench.api(SLOTS[0], "POST", "/proxies/broker-2.9092/toxics", toxic)
     assert status == 200
     assert json.loads(shown)["attributes"] == {"latency": 0, "jitter": 0}
-
-
-def test_trap_a_slicer_without_its_size_ends_the_server(bench: Bench) -> None:
-    links = bench.links()
-    pid = process_of(bench, "broker-1")
-    toxic = {"type": "slicer", "stream": "upstream"}
-    assert bench.api(SLOTS[0], "POST", "/proxies/broker-2.9092/toxics", toxic)[0] == 200
-    assert not answers(bench, links, ONE_TWO)
-    (name,) = [name for name in links.processes if "broker-1" in name]
-    exit_ = bench.launcher.wait(name, 5)
-    assert exit_ is not None
-    assert exit_.code == 2
-    assert not Path(f"/proc/{pid}").exists()
 
 
 def test_a_server_that_died_is_named_with_its_last_words(bench: Bench) -> None:
