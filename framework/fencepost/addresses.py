@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import re
 import socket
+from collections import Counter
 from dataclasses import dataclass
 from typing import final
 
@@ -93,22 +94,23 @@ def claim(first: int | None = None, runs: range = RUNS) -> Claim:
 
 def check_layout(layout: Layout) -> None:
     """Raises UsageError for a layout that has no place on the loopback network."""
-    names = [slot.name for slot in layout.slots]
-    indices = [slot.index for slot in layout.slots]
+    names = Counter(slot.name for slot in layout.slots)
+    indices = Counter(slot.index for slot in layout.slots)
+    laid_out = Counter(layout.links)
     for slot in layout.slots:
         if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", slot.name):
             raise UsageError(f"the slot name {slot.name!r} is not lower-case words joined by '-'")
         if not 1 <= slot.index <= _LAST_SLOT:
             raise UsageError(f"slot {slot.name} has index {slot.index}, not 1 to {_LAST_SLOT}")
-        if names.count(slot.name) > 1:
+        if names[slot.name] > 1:
             raise UsageError(f"two slots are named {slot.name}")
-        if indices.count(slot.index) > 1:
+        if indices[slot.index] > 1:
             raise UsageError(f"two slots have index {slot.index}, one of them {slot.name}")
     for link in layout.links:
         words = f"the link {link.source} -> {link.target}:{link.port}"
-        if not {link.source, link.target} <= set(names) or link.source == link.target:
+        if not {link.source, link.target} <= names.keys() or link.source == link.target:
             raise UsageError(f"{words} does not join two slots of its layout")
         if not 1 <= link.port < FIRST_EPHEMERAL_PORT or link.port in (API_PORT, _CLAIM_PORT):
             raise UsageError(f"{words} needs a port below {FIRST_EPHEMERAL_PORT} that is not ours")
-        if layout.links.count(link) > 1:
+        if laid_out[link] > 1:
             raise UsageError(f"{words} is laid out twice")

@@ -36,6 +36,7 @@ from fencepost.run_folder import RunFolder, write_whole
 
 HARNESS = "harness"
 _BLOCK = 1 << 16
+_NAMED_SINGLY = 10
 
 
 class Written(NamedTuple):
@@ -251,15 +252,22 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _whole(lines: Iterable[bytes], name: str, codec: Codec, damage: list[str]) -> Iterator[Written]:
-    """The whole events among the lines; what is none is named in `damage`."""
+    """The whole events among the lines; what is none is named in `damage`, the first few singly."""
+    wrong = 0
     for number, line in enumerate(lines, 1):
         if not line.endswith(Codec.LINE_END):
             damage.append(f"{name} ends in the middle of an event, in line {number}")
-            return
+            break
         try:
-            yield Written(codec.decode(line), line)
-        except msgspec.DecodeError as wrong:
-            damage.append(f"{name}, line {number} is not an event: {wrong}")
+            event = codec.decode(line)
+        except msgspec.DecodeError as why:
+            wrong += 1
+            if wrong <= _NAMED_SINGLY:
+                damage.append(f"{name}, line {number} is not an event: {why}")
+        else:
+            yield Written(event, line)
+    if wrong > _NAMED_SINGLY:
+        damage.append(f"{name}: {wrong - _NAMED_SINGLY} more lines are not events")
 
 
 def _damage(folder: RunFolder) -> list[str]:

@@ -15,8 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.echo_node import KINDS
 
+from fencepost import Codec, history
 from fencepost.clock import poll
+from fencepost.run_folder import RunFolder
 
 LIMIT_S = 5.0
 HERE = Path(__file__).parent
@@ -230,3 +233,28 @@ def test_stopped_processes_end_too(begin: Callable[[str], Owned]) -> None:
         os.kill(seen.pid, signal.SIGSTOP)
     os.kill(owned.owner.pid, signal.SIGKILL)
     assert_nothing_is_left(run)
+
+
+def test_a_killed_run_can_be_read_as_far_as_it_went(begin: Callable[[str], Owned]) -> None:
+    owned = begin("python")
+    run = owned.run
+    os.kill(owned.owner.pid, signal.SIGKILL)
+    assert_nothing_is_left(run)
+    (path,) = owned.folder.glob("run-*")
+    folder, codec = RunFolder(path), Codec(KINDS)
+    assert folder.info().system == "echo/mesh"
+    reading = history.read(folder, codec)
+    events = list(reading)
+    assert {event.process for event in events} == {
+        "harness",
+        "controller-1#1",
+        "broker-1#1",
+        "clients/one#1",
+    }
+    assert not reading.end.complete
+    assert set(reading.end.damage) == {
+        "how controller-1#1 ended is not recorded",
+        "how broker-1#1 ended is not recorded",
+        "how clients/one#1 ended is not recorded",
+        "the run's end is not recorded",
+    }

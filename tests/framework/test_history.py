@@ -136,6 +136,14 @@ def test_a_line_that_is_no_event_is_named(folder: RunFolder) -> None:
     assert sentence.startswith("broker-1#1, line 2 is not an event")
 
 
+def test_much_damage_is_named_briefly(folder: RunFolder) -> None:
+    path = folder.events_of("broker-1#1")
+    path.write_bytes(b"garbage\n" * 5000 + path.read_bytes())
+    damage = history.merge(folder, Codec()).damage
+    assert len(damage) == 11
+    assert damage[-1] == "broker-1#1: 4990 more lines are not events"
+
+
 def test_a_process_whose_end_nobody_saw_is_named(folder: RunFolder) -> None:
     cut_events(folder, "harness", slice(0, 3))  # neither exits nor the run's end
     end = history.merge(folder, Codec())
