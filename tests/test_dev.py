@@ -1,0 +1,100 @@
+"""./dev: names each missing tool in one sentence, and makes nothing before all are there."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+TOOLS = ("bash", "cat", "cksum", "dirname", "env", "grep", "head", "sed")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout as `./dev setup` first meets it, with a folder of tools beside it."""
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    for name in ("dev", "pyproject.toml", "requirements.lock"):
+        shutil.copy(ROOT / name, folder)
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in TOOLS:
+        found = shutil.which(name)
+        assert found is not None
+        (tools / name).symlink_to(found)
+    return folder
+
+
+def add(checkout: Path, name: str, script: str) -> None:
+    """Puts a tool of that name on the path."""
+    tool = checkout.parent / "bin" / name
+    tool.write_text(f"#!/usr/bin/env bash\n{script}\n")
+    tool.chmod(0o755)
+
+
+def dev(checkout: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["./dev", *args],
+        cwd=checkout,
+        env={"PATH": str(checkout.parent / "bin")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def java(version: str) -> str:
+    return f"echo 'openjdk version \"{version}\" 2025-04-15' >&2"
+
+
+def test_python_go_and_java_are_each_asked_for_by_name(checkout: Path) -> None:
+    def refusal() -> str:
+        done = dev(checkout, "setup")
+        assert done.returncode == 4
+        assert not (checkout / ".venv").exists()
+        (sentence,) = done.stderr.splitlines()
+        return sentence
+
+    assert "Python 3.11 or newer is missing" in refusal()
+    add(checkout, "python3", f'exec {sys.executable} "$@"')
+    assert "Go is missing" in refusal()
+    add(checkout, "go", "exit 1")
+    assert "Java 17 or newer is missing" in refusal()
+    add(checkout, "java", java("11.0.2"))
+    assert "'java' is version 11" in refusal()
+
+
+def test_an_old_python_is_no_python(checkout: Path) -> None:
+    add(checkout, "python3", "exit 1")
+    assert "Python 3.11 or newer is missing" in dev(checkout, "setup").stderr
+
+
+def test_unknown_words_are_refused_with_the_known_ones(checkout: Path) -> None:
+    done = dev(checkout, "tset")
+    assert done.returncode == 2
+    assert "usage: ./dev COMMAND" in done.stderr
+    assert dev(checkout, "--help").returncode == 0
+
+
+def test_the_lock_holds_exact_versions_and_no_places() -> None:
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    packages = [line for line in lines if not line.startswith("#")]
+    assert len(packages) > 30
+    assert all(line.count("==") == 1 for line in packages)
+    assert not any("/" in line or "@" in line for line in packages)
+
+
+def test_the_lock_holds_all_that_the_project_names() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    locked = {
+        line.split("==")[0].lower().replace("_", "-")
+        for line in (ROOT / "requirements.lock").read_text().splitlines()
+    }
+    wanted = {name.split(">")[0].lower().replace("_", "-") for name in named}
+    assert wanted <= locked
