@@ -1,7 +1,7 @@
 """Every way for the owner of a run to die leaves no process of the run after 5 s.
 
 An owner is a program that starts a run and makes a file `ready` once it is up. To hold another one
-to this, such as a command, add its argv to `OWNERS`.
+to this, such as a command, add it to `OWNERS`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,37 @@ from fencepost.run_folder import RunFolder
 LIMIT_S = 5.0
 HERE = Path(__file__).parent
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
-OWNERS: Mapping[str, tuple[str, ...]] = {
-    "python": (sys.executable, os.fspath(HERE / "python_owner.py"), "{folder}"),
-    "python-with-a-fork": (sys.executable, os.fspath(HERE / "python_owner.py"), "{folder}", "fork"),
-    "pytest": (*PYTEST, os.fspath(HERE / "pytest_owner.py")),
-    "pytest-xdist": (*PYTEST, "-n", "1", os.fspath(HERE / "pytest_owner.py")),
+ECHO = ("supervisor.py", "toxiproxy-server", "echo_node.py node", "echo_node.py client")
+NODES = ("supervisor.py", "toxiproxy-server", "reference.shell")
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A program that owns a run, and words in the commands of what its run consists of."""
+
+    argv: tuple[str, ...]
+    parts: tuple[str, ...] = ECHO
+
+
+def program(name: str, *words: str) -> tuple[str, ...]:
+    return (sys.executable, os.fspath(HERE / name), "{folder}", *words)
+
+
+OWNERS: Mapping[str, Owner] = {
+    "python": Owner(program("python_owner.py")),
+    "python-with-a-fork": Owner(program("python_owner.py", "fork")),
+    "pytest": Owner((*PYTEST, os.fspath(HERE / "pytest_owner.py"))),
+    "pytest-xdist": Owner((*PYTEST, "-n", "1", os.fspath(HERE / "pytest_owner.py"))),
+    "plugin": Owner(
+        (
+            *PYTEST,
+            "-W",
+            "default",
+            "--fencepost-out={folder}/out",
+            os.fspath(HERE / "plugin_owner.py"),
+        ),
+        NODES,
+    ),
 }
 
 
@@ -76,6 +102,7 @@ class Owned:
     owner: subprocess.Popen[bytes]
     folder: Path
     below: list[Seen]
+    parts: tuple[str, ...]
 
     @property
     def supervisor(self) -> Seen:
@@ -85,8 +112,10 @@ class Owned:
     @property
     def run(self) -> list[Seen]:
         """The processes that must not be left: the supervisor and all that it started."""
-        mine = descendants(self.supervisor.pid)
-        return [self.supervisor, *mine]
+        mine = [self.supervisor, *descendants(self.supervisor.pid)]
+        for part in self.parts:  # a test would prove nothing about what was never there
+            assert any(part in seen.command for seen in mine), part
+        return mine
 
 
 @pytest.fixture
@@ -94,7 +123,7 @@ def begin(tmp_path: Path) -> Iterator[Callable[[str], Owned]]:
     started: list[Owned] = []
 
     def start(name: str) -> Owned:
-        argv = [word.format(folder=tmp_path) for word in OWNERS[name]]
+        argv = [word.format(folder=tmp_path) for word in OWNERS[name].argv]
         with (tmp_path / "owner.log").open("wb") as log:
             owner = subprocess.Popen(
                 argv,
@@ -103,10 +132,11 @@ def begin(tmp_path: Path) -> Iterator[Callable[[str], Owned]]:
                 env={**os.environ, "DEATHS_FOLDER": os.fspath(tmp_path)},
                 process_group=0,
             )
-        ready = poll((tmp_path / "ready").exists, 60, 0.02)
-        owned = Owned(owner, tmp_path, descendants(owner.pid))
+        ready = tmp_path / "ready"
+        poll(lambda: ready.exists() or owner.poll() is not None, 60, 0.02)
+        owned = Owned(owner, tmp_path, descendants(owner.pid), OWNERS[name].parts)
         started.append(owned)
-        assert ready, (tmp_path / "owner.log").read_text()
+        assert ready.exists(), (tmp_path / "owner.log").read_text()
         return owned
 
     yield start
@@ -119,15 +149,12 @@ def begin(tmp_path: Path) -> Iterator[Callable[[str], Owned]]:
 
 
 def assert_nothing_is_left(run: list[Seen]) -> None:
-    kinds = ("supervisor.py", "toxiproxy-server", "echo_node.py node", "echo_node.py client")
-    for kind in kinds:  # the test would prove nothing about a kind that was never there
-        assert any(kind in seen.command for seen in run), kind
     gone = poll(lambda: not any(seen.lives for seen in run), LIMIT_S, 0.02)
     assert gone, [seen.command for seen in run if seen.lives]
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-@pytest.mark.parametrize("owner", ["python", "pytest", "pytest-xdist"])
+@pytest.mark.parametrize("owner", ["python", "pytest", "pytest-xdist", "plugin"])
 def test_a_signal_that_ends_the_owner_at_once(
     begin: Callable[[str], Owned], owner: str, how: signal.Signals
 ) -> None:
@@ -167,6 +194,14 @@ def test_a_second_interrupt_during_teardown(begin: Callable[[str], Owned], owner
     os.kill(owned.owner.pid, signal.SIGINT)
     assert_nothing_is_left(run)
     owned.owner.wait(LIMIT_S)
+
+
+def test_an_interrupt_of_the_plugins_own_run(begin: Callable[[str], Owned]) -> None:
+    owned = begin("plugin")
+    run = owned.run
+    os.kill(owned.owner.pid, signal.SIGINT)
+    owned.owner.wait(30)
+    assert_nothing_is_left(run)
 
 
 @pytest.mark.parametrize("owner", ["python", "pytest"])
