@@ -160,8 +160,9 @@ def explain_violations(verdicts: Mapping[str, Verdict]) -> str:
     for clause, verdict in verdicts.items():
         if verdict.verdict is Outcome.VIOLATED:
             first = verdict.violations[0]
-            lines.append(f"{clause} is violated, {verdict.violated} times: {verdict.sentence}")
-            lines.append(f"  {first.at}, by the word of a {first.witness}: {first.saying}")
+            times = f" ({verdict.violated} times)" if verdict.violated > 1 else ""
+            lines.append(f"{clause} is violated{times}: {verdict.sentence}")
+            lines.append(f"  {first.saying} ({first.at}, witness: {first.witness})")
             lines += (f"  {line}" for line in first.explanation)
     return "\n".join(lines)
 

@@ -198,7 +198,7 @@ def test_a_broken_promise_fails_the_test_and_says_how_to_see_it_again(
     result.stdout.fnmatch_lines(
         [
             "*Violation: NOSE-1 is violated*A nose does not sneeze.",
-            "*it sneezed at pepper",
+            "*it sneezed at pepper (*witness: self)",
             "again: pytest test_a_broken_*::test_it --fencepost-system=reference/quorum "
             "--fencepost-runtime=process --fencepost-seed=5",
             f"run:   {folder}",

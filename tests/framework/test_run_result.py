@@ -55,8 +55,8 @@ def test_a_violation_is_told_first_with_its_explanation() -> None:
     with pytest.raises(Violation) as caught:
         worst.check()
     assert str(caught.value).splitlines() == [
-        f"QC-17 is violated, 1 times: {SENTENCE}",
-        "  broker-2#1@7, by the word of a client: it served 3 messages",
+        f"QC-17 is violated: {SENTENCE}",
+        "  it served 3 messages (broker-2#1@7, witness: client)",
         "  epoch 4",
     ]
 
