@@ -24,6 +24,7 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 
 CONTROLLERS = ("controller-1", "controller-2", "controller-3")
+BROKERS = ("broker-1", "broker-2", "broker-3")
 PRODUCER = "clients/producer#1"
 READER = "clients/reader#1"
 PROBE = "clients/probe#1"
@@ -108,6 +109,8 @@ class Clients:
         if api == "Produce":
             self.record(PROBE, ProduceInvoked(operation, self.topic, 0, 1))
             request = produce_request(self.topic, operation.encode(), 1)
+        elif api == "Metadata":
+            request = m.MetadataRequest(None)
         else:
             part = m.FetchPartition(0, 0, 1 << 20)
             request = m.FetchRequest(0, 1, 1 << 20, (m.FetchTopic((part,), self.topic),))
@@ -121,6 +124,8 @@ class Clients:
             part_answer = answer.responses[0].partition_responses[0]
             error, offset = Error(part_answer.error_code).name, part_answer.base_offset
             outcome = "answered" if part_answer.error_code == 0 else "refused"
+        elif isinstance(answer, m.MetadataResponse):
+            outcome = "answered"
         elif isinstance(answer, m.FetchResponse):
             fetched = answer.responses[0].partitions[0]
             error = Error(fetched.error_code).name
@@ -165,10 +170,7 @@ def chaos(seed: int, defects: tuple[str, ...] = ()) -> tuple[list[Event], RunEnd
     clients = Clients(world, "orders")
     clients.start_producing()
     world.run(1.0)
-    for strike in (
-        _cut_from_controllers, _one_way_between_brokers, _isolate_controller, _kill_leader,
-        _duplicate, _isolated_follower, _shutdown_leader, _bounce_controller,
-    ):  # fmt: skip
+    for strike in STRIKES:
         strike(world, clients)
         world.cuts.clear()
         world.until(world.healthy, 30)
@@ -253,5 +255,87 @@ def _bounce_controller(world: World, clients: Clients) -> None:
     world.run(5)
     world.start(old)
 
+
+def _isolate_leader(world: World, clients: Clients) -> None:
+    """A leader alone stores what nobody confirms, and must drop it; it is asked again later."""
+    old = world.leader("orders")
+    world.isolate(old)
+    for _ in range(3):
+        clients.probe(old, "Produce")
+    world.until(lambda: world.leader("orders") not in (old, "broker--1"), 10)
+    world.run(1)
+    new = world.leader("orders")
+    world.cuts.clear()
+    world.until(lambda: world.broker(old).lifecycle.state.name == "ACTIVE", 10)
+    world.run(0.3)
+    for slot in BROKERS:
+        if slot != new:
+            clients.probe(slot, "Produce")
+
+
+def _controllers_apart(world: World, clients: Clients) -> None:
+    """The active controller hears brokers and no controller."""
+    old = world.active_slot()
+    world.isolate(old, *(c for c in CONTROLLERS if c != old))
+    world.run(5)
+
+
+def _controllers_apart_writing(world: World, clients: Clients) -> None:
+    """The same, and it is asked for a change: it writes, and cannot commit."""
+    old = world.active_slot()
+    world.isolate(old, *(c for c in CONTROLLERS if c != old))
+    topic = m.CreatableTopic(f"lost-{world.now_ns}", 1, 3)
+    world.ask(old, m.CreateTopicsRequest((topic,), 2000), PROBE, "CONTROLLER")
+    world.run(5)
+
+
+def _start_unreachable(world: World, clients: Clients) -> None:
+    """A broker that starts and reaches no controller."""
+    victim = world.leader("orders")
+    world.kill(victim)
+    world.isolate(victim, *CONTROLLERS)
+    world.start(victim)
+    world.run(0.1)
+    for api in ("Fetch", "Produce", "Metadata"):
+        clients.probe(victim, api)
+
+
+def _kill_past_lease(world: World, clients: Clients) -> None:
+    victim = world.leader("orders")
+    world.kill(victim)
+    world.run(5)
+    world.start(victim)
+
+
+def _follower_out_then_leader_killed(world: World, clients: Clients) -> None:
+    """A follower falls out of the ISR; then the leader dies, and only the other one may lead."""
+    leader = world.leader("orders")
+    out = world.partition("orders").replicas
+    first = next(f"broker-{r}" for r in out if f"broker-{r}" != leader)
+    others = [b for b in BROKERS if b != first]
+    world.isolate(first, *others)
+    world.until(lambda: len(world.isr("orders")) == 2, 10)
+    world.run(0.5)
+    world.kill(leader)
+    world.run(4)
+    world.start(leader)
+
+
+STRIKES = (
+    _cut_from_controllers,
+    _one_way_between_brokers,
+    _isolate_controller,
+    _kill_leader,
+    _duplicate,
+    _isolated_follower,
+    _shutdown_leader,
+    _bounce_controller,
+    _isolate_leader,
+    _controllers_apart,
+    _controllers_apart_writing,
+    _start_unreachable,
+    _kill_past_lease,
+    _follower_out_then_leader_killed,
+)
 
 __all__ = ["SECOND", "chaos"]

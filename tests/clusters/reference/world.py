@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from fencepost import Event, Shape
+from fencepost import Event, ProcessExited, ProcessSpawned, Shape
 from fencepost_clusters.reference.cluster import (
     CLIENT_PORT,
     CONTROLLER_PORT,
@@ -93,6 +93,7 @@ class World:
         self._requests: dict[int, tuple[str, int | None, str]] = {}
         self._next_request = itertools.count(1)
         self._started: dict[str, int] = {}
+        self._notes: dict[str, int] = {}
         self._open_calls: dict[tuple[str, int], bool] = {}
         for slot in self.layout.slots:
             if not slot.twin and slot.role != "client":
@@ -145,13 +146,16 @@ class World:
                 settings, incarnation, listeners, metadata, Recovered(logs, disk.watermarks),
                 self._draw.randint, protections, self.instant(),
             )  # fmt: skip
+        spawned = ProcessSpawned(name, slot_name, slot.role.value, slot.node_id, next(self._order))
+        self.note("harness", spawned)
         self.alive[slot_name] = Living(name, slot_name, core, disk)
         self.step(slot_name, e.Tick())
         return name
 
     def kill(self, slot_name: str) -> None:
         """kill -9: the disk stays."""
-        del self.alive[slot_name]
+        gone = self.alive.pop(slot_name)
+        self.note("harness", ProcessExited(gone.name, -9, 9, True))
 
     # --------------------------------------------------------------------------------------- time
 
@@ -223,10 +227,11 @@ class World:
                 self.closed.add(effect.request_id)
             case e.Exit():
                 self.alive.pop(living.slot, None)
+                self.note("harness", ProcessExited(living.name, 0, 0, True))
 
     def note(self, process: str, body: Struct) -> None:
         """Records an event of the harness."""
-        seq = sum(1 for x in self.events if x.process == process)
+        seq = self._notes[process] = self._notes.get(process, -1) + 1
         self.events.append(Event("world", process, seq, self.now_ns, body))
 
     def _record(self, living: Living, note: e.Note) -> None:
@@ -323,7 +328,8 @@ class World:
         return max(found, key=lambda core: core.raft.epoch, default=None)
 
     def active_slot(self) -> str:
-        """The slot of the active controller."""
+        """The slot of the active controller, once there is one."""
+        assert self.until(lambda: self.active() is not None)
         core = self.active()
         return next(name for name, x in self.alive.items() if x.core is core)
 

@@ -66,6 +66,7 @@ class Replica:
         partition: Partition,
         entries: tuple[Entry, ...],
         checkpoint: int,
+        keep_in_sync_ms: int,
         protections: Protections,
         out: Outbox,
     ) -> None:
@@ -74,6 +75,7 @@ class Replica:
         self.index = partition.index
         self.partition = partition
         self.name = log_name(topic, partition)
+        self._keep_in_sync_ms = keep_in_sync_ms
         self.log = LogIndex(entries)
         self.high_watermark = min(checkpoint, self.log.end)  # RP-08
         self.part = Part.IDLE
@@ -150,6 +152,7 @@ class Replica:
                 self.log.start,
                 self.log.end,
                 self.high_watermark,
+                self._keep_in_sync_ms,
             )
         )
         self.advance()

@@ -88,7 +88,8 @@ class Replicas:
         name = log_name(topic, partition)
         return Replica(
             self.me, topic, partition, self._disk_logs.pop(name, ()),
-            self._checkpoints.get(name, 0), self._protections, self._out,
+            self._checkpoints.get(name, 0),
+            self._settings.ms("replica.lag.time.max.ms"), self._protections, self._out,
         )  # fmt: skip
 
     def delete_strays(self, image: Image) -> None:
