@@ -1,0 +1,216 @@
+"""A made history of a cluster at work: as long as wanted, in order, with nothing wrong in it.
+
+Three brokers lead six partitions of each of three topics; two producers write, two consumers read,
+leases are renewed, leader epochs grow. Its kinds are mixed much as in a recorded run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from msgspec import Struct
+
+from fencepost import events as e
+
+BROKERS = (1, 2, 3)
+CONTROLLERS = ("controller-1#1", "controller-2#1", "controller-3#1")
+TOPICS, PARTITIONS = ("orders", "payments", "shipments"), 6
+PLACES = [(topic, partition) for topic in TOPICS for partition in range(PARTITIONS)]
+HEARTBEAT_EVERY, EPOCH_EVERY, POLL_EVERY = 200, 5_000, 10
+LEASE_MS = 3_000
+STEP_NS = 50_000
+
+
+class Steady:
+    """Makes the history, one call a chapter; `at_ns` and the numbers of processes go on."""
+
+    def __init__(self) -> None:
+        self._now_ns = 1_000_000_000
+        self._next: Counter[str] = Counter()
+        self._correlation = 0
+        self._metadata = 0
+        self._epoch = dict.fromkeys(PLACES, 0)
+        self._end = dict.fromkeys(PLACES, 0)
+        self._polled = dict.fromkeys(PLACES, 0)
+        self._cycle = 0
+
+    def begin(self) -> Iterator[e.Event]:
+        """The start: processes, a controller, registrations, topics, leaders, clients."""
+        yield self._add("harness", e.RunStarted("reference/quorum", "process", 0))
+        for number, process in enumerate(CONTROLLERS):
+            yield from self._spawn(process, "controller", 101 + number)
+        for broker in BROKERS:
+            yield from self._spawn(f"broker-{broker}#1", "broker", broker)
+        yield self._add(CONTROLLERS[0], e.ControllerElected(1, 0, -1))
+        for broker in BROKERS:
+            yield from self._register(broker)
+        for topic in TOPICS:
+            yield from self._commit("Topic", partial(_created, topic=topic))
+        for place in PLACES:
+            yield from self._new_epoch(place)
+        for name, kind in (("producer", "producer"), ("consumer", "consumer")):
+            for number in (1, 2):
+                yield self._add(f"clients/{name}-{number}#1", e.ClientStarted(kind, "made"))
+
+    def cycle(self) -> Iterator[e.Event]:
+        """One message written, replicated, acknowledged, and at times what else goes on."""
+        number, self._cycle = self._cycle, self._cycle + 1
+        if number % HEARTBEAT_EVERY == 0:
+            for broker in BROKERS:
+                yield from self._heartbeat(broker, "ACTIVE")
+        if number and number % EPOCH_EVERY == 0:
+            yield from self._new_epoch(PLACES[number // EPOCH_EVERY % len(PLACES)])
+        place = PLACES[number % len(PLACES)]
+        yield from self._write(place, f"clients/producer-{number % 2 + 1}#1")
+        if self._end[place] - self._polled[place] == POLL_EVERY:
+            yield from self._poll(place)
+
+    def finish(self) -> Iterator[e.Event]:
+        """The final reading of every partition, and the end of all processes."""
+        for place in PLACES:
+            for start in range(0, self._end[place], 500):
+                offsets = tuple(range(start, min(start + 500, self._end[place])))
+                operations = tuple(_operation(place, offset) for offset in offsets)
+                yield self._add("clients/reader-1#1", e.Polled(*place, offsets, operations, True))
+            completed = e.ReadCompleted(*place, 0, self._end[place], "ok", "")
+            yield self._add("clients/reader-1#1", completed)
+        yield self._add("harness", e.RunEnded(True))
+
+    def _add(self, process: str, body: Struct, cause: e.Cause | None = None) -> e.Event:
+        seq = self._next[process]
+        self._next[process] += 1
+        self._now_ns += STEP_NS
+        return e.Event("made", process, seq, self._now_ns, body, cause)
+
+    def _spawn(self, process: str, role: str, node_id: int) -> Iterator[e.Event]:
+        slot = process.split("#", maxsplit=1)[0]
+        yield self._add("harness", e.ProcessSpawned(process, slot, role, node_id, 1000 + node_id))
+        yield self._add(process, e.NodeStarted(role, node_id, _uuid(node_id), 0))
+
+    def _register(self, broker: int) -> Iterator[e.Event]:
+        """Fenced at first, then active by the controller's answer."""
+        process = f"broker-{broker}#1"
+        for fenced, old, new, why in (
+            (True, "INITIAL", "FENCED", "registered"),
+            (False, "FENCED", "ACTIVE", "unfenced"),
+        ):
+            registered = partial(_registered, broker=broker, fenced=fenced)
+            yield from self._commit("Broker", registered)
+            yield from self._heartbeat(broker, new)
+            yield self._add(process, e.BrokerStateChanged(broker, old, new, broker, why))
+
+    def _commit(self, kind: str, body: Callable[[int], Struct]) -> Iterator[e.Event]:
+        """One metadata record, replayed by every node; `body` makes its event of its offset."""
+        offset, self._metadata = self._metadata, self._metadata + 1
+        for process in (*CONTROLLERS, *(f"broker-{b}#1" for b in BROKERS)):
+            yield self._add(process, e.MetadataCommitted(offset, 1, kind, f"{offset:08x}"))
+            yield self._add(process, body(offset))
+
+    def _new_epoch(self, place: tuple[str, int]) -> Iterator[e.Event]:
+        self._epoch[place] += 1
+        epoch, end, leader = self._epoch[place], self._end[place], _leader(place)
+        isr = (leader, *(b for b in BROKERS if b != leader))
+        yield from self._commit(
+            "Partition",
+            lambda offset: e.PartitionCommitted(offset, *place, leader, epoch, isr, isr),
+        )
+        started = e.LeadershipStarted(*place, epoch, isr, 0, end, end)
+        yield self._add(f"broker-{leader}#1", started)
+        for follower in isr[1:]:
+            following = e.FollowingStarted(*place, leader, epoch, end, end)
+            yield self._add(f"broker-{follower}#1", following)
+
+    def _heartbeat(self, broker: int, state: str) -> Iterator[e.Event]:
+        now_ms = self._now_ns // 1_000_000
+        process = f"broker-{broker}#1"
+        self._correlation += 1
+        sent = e.HeartbeatSent(
+            broker, broker, 101, self._correlation, "ACTIVE", now_ms, self._metadata - 1
+        )
+        yield self._add(process, sent)
+        answered = e.HeartbeatAnswered(
+            process, broker, _uuid(broker), broker, broker, "NONE", state, now_ms,
+            now_ms + LEASE_MS, LEASE_MS, 1, 101, True,
+        )  # fmt: skip
+        cause = e.Cause(process, self._correlation, True)
+        yield self._add(CONTROLLERS[0], answered, cause)
+        granted = e.LeaseGranted(
+            broker, broker, state, now_ms, now_ms + LEASE_MS,
+            self._now_ns + LEASE_MS * 1_000_000, 1,
+        )  # fmt: skip
+        yield self._add(process, granted)
+
+    def _write(self, place: tuple[str, int], client: str) -> Iterator[e.Event]:
+        offset, epoch, leader = self._end[place], self._epoch[place], _leader(place)
+        self._end[place] = end = offset + 1
+        isr = (leader, *(b for b in BROKERS if b != leader))
+        operation = _operation(place, offset)
+        yield self._add(client, e.ProduceInvoked(operation, *place, -1))
+        for broker in isr:
+            appended = e.LogAppended(
+                *place, offset, end, offset, epoch, epoch, broker == leader, f"{offset:08x}",
+                -1, -1,
+            )  # fmt: skip
+            yield self._add(f"broker-{broker}#1", appended)
+        at_leader = f"broker-{leader}#1"
+        for follower in isr[1:]:
+            fetched = e.FollowerFetched(
+                *place, epoch, follower, f"broker-{follower}#1", follower, end
+            )
+            yield self._add(at_leader, fetched)
+        marked = e.HighWatermarkAdvanced(*place, end, end, epoch, True, isr, isr)
+        yield self._add(at_leader, marked)
+        answered = e.ProduceAnswered(
+            *place, client, -1, "NONE", offset, end, epoch, end, isr, (end,) * 3, False
+        )
+        yield self._add(at_leader, answered)
+        yield self._add(client, e.ProduceCompleted(operation, *place, -1, "ok", offset, ""))
+        for follower in isr[1:]:
+            followed = e.HighWatermarkAdvanced(*place, end, end, epoch, False, (), ())
+            yield self._add(f"broker-{follower}#1", followed)
+
+    def _poll(self, place: tuple[str, int]) -> Iterator[e.Event]:
+        start, end = self._polled[place], self._end[place]
+        self._polled[place] = end
+        client = f"clients/consumer-{place[1] % 2 + 1}#1"
+        served = e.FetchServed(*place, client, start, end, end, self._epoch[place], "ACTIVE")
+        yield self._add(f"broker-{_leader(place)}#1", served)
+        offsets = tuple(range(start, end))
+        operations = tuple(_operation(place, offset) for offset in offsets)
+        yield self._add(client, e.Polled(*place, offsets, operations, False))
+
+
+def steady(wanted: int) -> Iterator[e.Event]:
+    """At least so many events, and the final reading after them."""
+    made = Steady()
+    count = 0
+    for event in made.begin():
+        count += 1
+        yield event
+    while count < wanted:
+        for event in made.cycle():
+            count += 1
+            yield event
+    yield from made.finish()
+
+
+def _registered(offset: int, broker: int, fenced: bool) -> Struct:
+    return e.BrokerCommitted(offset, broker, broker, fenced, _uuid(broker))
+
+
+def _created(offset: int, topic: str) -> Struct:
+    return e.TopicCommitted(offset, topic, f"id-{topic}", False)
+
+
+def _leader(place: tuple[str, int]) -> int:
+    return PLACES.index(place) % 3 + 1
+
+
+def _operation(place: tuple[str, int], offset: int) -> str:
+    return f"{place[0]}-{place[1]}:{offset}"
+
+
+def _uuid(number: int) -> str:
+    return f"00000000-0000-0000-0000-{number:012d}"
