@@ -270,12 +270,10 @@ def _ref(cause: Cause) -> Row:
 # -------------------------------------------------------------------------- findings to verdicts
 
 
-def verdicts(
-    runs: DataFrame, ends: DataFrame, findings: DataFrame, promises: Promises
-) -> DataFrame:
-    """The verdict of every clause that a rule judges, in every run."""
+def verdicts(runs: DataFrame, findings: DataFrame, promises: Promises) -> DataFrame:
+    """The verdict of every clause that a rule judges, in every run; `runs` with their ends."""
     columns = arrow_schema(VERDICTS)
-    known = runs.select("run", "plane").join(ends, "run")
+    known = runs.select("run", "plane", "missed", "run_end")
 
     def concluded(run: pa.Table, rows: pa.Table) -> pa.Table:
         (about,) = run.to_pylist()

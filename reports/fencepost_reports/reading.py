@@ -81,8 +81,8 @@ ENDS = StructType(
     [
         StructField("run", StringType(), False),
         StructField("events", LongType(), False),
-        StructField("began_at_ns", LongType(), False),
-        StructField("ended_at_ns", LongType(), False),
+        StructField("run_began_ns", LongType(), False),
+        StructField("run_ended_ns", LongType(), False),
         StructField("complete", BooleanType(), False),
         StructField("damage", _TEXTS, False),
         StructField("missed", _TEXTS, False),
@@ -186,8 +186,8 @@ def _end(run: str, history: Iterable[Event]) -> dict[str, object]:
     return {
         "run": run,
         "events": count,
-        "began_at_ns": began,
-        "ended_at_ns": end.ended_at_ns,
+        "run_began_ns": began,
+        "run_ended_ns": end.ended_at_ns,
         "complete": end.complete,
         "damage": list(end.damage),
         "missed": missed,
