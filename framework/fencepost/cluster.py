@@ -135,6 +135,13 @@ class Cluster:
         )
         return self._by_id(Role.CONTROLLER, self._runtime.view.active_controller)
 
+    def another_controller(self, old: Node) -> Condition:
+        """Some other controller says of itself that it is the active one."""
+        return Condition(
+            f"a controller other than {old} to be active",
+            lambda view: view.active_controller not in (None, old.id),
+        )
+
     def leader(self, topic: str, partition: int) -> Node:
         """The broker that serves as the partition's leader, once there is one."""
         self.eventually(self.led(topic, partition))

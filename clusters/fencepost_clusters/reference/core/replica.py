@@ -194,7 +194,7 @@ class Replica:
                 stored.epoch,
                 self.epoch,
                 as_leader,
-                f"{header.crc & 0xFFFFFFFF:08x}",
+                _digest(header, stored.epoch),
                 stored.producer_id,
                 stored.base_sequence,
             )
@@ -328,3 +328,8 @@ class Replica:
         )
         self._out.add(Truncate(self.name, after))
         self.high_watermark = min(self.high_watermark, after)
+
+
+def _digest(header: BatchHeader, epoch: int) -> str:
+    """What a batch is, as stored: the same bytes resent to another leader are another batch."""
+    return f"{header.crc & 0xFFFFFFFF:08x}.{epoch}"
