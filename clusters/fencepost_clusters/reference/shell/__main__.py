@@ -1,100 +1,13 @@
-"""Starts one node: `python -m fencepost_clusters.reference.shell node.json`.
-
-The file holds: run, process, events (path), data (path), address, hosts, advertised, name,
-properties (Kafka's dotted names), defects, seed. Exit codes: 0 asked to stop, 2 bad configuration,
-4 a port or file could not be had, 70 the node broke (the traceback is on standard error).
-"""
+"""Starts one node: `python -m fencepost_clusters.reference.shell node.json`."""
 
 from __future__ import annotations
 
-import asyncio
-import random  # noqa: TID251 - the one place where a node's chance is seeded
 import sys
-import uuid
-from pathlib import Path
 
-import msgspec
+# kio imports hypothesis where that is installed, which takes longer than all else a node imports.
+sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
 
-from fencepost import Recorder, UsageError
-from fencepost_clusters.reference.core import settings as s
-from fencepost_clusters.reference.core.broker import BrokerNode
-from fencepost_clusters.reference.core.controller import ControllerNode
-from fencepost_clusters.reference.core.image import CLIENT_LISTENER, REPLICATION_LISTENER
-from fencepost_clusters.reference.core.metadata_log import LOG_NAME
-from fencepost_clusters.reference.core.protections import switched_off
-from fencepost_clusters.reference.core.replicas import Recovered
-from fencepost_clusters.reference.shell.node import Core, Node, instant
-from fencepost_clusters.reference.shell.storage import Disk
-from fencepost_clusters.reference.wire import messages as m
-
-
-class NodeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """See the module. `ports` maps each listener of this node to its port."""
-
-    run: str
-    process: str
-    name: str
-    events: str
-    data: str
-    address: str
-    advertised: str
-    hosts: dict[str, str]
-    ports: dict[str, int]
-    properties: dict[str, str]
-    defects: tuple[str, ...]
-    seed: int
-
-
-def main(argv: list[str]) -> int:
-    """Runs a node until it is asked to stop; the exit code."""
-    if not __debug__:
-        print("a node refuses to run without its assertions (python -O)", file=sys.stderr)
-        return 2
-    try:
-        node = msgspec.json.decode(Path(argv[1]).read_bytes(), type=NodeFile)
-        settings = s.read(node.properties)
-        protections = switched_off(node.defects)
-    except (IndexError, OSError, msgspec.DecodeError, UsageError) as error:
-        print(f"bad node configuration: {error}", file=sys.stderr)
-        return 2
-    try:
-        disk = Disk(Path(node.data), settings.ms("log.segment.bytes"))
-        recorder = Recorder.open(Path(node.events), node.run, node.process)
-        # Seeded by the process, so that no two processes of a run draw alike.
-        draw = random.Random(f"{node.run}/{node.seed}/{node.process}")
-        incarnation = uuid.UUID(int=draw.getrandbits(128), version=4)
-        metadata = disk.log(LOG_NAME).batches()
-        now = instant()
-        core: Core
-        if "controller" in settings.roles:
-            epoch, voted_for = disk.vote()
-            core = ControllerNode(
-                settings, incarnation, metadata, epoch, voted_for, draw.randint, protections, now
-            )
-        else:
-            recovered = Recovered(
-                {name: tuple(log.entries) for name, log in disk.logs.items() if name != LOG_NAME},
-                disk.watermarks(),
-            )
-            core = BrokerNode(
-                settings, incarnation, _endpoints(node), metadata, recovered, draw.randint,
-                protections, now,
-            )  # fmt: skip
-        running = Node(core, disk, recorder, node.process, node.hosts)
-        listeners = {name: (node.address, port) for name, port in node.ports.items()}
-        return asyncio.run(running.run(listeners))
-    except OSError as error:
-        print(f"{node.process} cannot run: {error}", file=sys.stderr)
-        return 4
-
-
-def _endpoints(node: NodeFile) -> tuple[m.Listener, ...]:
-    """What a broker registers: clients reach it through their link, brokers by its slot's name."""
-    return (
-        m.Listener(CLIENT_LISTENER, node.advertised, node.ports[CLIENT_LISTENER]),
-        m.Listener(REPLICATION_LISTENER, node.name, node.ports[REPLICATION_LISTENER]),
-    )
-
+from fencepost_clusters.reference.shell.program import main  # noqa: E402
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv))
