@@ -1,0 +1,344 @@
+"""The command line: words in, one of six exit codes out; what a command does is elsewhere.
+
+Data go to standard output, progress and errors to standard error. Exit codes: 0 clean, 1 a clause
+was violated, 2 usage, 3 inconclusive, 4 the environment failed, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Literal, NoReturn
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+from typer._click import exceptions as click  # typer carries its own and re-exports no base
+
+from fencepost import doctor as checks
+from fencepost import testrun
+from fencepost.clock import wall_clock
+from fencepost.demo import DemoResult
+from fencepost.demo import demo as run_demo
+from fencepost.errors import (
+    EXIT_CLEAN,
+    EXIT_ENVIRONMENT,
+    EXIT_INCONCLUSIVE,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    EXIT_VIOLATED,
+    FencepostError,
+    UsageError,
+    Violation,
+)
+from fencepost.judge import Judgement, Outcome
+from fencepost.plugin_manager import Plugins, PluginWarning, load
+from fencepost.replay import replay as run_replay
+from fencepost.run import Run, RunResult, RunSpec, explain_violations
+from fencepost.run_folder import RunFolder
+from fencepost.runtime import Condition
+from fencepost.systems import Shape
+
+app = typer.Typer(
+    help="Breaks clusters with controllers and brokers where authority changes hands, and says "
+    "which epoch or fencing event explains each failure.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+cluster_app = typer.Typer(help="Clusters for a client of your own.", no_args_is_help=True)
+app.add_typer(cluster_app, name="cluster")
+
+System = Annotated[str, typer.Option(help="System under test.")]
+Runtime = Annotated[str, typer.Option(help="Where its processes live.")]
+Seed = Annotated[int, typer.Option(help="What every choice of chance derives from.")]
+Out = Annotated[Path, typer.Option(help="Folder below which run folders are made.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to standard output.")]
+
+DEFAULT_SYSTEM = "reference/quorum"
+DEFAULT_OUT = Path(".fencepost")
+_STYLE = {
+    Outcome.HOLDS: "green",
+    Outcome.VIOLATED: "bold red",
+    Outcome.UNKNOWN: "yellow",
+    Outcome.NOT_EXERCISED: "dim",
+    Outcome.NOT_APPLICABLE: "dim",
+}
+
+
+def _err() -> Console:
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def _print_json(value: object) -> None:
+    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+
+
+def _tell() -> Callable[[str], None]:
+    """Prints a line of progress with the time since the command began."""
+    console, began = _err(), wall_clock()
+
+    def tell(line: str) -> None:
+        seconds = (wall_clock() - began).total_seconds()
+        console.print(f"[dim]{seconds:6.1f} s[/dim]  {line}")
+
+    return tell
+
+
+def _plugins() -> Plugins:
+    """The loaded plugins; one that was set apart is said so in one line."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", PluginWarning)
+        plugins = load()
+    for warning in caught:
+        _err().print(f"[yellow]warning:[/yellow] {warning.message}")
+    return plugins
+
+
+def print_verdicts(judgement: Judgement, console: Console) -> None:
+    """A table, one line a clause: the verdict, how often exercised, by whose word, the sentence."""
+    table = Table(box=None, pad_edge=False)
+    for name, width in (("clause", 27), ("verdict", 14), ("exercised", 9), ("witness", 7)):
+        align: Literal["left", "right"] = "right" if name == "exercised" else "left"
+        table.add_column(name, justify=align, no_wrap=True, min_width=width)
+    table.add_column("promise", no_wrap=True, overflow="ellipsis")
+    for clause, verdict in judgement.verdicts.items():
+        word = f"[{_STYLE[verdict.verdict]}]{verdict.verdict}[/]"
+        says = verdict.reason or verdict.sentence
+        table.add_row(clause, word, str(verdict.exercised), verdict.witness or "", says)
+    console.print(table)
+
+
+# ---------------------------------------------------------------------------------------- commands
+
+
+@app.command()
+def demo(
+    system: System = DEFAULT_SYSTEM,
+    seed: Seed = 1,
+    out: Out = DEFAULT_OUT,
+    json: Json = False,
+) -> None:
+    """Starts a cluster, breaks it, judges it; once more with a planted defect; explains it."""
+    plugins = _plugins()
+    result = run_demo(plugins.system(system), plugins, out, seed, _tell())
+    if json:
+        _print_json(result.as_json())
+    else:
+        _show_demo(result)
+    raise typer.Exit(EXIT_CLEAN if result.clean else _demo_code(result))
+
+
+def _show_demo(result: DemoResult) -> None:
+    console = Console(highlight=False)
+    healthy, planted = (run.result for run in result.runs)
+    console.print("\n[bold]The healthy cluster[/bold]")
+    print_verdicts(healthy.judgement, console)
+    console.print(f"\n[bold]With the defect '{result.runs[1].defect}' planted[/bold]")
+    broken = planted.judgement.of(Outcome.VIOLATED)
+    if broken:
+        console.print(explain_violations(planted.judgement.verdicts), soft_wrap=True)
+    else:
+        console.print("nothing was found: that is a hole in a rule or in this demo")
+    missed = [r.fault_id for run in result.runs for r in run.receipts if not r.receipt]
+    if missed:
+        console.print(f"\n[yellow]faults without a receipt: {', '.join(missed)}[/yellow]")
+    console.print(f"\n{result.elapsed_s:.0f} s. The page: {result.page}", soft_wrap=True)
+
+
+def _demo_code(result: DemoResult) -> int:
+    if result.runs[0].result.judgement.of(Outcome.VIOLATED):
+        return EXIT_VIOLATED
+    return EXIT_INCONCLUSIVE
+
+
+@app.command()
+def run(
+    path: Annotated[
+        str | None, typer.Argument(help="Tests: a file, a folder or a node id; the suites if none.")
+    ] = None,
+    system: System = DEFAULT_SYSTEM,
+    runtime: Runtime = "process",
+    seed: Annotated[int | None, typer.Option(help="Drawn anew if not given.")] = None,
+    out: Out = DEFAULT_OUT,
+    json: Json = False,
+) -> None:
+    """Runs tests against a system, with verdicts and receipts; the suites, if no path is given."""
+    plugins = _plugins()
+    plugins.system(system)
+    code, report = testrun.run_tests(path, system, runtime, seed, out, quiet=json)
+    if json:
+        _print_json(report)
+    raise typer.Exit(code)
+
+
+@app.command()
+def replay(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    out: Out = DEFAULT_OUT,
+    json: Json = False,
+) -> None:
+    """Strikes a new cluster as a recorded run was struck: the same targets at the same times."""
+    plugins = _plugins()
+    result = run_replay(RunFolder(folder.absolute()), plugins, out, _tell())
+    _finish(result, json)
+
+
+@app.command()
+def report(
+    folders: Annotated[list[Path], typer.Argument(help="Run folders, any number.")],
+    out: Out = DEFAULT_OUT / "report",
+    json: Json = False,
+) -> None:
+    """Correlates the failures of runs with epochs and fencing: tables and one page."""
+    plugins = _plugins()
+    for folder in folders:
+        RunFolder(folder.absolute()).info()
+    page = plugins.report([folder.absolute() for folder in folders], out.absolute())
+    _print_json({"report": str(page)}) if json else typer.echo(str(page))
+
+
+@app.command()
+def plugins(json: Json = False) -> None:
+    """Lists what the loaded plugins offer, and those that were set apart."""
+    loaded = _plugins()
+    offers = {
+        offer.plugin: {
+            "systems": sorted(offer.systems),
+            "faults": sorted(offer.faults),
+            "workloads": sorted(offer.workloads),
+            "clauses": len(offer.clauses),
+            "rules": len(offer.rules),
+            "event_kinds": [kind.__name__ for kind in offer.event_kinds],
+        }
+        for offer in loaded.offers
+    }
+    if json:
+        _print_json({"plugins": offers, "broken": loaded.broken})
+        return
+    console = Console(highlight=False)
+    for name, offered in offers.items():
+        words = ", ".join(f"{k}: {_words(v)}" for k, v in offered.items() if v)
+        console.print(f"[bold]{name}[/bold]  {words}", soft_wrap=True)
+    for name, why in loaded.broken.items():
+        console.print(f"[red]{name}[/red]  set apart: {why}", soft_wrap=True)
+
+
+def _words(value: object) -> str:
+    return " ".join(value) if isinstance(value, list) else str(value)
+
+
+@app.command()
+def doctor(json: Json = False) -> None:
+    """Checks what this machine has of what runs need, and lists processes left of dead runs."""
+    found = checks.examine()
+    if json:
+        _print_json([msgspec.structs.asdict(one) for one in found])
+    else:
+        console = Console(highlight=False)
+        for one in found:
+            mark = "[green]ok[/green]  " if one.good else "[red]lacks[/red]"
+            console.print(f"{mark} {one.what}: {one.saying}", soft_wrap=True)
+    raise typer.Exit(EXIT_CLEAN if all(one.good for one in found) else EXIT_ENVIRONMENT)
+
+
+@cluster_app.command()
+def up(
+    system: System = DEFAULT_SYSTEM,
+    runtime: Runtime = "process",
+    seed: Seed = 0,
+    controllers: Annotated[int, typer.Option(help="How many controllers.")] = 3,
+    brokers: Annotated[int, typer.Option(help="How many brokers.")] = 3,
+    setting: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE, one of the system's settings.")
+    ] = None,
+    out: Out = DEFAULT_OUT,
+) -> None:
+    """Starts a cluster, prints its bootstrap address, and keeps it until it is interrupted."""
+    plugins = _plugins()
+    shape = Shape(controllers, brokers, _settings(setting or []))
+    spec = RunSpec(plugins.system(system), shape, runtime, seed)
+    folder = RunFolder.create_below(out, "cluster", wall_clock())
+    with Run.start(spec, plugins, folder) as started:
+        typer.echo(",".join(started.runtime.bootstrap))
+        _err().print(f"[dim]run folder {folder.path}; interrupt to stop[/dim]")
+        never = Condition("an interrupt", lambda view: False)
+        started.runtime.advance(never, 1 << 62)
+
+
+def _settings(given: list[str]) -> Mapping[str, str]:
+    settings = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals:
+            raise UsageError(f"--setting takes NAME=VALUE, not {one!r}")
+        settings[name] = value
+    return settings
+
+
+def _finish(result: RunResult, json: bool) -> NoReturn:
+    """Shows what a run came to, and exits accordingly."""
+    if json:
+        verdicts = {c: str(v.verdict) for c, v in result.judgement.verdicts.items()}
+        _print_json({"path": str(result.folder.path), "verdicts": verdicts})
+    else:
+        print_verdicts(result.judgement, Console(highlight=False))
+        typer.echo(str(result.folder.path))
+    result.check()
+    raise typer.Exit(EXIT_CLEAN)
+
+
+# -------------------------------------------------------------------------------------------- main
+
+
+class _Interrupted(BaseException):
+    """SIGTERM or SIGHUP: unwinds like an interrupt, so that every process is ended."""
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """While this lasts, SIGTERM and SIGHUP unwind the stack as SIGINT does."""
+
+    def raise_it(number: int, frame: FrameType | None) -> None:
+        raise _Interrupted(signal.Signals(number).name)
+
+    before = {n: signal.signal(n, raise_it) for n in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def main() -> NoReturn:
+    """The entry point `fencepost`."""
+    sys.exit(_main())
+
+
+def _main() -> int:
+    command = typer.main.get_command(app)
+    try:
+        with _signals():
+            code = command.main(prog_name="fencepost", standalone_mode=False)
+            return code if isinstance(code, int) else EXIT_CLEAN
+    except click.NoArgsIsHelpError as error:
+        typer.echo(error.format_message(), err=True)
+        return EXIT_USAGE
+    except click.ClickException as error:
+        return _fail(" ".join(error.format_message().split()), EXIT_USAGE)
+    except (KeyboardInterrupt, typer.Abort, _Interrupted):
+        return _fail("interrupted; everything that was started has ended", EXIT_INTERRUPTED)
+    except (FencepostError, Violation) as error:
+        return _fail(str(error), error.exit_code)
+
+
+def _fail(saying: str, code: int) -> int:
+    typer.echo(f"fencepost: {saying}", err=True)
+    return code
