@@ -98,11 +98,11 @@ def by_partition_acknowledged(event: Event) -> Keys:
 
 
 def by_partition_blocked(event: Event) -> Keys:
-    """Topic and partition; of the answers to produces only errors, of what is stored a leader's."""
+    """Topic and partition; of the answers to produces only timeouts, of the stored a leader's."""
     body: Any = event.body
     if isinstance(body, LogAppended) and not body.as_leader:
         return NONE
-    if isinstance(body, ProduceAnswered) and body.error == "NONE":
+    if isinstance(body, ProduceAnswered) and body.error != "REQUEST_TIMED_OUT":
         return NONE
     return ((body.topic, body.partition),)
 
@@ -118,9 +118,9 @@ def by_partition_read(event: Event) -> Keys:
 
 
 def by_partition_stored(event: Event) -> Keys:
-    """Topic and partition; of the outcomes of produces only those that tell an offset."""
+    """Topic and partition; of the outcomes of produces only those that promise an offset."""
     body: Any = event.body
-    if isinstance(body, ProduceCompleted) and body.offset < 0:
+    if isinstance(body, ProduceCompleted) and (body.offset < 0 or body.acks != -1):
         return NONE
     return ((body.topic, body.partition),)
 

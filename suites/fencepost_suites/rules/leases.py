@@ -266,9 +266,8 @@ class LostLeaseIsFenced:
         if known is None:
             known = state.brokers[body.broker_id] = _Watched(-1)
         if body.offset > known.offset:
-            if body.fenced:
-                self._overdue(state, known, body.broker_id, event)
-            else:
+            self._overdue(state, known, body.broker_id, event)
+            if not body.fenced:
                 known.since_ns, known.heard = event.at_ns, event.ref
                 known.expired = False
             known.offset, known.watched = body.offset, not body.fenced

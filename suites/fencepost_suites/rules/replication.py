@@ -360,8 +360,10 @@ class NewLeaderHasTheAcknowledged:
 @dataclass(slots=True)
 class _Following:
     logs: ReplicaLogs = field(default_factory=ReplicaLogs)
-    began: dict[str, FollowingStarted] = field(default_factory=dict)
-    """Slots that began to follow and have stored nothing since."""
+    began: dict[str, tuple[FollowingStarted, bool]] = field(default_factory=dict)
+    """Slots that began to follow and have stored nothing since; and whether it is a new leader."""
+    followed: dict[str, int] = field(default_factory=dict)
+    """process -> the leader it followed last."""
 
 
 @final
@@ -403,7 +405,9 @@ class FollowerTruncatesByEpoch:
         elif isinstance(body, LogTruncated):
             return state, self._truncated(state, event, body)
         elif isinstance(body, FollowingStarted):
-            state.began[slot_of(event.process)] = body
+            anew = state.followed.get(event.process) != body.leader
+            state.followed[event.process] = body.leader
+            state.began[slot_of(event.process)] = (body, anew)
         elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
             return _Following(), NOTHING
         return state, NOTHING
@@ -413,7 +417,7 @@ class FollowerTruncatesByEpoch:
         state: _Following, event: Event, slot: str, body: LogAppended
     ) -> Sequence[Finding]:
         """The first message stored after a change of leader: by now it must have truncated."""
-        began = state.began.pop(slot)
+        began, anew = state.began.pop(slot)
         if body.as_leader:
             return NOTHING
         offset = state.logs.diverging(slot, body.base_offset)
@@ -423,7 +427,7 @@ class FollowerTruncatesByEpoch:
                 f"{body.base_offset} though its message at {offset} is not the committed one"
             )
             return (Violated(event.ref, Witness.PEER, saying),)
-        kept = body.base_offset >= began.log_end > began.high_watermark
+        kept = anew and body.base_offset >= began.log_end > began.high_watermark
         return (Exercised(event.ref, Witness.SELF),) if kept else NOTHING
 
     @staticmethod
