@@ -8,8 +8,8 @@ from typing import final
 
 from fencepost import LogAppended
 
-Batch = tuple[int, int, str]
-"""Base offset, the offset after it, and a digest."""
+Batch = tuple[int, int, str, int]
+"""Base offset, the offset after it, a digest, and the leader epoch it was written in."""
 
 
 @final
@@ -23,8 +23,8 @@ class ReplicaLogs:
 
     open: dict[str, deque[Batch]] = field(default_factory=dict)
     """slot -> its batches above its high watermark."""
-    committed: dict[int, tuple[str, str]] = field(default_factory=dict)
-    """base offset -> digest, and the slot that was first."""
+    committed: dict[int, tuple[str, str, int]] = field(default_factory=dict)
+    """base offset -> digest, the slot that was first, and the leader epoch."""
 
     def append(self, slot: str, body: LogAppended) -> None:
         """A replica stored a batch; it no longer has what it had from that offset on."""
@@ -34,7 +34,7 @@ class ReplicaLogs:
         base = body.base_offset
         while log and log[-1][0] >= base:
             log.pop()
-        log.append((base, body.log_end, body.digest))
+        log.append((base, body.log_end, body.digest, body.batch_epoch))
 
     def truncate(self, slot: str, to_offset: int) -> list[Batch]:
         """A replica cut its log; the batches that it lost, newest first."""
@@ -53,10 +53,10 @@ class ReplicaLogs:
         committed = self.committed
         agreed, conflict = False, None
         while log and log[0][1] <= high_watermark:
-            base, _, digest = log.popleft()
+            base, _, digest, epoch = log.popleft()
             known = committed.get(base)
             if known is None:
-                committed[base] = (digest, slot)
+                committed[base] = (digest, slot, epoch)
             elif known[1] != slot:
                 if known[0] == digest:
                     agreed = True
@@ -65,13 +65,16 @@ class ReplicaLogs:
         return agreed and conflict is None, conflict
 
     def is_committed(self, batch: Batch) -> bool:
-        """Whether this very batch is committed, by anybody's word."""
+        """Whether this very batch is committed, by anybody's word.
+
+        A resend that a later leader stored has the same digest and is another batch.
+        """
         known = self.committed.get(batch[0])
-        return known is not None and known[0] == batch[2]
+        return known is not None and (known[0], known[2]) == batch[2:]
 
     def diverging(self, slot: str, below: int) -> int | None:
         """The first offset where a replica holds, unconfirmed, another batch than is committed."""
-        for base, _, digest in self.open.get(slot, ()):
+        for base, _, digest, _ in self.open.get(slot, ()):
             if base >= below:
                 break
             known = self.committed.get(base)
