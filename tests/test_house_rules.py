@@ -41,7 +41,7 @@ PUBLIC = {"fencepost", "fencepost.testing"}
 PUBLIC_TO_REPORTS = PUBLIC | {"fencepost.reporting"}
 BASES = {
     *("Protocol", "Struct", "StrEnum", "IntEnum", "Enum", "NamedTuple", "TypedDict"),
-    *("Exception", "AssertionError", "FencepostError", "ValueError", "UserWarning", "Generic"),
+    *("Exception", "AssertionError", "KeyboardInterrupt", "FencepostError", "ValueError", "UserWarning", "Generic"),
     # asyncio's and socketserver's callbacks are classes to be derived from.
     *("BufferedProtocol", "BaseRequestHandler"),
 }

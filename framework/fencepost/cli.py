@@ -298,8 +298,8 @@ def _finish(result: RunResult, json: bool) -> NoReturn:
 # -------------------------------------------------------------------------------------------- main
 
 
-class _Interrupted(BaseException):
-    """SIGTERM or SIGHUP: unwinds like an interrupt, so that every process is ended."""
+class _Interrupted(KeyboardInterrupt):
+    """SIGTERM or SIGHUP: unwinds as SIGINT does, here and in pytest, and every process is ended."""
 
 
 @contextmanager
@@ -333,7 +333,7 @@ def _main() -> int:
         return EXIT_USAGE
     except click.ClickException as error:
         return _fail(" ".join(error.format_message().split()), EXIT_USAGE)
-    except (KeyboardInterrupt, typer.Abort, _Interrupted):
+    except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted; everything that was started has ended", EXIT_INTERRUPTED)
     except (FencepostError, Violation) as error:
         return _fail(str(error), error.exit_code)

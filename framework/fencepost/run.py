@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Self, final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fencepost import history
 from fencepost.clients import Clients
@@ -34,6 +35,7 @@ from fencepost.errors import (
     no_such,
 )
 from fencepost.events import ClusterRecovered, Codec, Event, PhaseStarted
+from fencepost.explain import explain
 from fencepost.judge import Judgement, Outcome, Verdict, judge, write_verdicts
 from fencepost.plugin_manager import Plugins
 from fencepost.rules import RunEnd
@@ -148,10 +150,25 @@ def judge_folder(folder: RunFolder, plugins: Plugins) -> tuple[Judgement, RunEnd
     Raises UsageError for a folder without a run.
     """
     plane = plugins.system(folder.info().system).plane
-    reading = history.read(folder, Codec(plugins.event_kinds))
+    codec = Codec(plugins.event_kinds)
+    reading = history.read(folder, codec)
     judgement = judge(reading, plugins.rules, plugins.clauses, lambda: reading.end, plane)
+    if judgement.of(Outcome.VIOLATED):
+        judgement = explained(judgement, tuple(history.read(folder, codec)))
     write_verdicts(folder.path / "verdicts.json", judgement.verdicts)
     return judgement, reading.end
+
+
+def explained(judgement: Judgement, events: Sequence[Event]) -> Judgement:
+    """The same verdicts, the first violation of each clause with the chain that led to it."""
+    verdicts = dict(judgement.verdicts)
+    for clause in judgement.of(Outcome.VIOLATED):
+        verdict = verdicts[clause]
+        first, *others = verdict.violations
+        lines = explain(clause, verdict.sentence, first, events)
+        told = (replace(first, explanation=lines), *others)
+        verdicts[clause] = replace(verdict, violations=told)
+    return Judgement(verdicts)
 
 
 def explain_violations(verdicts: Mapping[str, Verdict]) -> str:
@@ -160,10 +177,12 @@ def explain_violations(verdicts: Mapping[str, Verdict]) -> str:
     for clause, verdict in verdicts.items():
         if verdict.verdict is Outcome.VIOLATED:
             first = verdict.violations[0]
+            if first.explanation:
+                lines += first.explanation
+                continue
             times = f" ({verdict.violated} times)" if verdict.violated > 1 else ""
             lines.append(f"{clause} is violated{times}: {verdict.sentence}")
             lines.append(f"  {first.saying} ({first.at}, witness: {first.witness})")
-            lines += (f"  {line}" for line in first.explanation)
     return "\n".join(lines)
 
 

@@ -65,6 +65,9 @@ def run_tests(
     """
     arguments = [path] if path is not None else ["--pyargs", SUITES]
     arguments += [
+        # The command line has imported us already; pytest rewrites the tests' assertions only.
+        "--override-ini=filterwarnings=default",
+        "-Wignore::pytest.PytestAssertRewriteWarning",
         f"--fencepost-system={system}",
         f"--fencepost-runtime={runtime}",
         f"--fencepost-out={out.absolute()}",
