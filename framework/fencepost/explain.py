@@ -83,6 +83,8 @@ def _concerns(event: e.Event, things: set[str]) -> bool:
     body: Any = event.body
     if isinstance(body, _OF_PARTITION):
         return f"{body.topic}-{body.partition}" in things
+    if isinstance(body, e.BrokerCommitted):  # about that broker, whoever replays it
+        return f"broker-{body.broker_id}" in things
     return type(body) in _AUTHORITY and bool(_things(event) & things)
 
 
