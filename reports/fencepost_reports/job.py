@@ -27,7 +27,8 @@ from fencepost_reports.judging import Promises
 from fencepost_reports.transforms import timeline
 from fencepost_reports.transforms.correlation import correlation
 from fencepost_reports.transforms.epochs import epoch_changes
-from fencepost_reports.transforms.failures import explained, failures
+from fencepost_reports.transforms.explaining import explained
+from fencepost_reports.transforms.failures import failures
 from fencepost_reports.transforms.fencing import fencing_events
 from fencepost_reports.transforms.windows import fault_windows
 
@@ -170,11 +171,9 @@ def correlate(
     authority = tables.write(
         "authority", epoch_changes(events).unionByName(fencing_events(events)), by_run=True
     )
-    failed = tables.write(
-        "failures",
-        explained(failures(events, findings, runs), authority, windows),
-        by_run=True,
-    )
+    # Each of these is used many times by what follows: once computed, it is not planned again.
+    unexplained = failures(events, findings, runs).localCheckpoint()
+    failed = tables.write("failures", explained(unexplained, authority, windows), by_run=True)
     tables.write("correlation", correlation(windows, authority, failed, runs))
     lived = tables.write("processes", timeline.processes(events, runs))
     tables.write("spans", timeline.spans(events, lived))

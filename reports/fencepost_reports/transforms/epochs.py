@@ -5,20 +5,24 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from fencepost_reports.transforms.authority import authority, first_told
+from fencepost_reports.transforms.authority import GIVES, TAKES, authority, first_told
 
 FAMILY = "epoch"
+_READ = (
+    *("run", "position", "at_ns", "process", "node_seq", "kind", "epoch"),
+    *("broker_id", "broker_epoch", "incarnation"),
+    *("topic", "partition", "leader", "leader_epoch", "isr"),
+)
 
 
 def epoch_changes(events: DataFrame) -> DataFrame:
     """Every epoch that came into force, once, where it was first told; see `authority`.
 
-    Types: new controller, new broker epoch, new leader, new ISR (each ISR change has a leader epoch
-    of its own).
+    Types: new controller, new broker epoch, new leader, no leader, ISR shrank, ISR grew (each
+    change of the ISR has a leader epoch of its own).
     """
-    return (
-        _controllers(events).unionByName(_brokers(events)).unionByName(_leaders(events))
-    )  # fmt: skip
+    read = events.select(*_READ)
+    return _controllers(read).unionByName(_brokers(read)).unionByName(_leaders(read))
 
 
 def _controllers(events: DataFrame) -> DataFrame:
@@ -28,7 +32,7 @@ def _controllers(events: DataFrame) -> DataFrame:
         elected.withColumn("was", f.lag("epoch").over(earlier)),
         FAMILY,
         "new controller",
-        True,
+        TAKES,
         epoch="epoch",
         was="was",
         detail="process",
@@ -44,7 +48,7 @@ def _brokers(events: DataFrame) -> DataFrame:
         committed.withColumn("was", f.lag("broker_epoch").over(earlier)),
         FAMILY,
         "new broker epoch",
-        True,
+        TAKES,
         broker="broker_id",
         epoch="broker_epoch",
         was="was",
@@ -61,13 +65,21 @@ def _leaders(events: DataFrame) -> DataFrame:
         "leader",
     )
     earlier = Window.partitionBy("run", "topic", "partition").orderBy("position")
-    before = f.lag("leader").over(earlier)
+    before, was = f.lag("leader").over(earlier), f.lag("leader_epoch").over(earlier)
+    members = f.lag(f.size("isr")).over(earlier)
+    grew = (f.col("leader") == f.col("before")) & (f.size("isr") > f.col("members"))
+    type_ = (
+        f.when(f.col("leader") < 0, "no leader")
+        .when(grew, "ISR grew")
+        .when(f.col("leader") == f.col("before"), "ISR shrank")
+        .otherwise("new leader")
+    )
     isr = f.concat(f.lit("ISR "), f.array_join("isr", ", "))
     return authority(
-        committed.withColumns({"before": before, "was": f.lag("leader_epoch").over(earlier)}),
+        committed.withColumns({"before": before, "members": members, "was": was}),
         FAMILY,
-        f.when(f.col("leader") == f.col("before"), "new ISR").otherwise("new leader"),
-        True,
+        type_,
+        f.when(grew, GIVES).otherwise(TAKES),
         topic="topic",
         partition="partition",
         epoch="leader_epoch",

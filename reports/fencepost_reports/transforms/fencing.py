@@ -7,9 +7,15 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from fencepost_reports.transforms.authority import authority, first_told
+from fencepost_reports.transforms.authority import ENFORCES, GIVES, TAKES, authority, first_told
 
 FAMILY = "fencing"
+_READ = (
+    *("run", "position", "at_ns", "process", "node_seq", "kind"),
+    *("broker_id", "broker_epoch", "offset", "fenced", "lease_period_ms"),
+    *("old", "new", "reason", "error", "api", "requester"),
+    *("topic", "partition", "leader_epoch", "epoch"),
+)
 FENCING_REASONS = (
     "fenced",
     "stale_broker_epoch",
@@ -24,13 +30,14 @@ FENCING_REASONS = (
 def fencing_events(events: DataFrame) -> DataFrame:
     """Every fencing event; see `authority`.
 
-    Types that change authority: lease expired, broker fenced, broker unfenced (as committed),
-    broker fenced itself, broker became active (by its own word), leadership taken, controller
-    resigned. Types that enforce it: heartbeat refused, request refused.
+    Types: lease expired, broker fenced, broker unfenced (as committed), broker fenced itself,
+    broker became active (by its own word), leadership taken, controller resigned, heartbeat
+    refused, request refused.
     """
+    read = events.select(*_READ)
     return reduce(
         DataFrame.unionByName,
-        (_expired(events), _committed(events), _own_word(events), _lost(events), _refused(events)),
+        (_expired(read), _committed(read), _own_word(read), _lost(read), _refused(read)),
     )
 
 
@@ -43,7 +50,7 @@ def _expired(events: DataFrame) -> DataFrame:
         events.where(_is("controller.lease_expired")),
         FAMILY,
         "lease expired",
-        True,
+        TAKES,
         broker="broker_id",
         epoch="broker_epoch",
         detail=f.concat("lease_period_ms", f.lit(" ms without a heartbeat")),
@@ -58,7 +65,8 @@ def _committed(events: DataFrame) -> DataFrame:
         f.col("before") != f.col("fenced")
     )
     type_ = f.when(f.col("fenced"), "broker fenced").otherwise("broker unfenced")
-    return authority(flipped, FAMILY, type_, True, broker="broker_id", epoch="broker_epoch")
+    effect = f.when(f.col("fenced"), TAKES).otherwise(GIVES)
+    return authority(flipped, FAMILY, type_, effect, broker="broker_id", epoch="broker_epoch")
 
 
 def _own_word(events: DataFrame) -> DataFrame:
@@ -69,9 +77,18 @@ def _own_word(events: DataFrame) -> DataFrame:
         DataFrame.unionByName,
         (
             authority(
-                rows, FAMILY, type_, True, broker="broker_id", epoch="broker_epoch", detail="reason"
+                rows,
+                FAMILY,
+                type_,
+                effect,
+                broker="broker_id",
+                epoch="broker_epoch",
+                detail="reason",
             )
-            for rows, type_ in ((stopped, "broker fenced itself"), (acting, "broker became active"))
+            for rows, type_, effect in (
+                (stopped, "broker fenced itself", TAKES),
+                (acting, "broker became active", GIVES),
+            )
         ),
     )
 
@@ -85,13 +102,13 @@ def _lost(events: DataFrame) -> DataFrame:
         leaders,
         FAMILY,
         "leadership taken",
-        True,
+        TAKES,
         topic="topic",
         partition="partition",
         epoch="leader_epoch",
         detail="reason",
     ).unionByName(
-        authority(resigned, FAMILY, "controller resigned", True, epoch="epoch", detail="reason")
+        authority(resigned, FAMILY, "controller resigned", TAKES, epoch="epoch", detail="reason")
     )
 
 
@@ -103,7 +120,7 @@ def _refused(events: DataFrame) -> DataFrame:
         heartbeats,
         FAMILY,
         "heartbeat refused",
-        False,
+        ENFORCES,
         broker="broker_id",
         epoch="broker_epoch",
         detail="error",
@@ -112,7 +129,7 @@ def _refused(events: DataFrame) -> DataFrame:
             requests,
             FAMILY,
             "request refused",
-            False,
+            ENFORCES,
             broker=f.when(f.col("requester") >= 0, f.col("requester")),
             topic=f.nullif("topic", f.lit("")),
             partition=f.when(f.col("partition") >= 0, f.col("partition")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
+from fencepost_reports.transforms.authority import ENFORCES
 from fencepost_reports.transforms.nodes import with_node
 
 BINS = 600
@@ -141,7 +142,7 @@ def _sort() -> Column:
 def shown(events: DataFrame, authority: DataFrame, failed: DataFrame) -> DataFrame:
     """The events that are shown by themselves, whole: `SHOWN`, authority, violations, reasons."""
     by_place = (
-        authority.where("changes")
+        authority.where(f.col("effect") != ENFORCES)
         .select("run", "process", "node_seq")
         .unionByName(failed.where("what = 'violation'").select("run", "process", "node_seq"))
         .unionByName(
