@@ -1,116 +1,220 @@
-"""What a link costs: the same client and the same broker, through the link and past it.
+"""What a link costs: the same client against the same broker, through its link and without one.
 
     ./dev bench links [--json] [--runs N]
 
-A raw client sends Produce requests over one connection: one at a time with one message, for the
-time of an answer; and batches of 64 KiB, several under way, for throughput. One broker, acks=1, so
-that nothing but the broker and the link is in it; turns alternate.
+Two clusters of one controller and one broker run at once and differ in one thing: what the broker
+tells clients to dial, their end of the link or its own address. Turn by turn a confluent-kafka
+producer (acks=all, warmed up) sends messages of 1 KiB as fast as it can, a consumer reads them
+back, and another producer sends one message at a time, from `produce` to its report.
+One broker, so that nothing but the broker and the link is in it.
 """
 
 from __future__ import annotations
 
-import socket
-import struct
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from statistics import median
 
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from report import parse, percentile, show, summary
 
-from fencepost import ProbeProduce, Role, Shape
-from fencepost.plugin_manager import load
+from fencepost import Command, Launchable, Layout, Place, Role, Shape, Timed, Timing
+from fencepost.plugin_manager import Plugins, load
 from fencepost.run import Run, RunSpec, new_folder
-from fencepost_plugins.kafka_clients.probe import build, frame_request
 
-REQUESTS = 1_000
-BATCHES, UNDER_WAY = 300, 5
-MESSAGE_BYTES = 64 * 1024
-T = TypeVar("T")
-SETTINGS = {"min.insync.replicas": "1", "default.replication.factor": "1"}
-
-
-def produce_frame(size: int) -> bytes:
-    """A Produce request of one message of that many bytes."""
-    operation = "x" * size
-    probe = ProbeProduce(
-        operation=operation, slot="broker-1", broker=1, topic="bench", partition=0, acks=1
-    )
-    request, _ = build(probe)
-    return frame_request("bench", 1, request)
+TOPIC = "bench"
+MESSAGES, MESSAGE_BYTES = 20_000, 1024
+SINGLES, SINGLE_BYTES = 500, 100
+LIMIT_S = 60.0
+SETTINGS = {
+    "min.insync.replicas": "1",
+    "default.replication.factor": "1",
+    "log.segment.bytes": str(64 * 1024 * 1024),
+}
 
 
-def read_answer(connection: socket.socket) -> None:
-    size = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))[0]
-    connection.recv(size, socket.MSG_WAITALL)
+@dataclass(frozen=True)
+class Direct:
+    """A system whose brokers tell clients their own addresses, past every link."""
+
+    inner: Launchable
+    name: str
+    plane: str
+    port: int
+    laid_out: Layout
+    takes: Timing
+
+    def layout(self, shape: Shape) -> Layout:
+        return self.laid_out
+
+    def client_port(self) -> int:
+        return self.port
+
+    def command(self, place: Place, shape: Shape) -> Command:
+        return self.inner.command(replace(place, advertised=place.address), shape)
+
+    def timing(self, shape: Shape) -> Timing:
+        return self.takes
 
 
-def one_at_a_time(connection: socket.socket) -> list[float]:
-    """Microseconds from each request to its answer."""
-    frame = produce_frame(100)
-    took = []
-    for _ in range(REQUESTS):
+class Client:
+    """Producers and a consumer of one cluster, connected and warm."""
+
+    def __init__(self, bootstrap: str) -> None:
+        # Not a word of brokers that are gone: they are, when all has been measured.
+        common = {"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": lambda error: None}
+        produces = {**common, "acks": "all"}
+        self._bulk = Producer({**produces, "queue.buffering.max.messages": 2 * MESSAGES})
+        self._single = Producer({**produces, "linger.ms": 0})
+        self._consumer = Consumer(
+            {
+                **common,
+                "group.id": "bench",
+                "enable.auto.commit": False,
+                "queued.min.messages": 1_000_000,
+            }
+        )
+        self._delivered = 0
+        self._end = 0
+        for producer in (self._bulk, self._single):
+            self._send(producer, b"warm")
+        self._read(0, self._end)
+
+    def produce(self) -> float:
+        """Messages a second, from the first to the last one's report."""
+        value = b"x" * MESSAGE_BYTES
+        wanted = self._delivered + MESSAGES
         began = time.perf_counter()
-        connection.sendall(frame)
-        read_answer(connection)
-        took.append((time.perf_counter() - began) * 1e6)
-    return took
+        for _ in range(MESSAGES):
+            self._bulk.produce(TOPIC, value, partition=0, on_delivery=self._reported)
+        self._bulk.flush(LIMIT_S)
+        took = time.perf_counter() - began
+        assert self._delivered == wanted, "a message was lost: this measures the wrong thing"
+        return MESSAGES / took
+
+    def consume(self) -> float:
+        """Messages a second of the last so many, from the first fetch to the last message."""
+        began = time.perf_counter()
+        self._read(self._end - MESSAGES, self._end)
+        return MESSAGES / (time.perf_counter() - began)
+
+    def one_at_a_time(self) -> list[float]:
+        """Microseconds from each message to its report."""
+        value = b"x" * SINGLE_BYTES
+        took = []
+        for _ in range(SINGLES):
+            began = time.perf_counter()
+            self._send(self._single, value)
+            took.append((time.perf_counter() - began) * 1e6)
+        return took
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _read(self, start: int, end: int) -> None:
+        self._consumer.assign([TopicPartition(TOPIC, 0, start)])
+        left = end - start
+        while left:
+            messages = self._consumer.consume(min(left, 10_000), timeout=LIMIT_S)
+            assert messages, "nothing came: this measures the wrong thing"
+            for message in messages:
+                assert message.error() is None, message.error()
+            left -= len(messages)
+        self._consumer.unassign()
+
+    def _send(self, producer: Producer, value: bytes) -> None:
+        wanted = self._delivered + 1
+        producer.produce(TOPIC, value, partition=0, on_delivery=self._reported)
+        producer.flush(LIMIT_S)
+        assert self._delivered == wanted, "the message was not delivered"
+
+    def _reported(self, error: KafkaError | None, message: Message) -> None:
+        assert error is None, error
+        self._delivered += 1
+        offset = message.offset()
+        assert offset is not None
+        self._end = offset + 1
 
 
-def throughput(connection: socket.socket) -> float:
-    """Megabytes a second, with a few batches under way."""
-    frame = produce_frame(MESSAGE_BYTES)
-    began = time.perf_counter()
-    for number in range(BATCHES):
-        connection.sendall(frame)
-        if number >= UNDER_WAY:
-            read_answer(connection)
-    for _ in range(UNDER_WAY):
-        read_answer(connection)
-    return BATCHES * MESSAGE_BYTES / (time.perf_counter() - began) / 1e6
-
-
-def measure(address: tuple[str, int], what: Callable[[socket.socket], T]) -> T:
-    with socket.create_connection(address, timeout=30) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return what(connection)
+@contextmanager
+def cluster(plugins: Plugins, out: Path, linked: bool) -> Iterator[Client]:
+    """A cluster at work, and the client that reaches its broker one way or the other."""
+    shape = Shape(controllers=1, brokers=1, settings=SETTINGS)
+    system = plugins.system("reference/quorum")
+    if not linked:
+        assert isinstance(system, Launchable)
+        assert isinstance(system, Timed)
+        system = Direct(
+            system, system.name, system.plane, system.client_port(), system.layout(shape),
+            system.timing(shape),
+        )  # fmt: skip
+    with Run.start(RunSpec(system, shape), plugins, new_folder(out, "bench")) as run:
+        run.clients.create_topic(TOPIC, partitions=1)
+        place = run.runtime.place(run.runtime.layout.of(Role.BROKER)[0])
+        host = place.advertised if linked else place.address
+        client = Client(f"{host}:{system.client_port()}")
+        try:
+            yield client
+        finally:
+            client.close()
 
 
 def main() -> None:
     options = parse(__doc__, runs=5)
     plugins = load()
-    system = plugins.system("reference/quorum")
-    spec = RunSpec(system, Shape(controllers=1, brokers=1, settings=SETTINGS))
-    latency: dict[str, list[float]] = {"linked": [], "direct": []}
-    speed: dict[str, list[float]] = {"linked": [], "direct": []}
-    with (
-        tempfile.TemporaryDirectory() as out,
-        Run.start(spec, plugins, new_folder(Path(out), "bench")) as run,
-    ):
-        run.clients.create_topic("bench", partitions=1)
-        place = run.runtime.place(run.runtime.layout.of(Role.BROKER)[0])
-        ways = {"linked": place.advertised, "direct": place.address}
+    ways = ("direct", "linked")
+    found: Mapping[str, Mapping[str, list[float]]] = {
+        way: {"produce": [], "consume": [], "latency": []} for way in ways
+    }
+    with tempfile.TemporaryDirectory() as out, ExitStack() as finish:
+        clients = {
+            way: finish.enter_context(cluster(plugins, Path(out), way == "linked")) for way in ways
+        }
         for _ in range(options.runs):
-            for way, host in ways.items():
-                address = (host, system.client_port())
-                latency[way] += measure(address, one_at_a_time)
-                speed[way].append(measure(address, throughput))
+            for way, client in clients.items():
+                found[way]["produce"].append(client.produce())
+                found[way]["consume"].append(client.consume())
+                found[way]["latency"] += client.one_at_a_time()
     show(
         options,
         {
             "bench": "links",
             "runs": options.runs,
-            **{
-                f"{way}_us": {
-                    "p50": round(percentile(figures, 0.5), 1),
-                    "p99": round(percentile(figures, 0.99), 1),
-                }
-                for way, figures in latency.items()
+            "client": "confluent-kafka, acks=all",
+            "message_bytes": MESSAGE_BYTES,
+            **{way: figures(found[way]) for way in ways},
+            "ratio": {
+                **{
+                    what: round(median(found["linked"][what]) / median(found["direct"][what]), 2)
+                    for what in ("produce", "consume")
+                },
+                "latency_p99": round(
+                    percentile(found["linked"]["latency"], 0.99)
+                    / percentile(found["direct"]["latency"], 0.99),
+                    2,
+                ),
             },
-            **{f"{way}_mb_per_s": summary(figures) for way, figures in speed.items()},
         },
     )
+
+
+def figures(found: Mapping[str, list[float]]) -> dict[str, object]:
+    """What one way came to."""
+    return {
+        "produce_messages_per_s": summary(found["produce"]),
+        "consume_messages_per_s": summary(found["consume"]),
+        "produce_one_us": {
+            f"p{round(share * 100)}": round(percentile(found["latency"], share), 1)
+            for share in (0.5, 0.99)
+        },
+        "samples": {
+            what: [round(figure) for figure in found[what]] for what in ("produce", "consume")
+        },
+    }
 
 
 if __name__ == "__main__":
