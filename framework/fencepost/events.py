@@ -656,7 +656,10 @@ class ProbeCompleted(Struct, frozen=True, tag="client.probe_completed"):
 
 
 class AdminCompleted(Struct, frozen=True, tag="client.admin_completed"):
-    """An administrative call ended: ok, failed or unknown. `subject` is the topic it was about."""
+    """An administrative call ended: ok, failed or unknown. `subject` is the topic it was about.
+
+    `api` is create_topic, delete_topic, list_topics or describe_cluster.
+    """
 
     operation: str
     api: str

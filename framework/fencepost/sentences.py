@@ -42,6 +42,15 @@ def _plain(body: Struct) -> str:
     return f"{e.kind_name(type(body))}: {fields}" if fields else e.kind_name(type(body))
 
 
+def span(ns: int) -> str:
+    """A time: `12 ms`, `5.2 s`."""
+    return f"{ns / 1e9:.1f} s" if ns >= 1_000_000_000 else f"{ns // 1_000_000} ms"
+
+
+def _offsets(first: int, end: int) -> str:
+    return f"offset {first}" if end - first == 1 else f"offsets {first} to {end - 1}"
+
+
 def _at(body: Any) -> str:
     return f"{body.topic}-{body.partition}"
 
@@ -123,7 +132,7 @@ def _granted(b: e.LeaseGranted) -> str:
 def _appended(b: e.LogAppended) -> str:
     who = "a client's write" if b.as_leader else "what it fetched"
     return (
-        f"stored {who} in {_at(b)} at offsets {b.base_offset} to {b.log_end - 1}, leader epoch "
+        f"stored {who} in {_at(b)} at {_offsets(b.base_offset, b.log_end)}, leader epoch "
         f"{b.leader_epoch}"
     )
 
@@ -151,15 +160,15 @@ def _produced(b: e.ProduceAnswered) -> str:
         return f"answered a produce of {b.client} to {_at(b)} with {b.error}"
     acks = "all" if b.acks == -1 else b.acks
     return (
-        f"acknowledged acks={acks} of {b.client} to {_at(b)} at offsets {b.base_offset} to "
-        f"{b.log_end - 1}, high watermark {b.high_watermark}"
+        f"acknowledged acks={acks} of {b.client} to {_at(b)} at "
+        f"{_offsets(b.base_offset, b.log_end)}, high watermark {b.high_watermark}"
     )
 
 
 def _served(b: e.FetchServed) -> str:
     return (
-        f"served {b.client} offsets {b.from_offset} to {b.to_offset - 1} of {_at(b)} while "
-        f"{b.state}, high watermark {b.high_watermark}"
+        f"served {b.client} {_offsets(b.from_offset, b.to_offset)} of {_at(b)} while {b.state}, "
+        f"high watermark {b.high_watermark}"
     )
 
 
@@ -205,7 +214,7 @@ _WORDS: dict[type[Struct], Callable[[Any], str]] = {
         f"{b.metadata_offset}"
     ),
     e.NodeStopped: lambda b: f"stopped{_because(b.reason)}",
-    e.Stalled: lambda b: f"stood still for {b.stalled_ns / 1e9:.2f} s",
+    e.Stalled: lambda b: f"stood still for {span(b.stalled_ns)}",
     e.ConnectionClosed: lambda b: f"closed a connection of {b.peer}{_because(b.reason)}",
     e.FaultStruck: _struck,
     e.FaultHealed: lambda b: f"fault {b.fault_id} healed{_because(b.evidence)}",

@@ -291,9 +291,9 @@ class ChangesSurviveFailover:
                 self._acknowledge(state, event, body.offset, what)
             case ControllerElected() if body.epoch > state.epoch:
                 return state, self._elected(state, event, body)
-            case AdminCompleted(api="CreateTopics", outcome="ok"):
+            case AdminCompleted(api="create_topic", outcome="ok"):
                 state.topics[body.subject] = state.offices
-            case AdminCompleted(api="DeleteTopics") if body.outcome != "failed":
+            case AdminCompleted(api="delete_topic") if body.outcome != "failed":
                 state.topics.pop(body.subject, None)
             case ReadCompleted():
                 return state, self._read(state, event, body)
