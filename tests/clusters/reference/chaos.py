@@ -80,7 +80,7 @@ class Clients:
                 world.later(5 * MS, look)
                 return
             self._settle(operation, acks, world.answers.get(request_id))
-            world.later(20 * MS, lambda: self._produce_next(acks))
+            world.later(30 * MS, lambda: self._produce_next(acks))
 
         world.later(2 * MS, look)
 
@@ -198,6 +198,9 @@ def _one_way_between_brokers(world: World, clients: Clients) -> None:
     leader = world.leader("orders")
     follower = next(b for b in ("broker-1", "broker-2", "broker-3") if b != leader)
     world.cut((follower, leader))
+    world.run(0.1)
+    clients.probe(leader, "Produce")
+    clients.probe(leader, "Fetch")  # what is not committed yet is not in it
     world.run(4)
 
 
