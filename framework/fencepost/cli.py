@@ -40,7 +40,7 @@ from fencepost.errors import (
 from fencepost.judge import Judgement, Outcome
 from fencepost.plugin_manager import Plugins, PluginWarning, load
 from fencepost.replay import replay as run_replay
-from fencepost.run import Run, RunResult, RunSpec, explain_violations
+from fencepost.run import Run, RunResult, RunSpec, explain_violations, judge_folder
 from fencepost.run_folder import RunFolder
 from fencepost.runtime import Condition
 from fencepost.systems import Shape
@@ -197,12 +197,18 @@ def report(
     out: Out = DEFAULT_OUT / "report",
     json: Json = False,
 ) -> None:
-    """Correlates the failures of runs with epochs and fencing: tables and one page."""
+    """Judges runs anew and correlates their failures with epochs and fencing: tables, one page."""
     plugins = _plugins()
-    for folder in folders:
-        RunFolder(folder.absolute()).info()
-    page = plugins.report([folder.absolute() for folder in folders], out.absolute())
+    runs = [RunFolder(folder.absolute()) for folder in folders]
+    judged = [judge_folder(one, plugins) for one in runs]
+    page = plugins.report([one.path for one in runs], out.absolute())
     _print_json({"report": str(page)}) if json else typer.echo(str(page))
+    for one, (_, end) in zip(runs, judged, strict=True):
+        if not end.complete:
+            _err().print(f"{one.run} is not complete: {'; '.join(end.damage)}")
+    if any(judgement.of(Outcome.VIOLATED) for judgement, _ in judged):
+        raise typer.Exit(EXIT_VIOLATED)
+    raise typer.Exit(EXIT_CLEAN if all(end.complete for _, end in judged) else EXIT_INCONCLUSIVE)
 
 
 @app.command()

@@ -1,0 +1,136 @@
+"""The command line: one sentence and the right exit code for everything that can go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from fencepost import Codec, RunStarted
+from fencepost.recorder import Recorder
+from fencepost.run_folder import RunFolder, RunInfo
+
+COMMAND = (sys.executable, "-c", "from fencepost.cli import main; main()")
+LIMIT_S = 60
+
+
+def fencepost(
+    *words: str, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *words],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+        env={**os.environ, **(environment or {})},
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("demoo",), "demo"),
+        (("demo", "--sistem", "x"), "--system"),
+        (("demo", "--system", "reference/quorun"), "reference/quorum"),
+        (("run", "--system", "apache/kraf"), "reference/quorum"),
+        (("cluster", "up", "--runtime", "proces"), "process"),
+        (("cluster", "up", "--setting", "lease"), "NAME=VALUE"),
+        (("cluster", "up", "--setting", "no.such=1"), "no.such"),
+        (("cluster", "up", "--brokers", "0"), "brokers"),
+        (("replay", "no-such-folder"), "no run"),
+        (("report", "no-such-folder"), "no run"),
+        (("run", "no_such_test.py"), "no_such_test.py"),
+    ],
+)
+def test_a_wrong_word_is_answered_in_one_line_with_the_right_one(
+    words: tuple[str, ...], hint: str, tmp_path: Path
+) -> None:
+    out = ("--out", str(tmp_path)) if words[0] != "plugins" else ()
+    ended = fencepost(*words, *(out if len(words) > 1 or words[0] == "demo" else ()))
+    assert ended.returncode == 2, ended.stderr
+    assert hint in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_missing_toxiproxy_is_named_within_seconds(tmp_path: Path) -> None:
+    ended = fencepost(
+        "cluster", "up", "--out", str(tmp_path), environment={"FENCEPOST_TOXIPROXY": "/no/such"}
+    )
+    assert ended.returncode == 4
+    assert "/no/such" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_node_that_dies_at_start_is_named_with_its_last_words(tmp_path: Path) -> None:
+    broken = {"PYTHONOPTIMIZE": "1"}  # nodes refuse to run without their assertions
+    ended = fencepost("cluster", "up", "--out", str(tmp_path), environment=broken)
+    assert ended.returncode == 4
+    assert "without its assertions" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_doctor_and_plugins_say_what_there_is() -> None:
+    found = json.loads(fencepost("doctor", "--json").stdout)
+    assert {one["what"] for one in found} >= {"Python", "toxiproxy", "Java"}
+    offers = json.loads(fencepost("plugins", "--json").stdout)
+    assert "cut" in offers["plugins"]["partition"]["faults"]
+    assert not offers["broken"]
+
+
+def test_a_cluster_stays_up_for_somebodys_client_until_it_is_interrupted(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "cluster", "up", "--out", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as cluster:
+        assert cluster.stdout is not None
+        bootstrap = cluster.stdout.readline().strip()
+        try:
+            client = AdminClient({"bootstrap.servers": bootstrap})
+            assert sorted(client.list_topics(timeout=10).brokers) == [1, 2, 3]
+        finally:
+            cluster.send_signal(signal.SIGTERM)
+        assert cluster.wait(timeout=20) == 130
+
+
+def test_a_damaged_history_is_inconclusive_and_the_damage_is_named(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run")
+    folder.write_info(
+        RunInfo(
+            run="run",
+            system="reference/quorum",
+            runtime="process",
+            seed=1,
+            controllers=3,
+            brokers=3,
+            settings={},
+            defects=(),
+            slots=(),
+            versions={},
+            started_at="2026-01-01T00:00:00+00:00",
+            clock_origin_ns=0,
+        )
+    )
+    recorder = Recorder.open(folder.events_of("harness"), "run", "harness")
+    recorder.record(RunStarted("reference/quorum", "process", 1))
+    recorder.close()
+    with folder.events_of("harness").open("ab") as file:
+        file.write(Codec().encode(recorder_event())[:40])
+    ended = fencepost("report", str(folder.path), "--out", str(tmp_path / "out"))
+    assert ended.returncode == 3, ended.stderr
+    assert "not complete" in ended.stderr
+
+
+def recorder_event() -> object:
+    from fencepost import Event  # noqa: PLC0415
+
+    return Event("run", "harness", 1, 5, RunStarted("reference/quorum", "process", 1))
