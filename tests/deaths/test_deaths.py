@@ -55,6 +55,7 @@ OWNERS: Mapping[str, Owner] = {
         ),
         NODES,
     ),
+    "cli": Owner(program("cli_owner.py"), NODES),
 }
 
 
@@ -154,7 +155,7 @@ def assert_nothing_is_left(run: list[Seen]) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-@pytest.mark.parametrize("owner", ["python", "pytest", "pytest-xdist", "plugin"])
+@pytest.mark.parametrize("owner", ["python", "pytest", "pytest-xdist", "plugin", "cli"])
 def test_a_signal_that_ends_the_owner_at_once(
     begin: Callable[[str], Owned], owner: str, how: signal.Signals
 ) -> None:
@@ -192,6 +193,16 @@ def test_a_second_interrupt_during_teardown(begin: Callable[[str], Owned], owner
     os.kill(owned.owner.pid, signal.SIGINT)
     assert poll((owned.folder / "closing").exists, LIMIT_S)
     os.kill(owned.owner.pid, signal.SIGINT)
+    assert_nothing_is_left(run)
+    owned.owner.wait(LIMIT_S)
+
+
+@pytest.mark.parametrize("interrupts", [1, 2])
+def test_interrupts_of_the_command_line(begin: Callable[[str], Owned], interrupts: int) -> None:
+    owned = begin("cli")
+    run = owned.run
+    for _ in range(interrupts):
+        os.kill(owned.owner.pid, signal.SIGINT)
     assert_nothing_is_left(run)
     owned.owner.wait(LIMIT_S)
 

@@ -1,0 +1,37 @@
+"""The command line as the owner of a run: `fencepost cluster up`, with a `ready` file.
+
+The file is made once the command has printed the bootstrap address, which it does when the cluster
+is ready.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from fencepost.cli import main
+
+FOLDER = Path(sys.argv[1])
+
+
+class Heard:
+    """Standard output that makes the file when anything is said."""
+
+    def write(self, text: str) -> int:
+        (FOLDER / "ready").touch()
+        return len(text)
+
+    def flush(self) -> None:
+        pass
+
+    def isatty(self) -> bool:
+        return False
+
+
+if __name__ == "__main__":
+    words = ["cluster", "up", "--controllers", "1", "--brokers", "1", "--out", str(FOLDER / "out")]
+    for setting in ("min.insync.replicas=1", "default.replication.factor=1"):
+        words += ["--setting", setting]
+    sys.argv = ["fencepost", *words]
+    sys.stdout = Heard()  # type: ignore[assignment]
+    main()
