@@ -20,7 +20,6 @@ from types import TracebackType
 from typing import Self, final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from fencepost import history
 from fencepost.clients import Clients
@@ -35,7 +34,7 @@ from fencepost.errors import (
     no_such,
 )
 from fencepost.events import ClusterRecovered, Codec, Event, PhaseStarted
-from fencepost.explain import explain
+from fencepost.explain import explained
 from fencepost.judge import Judgement, Outcome, Verdict, judge, write_verdicts
 from fencepost.plugin_manager import Plugins
 from fencepost.rules import RunEnd
@@ -154,21 +153,9 @@ def judge_folder(folder: RunFolder, plugins: Plugins) -> tuple[Judgement, RunEnd
     reading = history.read(folder, codec)
     judgement = judge(reading, plugins.rules, plugins.clauses, lambda: reading.end, plane)
     if judgement.of(Outcome.VIOLATED):
-        judgement = explained(judgement, tuple(history.read(folder, codec)))
+        judgement = Judgement(explained(judgement.verdicts, history.read(folder, codec)))
     write_verdicts(folder.path / "verdicts.json", judgement.verdicts)
     return judgement, reading.end
-
-
-def explained(judgement: Judgement, events: Sequence[Event]) -> Judgement:
-    """The same verdicts, the first violation of each clause with the chain that led to it."""
-    verdicts = dict(judgement.verdicts)
-    for clause in judgement.of(Outcome.VIOLATED):
-        verdict = verdicts[clause]
-        first, *others = verdict.violations
-        lines = explain(clause, verdict.sentence, first, events)
-        told = (replace(first, explanation=lines), *others)
-        verdicts[clause] = replace(verdict, violations=told)
-    return Judgement(verdicts)
 
 
 def explain_violations(verdicts: Mapping[str, Verdict]) -> str:
@@ -177,12 +164,10 @@ def explain_violations(verdicts: Mapping[str, Verdict]) -> str:
     for clause, verdict in verdicts.items():
         if verdict.verdict is Outcome.VIOLATED:
             first = verdict.violations[0]
-            if first.explanation:
-                lines += first.explanation
-                continue
             times = f" ({verdict.violated} times)" if verdict.violated > 1 else ""
             lines.append(f"{clause} is violated{times}: {verdict.sentence}")
             lines.append(f"  {first.saying} ({first.at}, witness: {first.witness})")
+            lines += (f"  {line}" for line in first.explanation)
     return "\n".join(lines)
 
 
