@@ -28,16 +28,14 @@ class Witness(StrEnum):
     SELF = "self"
 
 
-@dataclass(frozen=True, slots=True)
-class Exercised:
+class Exercised(Struct, frozen=True):
     """The situation occurred in which the protection decides, and it held."""
 
     at: Cause
     witness: Witness
 
 
-@dataclass(frozen=True, slots=True)
-class Violated:
+class Violated(Struct, frozen=True):
     """The promise was broken by the event `at`; `because` are the earlier events that make it so.
 
     `saying` is one sentence with the figures in it.
@@ -49,8 +47,7 @@ class Violated:
     because: tuple[Cause, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Undecided:
+class Undecided(Struct, frozen=True):
     """The evidence stops before the promise could be judged; `saying` is why, in one sentence."""
 
     saying: str

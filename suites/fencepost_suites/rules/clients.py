@@ -32,10 +32,7 @@ from fencepost import (
 )
 from fencepost_suites.rules.keys import (
     NOTHING,
-    by_partition_acknowledged,
-    by_partition_kept_once,
-    by_partition_read,
-    by_partition_stored,
+    by_partition,
     by_reader,
 )
 
@@ -64,7 +61,7 @@ class LostWrite:
     kinds: frozenset[type[Struct]] = frozenset(
         {ProduceCompleted, Polled, ReadCompleted, LeadershipEnded}
     )
-    keys = staticmethod(by_partition_acknowledged)
+    keys = staticmethod(by_partition)
 
     def start(self, key: Key) -> _Unread:
         return _Unread()
@@ -72,9 +69,11 @@ class LostWrite:
     def step(self, state: _Unread, event: Event) -> tuple[_Unread, Sequence[Finding]]:
         body = event.body
         if isinstance(body, ProduceCompleted):
+            if body.acks != -1 or body.offset < 0:
+                return state, NOTHING
             if state.early and state.early.get(body.offset) == body.operation:
                 state.confirmed += 1
-            elif body.offset >= 0:
+            else:
                 state.waiting[body.offset] = (body.operation, event.process, event.node_seq)
         elif isinstance(body, Polled):
             if body.final:
@@ -159,7 +158,7 @@ class Unseen:
     kinds: frozenset[type[Struct]] = frozenset(
         {ProduceCompleted, Polled, ReadCompleted, LeadershipEnded}
     )
-    keys = staticmethod(by_partition_acknowledged)
+    keys = staticmethod(by_partition)
 
     def start(self, key: Key) -> _Unseen:
         return _Unseen()
@@ -167,7 +166,7 @@ class Unseen:
     def step(self, state: _Unseen, event: Event) -> tuple[_Unseen, Sequence[Finding]]:
         body = event.body
         if isinstance(body, ProduceCompleted):
-            if body.offset > state.top:
+            if body.offset > state.top and body.acks == -1:
                 state.waiting[body.offset] = (body.operation, event.ref)
         elif isinstance(body, Polled):
             if body.offsets:
@@ -216,7 +215,7 @@ class InconsistentOffsets:
 
     clause: str = "JEPSEN-inconsistent-offsets"
     kinds: frozenset[type[Struct]] = frozenset({ProduceCompleted, Polled, LeadershipEnded})
-    keys = staticmethod(by_partition_stored)
+    keys = staticmethod(by_partition)
 
     def start(self, key: Key) -> _Contents:
         return _Contents()
@@ -225,6 +224,8 @@ class InconsistentOffsets:
         body = event.body
         at = state.at
         if isinstance(body, ProduceCompleted):
+            if body.acks != -1 or body.offset < 0:
+                return state, NOTHING
             known = at.setdefault(body.offset, body.operation)
             if known != body.operation:
                 return state, (_two(event, body, body.offset, known, body.operation),)
@@ -272,7 +273,7 @@ class Duplicate:
     kinds: frozenset[type[Struct]] = frozenset(
         {ProduceInvoked, ProduceCompleted, Polled, LeadershipEnded}
     )
-    keys = staticmethod(by_partition_kept_once)
+    keys = staticmethod(by_partition)
 
     def start(self, key: Key) -> _Places:
         return _Places()
@@ -280,6 +281,8 @@ class Duplicate:
     def step(self, state: _Places, event: Event) -> tuple[_Places, Sequence[Finding]]:
         body = event.body
         if isinstance(body, ProduceCompleted):
+            if body.offset < 0:
+                return state, NOTHING
             return state, self._seen(state, event, body, (body.offset,), (body.operation,))
         if isinstance(body, Polled):
             before = len(state.at)
@@ -288,7 +291,8 @@ class Duplicate:
                 return state, (Exercised(event.ref, CLIENT),)
             return state, found
         if isinstance(body, ProduceInvoked):
-            state.repeatable.add(body.operation)
+            if body.acks != -1:
+                state.repeatable.add(body.operation)
         elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
             return _Places(), NOTHING
         return state, NOTHING
@@ -378,7 +382,7 @@ class PollSkip:
     kinds: frozenset[type[Struct]] = frozenset(
         {Polled, ConsumerPositioned, ReadCompleted, LeadershipEnded}
     )
-    keys = staticmethod(by_partition_stored)
+    keys = staticmethod(by_partition)
 
     def start(self, key: Key) -> _Skips:
         return _Skips()
@@ -456,7 +460,7 @@ class AbortedRead:
     kinds: frozenset[type[Struct]] = frozenset(
         {ProduceCompleted, Polled, ReadCompleted, LeadershipEnded}
     )
-    keys = staticmethod(by_partition_read)
+    keys = staticmethod(by_partition)
 
     def start(self, key: Key) -> _Failed:
         return _Failed()
@@ -464,7 +468,8 @@ class AbortedRead:
     def step(self, state: _Failed, event: Event) -> tuple[_Failed, Sequence[Finding]]:
         body = event.body
         if isinstance(body, ProduceCompleted):
-            state.operations[body.operation] = event.ref
+            if body.outcome == "failed":
+                state.operations[body.operation] = event.ref
         elif isinstance(body, Polled):
             if state.operations:
                 return state, [

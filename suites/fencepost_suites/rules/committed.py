@@ -72,11 +72,3 @@ class Brokers:
         """Whether a broker is fenced, or nobody registered it."""
         known = self.newest.get(broker)
         return known is None or known.fenced
-
-
-def named(places: Iterator[TopicPartition] | list[TopicPartition]) -> str:
-    """`orders-0, orders-3 and 4 more`."""
-    names = sorted(f"{topic}-{partition}" for topic, partition in places)
-    if len(names) > 3:
-        return f"{', '.join(names[:3])} and {len(names) - 3} more"
-    return ", ".join(names)

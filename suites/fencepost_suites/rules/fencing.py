@@ -33,6 +33,7 @@ from fencepost import (
 )
 from fencepost_suites.rules.keys import NOTHING, by_slot_serving, whole_run
 from fencepost_suites.rules.leases import MS, Late, settle
+from fencepost_suites.rules.words import span
 
 FETCH_WAIT_NS = 1_000 * MS
 """A fetch may have come this long before it is answered; a produce is stored at once."""
@@ -134,13 +135,13 @@ class FencedBrokerServesNobody:
         came_ns = event.at_ns - waited_ns
         if state.lost is not None and came_ns >= state.lost_ns:
             saying = (
-                f"{event.process} {what} {(event.at_ns - state.lost_ns) / 1e9:.1f} s after it had "
+                f"{event.process} {what} {span(event.at_ns - state.lost_ns)} after it had "
                 f"been fenced"
             )
             return (Violated(event.ref, Witness.SELF, saying, (state.lost,)),)
         if state.active and state.granted and came_ns > state.ends_ns + SLACK_NS:
             over_ns = event.at_ns - state.ends_ns
-            saying = f"{event.process} {what} {over_ns / 1e9:.1f} s after its lease had ended"
+            saying = f"{event.process} {what} {span(over_ns)} after its lease had ended"
             violated = Violated(event.ref, Witness.SELF, saying, (state.granted,))
             # Only a stall as long as it is late by, nearly, explains it.
             state.suspects.append(
@@ -155,7 +156,7 @@ class FencedBrokerServesNobody:
         if body.outcome == "answered":
             saying = (
                 f"{state.process} answered a {body.api} of {event.process} sent "
-                f"{(body.sent_at_ns - state.lost_ns) / 1e9:.1f} s after it had been fenced"
+                f"{span(body.sent_at_ns - state.lost_ns)} after it had been fenced"
             )
             return (Violated(event.ref, Witness.CLIENT, saying, (state.lost,)),)
         if state.refused_probe(event, body):

@@ -25,8 +25,9 @@ from fencepost import (
     Violated,
     Witness,
 )
-from fencepost_suites.rules.keys import NOTHING, by_partition, by_partition_blocked
+from fencepost_suites.rules.keys import NOTHING, by_partition
 from fencepost_suites.rules.leases import MS, Late, settle
+from fencepost_suites.rules.words import span
 
 KEEP_IN_SYNC_MS = 30_000
 """Kafka's default of replica.lag.time.max.ms, where a leader does not say its own."""
@@ -60,7 +61,7 @@ class LaggardIsDropped:
             *(LeadershipStarted, LeadershipEnded, PartitionCommitted),
         }
     )
-    keys = staticmethod(by_partition_blocked)
+    keys = staticmethod(by_partition)
 
     def start(self, key: Key) -> _Blocked:
         return _Blocked()
@@ -68,15 +69,17 @@ class LaggardIsDropped:
     def step(self, state: _Blocked, event: Event) -> tuple[_Blocked, Sequence[Finding]]:
         body = event.body
         if isinstance(body, LogAppended):
-            if event.process == state.leader and not state.waiting:
-                state.waiting, state.since_ns = True, event.at_ns
-            elif state.waiting:
-                self._overdue(state, event)
+            if event.process == state.leader:
+                if state.waiting:
+                    self._overdue(state, event)
+                else:
+                    state.waiting, state.since_ns = True, event.at_ns
         elif isinstance(body, HighWatermarkAdvanced):
             if body.as_leader and event.process == state.leader:
                 return state, self._commits(state, event, body)
         elif isinstance(body, ProduceAnswered):
-            self._overdue(state, event)
+            if body.error == "REQUEST_TIMED_OUT":
+                self._overdue(state, event)
         else:
             match body:
                 case IsrChangeAsked():
@@ -114,7 +117,7 @@ class LaggardIsDropped:
             return
         state.waiting = False
         saying = (
-            f"{event.process} has had a write waiting for {waited_ns / 1e9:.1f} s and asked to "
+            f"{event.process} has had a write waiting for {span(waited_ns)} and asked to "
             f"drop no follower, though {state.keep_ms} ms are allowed"
         )
         violated = Violated(event.ref, Witness.SELF, saying)

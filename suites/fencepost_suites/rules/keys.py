@@ -10,17 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from fencepost import (
-    Event,
-    Finding,
-    HeartbeatAnswered,
-    LogAppended,
-    Polled,
-    ProbeCompleted,
-    ProduceAnswered,
-    ProduceCompleted,
-    ProduceInvoked,
-)
+from fencepost import Event, Finding, HeartbeatAnswered, LogAppended, ProbeCompleted
 
 Keys = tuple[tuple[str | int, ...], ...]
 NONE: Keys = ()
@@ -35,7 +25,7 @@ def whole_run(event: Event) -> Keys:
 
 
 def by_partition(event: Event) -> Keys:
-    """Topic and partition."""
+    """Topic and partition; what of it does not matter to a rule, its `step` leaves aside."""
     body: Any = event.body
     return ((body.topic, body.partition),)
 
@@ -79,60 +69,6 @@ def by_slot_serving(event: Event) -> Keys:
     if isinstance(body, ProbeCompleted):
         return ((body.slot,),)
     return ((slot_of(event.process),),)
-
-
-def by_partition_served(event: Event) -> Keys:
-    """Topic and partition; of what is stored only what a leader stores."""
-    body: Any = event.body
-    if isinstance(body, LogAppended) and not body.as_leader:
-        return NONE
-    return ((body.topic, body.partition),)
-
-
-def by_partition_acknowledged(event: Event) -> Keys:
-    """Topic and partition; of the outcomes of produces only those acknowledged with acks=all."""
-    body: Any = event.body
-    if isinstance(body, ProduceCompleted) and (body.outcome != "ok" or body.acks != -1):
-        return NONE
-    return ((body.topic, body.partition),)
-
-
-def by_partition_blocked(event: Event) -> Keys:
-    """Topic and partition; of the answers to produces only timeouts, of the stored a leader's."""
-    body: Any = event.body
-    if isinstance(body, LogAppended) and not body.as_leader:
-        return NONE
-    if isinstance(body, ProduceAnswered) and body.error != "REQUEST_TIMED_OUT":
-        return NONE
-    return ((body.topic, body.partition),)
-
-
-def by_partition_read(event: Event) -> Keys:
-    """Topic and partition; of the outcomes of produces only the certain failures."""
-    body: Any = event.body
-    if isinstance(body, ProduceCompleted) and body.outcome != "failed":
-        return NONE
-    if isinstance(body, Polled) and not body.offsets:
-        return NONE
-    return ((body.topic, body.partition),)
-
-
-def by_partition_stored(event: Event) -> Keys:
-    """Topic and partition; of the outcomes of produces only those that promise an offset."""
-    body: Any = event.body
-    if isinstance(body, ProduceCompleted) and (body.offset < 0 or body.acks != -1):
-        return NONE
-    return ((body.topic, body.partition),)
-
-
-def by_partition_kept_once(event: Event) -> Keys:
-    """As `by_partition_stored`; of the produces begun only those that may be stored twice."""
-    body: Any = event.body
-    if isinstance(body, ProduceInvoked) and body.acks == -1:
-        return NONE
-    if isinstance(body, ProduceCompleted) and body.offset < 0:
-        return NONE
-    return ((body.topic, body.partition),)
 
 
 @lru_cache(maxsize=4096)

@@ -32,15 +32,16 @@ from fencepost import (
     Violated,
     Witness,
 )
-from fencepost_suites.rules.committed import Brokers, Partitions, TopicPartition, named
+from fencepost_suites.rules.committed import Brokers, Partitions, TopicPartition
 from fencepost_suites.rules.fencing import FETCH_WAIT_NS
 from fencepost_suites.rules.keys import (
     NOTHING,
-    by_partition_served,
+    by_partition,
     by_topic,
     slot_of,
     whole_run,
 )
+from fencepost_suites.rules.words import named, span
 
 MOVED_WITHIN_NS = 5_000_000_000
 """How long after the fencing record the leaderships may still be with a fenced broker."""
@@ -122,9 +123,7 @@ class ShutdownAfterHandover:
             del state.asked[body.broker_id]
         if leads or (asked is not None and asked.led):
             still = leads or (asked.led if asked is not None else ())
-            saying = (
-                f"{event.process} granted {body.client} SHUTDOWN while it led {named(list(still))}"
-            )
+            saying = f"{event.process} granted {body.client} SHUTDOWN while it led {named(still)}"
             because = () if asked is None or asked.fenced is None else (asked.fenced,)
             return (Violated(event.ref, Witness.SELF, saying, because),)
         if asked is not None and asked.held_back:
@@ -197,7 +196,7 @@ class FencedBrokerLosesLeaderships:
         owed = state.owed.pop(broker, None)
         if owed is None:
             return NOTHING
-        saying = f"broker {broker} was fenced and kept its place in {named(list(owed.places))}"
+        saying = f"broker {broker} was fenced and kept its place in {named(owed.places)}"
         return (Violated(event.ref, Witness.PEER, saying, (owed.at,)),)
 
     @staticmethod
@@ -231,7 +230,7 @@ class FencedBrokerLosesLeaderships:
         for broker, owed in state.owed.items():
             if not owed.places:
                 continue
-            saying = f"broker {broker} was fenced and kept its place in {named(list(owed.places))}"
+            saying = f"broker {broker} was fenced and kept its place in {named(owed.places)}"
             if end.ended_at_ns - owed.at_ns > MOVED_WITHIN_NS:
                 found.append(Violated(owed.at, Witness.PEER, saying))
             else:
@@ -269,7 +268,7 @@ class OnlyLeaderServes:
             *(LogAppended, FetchServed, RequestRefused, ProbeCompleted),
         }
     )
-    keys = staticmethod(by_partition_served)
+    keys = staticmethod(by_partition)
 
     def start(self, key: Key) -> _Leading:
         return _Leading()
@@ -277,7 +276,8 @@ class OnlyLeaderServes:
     def step(self, state: _Leading, event: Event) -> tuple[_Leading, Sequence[Finding]]:
         body = event.body
         if isinstance(body, LogAppended):
-            if event.process in state.epochs and event.process not in state.told:
+            process = event.process
+            if not body.as_leader or (process in state.epochs and process not in state.told):
                 return state, NOTHING
             return state, self._served(state, event, "stored a client's write", 0)
         match body:
@@ -329,7 +329,7 @@ class OnlyLeaderServes:
         if event.at_ns - waited_ns < at_ns:
             return NOTHING
         saying = (
-            f"{event.process} {what} {(event.at_ns - at_ns) / 1e9:.1f} s after it had learnt that "
+            f"{event.process} {what} {span(event.at_ns - at_ns)} after it had learnt that "
             f"it does not lead the partition"
         )
         return (Violated(event.ref, witness, saying, (ref,)),)

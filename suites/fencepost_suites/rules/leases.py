@@ -34,6 +34,7 @@ from fencepost import (
     Witness,
 )
 from fencepost_suites.rules.keys import NOTHING, by_broker, by_writer, whole_run
+from fencepost_suites.rules.words import span
 
 MS = 1_000_000
 UNMATCHED_KEPT = 64
@@ -58,7 +59,7 @@ def settle(suspects: Sequence[Late], end: RunEnd) -> Sequence[Finding]:
         if stalled_ns * 10 > one.period_ns:
             saying = (
                 f"{one.violated.saying}; but {one.process} stood still for "
-                f"{stalled_ns / 1e9:.1f} s meanwhile"
+                f"{span(stalled_ns)} meanwhile"
             )
             found.append(Undecided(saying, one.violated.at))
         else:
@@ -243,7 +244,7 @@ class LostLeaseIsFenced:
         over_ns = at_ns - held.ends_ns
         if held.granted is None or over_ns <= held.period_ns // 10 + 100 * MS:
             return False
-        saying = f"{process} was active {over_ns / 1e9:.1f} s after the end of its lease"
+        saying = f"{process} was active {span(over_ns)} after the end of its lease"
         violated = Violated(at or held.granted, Witness.SELF, saying, (held.granted,))
         start_ns = held.ends_ns - held.period_ns
         state.suspects.append(Late(violated, process, start_ns, at_ns, held.period_ns))
@@ -288,7 +289,7 @@ class LostLeaseIsFenced:
         known.watched = False
         saying = (
             f"{state.controller} left broker {broker} unfenced for "
-            f"{(over_ns + state.period_ns) / 1e9:.1f} s without a heartbeat"
+            f"{span(over_ns + state.period_ns)} without a heartbeat"
         )
         violated = Violated(event.ref, Witness.PEER, saying, (known.heard,))
         state.suspects.append(
@@ -316,7 +317,7 @@ class LostLeaseIsFenced:
             silent_ns = end.ended_at_ns - known.since_ns
             if known.watched and state.controller and known.heard and silent_ns > over > 500 * MS:
                 saying = (
-                    f"{state.controller} left broker {broker} unfenced for {silent_ns / 1e9:.1f} s "
+                    f"{state.controller} left broker {broker} unfenced for {span(silent_ns)} "
                     f"without a heartbeat, to the end"
                 )
                 violated = Violated(known.heard, Witness.PEER, saying)
@@ -440,7 +441,7 @@ class IsolatedControllerResigns:
             return
         saying = (
             f"{event.process} still renewed the lease of {body.client} in controller epoch "
-            f"{body.controller_epoch}, {(event.at_ns - successor[0]) / 1e9:.1f} s after a "
+            f"{body.controller_epoch}, {span(event.at_ns - successor[0])} after a "
             f"successor had been elected"
         )
         violated = Violated(event.ref, Witness.SELF, saying, (successor[1],))
@@ -456,7 +457,7 @@ class IsolatedControllerResigns:
         over_ns = body.ends_at_ns - successor[0] - period_ns
         saying = (
             f"{event.process} holds a lease of controller epoch {body.controller_epoch} that ends "
-            f"{over_ns / 1e9:.1f} s after its successor may have fenced it"
+            f"{span(over_ns)} after its successor may have fenced it"
         )
         violated = Violated(event.ref, Witness.PEER, saying, (successor[1],))
         granter = state.processes.get(body.controller_epoch, event.process)

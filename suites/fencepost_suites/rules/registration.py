@@ -26,6 +26,7 @@ from fencepost import (
     Witness,
 )
 from fencepost_suites.rules.keys import NOTHING, by_broker, by_process, whole_run
+from fencepost_suites.rules.words import span
 
 
 @dataclass(slots=True)
@@ -342,7 +343,7 @@ class RestartedProcessReclaimsId:
         process, ends_ns, ref = old
         saying = (
             f"{event.process} was refused broker id {broker} because of {process}, which was dead "
-            f"and had {(ends_ns - event.at_ns) / 1e9:.1f} s of its lease left"
+            f"and had {span(ends_ns - event.at_ns)} of its lease left"
         )
         because = (ref, state.exited[process])
         return (Violated(event.ref, Witness.PEER, saying, because),)

@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from typing import final
 
 from fencepost import LogAppended
-
-Batch = tuple[int, int, str, int]
-"""Base offset, the offset after it, a digest, and the leader epoch it was written in."""
+from fencepost_suites.rules.keys import slot_of
 
 
 @final
@@ -17,67 +15,77 @@ Batch = tuple[int, int, str, int]
 class ReplicaLogs:
     """Batches above each replica's own high watermark, and those below anybody's.
 
-    A replica is a slot: its disk outlives its processes. What is below a replica's own high
-    watermark it declares committed; the first to do so sets what every other must have there.
+    A replica is a slot: its disk outlives its processes, so that a new one goes on with the log of
+    the one before. What is below a replica's own high watermark it declares committed; the first
+    to do so sets what every other must have there.
     """
 
-    open: dict[str, deque[Batch]] = field(default_factory=dict)
-    """slot -> its batches above its high watermark."""
+    open: dict[str, deque[LogAppended]] = field(default_factory=dict)
+    """process -> its batches above its high watermark."""
+    slots: dict[str, deque[LogAppended]] = field(default_factory=dict)
     committed: dict[int, tuple[str, str, int]] = field(default_factory=dict)
-    """base offset -> digest, the slot that was first, and the leader epoch."""
+    """base offset -> digest, the process that was first, and the leader epoch."""
 
-    def append(self, slot: str, body: LogAppended) -> None:
-        """A replica stored a batch; it no longer has what it had from that offset on."""
-        log = self.open.get(slot)
+    def of(self, process: str) -> deque[LogAppended]:
+        """The open batches of a process, or of the one before it in its slot."""
+        log = self.open.get(process)
         if log is None:
-            log = self.open[slot] = deque()
-        base = body.base_offset
-        while log and log[-1][0] >= base:
-            log.pop()
-        log.append((base, body.log_end, body.digest, body.batch_epoch))
+            log = self.open[process] = self.slots.setdefault(slot_of(process), deque())
+        return log
 
-    def truncate(self, slot: str, to_offset: int) -> list[Batch]:
+    def append(self, process: str, body: LogAppended) -> None:
+        """A replica stored a batch; it no longer has what it had from that offset on."""
+        log = self.open.get(process)
+        if log is None:
+            log = self.of(process)
+        if log and log[-1].log_end > body.base_offset:
+            while log and log[-1].base_offset >= body.base_offset:
+                log.pop()
+        log.append(body)
+
+    def truncate(self, process: str, to_offset: int) -> list[LogAppended]:
         """A replica cut its log; the batches that it lost, newest first."""
-        log = self.open.get(slot)
-        lost: list[Batch] = []
-        while log and log[-1][1] > to_offset:
+        log = self.of(process)
+        lost: list[LogAppended] = []
+        while log and log[-1].log_end > to_offset:
             lost.append(log.pop())
         return lost
 
-    def commit(self, slot: str, high_watermark: int) -> tuple[bool, tuple[int, str] | None]:
+    def commit(self, process: str, high_watermark: int) -> tuple[bool, tuple[int, str] | None]:
         """A replica's high watermark moved; whether it agrees with what others had committed.
 
-        The second part is the first offset where it does not, and the slot that has another batch.
+        The second part is the first offset where it does not, and the process that has another
+        batch there.
         """
-        log = self.open.get(slot)
+        log = self.open.get(process)
         committed = self.committed
         agreed, conflict = False, None
-        while log and log[0][1] <= high_watermark:
-            base, _, digest, epoch = log.popleft()
+        while log and log[0].log_end <= high_watermark:
+            batch = log.popleft()
+            base = batch.base_offset
             known = committed.get(base)
             if known is None:
-                committed[base] = (digest, slot, epoch)
-            elif known[1] != slot:
-                if known[0] == digest:
-                    agreed = True
-                elif conflict is None:
-                    conflict = (base, known[1])
+                committed[base] = (batch.digest, process, batch.batch_epoch)
+            elif known[0] == batch.digest:
+                agreed = True
+            elif conflict is None:
+                conflict = (base, known[1])
         return agreed and conflict is None, conflict
 
-    def is_committed(self, batch: Batch) -> bool:
+    def is_committed(self, batch: LogAppended) -> bool:
         """Whether this very batch is committed, by anybody's word.
 
         A resend that a later leader stored has the same digest and is another batch.
         """
-        known = self.committed.get(batch[0])
-        return known is not None and (known[0], known[2]) == batch[2:]
+        known = self.committed.get(batch.base_offset)
+        return known is not None and (known[0], known[2]) == (batch.digest, batch.batch_epoch)
 
-    def diverging(self, slot: str, below: int) -> int | None:
+    def diverging(self, process: str, below: int) -> int | None:
         """The first offset where a replica holds, unconfirmed, another batch than is committed."""
-        for base, _, digest, _ in self.open.get(slot, ()):
-            if base >= below:
+        for batch in self.of(process):
+            if batch.base_offset >= below:
                 break
-            known = self.committed.get(base)
-            if known is not None and known[0] != digest:
-                return base
+            known = self.committed.get(batch.base_offset)
+            if known is not None and known[0] != batch.digest:
+                return batch.base_offset
         return None

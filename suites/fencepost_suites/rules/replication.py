@@ -32,8 +32,6 @@ from fencepost import (
 from fencepost_suites.rules.keys import (
     NOTHING,
     by_partition,
-    by_partition_acknowledged,
-    slot_of,
 )
 from fencepost_suites.rules.replica_logs import ReplicaLogs
 
@@ -134,7 +132,7 @@ class AcknowledgedByAllInSync:
 class _Agreement:
     logs: ReplicaLogs = field(default_factory=ReplicaLogs)
     anew: set[str] = field(default_factory=set)
-    """Slots that began to follow with messages in their log, and have not yet agreed since."""
+    """Processes that began to follow with messages in their log, and have not agreed since."""
 
 
 @final
@@ -155,7 +153,7 @@ class ReplicasAgree:
     def step(self, state: _Agreement, event: Event) -> tuple[_Agreement, Sequence[Finding]]:
         body = event.body
         if isinstance(body, LogAppended):
-            state.logs.append(slot_of(event.process), body)
+            state.logs.append(event.process, body)
             if body.base_offset != body.expected_base:
                 saying = (
                     f"{event.process} stored a batch of {body.topic}-{body.partition} at offset "
@@ -165,18 +163,18 @@ class ReplicasAgree:
         elif isinstance(body, HighWatermarkAdvanced):
             return state, self._commits(state, event, body)
         elif isinstance(body, LogTruncated):
-            state.logs.truncate(slot_of(event.process), body.to_offset)
+            state.logs.truncate(event.process, body.to_offset)
         elif isinstance(body, FollowingStarted):
             if body.log_end > 0:
-                state.anew.add(slot_of(event.process))
+                state.anew.add(event.process)
         elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
             return _Agreement(), NOTHING
         return state, NOTHING
 
     @staticmethod
     def _commits(state: _Agreement, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
-        slot = slot_of(event.process)
-        agreed, conflict = state.logs.commit(slot, body.high_watermark)
+        process = event.process
+        agreed, conflict = state.logs.commit(process, body.high_watermark)
         if conflict is not None:
             offset, other = conflict
             saying = (
@@ -184,8 +182,8 @@ class ReplicasAgree:
                 f"{body.topic}-{body.partition}, below the high watermark"
             )
             return (Violated(event.ref, Witness.PEER, saying),)
-        if agreed and slot in state.anew:
-            state.anew.discard(slot)
+        if agreed and process in state.anew:
+            state.anew.discard(process)
             return (Exercised(event.ref, Witness.PEER),)
         return NOTHING
 
@@ -313,7 +311,7 @@ class NewLeaderHasTheAcknowledged:
     kinds: frozenset[type[Struct]] = frozenset(
         {ProduceAnswered, ProduceCompleted, LeadershipStarted, LeadershipEnded, ReadCompleted}
     )
-    keys = staticmethod(by_partition_acknowledged)
+    keys = staticmethod(by_partition)
 
     def start(self, key: Key) -> _Acknowledged:
         return _Acknowledged()
@@ -324,7 +322,7 @@ class NewLeaderHasTheAcknowledged:
             if body.acks == -1 and body.error == "NONE" and body.log_end > state.answered:
                 state.answered, state.by = body.log_end, event.ref
         elif isinstance(body, ProduceCompleted):
-            if body.offset > state.acked:
+            if body.offset > state.acked and body.acks == -1 and body.outcome == "ok":
                 state.acked, state.told = body.offset, event.ref
         elif isinstance(body, LeadershipStarted):
             return state, self._led(state, event, body)
@@ -361,7 +359,7 @@ class NewLeaderHasTheAcknowledged:
 class _Following:
     logs: ReplicaLogs = field(default_factory=ReplicaLogs)
     began: dict[str, tuple[FollowingStarted, bool]] = field(default_factory=dict)
-    """Slots that began to follow and have stored nothing since; and whether it is a new leader."""
+    """Processes that began to follow and stored nothing since; and whether the leader is new."""
     followed: dict[str, int] = field(default_factory=dict)
     """process -> the leader it followed last."""
 
@@ -388,14 +386,14 @@ class FollowerTruncatesByEpoch:
     def step(self, state: _Following, event: Event) -> tuple[_Following, Sequence[Finding]]:
         body = event.body
         if isinstance(body, LogAppended):
+            process = event.process
             found = NOTHING
-            slot = slot_of(event.process)
-            if slot in state.began:
-                found = self._resumed(state, event, slot, body)
-            state.logs.append(slot, body)
+            if process in state.began:
+                found = self._resumed(state, event, body)
+            state.logs.append(process, body)
             return state, found
         if isinstance(body, HighWatermarkAdvanced):
-            _, conflict = state.logs.commit(slot_of(event.process), body.high_watermark)
+            _, conflict = state.logs.commit(event.process, body.high_watermark)
             if conflict is not None:
                 saying = (
                     f"{event.process} kept, at offset {conflict[0]} of {body.topic}-"
@@ -407,20 +405,18 @@ class FollowerTruncatesByEpoch:
         elif isinstance(body, FollowingStarted):
             anew = state.followed.get(event.process) != body.leader
             state.followed[event.process] = body.leader
-            state.began[slot_of(event.process)] = (body, anew)
+            state.began[event.process] = (body, anew)
         elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
             return _Following(), NOTHING
         return state, NOTHING
 
     @staticmethod
-    def _resumed(
-        state: _Following, event: Event, slot: str, body: LogAppended
-    ) -> Sequence[Finding]:
+    def _resumed(state: _Following, event: Event, body: LogAppended) -> Sequence[Finding]:
         """The first message stored after a change of leader: by now it must have truncated."""
-        began, anew = state.began.pop(slot)
+        began, anew = state.began.pop(event.process)
         if body.as_leader:
             return NOTHING
-        offset = state.logs.diverging(slot, body.base_offset)
+        offset = state.logs.diverging(event.process, body.base_offset)
         if offset is not None:
             saying = (
                 f"{event.process} fetches {body.topic}-{body.partition} on from offset "
@@ -432,12 +428,12 @@ class FollowerTruncatesByEpoch:
 
     @staticmethod
     def _truncated(state: _Following, event: Event, body: LogTruncated) -> Sequence[Finding]:
-        lost = state.logs.truncate(slot_of(event.process), body.to_offset)
+        lost = state.logs.truncate(event.process, body.to_offset)
         if body.reason == "recovery":
             return NOTHING
         committed = [batch for batch in lost if state.logs.is_committed(batch)]
         if committed or body.to_offset < body.high_watermark:
-            first = committed[-1][0] if committed else body.to_offset
+            first = committed[-1].base_offset if committed else body.to_offset
             saying = (
                 f"{event.process} dropped {body.topic}-{body.partition} from offset "
                 f"{body.to_offset} on ({body.reason}), though its message at {first} is committed"

@@ -28,6 +28,7 @@ from fencepost import (
     Witness,
 )
 from fencepost_suites.rules.keys import NOTHING, by_partition
+from fencepost_suites.rules.words import span
 
 LEARNT_WITHIN_NS = 2_000_000_000
 """A follower that stores what it fetches has had several answers by then, each with the mark."""
@@ -130,8 +131,13 @@ class FollowersLearnWatermark:
     def step(self, state: _Marks, event: Event) -> tuple[_Marks, Sequence[Finding]]:
         body = event.body
         if isinstance(body, LogAppended):
-            if not body.as_leader:
-                return state, self._stored(state, event, body)
+            one = state.followers.get(event.process)
+            if one is None or body.as_leader:
+                return state, NOTHING
+            if one.own < one.due:
+                return state, self._late(event, body, one)
+            leaders, end = state.leaders, body.expected_base
+            one.due, one.due_since_ns = leaders if leaders < end else end, event.at_ns
         elif isinstance(body, HighWatermarkAdvanced):
             return state, self._advanced(state, event, body)
         elif isinstance(body, FollowingStarted):
@@ -165,19 +171,12 @@ class FollowersLearnWatermark:
         return NOTHING
 
     @staticmethod
-    def _stored(state: _Marks, event: Event, body: LogAppended) -> Sequence[Finding]:
-        one = state.followers.get(event.process)
-        if one is None:
-            return NOTHING
-        if one.own >= one.due:
-            leaders, end = state.leaders, body.expected_base
-            one.due, one.due_since_ns = leaders if leaders < end else end, event.at_ns
-            return NOTHING
+    def _late(event: Event, body: LogAppended, one: _Learner) -> Sequence[Finding]:
         if event.at_ns - one.due_since_ns <= LEARNT_WITHIN_NS:
             return NOTHING
         saying = (
             f"{event.process} has stored {body.topic}-{body.partition} from its leader for "
-            f"{(event.at_ns - one.due_since_ns) / 1e9:.1f} s and still has a high watermark of "
+            f"{span(event.at_ns - one.due_since_ns)} and still has a high watermark of "
             f"{one.own}, when the leader had told {one.due}"
         )
         one.own = one.due  # told once

@@ -1,0 +1,18 @@
+"""Figures in a saying: times and places, as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def span(ns: int) -> str:
+    """`12 ms`, `5.2 s`."""
+    return f"{ns / 1e9:.1f} s" if ns >= 1_000_000_000 else f"{ns // 1_000_000} ms"
+
+
+def named(places: Iterable[tuple[str, int]]) -> str:
+    """`orders-0, orders-3 and payments-1`; of many the first three, and how many more."""
+    names = sorted(f"{topic}-{partition}" for topic, partition in places)
+    if len(names) > 3:
+        return f"{', '.join(names[:3])} and {len(names) - 3} more"
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
