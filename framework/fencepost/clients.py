@@ -212,7 +212,7 @@ class Clients:
 
     def produce(
         self,
-        topic: str,
+        *topics: str,
         acks: str | int = "all",
         count: int = 0,
         rate: float = 200.0,
@@ -222,14 +222,13 @@ class Clients:
     ) -> Writes:
         """Starts a producer in the background, `rate` messages a second, `count` of them (0: on).
 
-        A topic that does not exist is created first. Producers with acks=all are idempotent unless
-        told otherwise. `settings` are the client library's own.
+        It writes to all partitions of the topics in turn. A topic that does not exist is created
+        first. Producers with acks=all are idempotent unless told otherwise. `settings` are the
+        client library's own.
         """
-        self._ensure_topic(topic)
         acknowledged = ACKS[str(acks)]
         options = ProducerOptions(
-            topic=topic,
-            partitions=self._partitions(topic),
+            partitions=self._places(topics),
             acks=acknowledged,
             idempotent=acknowledged == -1 if idempotent is None else idempotent,
             count=count,
@@ -241,10 +240,7 @@ class Clients:
 
     def consume(self, *topics: str, settings: Mapping[str, str] | None = None) -> Reads:
         """Starts a consumer of all partitions of these topics, from their beginning on."""
-        for topic in topics:
-            self._ensure_topic(topic)
-        places = tuple((t, p) for t in topics for p in self._partitions(t))
-        options = ConsumerOptions(partitions=places, settings=settings or {})
+        options = ConsumerOptions(partitions=self._places(topics), settings=settings or {})
         return Reads(self._start("consumer", options))
 
     def read_all(self, topic: str) -> frozenset[str]:
@@ -335,6 +331,12 @@ class Clients:
 
     def _partitions(self, topic: str) -> tuple[int, ...]:
         return tuple(sorted(p for t, p in self._runtime.view.partitions if t == topic))
+
+    def _places(self, topics: Sequence[str]) -> tuple[tuple[str, int], ...]:
+        """Every partition of these topics; those that do not exist are created."""
+        for topic in topics:
+            self._ensure_topic(topic)
+        return tuple((t, p) for t in topics for p in self._partitions(t))
 
     def _ensure_topic(self, topic: str) -> None:
         if topic not in self._runtime.view.topics:

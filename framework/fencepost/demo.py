@@ -138,10 +138,9 @@ def _load(run: Run) -> None:
     """Topics with six partitions, three replicas each; two producers and two consumers."""
     for topic in TOPICS:
         run.clients.create_topic(topic, PARTITIONS)
-    for topic in TOPICS[:2]:
-        run.clients.produce(topic, acks="all", rate=60)
-    run.clients.consume(TOPICS[0], TOPICS[2])
-    run.clients.consume(TOPICS[1])
+    for _ in range(2):
+        run.clients.produce(*TOPICS, acks="all", rate=60)
+        run.clients.consume(*TOPICS)
 
 
 # ---------------------------------------------------------------------------------------- strikes

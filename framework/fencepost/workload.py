@@ -44,8 +44,7 @@ class ProducerOptions(
     `settings`, here and below, are the client library's own, over those of the worker.
     """
 
-    topic: str
-    partitions: tuple[int, ...]
+    partitions: tuple[tuple[str, int], ...]
     acks: int = -1
     idempotent: bool = True
     count: int = 0

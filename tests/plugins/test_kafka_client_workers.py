@@ -150,7 +150,9 @@ def open_operations(bodies: list[Struct]) -> set[str]:
 @pytest.mark.parametrize("how", ["SIGTERM", "end of input"])
 def test_a_stopped_producer_calls_what_is_open_unknown(start: Start, how: str) -> None:
     with mute_listener() as port:
-        options = ProducerOptions(topic="orders", partitions=(0, 1), rate=1000, flush_ms=300)
+        options = ProducerOptions(
+            partitions=(("orders", 0), ("orders", 1)), rate=1000, flush_ms=300
+        )
         worker = start(options, port)
         worker.wait_for(ProduceInvoked, count=2)
         if how == "SIGTERM":
@@ -169,7 +171,7 @@ def test_a_stopped_producer_calls_what_is_open_unknown(start: Start, how: str) -
 
 def test_a_killed_producer_leaves_whole_events_and_open_operations(start: Start) -> None:
     with mute_listener() as port:
-        worker = start(ProducerOptions(topic="orders", partitions=(0,)), port)
+        worker = start(ProducerOptions(partitions=(("orders", 0),)), port)
         worker.wait_for(ProduceInvoked)
         worker.process.kill()
         assert worker.wait() == -signal.SIGKILL
@@ -178,7 +180,7 @@ def test_a_killed_producer_leaves_whole_events_and_open_operations(start: Start)
 
 def test_a_counted_producer_ends_by_itself(start: Start) -> None:
     with mute_listener() as port:
-        options = ProducerOptions(topic="orders", partitions=(0,), count=3, flush_ms=200)
+        options = ProducerOptions(partitions=(("orders", 0),), count=3, flush_ms=200)
         worker = start(options, port)
         assert worker.wait() == 0
     bodies = worker.bodies()

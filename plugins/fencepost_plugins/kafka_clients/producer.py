@@ -19,7 +19,7 @@ class Producing:
     def __init__(self, session: Session, options: ProducerOptions) -> None:
         self._session = session
         self._options = options
-        self._open: dict[str, int] = {}
+        self._open: dict[str, tuple[str, int]] = {}
         """operation -> partition, for every message without a report."""
         acks = "all" if options.acks == -1 else str(options.acks)
         own: dict[str, object] = {
@@ -58,15 +58,13 @@ class Producing:
         """Hands one message over; false when the producer can go on no longer."""
         options = self._options
         operation = f"{self._session.config.process}:{number}"
-        partition = options.partitions[number % len(options.partitions)]
-        self._session.recorder.record(
-            ProduceInvoked(operation, options.topic, partition, options.acks)
-        )
-        self._open[operation] = partition
+        topic, partition = options.partitions[number % len(options.partitions)]
+        self._session.recorder.record(ProduceInvoked(operation, topic, partition, options.acks))
+        self._open[operation] = (topic, partition)
         value = f"{operation} ".encode().ljust(options.size, b".")
         try:
             self._producer.produce(
-                options.topic,
+                topic,
                 value,
                 partition=partition,
                 on_delivery=lambda error, message: self._reported(operation, error, message),
@@ -89,18 +87,11 @@ class Producing:
 
     def _complete(self, operation: str, outcome: str, offset: int, error: str) -> None:
         # A report may come after a flush gave up: the first word stands.
-        partition = self._open.pop(operation, None)
-        if partition is not None:
+        place = self._open.pop(operation, None)
+        if place is not None:
+            acks = self._options.acks
             self._session.recorder.record(
-                ProduceCompleted(
-                    operation,
-                    self._options.topic,
-                    partition,
-                    self._options.acks,
-                    outcome,
-                    offset,
-                    error,
-                )
+                ProduceCompleted(operation, *place, acks, outcome, offset, error)
             )
 
     def _finish(self, now: Callable[[], float]) -> None:
