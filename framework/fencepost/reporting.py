@@ -17,6 +17,7 @@ from fencepost.judge import (
 )
 from fencepost.plugin_manager import Plugins, load
 from fencepost.run_folder import RunFolder, RunInfo, write_whole
+from fencepost.sentences import sentence
 
 __all__ = [
     "AT_END",
@@ -35,5 +36,6 @@ __all__ = [
     "load",
     "read",
     "read_verdicts",
+    "sentence",
     "write_whole",
 ]

@@ -22,7 +22,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 
 from fencepost import EnvironmentFailed, UsageError
-from fencepost_reports import judging, reading
+from fencepost_reports import judging, reading, verdicts
 from fencepost_reports.judging import Promises
 from fencepost_reports.transforms import timeline
 from fencepost_reports.transforms.correlation import correlation
@@ -166,7 +166,7 @@ def correlate(
     findings = tables.write(
         "findings", judging.found(described, ends, promises, PARTITIONS), by_run=True
     )
-    tables.write("verdicts", judging.verdicts(runs, findings, promises))
+    tables.write("verdicts", verdicts.concluded(runs, findings, promises))
     windows = tables.write("fault_windows", fault_windows(events, runs))
     authority = tables.write(
         "authority", epoch_changes(events).unionByName(fencing_events(events)), by_run=True

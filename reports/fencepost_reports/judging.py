@@ -1,10 +1,7 @@
-"""The rule classes at work in Spark: each run, rule and key by itself, wherever it lands.
+"""Events to findings: the rule classes at work in Spark, each run, rule and key wherever it lands.
 
-`found` gives every event to the rules that read it, as rows of run, rule and key; these are
+Every event is given to the rules that read it, as rows of run, rule and key; these are
 repartitioned by all three, sorted by position, and folded, so that memory holds one key's state.
-`verdicts` puts the findings of each run back in the order in which one judge would have met them,
-and concludes as it does. A rule that crashes is at its end there: what it would find later, at
-other keys, does not count here either.
 """
 
 from __future__ import annotations
@@ -39,11 +36,9 @@ from fencepost import (
     Key,
     Rule,
     RunEnd,
-    Undecided,
     Violated,
-    Witness,
 )
-from fencepost.reporting import AT_END, Broken, Tally, binds, conclude
+from fencepost.reporting import AT_END, binds
 from fencepost_reports.reading import batched, histories
 from fencepost_reports.schema import arrow_schema
 
@@ -87,34 +82,6 @@ FINDINGS = StructType(
 """`finding` is exercised, violated, undecided or crashed. The last three columns say in what order
 one judge would have found it: at the event at `position` (past all events: at the end, where keys
 come in the order in which they were `met`), for the `nth` key of that event."""
-
-VERDICTS = StructType(
-    [
-        StructField("run", StringType(), False),
-        StructField("clause", StringType(), False),
-        StructField("verdict", StringType(), False),
-        StructField("exercised", LongType(), False),
-        StructField("witness", StringType()),
-        StructField("sentence", StringType(), False),
-        StructField("reason", StringType(), False),
-        StructField("violated", LongType(), False),
-        StructField(
-            "violations",
-            ArrayType(
-                StructType(
-                    [
-                        StructField("at", REF, False),
-                        StructField("witness", StringType(), False),
-                        StructField("saying", StringType(), False),
-                        StructField("because", ArrayType(REF, False), False),
-                    ]
-                ),
-                False,
-            ),
-            False,
-        ),
-    ]
-)
 
 
 @final
@@ -250,96 +217,19 @@ def _fold(
 
 def _row(finding: Finding) -> dict[str, Any]:
     if isinstance(finding, Exercised):
-        return {"finding": "exercised", "witness": str(finding.witness), "at": _ref(finding.at)}
+        return {"finding": "exercised", "witness": str(finding.witness), "at": as_row(finding.at)}
     if isinstance(finding, Violated):
         return {
             "finding": "violated",
             "witness": str(finding.witness),
-            "at": _ref(finding.at),
+            "at": as_row(finding.at),
             "saying": finding.saying,
-            "because": [_ref(cause) for cause in finding.because],
+            "because": [as_row(cause) for cause in finding.because],
         }
-    at = None if finding.at is None else _ref(finding.at)
+    at = None if finding.at is None else as_row(finding.at)
     return {"finding": "undecided", "saying": finding.saying, "at": at}
 
 
-def _ref(cause: Cause) -> Row:
+def as_row(cause: Cause) -> Row:
+    """The name of an event or request as a row of `REF`."""
     return {"process": cause.process, "seq": cause.seq, "request": cause.request}
-
-
-# -------------------------------------------------------------------------- findings to verdicts
-
-
-def verdicts(runs: DataFrame, findings: DataFrame, promises: Promises) -> DataFrame:
-    """The verdict of every clause that a rule judges, in every run; `runs` with their ends."""
-    columns = arrow_schema(VERDICTS)
-    known = runs.select("run", "plane", "missed", "run_end")
-
-    def concluded(run: pa.Table, rows: pa.Table) -> pa.Table:
-        (about,) = run.to_pylist()
-        return pa.Table.from_pylist(_verdicts(about, rows.to_pylist(), promises), columns)
-
-    return (
-        known.groupBy("run").cogroup(findings.groupBy("run")).applyInArrow(concluded, VERDICTS)
-    )  # fmt: skip
-
-
-def _verdicts(run: Row, findings: Iterable[Row], promises: Promises) -> list[Row]:
-    by_rule: dict[int, Tally] = {}
-    in_order = sorted(findings, key=itemgetter("rule", "position", "met", "nth"))
-    for number, rows in groupby(in_order, itemgetter("rule")):
-        by_rule[number] = _tally(rows)
-    tallies: dict[str, Tally] = {}
-    for number, tally in sorted(by_rule.items()):
-        tallies.setdefault(promises.rules[number].clause, Tally()).merge(tally)
-    judgement = conclude(
-        {rule.clause for rule in promises.rules},
-        promises.clauses,
-        run["plane"],
-        tallies,
-        msgspec.json.decode(run["run_end"], type=RunEnd),
-        run["missed"],
-    )
-    return [
-        {"run": run["run"], "clause": clause, **msgspec.to_builtins(verdict)}
-        | {"violations": [_violation(broken) for broken in verdict.violations]}
-        for clause, verdict in judgement.verdicts.items()
-    ]
-
-
-def _tally(rows: Iterable[Row]) -> Tally:
-    """One rule's findings, in the order in which one judge meets them, up to its first crash."""
-    tally = Tally()
-    crashed_at = -1
-    for row in rows:
-        # The other keys of the event it crashed on had their turn; at the end there is no event.
-        if tally.crashed and (row["position"] > crashed_at or row["position"] == AT_END):
-            break
-        if row["finding"] == "crashed":
-            tally.crashed = tally.crashed or row["saying"]
-            crashed_at = row["position"]
-        else:
-            tally.add(_finding(row), row["position"])
-    return tally
-
-
-def _finding(row: Row) -> Finding:
-    if row["finding"] == "exercised":
-        return Exercised(_cause(row["at"]), Witness(row["witness"]))
-    if row["finding"] == "violated":
-        because = tuple(_cause(ref) for ref in row["because"])
-        return Violated(_cause(row["at"]), Witness(row["witness"]), row["saying"], because)
-    return Undecided(row["saying"], None if row["at"] is None else _cause(row["at"]))
-
-
-def _cause(ref: Row) -> Cause:
-    return Cause(ref["process"], ref["seq"], ref["request"])
-
-
-def _violation(broken: Broken) -> Row:
-    return {
-        "at": _ref(broken.at),
-        "witness": str(broken.witness),
-        "saying": broken.saying,
-        "because": [_ref(cause) for cause in broken.because],
-    }

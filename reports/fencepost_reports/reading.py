@@ -27,13 +27,20 @@ from pyspark.sql.types import (
 )
 
 from fencepost import Codec, Event, FaultStruck, no_such
-from fencepost.reporting import Outcome, RunFolder, read, read_verdicts
+from fencepost.reporting import RunFolder, Verdict, read, read_verdicts
 from fencepost_reports.schema import EventTable, arrow_schema
 
 T = TypeVar("T")
 BATCH = 5_000
 _TEXTS = ArrayType(StringType(), False)
 
+_EXPLANATION = StructType(
+    [
+        StructField("process", StringType(), False),
+        StructField("node_seq", LongType(), False),
+        StructField("lines", _TEXTS, False),
+    ]
+)
 RUNS = StructType(
     [
         StructField("run", StringType(), False),
@@ -67,6 +74,7 @@ RUNS = StructType(
                     [
                         StructField("clause", StringType(), False),
                         StructField("verdict", StringType(), False),
+                        StructField("explanations", ArrayType(_EXPLANATION, False), False),
                     ]
                 ),
                 False,
@@ -75,7 +83,8 @@ RUNS = StructType(
         ),
     ]
 )
-"""One row a run, of what its run.json says; `recorded` are the verdicts its folder holds."""
+"""One row a run, of what its run.json says; `recorded` are the verdicts its folder holds, with the
+chains of events that led to their violations."""
 
 ENDS = StructType(
     [
@@ -128,9 +137,7 @@ def _run(source: RunSource, planes: Mapping[str, str]) -> dict[str, object]:
     if info.system not in planes:
         raise no_such("system", info.system, planes)
     path = source.folder.path / "verdicts.json"
-    recorded: Mapping[str, Outcome] = {}
-    if path.exists():
-        recorded = {clause: found.verdict for clause, found in read_verdicts(path).items()}
+    recorded = read_verdicts(path) if path.exists() else {}
     return {
         "run": source.label,
         "path": str(source.folder.path),
@@ -142,11 +149,18 @@ def _run(source: RunSource, planes: Mapping[str, str]) -> dict[str, object]:
         "brokers": info.brokers,
         "defects": list(info.defects),
         "started_at": info.started_at,
-        "slots": [
-            {"name": s.name, "role": s.role, "node_id": s.node_id} for s in info.slots
-        ],
-        "recorded": [{"clause": c, "verdict": str(v)} for c, v in recorded.items()],
-    }  # fmt: skip
+        "slots": [{"name": s.name, "role": s.role, "node_id": s.node_id} for s in info.slots],
+        "recorded": [_recorded(clause, verdict) for clause, verdict in recorded.items()],
+    }
+
+
+def _recorded(clause: str, verdict: Verdict) -> dict[str, object]:
+    explanations = [
+        {"process": v.at.process, "node_seq": v.at.seq, "lines": list(v.explanation)}
+        for v in verdict.violations
+        if v.explanation
+    ]
+    return {"clause": clause, "verdict": str(verdict.verdict), "explanations": explanations}
 
 
 def events(of: DataFrame, kinds: tuple[type[Struct], ...]) -> DataFrame:

@@ -1,0 +1,20 @@
+"""The entry point: the report as a plugin. Spark is imported when a report is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fencepost import hookimpl
+
+
+@hookimpl
+def fencepost_report(run_folders: Sequence[Path], out: Path) -> Path:
+    """Correlates the runs into Parquet tables in `out`/tables and the page `out`/report.html.
+
+    Raises UsageError for a folder without a run, EnvironmentFailed without Java 17 or newer.
+    """
+    # What a report needs costs seconds to import; loading plugins must not.
+    from fencepost_reports.report import report  # noqa: PLC0415
+
+    return report(run_folders, out)
