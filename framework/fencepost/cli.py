@@ -77,6 +77,12 @@ def _err() -> Console:
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
+def _out() -> Console:
+    """Standard output; a file or a pipe gets whole lines, however long."""
+    width = None if sys.stdout.isatty() else 200
+    return Console(highlight=False, width=width)
+
+
 def _print_json(value: object) -> None:
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
 
@@ -137,7 +143,7 @@ def demo(
 
 
 def _show_demo(result: DemoResult) -> None:
-    console = Console(highlight=False)
+    console = _out()
     healthy, planted = (run.result for run in result.runs)
     console.print("\n[bold]The healthy cluster[/bold]")
     print_verdicts(healthy.judgement, console)
@@ -229,7 +235,7 @@ def plugins(json: Json = False) -> None:
     if json:
         _print_json({"plugins": offers, "broken": loaded.broken})
         return
-    console = Console(highlight=False)
+    console = _out()
     for name, offered in offers.items():
         words = ", ".join(f"{k}: {_words(v)}" for k, v in offered.items() if v)
         console.print(f"[bold]{name}[/bold]  {words}", soft_wrap=True)
@@ -248,7 +254,7 @@ def doctor(json: Json = False) -> None:
     if json:
         _print_json([msgspec.structs.asdict(one) for one in found])
     else:
-        console = Console(highlight=False)
+        console = _out()
         for one in found:
             mark = "[green]ok[/green]  " if one.good else "[red]lacks[/red]"
             console.print(f"{mark} {one.what}: {one.saying}", soft_wrap=True)
@@ -295,7 +301,7 @@ def _finish(result: RunResult, json: bool) -> NoReturn:
         verdicts = {c: str(v.verdict) for c, v in result.judgement.verdicts.items()}
         _print_json({"path": str(result.folder.path), "verdicts": verdicts})
     else:
-        print_verdicts(result.judgement, Console(highlight=False))
+        print_verdicts(result.judgement, _out())
         typer.echo(str(result.folder.path))
     result.check()
     raise typer.Exit(EXIT_CLEAN)
