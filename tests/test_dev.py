@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -96,5 +97,5 @@ def test_the_lock_holds_all_that_the_project_names() -> None:
         line.split("==")[0].lower().replace("_", "-")
         for line in (ROOT / "requirements.lock").read_text().splitlines()
     }
-    wanted = {name.split(">")[0].lower().replace("_", "-") for name in named}
+    wanted = {re.split(r"[\[>]", name)[0].lower().replace("_", "-") for name in named}
     assert wanted <= locked

@@ -41,7 +41,8 @@ PUBLIC = {"fencepost", "fencepost.testing"}
 PUBLIC_TO_REPORTS = PUBLIC | {"fencepost.reporting"}
 BASES = {
     *("Protocol", "Struct", "StrEnum", "IntEnum", "Enum", "NamedTuple", "TypedDict"),
-    *("Exception", "AssertionError", "KeyboardInterrupt", "FencepostError", "ValueError", "UserWarning", "Generic"),
+    *("Exception", "AssertionError", "KeyboardInterrupt", "ValueError", "UserWarning"),
+    *("FencepostError", "Generic"),
     # asyncio's and socketserver's callbacks are classes to be derived from.
     *("BufferedProtocol", "BaseRequestHandler"),
 }
