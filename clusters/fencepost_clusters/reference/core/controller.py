@@ -21,7 +21,12 @@ from fencepost import (
     NodeStopped,
     StateReverted,
 )
-from fencepost_clusters.reference.core import leadership, registration, topics
+from fencepost_clusters.reference.core import (
+    leadership,
+    quorum_messages,
+    registration,
+    topics,
+)
 from fencepost_clusters.reference.core.committed import Committed
 from fencepost_clusters.reference.core.effects import (
     Answered,
@@ -207,6 +212,12 @@ class ControllerNode:
 
     def _request(self, received: Received, now: Instant) -> None:
         message = received.message
+        if isinstance(message, quorum_messages.Request):
+            others = self.settings.voters.keys() - {self.settings.node_id}
+            fault = quorum_messages.fault(message, others)
+            if fault is not None:
+                self._out.add(Close(received.request_id, fault))
+                return
         match message:
             case m.VoteRequest():
                 self.raft.vote(received, message, now)

@@ -139,7 +139,7 @@ class Fetching:
             below = one.log.end
         if not one.log.start <= asked.fetch_offset <= below:
             # Just after an election the high watermark may lag behind what was read before.
-            if asked.fetch_offset <= one.log.end:
+            if one.log.start <= asked.fetch_offset <= one.log.end:
                 return self._nothing(one, index, below), None
             return m.PartitionData(index, Error.OFFSET_OUT_OF_RANGE, below, records=b""), None
         start, end = one.log.span(asked.fetch_offset, below, asked.partition_max_bytes)

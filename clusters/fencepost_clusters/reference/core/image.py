@@ -17,6 +17,7 @@ TOPIC_RESOURCE = 2
 """Kafka's resource type of a topic in ConfigRecord."""
 CLIENT_LISTENER = "CLIENT"
 REPLICATION_LISTENER = "REPLICATION"
+CONTROLLER_LISTENER = "CONTROLLER"
 
 
 class Broker(Struct, frozen=True):

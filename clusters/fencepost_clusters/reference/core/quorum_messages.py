@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 
 MAX_FETCH_BYTES = 1 << 20
+Request = m.VoteRequest | m.BeginQuorumEpochRequest | m.EndQuorumEpochRequest | m.FetchRequest
+
+
+def fault(request: Request, others: Collection[int]) -> str | None:
+    """Why a request cannot be one of this quorum's, or None; `others` are the other voters."""
+    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+        return "a quorum request is about one partition"
+    match request:
+        case m.VoteRequest():
+            speaker = request.topics[0].partitions[0].replica_id
+        case m.BeginQuorumEpochRequest() | m.EndQuorumEpochRequest():
+            speaker = request.topics[0].partitions[0].leader_id
+        case m.FetchRequest():
+            return None  # observers fetch too
+    return None if speaker in others else f"{speaker} is no other voter of this quorum"
 
 
 def vote(epoch: int, candidate: int, log_end: int, last_epoch: int) -> m.VoteRequest:

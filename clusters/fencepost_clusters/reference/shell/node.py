@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import time
 import traceback
@@ -55,16 +56,23 @@ class Node:
         self._done: asyncio.Future[int] | None = None
 
     async def run(self, listeners: Mapping[str, tuple[str, int]]) -> int:
-        """Listens, and runs until the core exits; the process's exit code."""
+        """Listens, and runs until the core exits; the process's exit code.
+
+        Raises OSError, which names the address, when one cannot be had.
+        """
         loop = asyncio.get_running_loop()
         self._done = loop.create_future()
         for name, (host, port) in listeners.items():
-            await loop.create_server(
-                lambda name=name: Connection(name, self._received, self._closed),  # type: ignore[misc]
-                host,
-                port,
-                backlog=BACKLOG,
-            )
+            try:
+                await loop.create_server(
+                    lambda name=name: Connection(name, self._received, self._closed),  # type: ignore[misc]
+                    host,
+                    port,
+                    backlog=BACKLOG,
+                )
+            except OSError as error:
+                reason = os.strerror(error.errno) if error.errno else str(error)
+                raise OSError(f"{host}:{port} ({name} listener): {reason}") from error
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._step, e.ShutdownAsked())
         self._watch(loop.time())
@@ -87,10 +95,13 @@ class Node:
         return request_id
 
     def _closed(self, listener: str, peer: str, reason: str) -> None:
-        self._recorder.record(ConnectionClosed(listener, peer, reason))
+        if not self._over:  # what the core noted with its exit is the last event
+            self._recorder.record(ConnectionClosed(listener, peer, reason))
 
     def _watch(self, expected: float) -> None:
         """Notices when this process did not run for a while."""
+        if self._over:
+            return
         loop = asyncio.get_running_loop()
         late = loop.time() - expected
         if late >= STALL_S:
@@ -101,8 +112,7 @@ class Node:
     # ------------------------------------------------------------------------------------ stepping
 
     def _step(self, what: e.Input) -> None:
-        assert self._done is not None
-        if self._done.done():
+        if self._over:
             return
         try:
             for effect in self._core.handle(what, instant()):
@@ -124,9 +134,14 @@ class Node:
 
     def _finish(self, code: int) -> None:
         assert self._done is not None
-        if not self._done.done():
+        if not self._over:
             self._done.set_result(code)
         self._peers.close()
+
+    @property
+    def _over(self) -> bool:
+        assert self._done is not None
+        return self._done.done()
 
     def _carry_out(self, effect: e.Effect) -> None:
         match effect:

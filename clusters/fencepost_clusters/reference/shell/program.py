@@ -13,6 +13,7 @@ import random  # noqa: TID251 - the one place where a node's chance is seeded
 import sys
 import uuid
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -20,13 +21,19 @@ from fencepost import Recorder, UsageError
 from fencepost_clusters.reference.core import settings as s
 from fencepost_clusters.reference.core.broker import BrokerNode
 from fencepost_clusters.reference.core.controller import ControllerNode
-from fencepost_clusters.reference.core.image import CLIENT_LISTENER, REPLICATION_LISTENER
+from fencepost_clusters.reference.core.image import (
+    CLIENT_LISTENER,
+    CONTROLLER_LISTENER,
+    REPLICATION_LISTENER,
+)
 from fencepost_clusters.reference.core.metadata_log import LOG_NAME
 from fencepost_clusters.reference.core.protections import switched_off
 from fencepost_clusters.reference.core.replicas import Recovered
 from fencepost_clusters.reference.shell.node import Core, Node, instant
 from fencepost_clusters.reference.shell.storage import Disk
 from fencepost_clusters.reference.wire import messages as m
+
+Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
 class NodeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,7 +47,7 @@ class NodeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     address: str
     advertised: str
     hosts: dict[str, str]
-    ports: dict[str, int]
+    ports: dict[str, Port]
     properties: dict[str, str]
     defects: tuple[str, ...]
     seed: int
@@ -52,10 +59,13 @@ def main(argv: list[str]) -> int:
         print("a node refuses to run without its assertions (python -O)", file=sys.stderr)
         return 2
     try:
+        if len(argv) != 2:
+            raise UsageError("give the path of one node.json")
         node = msgspec.json.decode(Path(argv[1]).read_bytes(), type=NodeFile)
         settings = s.read(node.properties)
+        _check_listeners(node, settings)
         protections = switched_off(node.defects)
-    except (IndexError, OSError, msgspec.DecodeError, UsageError) as error:
+    except (OSError, msgspec.DecodeError, UsageError) as error:
         print(f"bad node configuration: {error}", file=sys.stderr)
         return 2
     try:
@@ -87,6 +97,18 @@ def main(argv: list[str]) -> int:
     except OSError as error:
         print(f"{node.process} cannot run: {error}", file=sys.stderr)
         return 4
+
+
+def _check_listeners(node: NodeFile, settings: s.Settings) -> None:
+    """Raises UsageError unless the listeners are those of the node's role."""
+    controller = "controller" in settings.roles
+    wanted = {CONTROLLER_LISTENER} if controller else {CLIENT_LISTENER, REPLICATION_LISTENER}
+    if set(node.ports) != wanted:
+        role = "controller" if controller else "broker"
+        raise UsageError(
+            f"a {role} listens on {' and '.join(sorted(wanted))}, "
+            f"and ports names {', '.join(sorted(node.ports)) or 'none'}"
+        )
 
 
 def _endpoints(node: NodeFile) -> tuple[m.Listener, ...]:

@@ -288,9 +288,26 @@ def _from_entity(entity: Any, plain: Any) -> Convert:
             convert = _milliseconds
         else:
             convert = _same
+        if (many or _nullable(source.type)) and not _nullable(one.type):
+            convert = _never_null(one.name, convert)
         plan.append((one.name, _getter(one.name, convert)))
     getters = [get for _, get in plan]
     return lambda value: plain(*[get(value) for get in getters])
+
+
+def _nullable(kind: Any) -> bool:
+    return type(None) in typing.get_args(kind)
+
+
+def _never_null(name: str, convert: Convert) -> Convert:
+    """kio reads any array as null if the bytes say so; what the node takes for whole must be."""
+
+    def checked(value: Any) -> Any:
+        if value is None:
+            raise guard.Malformed(f"{name} is null")
+        return convert(value)
+
+    return checked
 
 
 def _constant(value: Any) -> Convert:
