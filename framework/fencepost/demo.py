@@ -24,6 +24,8 @@ PLANTED = "serves-without-lease"
 PLANTED_CLAUSE = "QC-17"
 TOPICS = ("orders", "payments", "audit")
 PARTITIONS = 6
+WARM = 30
+"""How many messages each client has written or read before the first strike."""
 
 Tell = Callable[[str], None]
 """Told, in one line, what is happening now."""
@@ -138,9 +140,13 @@ def _load(run: Run) -> None:
     """Topics with six partitions, three replicas each; two producers and two consumers."""
     for topic in TOPICS:
         run.clients.create_topic(topic, PARTITIONS)
-    for _ in range(2):
-        run.clients.produce(*TOPICS, acks="all", rate=60)
-        run.clients.consume(*TOPICS)
+    writes = [run.clients.produce(*TOPICS, acks="all", rate=60) for _ in range(2)]
+    reads = [run.clients.consume(*TOPICS) for _ in range(2)]
+    for condition in (
+        *(one.acked_at_least(WARM) for one in writes),
+        *(one.polled_at_least(WARM) for one in reads),
+    ):
+        run.cluster.eventually(condition)
 
 
 # ---------------------------------------------------------------------------------------- strikes

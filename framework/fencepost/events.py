@@ -540,7 +540,7 @@ class ProduceAnswered(Struct, frozen=True, tag="broker.produce_answered"):
 class FetchServed(Struct, frozen=True, tag="broker.fetch_served"):
     """A broker is about to answer a client's fetch of one partition with records.
 
-    `to_offset` is exclusive; `state` is the broker's KIP-631 state then.
+    `to_offset` is exclusive; `state` is the broker's KIP-631 state then, `log_end` what it had.
     """
 
     topic: str
@@ -551,6 +551,7 @@ class FetchServed(Struct, frozen=True, tag="broker.fetch_served"):
     high_watermark: int
     leader_epoch: int
     state: str
+    log_end: int = -1
 
 
 class RequestRefused(Struct, frozen=True, tag="broker.request_refused"):

@@ -108,7 +108,7 @@ def test_of_two_processes_with_one_id_the_newest_wins(
     cluster.eventually(cluster.recovered)
 
 
-@clause("QC-17", "QC-20")
+@clause("QC-20")
 def test_a_broker_that_was_paused_past_its_lease_does_not_serve_from_memory(
     cluster: Cluster, faults: Faults, clients: Clients
 ) -> None:

@@ -60,11 +60,12 @@ def test_an_uncommitted_message_is_read_by_nobody(
 ) -> None:
     clients.create_topic("orders", partitions=1)
     leader = cluster.leader("orders", 0)
+    assert clients.produce_directly(leader, "orders", 0, acks="all").answered
     with faults.cut([f.name for f in cluster.followers("orders", 0)], leader):
         assert clients.produce_directly(leader, "orders", 0, acks=1).answered
-        assert clients.fetch_directly(leader, "orders", 0).records == 0
+        assert clients.fetch_directly(leader, "orders", 0).records == 1
     cluster.eventually(cluster.recovered)
-    assert len(clients.read_all("orders")) == 1
+    assert len(clients.read_all("orders")) == 2
 
 
 @clause("RP-32", "RP-04")

@@ -71,7 +71,7 @@ class ReadsStayBelowWatermark:
                     f"{body.to_offset} with a high watermark of {body.high_watermark}"
                 )
                 return state, (Violated(event.ref, Witness.SELF, saying),)
-            if body.to_offset == body.high_watermark < state.log_end:
+            if body.to_offset == body.high_watermark < max(state.log_end, body.log_end):
                 state.withheld = True
                 return state, (Exercised(event.ref, Witness.SELF),)
         elif isinstance(body, Polled):

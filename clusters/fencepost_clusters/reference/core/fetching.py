@@ -151,6 +151,7 @@ class Fetching:
         event = FetchServed(
             topic, index, parked.received.client, asked.fetch_offset, end, one.high_watermark,
             one.epoch, self._lifecycle.state.name,
+            one.log.end,
         )  # fmt: skip
         return part, event
 
