@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from fencepost import BrokerStateChanged, Codec
 from fencepost.addresses import claim
@@ -195,7 +196,7 @@ def create(cluster: Nodes, topic: str, partitions: int = 1) -> None:
     made[topic].result(LIMIT_S)
 
 
-def quietly(cluster: Nodes, **own: object) -> dict[str, object]:
+def quietly(cluster: Nodes, **own: object) -> dict[str, Any]:
     """confluent-kafka's settings; what it logs of brokers killed on purpose is left out."""
     return {
         "bootstrap.servers": cluster.bootstrap,

@@ -30,7 +30,7 @@ from direct_nodes import (
     request,
 )
 
-from fencepost import BrokerStateChanged, ConnectionClosed, NodeStopped, ProbeProduce
+from fencepost import BrokerStateChanged, ConnectionClosed, NodeStopped, ProbeFetch, ProbeProduce
 from fencepost_clusters.reference.wire import codec
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_plugins.kafka_clients.probe import build, frame_request
@@ -188,6 +188,19 @@ def test_a_produce_with_any_one_byte_changed_leaves_the_broker_alive(own_cluster
             connection.sendall(bad)
     assert unharmed(own_cluster, "CLIENT"), own_cluster.log("broker-1#1")
     assert produce(own_cluster, "mangled", ["good"])[0] >= 0
+
+
+def test_a_fetch_below_the_log_is_out_of_range_at_once(cluster: Nodes) -> None:
+    create(cluster, "fetched")
+    asked = ProbeFetch(
+        operation="x", slot="broker-1", broker=1, topic="fetched", partition=0, offset=-5
+    )
+    whole, understand = build(asked)
+    with dial(cluster, "CLIENT") as connection:
+        connection.sendall(frame_request("prober", 1, whole))
+        (size,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+        answer = understand(connection.recv(size, socket.MSG_WAITALL))
+    assert "OFFSET_OUT_OF_RANGE" in repr(answer).upper()
 
 
 def test_heartbeats_with_impossible_values_leave_the_controller_alive(own_cluster: Nodes) -> None:
