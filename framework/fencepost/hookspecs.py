@@ -8,7 +8,7 @@ both named.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pluggy
@@ -67,10 +67,12 @@ def fencepost_rules() -> Sequence[Rule[object]]:
 
 
 @hookspec
-def fencepost_run_judged(run_folder: Path) -> None:
+def fencepost_run_judged(run_folder: Path, make_report: Callable[[], Path]) -> None:
     """Called after the verdicts of a run were written into its folder; for reports and uploads.
 
-    Every implementation is called, and one that raises is named in a warning and changes nothing.
+    `make_report` makes the report of this run alone, below `report` in its folder, and returns its
+    page; that takes a Spark job's time. Every implementation is called, and one that raises is
+    named in a warning and changes nothing.
     """
     raise NotImplementedError
 

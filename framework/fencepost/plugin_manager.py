@@ -94,9 +94,13 @@ class Plugins:
 
     def run_judged(self, run_folder: Path) -> None:
         """Tells every plugin that a run was judged; one that raises is named in a warning."""
+
+        def make_report() -> Path:
+            return self.report([run_folder], run_folder / "report")
+
         for impl in self._manager.hook.fencepost_run_judged.get_hookimpls():
             try:
-                _call(impl, run_folder=run_folder)
+                _call(impl, run_folder=run_folder, make_report=make_report)
             except Exception as error:
                 _warn(impl.plugin_name, f"failed on {run_folder.name}: {_why(error)}")
 

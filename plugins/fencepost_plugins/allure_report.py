@@ -1,20 +1,21 @@
 """What a test's run came to, as attachments of its Allure result.
 
-Allure shows HTML without its scripts, so what is attached needs none. A broken promise is an
+Allure shows HTML without its scripts, so what is attached needs none. Timelines are made for runs
+with a violation only, since each takes a Spark job. A broken promise is an
 AssertionError, which Allure calls failed; a run that decides nothing is broken.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from fencepost import hookimpl
+from fencepost import FencepostError, hookimpl
 
 
 class Found(Struct, frozen=True):
@@ -36,8 +37,8 @@ class Verdict(Struct, frozen=True):
 
 
 @hookimpl
-def fencepost_run_judged(run_folder: Path) -> None:
-    """Attaches verdicts, explanations and pages, if Allure's plugin is at work in this process."""
+def fencepost_run_judged(run_folder: Path, make_report: Callable[[], Path]) -> None:
+    """Attaches verdicts, and what explains violations, if Allure is at work in this process."""
     if "allure_pytest" not in sys.modules:
         return
     # Imported only then: whoever does not use Allure does not wait for it.
@@ -48,12 +49,17 @@ def fencepost_run_judged(run_folder: Path) -> None:
     )
     kinds = allure.attachment_type
     allure.attach(table(verdicts), "verdicts", kinds.HTML)
+    allure.attach(str(run_folder), "run folder", kinds.TEXT)
     lines = explanations(verdicts)
     if lines:
         allure.attach("\n".join(lines), "explanation", kinds.TEXT)
-    for page in sorted((run_folder / "report").glob("*.html")):
-        allure.attach(page.read_text(), page.stem, kinds.HTML)
-    allure.attach(str(run_folder), "run folder", kinds.TEXT)
+        try:
+            folder = make_report().parent
+        except FencepostError as missing:
+            allure.attach(str(missing), "no timeline", kinds.TEXT)
+            return
+        for page in sorted(folder.glob("timeline*.html")):
+            allure.attach(page.read_text(), "timeline", kinds.HTML)
 
 
 def table(verdicts: Mapping[str, Verdict]) -> str:

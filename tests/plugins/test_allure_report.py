@@ -36,9 +36,20 @@ TEST = """
     from fencepost import EnvironmentFailed, Violation
     from fencepost_plugins.allure_report import fencepost_run_judged
 
+    def make_report():
+        page = Path("run") / "report" / "report.html"
+        page.with_name("timeline-1.html").write_text("<svg></svg>")
+        return page
+
+    def no_java():
+        raise EnvironmentFailed("Java 17 or newer is missing")
+
     def test_violated():
-        fencepost_run_judged(Path("run"))
+        fencepost_run_judged(Path("run"), make_report)
         raise Violation("QC-17 is violated")
+
+    def test_violated_without_java():
+        fencepost_run_judged(Path("run"), no_java)
 
     def test_undecided():
         raise EnvironmentFailed("broker-3 died")
@@ -47,11 +58,10 @@ TEST = """
 
 @pytest.fixture
 def judged(pytester: pytest.Pytester) -> Path:
-    """A run folder with verdicts and a page."""
+    """A run folder with verdicts."""
     folder = pytester.path / "run"
     (folder / "report").mkdir(parents=True)
     (folder / "verdicts.json").write_text(json.dumps(VERDICTS))
-    (folder / "report" / "timeline.html").write_text("<svg></svg>")
     return folder
 
 
@@ -60,16 +70,20 @@ def results(pytester: pytest.Pytester) -> dict[str, dict[str, object]]:
     return {result["name"]: result for result in found}
 
 
+def attached(pytester: pytest.Pytester, result: dict[str, object]) -> dict[str, Path]:
+    attachments = result["attachments"]
+    assert isinstance(attachments, list)
+    return {a["name"]: pytester.path / "allure" / a["source"] for a in attachments}
+
+
 @pytest.mark.usefixtures("judged")
 def test_a_violation_is_shown_as_failed_with_attachments(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TEST)
-    pytester.runpytest_subprocess("--alluredir=allure").assert_outcomes(failed=2)
+    pytester.runpytest_subprocess("--alluredir=allure").assert_outcomes(failed=2, passed=1)
     shown = results(pytester)
     assert shown["test_violated"]["status"] == "failed"
     assert shown["test_undecided"]["status"] == "broken"
-    attachments = shown["test_violated"]["attachments"]
-    assert isinstance(attachments, list)
-    sources = {a["name"]: (pytester.path / "allure" / a["source"]) for a in attachments}
+    sources = attached(pytester, shown["test_violated"])
     assert {"verdicts", "explanation", "timeline", "run folder"} <= set(sources)
     assert sources["explanation"].read_text().splitlines() == [
         "QC-17: A fenced broker serves nobody.",
@@ -80,17 +94,19 @@ def test_a_violation_is_shown_as_failed_with_attachments(pytester: pytest.Pytest
     assert page.index("QC-17") < page.index("QC-09"), "the worst comes first"
     assert "It &lt;holds&gt;." in page
     assert sources["timeline"].read_text() == "<svg></svg>"
+    without = attached(pytester, shown["test_violated_without_java"])
+    assert without["no timeline"].read_text() == "Java 17 or newer is missing"
 
 
 @pytest.mark.usefixtures("judged")
 def test_without_allure_nothing_is_attached(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TEST)
     result = pytester.runpytest_subprocess("-p", "no:allure_pytest")
-    result.assert_outcomes(failed=2)
+    result.assert_outcomes(failed=2, passed=1)
     assert not list(pytester.path.glob("allure*"))
 
 
 def test_nothing_happens_outside_of_allure(judged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "allure_pytest", raising=False)
     (judged / "verdicts.json").unlink()
-    allure_report.fencepost_run_judged(judged)
+    allure_report.fencepost_run_judged(judged, lambda: pytest.fail("nobody asked for a report"))
