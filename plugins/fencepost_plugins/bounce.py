@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import final
 
 from fencepost import (
-    Condition,
     FaultFactory,
     Process,
     Receipt,
@@ -22,7 +21,7 @@ from fencepost import (
     UsageError,
     hookimpl,
 )
-from fencepost_plugins.targets import find_slot
+from fencepost_plugins.targets import end, find_slot, named
 
 END_BOUND_MS = {Signal.KILL: 5_000, Signal.TERM: 30_000}
 """How long a process may take to end, before the fault counts as missed."""
@@ -54,12 +53,10 @@ class Bounce:
         return Struck((victim.name,), self._end(runtime, victim), heal)
 
     def _end(self, runtime: Runtime, victim: Process) -> Receipt:
-        runtime.signal(victim, self.signal)
-        ended = Condition(f"{victim.name} to end", lambda view: victim.name not in view.alive)
-        bound_ms = END_BOUND_MS[self.signal]
-        if runtime.advance(ended, runtime.now_ns() + bound_ms * 1_000_000) is None:
-            return Receipt(False, f"{_named(victim)} did not end {bound_ms} ms after {self.signal}")
-        return Receipt(True, f"{_named(victim)} ended by {self.signal}")
+        limit_ms = END_BOUND_MS[self.signal]
+        if end(runtime, victim, self.signal, limit_ms):
+            return Receipt(True, f"{named(victim)} ended by {self.signal}")
+        return Receipt(False, f"{named(victim)} did not end {limit_ms} ms after {self.signal}")
 
     def arguments(self) -> Mapping[str, object]:
         if self.name != "bounce":
@@ -87,12 +84,8 @@ def bounce(node: str, after_ms: int, signal: str = Signal.KILL) -> Bounce:
 def _ensure_living(runtime: Runtime, slot: Slot) -> Receipt:
     living = runtime.living(slot)
     if living is not None:
-        return Receipt(True, f"{_named(living)} lives")
-    return Receipt(True, f"{_named(runtime.start(slot))} started")
-
-
-def _named(process: Process) -> str:
-    return f"{process.name} (pid {process.pid})"
+        return Receipt(True, f"{named(living)} lives")
+    return Receipt(True, f"{named(runtime.start(slot))} started")
 
 
 @hookimpl

@@ -26,7 +26,7 @@ from fencepost import (
     hookimpl,
     no_such,
 )
-from fencepost_plugins.targets import find_slot
+from fencepost_plugins.targets import end, find_slot, named
 
 Disk = Literal["empty", "copy"]
 START_BOUND_MS = 20_000
@@ -88,8 +88,7 @@ def _both_live(view: View, slot: Slot, first: Process | None, twin: Process) -> 
         return Receipt(False, f"{twin.name} did not start as node {slot.node_id}")
     return Receipt(
         True,
-        f"{first.name} (pid {first.pid}) and {twin.name} (pid {twin.pid}) "
-        f"are both node {slot.node_id}",
+        f"{named(first)} and {named(twin)} are both node {slot.node_id}",
     )
 
 
@@ -99,13 +98,13 @@ def _heal(runtime: Runtime, slot: Slot, twin: Process) -> Receipt:
     A process that was taken over never gets its id back, so leaving it would leave a broker less.
     """
     if runtime.living(twin.slot) == twin:
-        _end(runtime, twin)
+        end(runtime, twin, Signal.KILL, END_BOUND_MS)
     first = runtime.living(slot)
     if first is not None and _holds_the_id(runtime.view, twin):
-        _end(runtime, first)
+        end(runtime, first, Signal.KILL, END_BOUND_MS)
     first = runtime.living(slot) or runtime.start(slot)
     alone = twin.name not in runtime.view.alive
-    return Receipt(alone, f"{first.name} (pid {first.pid}) is the only node {slot.node_id}")
+    return Receipt(alone, f"{named(first)} is the only node {slot.node_id}")
 
 
 def _holds_the_id(view: View, process: Process) -> bool:
@@ -114,12 +113,6 @@ def _holds_the_id(view: View, process: Process) -> bool:
     if started is None or not isinstance(started.body, NodeStarted):
         return False
     return view.incarnation.get(process.slot.node_id) == started.body.incarnation
-
-
-def _end(runtime: Runtime, process: Process) -> None:
-    runtime.signal(process, Signal.KILL)
-    ended = Condition(f"{process.name} to end", lambda view: process.name not in view.alive)
-    runtime.advance(ended, runtime.now_ns() + END_BOUND_MS * 1_000_000)
 
 
 @hookimpl

@@ -1,10 +1,20 @@
-"""What the faults of this package strike: slots of the cluster by name."""
+"""What the faults of this package strike: slots by name, and the processes in them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fencepost import Layout, Role, Slot, UsageError, no_such
+from fencepost import (
+    Condition,
+    Layout,
+    Process,
+    Role,
+    Runtime,
+    Signal,
+    Slot,
+    UsageError,
+    no_such,
+)
 
 Names = str | Sequence[str]
 """One slot's name, or several."""
@@ -34,3 +44,15 @@ def find_slots(layout: Layout, names: Iterable[str]) -> tuple[Slot, ...]:
 def node_names(layout: Layout) -> tuple[str, ...]:
     """Every node's name, clients and twins left out, in the layout's order."""
     return tuple(s.name for s in layout.slots if s.role is not Role.CLIENT and not s.twin)
+
+
+def end(runtime: Runtime, process: Process, signal: Signal, limit_ms: int) -> bool:
+    """Signals a process and waits until it has ended; whether it did within the limit."""
+    runtime.signal(process, signal)
+    ended = Condition(f"{process.name} to end", lambda view: process.name not in view.alive)
+    return runtime.advance(ended, runtime.now_ns() + limit_ms * 1_000_000) is not None
+
+
+def named(process: Process) -> str:
+    """`broker-2#1 (pid 71)`."""
+    return f"{process.name} (pid {process.pid})"
