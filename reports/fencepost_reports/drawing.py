@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from html import escape
 from typing import final
 
-WIDTH, GUTTER, RIGHT = 1280, 168, 16
-LANE, STATE, DENSITY = 40, 12, 18
-"""Heights: of a lane, and within it of its band of states and of its bars of density."""
+WIDTH, GUTTER, RIGHT, MARGIN = 1280, 176, 20, 9
+"""Time runs from `GUTTER` to `WIDTH` less `RIGHT`; marks at its ends need the `MARGIN` besides."""
+LANE, MARKS, STATE, DENSITY = 46, 14, 12, 17
+"""Heights: of a lane, and in it of its marks, its band of states and its bars of density."""
 AXIS, FAULT_ROW = 26, 18
 CHARACTER = 6.1
 """The width of a character of the labels within bars."""
@@ -110,17 +111,18 @@ LEGEND: Sequence[tuple[str, str]] = (
 
 def draw(timeline: Timeline) -> str:
     """The SVG of a timeline, which needs `definitions` beside it; it fits any width, and prints."""
-    faults, rows = _rows(timeline.windows)
+    scale = _Scale(timeline.length)
+    faults, rows = _rows(timeline.windows, scale)
     top = AXIS + rows * FAULT_ROW + 6
     height = top + LANE * len(timeline.lanes) + 4
-    scale = _Scale(timeline.length)
     clip = f"clip-{timeline.name}"
     parts = [
         f'<svg class="timeline" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
         f'role="img" aria-label="{escape(_summary(timeline))}" data-length="{timeline.length:.3f}" '
-        f'data-gutter="{GUTTER}" data-right="{RIGHT}" data-top="{AXIS}" data-height="{height}">',
-        f'<clipPath id="{escape(clip)}"><rect class="plot" x="{GUTTER}" y="0" '
-        f'width="{WIDTH - GUTTER - RIGHT}" height="{height}"/></clipPath>',
+        f'data-gutter="{GUTTER}" data-right="{RIGHT}" data-margin="{MARGIN}" '
+        f'data-top="{AXIS}" data-height="{height}">',
+        f'<clipPath id="{escape(clip)}"><rect class="plot" x="{GUTTER - MARGIN}" y="0" '
+        f'width="{WIDTH - GUTTER - RIGHT + 2 * MARGIN}" height="{height}"/></clipPath>',
         *(_lane_ground(lane, top + LANE * n) for n, lane in enumerate(timeline.lanes)),
         f'<g clip-path="url(#{escape(clip)})">',
         *(_shade(window, timeline.lanes, scale, top, height) for window in timeline.windows),
@@ -169,13 +171,15 @@ def definitions() -> str:
     )
 
 
-def _rows(windows: Sequence[Window]) -> tuple[list[int], int]:
-    """The row of each fault's bar, so that none covers another; and how many rows that takes."""
+def _rows(windows: Sequence[Window], scale: _Scale) -> tuple[list[int], int]:
+    """The row of each fault, so that no bar or label covers another; and the number of rows."""
     free: list[float] = []
     rows: list[int] = []
     for window in windows:
-        row = next((n for n, until in enumerate(free) if until <= window.t0), len(free))
-        free[row:] = [window.t1, *free[row + 1 :]]
+        x0 = scale.x(window.t0)
+        needed = max(scale.x(window.t1), x0 + len(window.label) * CHARACTER + 10)
+        row = next((n for n, until in enumerate(free) if until <= x0), len(free))
+        free[row:] = [needed, *free[row + 1 :]]
         rows.append(row)
     return rows, len(free)
 
@@ -213,7 +217,8 @@ def _fault(window: Window, row: int, scale: _Scale) -> str:
     css = "fault" if window.receipt else "fault missed"
     return (
         f'<g class="{css}"><rect {place} y="{y}" height="{FAULT_ROW - 4}" rx="2"/>'
-        f"{_fitting(window.t0, window.t1, y + 11, window.label, scale)}"
+        f'<text class="beside" data-t0="{window.t0:.3f}" data-t1="{window.t1:.3f}" '
+        f'x="{scale.x(window.t0) + 4:.1f}" y="{y + 11}">{escape(window.label)}</text>'
         f"<title>{escape(window.title)}</title></g>"
     )
 
@@ -237,13 +242,13 @@ def _lane_ground(lane: Lane, y: int) -> str:
 
 def _lane_name(lane: Lane, y: int) -> str:
     return (
-        f'<g class="name"><text x="8" y="{y + 17}">{escape(lane.name)}</text>'
-        f'<text class="role" x="8" y="{y + 30}">{escape(lane.role)}</text></g>'
+        f'<g class="name"><text x="8" y="{y + 20}">{escape(lane.name)}</text>'
+        f'<text class="role" x="8" y="{y + 34}">{escape(lane.role)}</text></g>'
     )
 
 
 def _lane(lane: Lane, y: int, scale: _Scale, bins: int) -> str:
-    band = y + 5
+    band = y + MARKS
     parts = [
         f'<g class="lane {escape(lane.role)}" data-lane="{escape(lane.name)}" data-y="{y}">',
         f'<rect class="alive" {_between(lane.t0, lane.t1, scale)} y="{band}" height="{STATE}"/>',
@@ -257,7 +262,7 @@ def _lane(lane: Lane, y: int, scale: _Scale, bins: int) -> str:
             f"<title>{escape(span.title)}</title></g>"
         )
     for mark in sorted(lane.marks, key=lambda m: (m.shape == "violation", m.t)):
-        parts.append(_mark(mark, band + STATE / 2, scale))
+        parts.append(_mark(mark, y + MARKS / 2, scale))
     return "".join([*parts, "</g>"])
 
 

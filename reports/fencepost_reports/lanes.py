@@ -169,7 +169,7 @@ def _windows(run: RunTables) -> list[Window]:
 def _window(run: RunTables, row: Row) -> Window:
     t0, t1 = run.ms(row["from_ns"]), run.ms(row["to_ns"])
     targets = ", ".join(row["targets"])
-    receipt = "receipt" if row["receipt"] else "no receipt"
+    receipt = "✓" if row["receipt"] else "✕ no receipt"
     body = FaultStruck(
         row["fault_id"], row["fault"], tuple(row["targets"]), row["receipt"], row["evidence"]
     )
@@ -177,7 +177,7 @@ def _window(run: RunTables, row: Row) -> Window:
     return Window(
         t0,
         t1,
-        f"{row['fault']} {targets} · {receipt}",
+        f"{row['fault']} {targets} {receipt}",
         f"{sentence(Event('', HARNESS, 0, 0, body))}; {seconds(t0)} to {seconds(t1)} ({until})",
         row["receipt"],
         frozenset(target.partition("#")[0] for target in row["targets"]),

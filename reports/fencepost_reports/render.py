@@ -85,7 +85,7 @@ def _rows(table: DataFrame) -> list[dict[str, Any]]:
 
 
 def _runs(tables: Tables) -> list[RunTables]:
-    """Everything that is shown of each run; runs with violations come first."""
+    """Everything that is shown of each run, in the order in which they were started."""
     runs = _rows(tables.read("runs").orderBy("started_at", "run"))
     failed, authority = tables.read("failures"), tables.read("authority")
     most = max(MARKS // max(len(runs), 1), 500)

@@ -23,10 +23,11 @@
       this.frame = section.querySelector(".frame");
       this.tip = section.querySelector(".tip");
       this.range = section.querySelector(".range");
-      const { length, gutter, right, top, height } = this.svg.dataset;
+      const { length, gutter, right, margin, top, height } = this.svg.dataset;
       this.length = +length;
       this.gutter = +gutter;
       this.right = +right;
+      this.margin = +margin;
       this.top = +top;
       this.height = +height;
       this.from = 0;
@@ -42,6 +43,7 @@
       const placed = (e) => ({ e, t0: +e.dataset.t0, t1: +e.dataset.t1 });
       this.spans = all("rect[data-t0]", this.svg).map(placed);
       this.fits = all("text.fit", this.svg).map((e) => ({ ...placed(e), need: +e.dataset.need }));
+      this.beside = all("text.beside", this.svg).map(placed);
       this.bars = all(".bar", this.svg);
       this.axis = this.svg.querySelector(".axis");
       this.plot = this.svg.querySelector(".plot");
@@ -79,7 +81,7 @@
       if (!width || width === this.width) return;
       this.width = width;
       this.svg.setAttribute("viewBox", `0 0 ${width} ${this.height}`);
-      this.plot.setAttribute("width", this.plotWidth());
+      this.plot.setAttribute("width", this.plotWidth() + 2 * this.margin);
       all(".ground", this.svg).forEach((e) => e.setAttribute("width", width));
       this.draw();
     }
@@ -118,6 +120,10 @@
         const room = Math.min(this.x(t1), this.width) - a;
         e.style.display = room >= need ? "" : "none";
         e.setAttribute("x", (a + 4).toFixed(1));
+      }
+      for (const { e, t0, t1 } of this.beside) {
+        e.style.display = this.x(t1) < this.gutter ? "none" : "";
+        e.setAttribute("x", (Math.max(this.x(t0), this.gutter) + 4).toFixed(1));
       }
       const scale = (this.plotWidth() / 1000) * (this.length / (this.to - this.from));
       for (const e of this.bars) {
@@ -322,7 +328,8 @@
 
   // A link to a run, an event or a violation opens there.
   const named = /^#(?:run-|r)(\d+)(-[ev]\d+)?$/.exec(location.hash);
-  const first = sections.length ? sections[0].dataset.run : null;
+  const worst = sections.find((section) => section.querySelector(".clause")) || sections[0];
+  const first = worst ? worst.dataset.run : null;
   if (first !== null) show(named && timelines.has(named[1]) ? named[1] : first);
   if (named && named[2] && timelines.has(named[1])) {
     requestAnimationFrame(() => timelines.get(named[1]).jump(location.hash.slice(1)));

@@ -1,0 +1,75 @@
+"""The flat table is a projection of the event classes, and loses nothing of them."""
+
+from __future__ import annotations
+
+import msgspec
+import pyarrow as pa
+import pytest
+from acme_lamps import LampSwitched
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Struct
+from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType
+
+from fencepost import Cause, Codec, Event, UsageError
+from fencepost_reports.schema import ENVELOPE, EventTable, arrow_schema
+
+TABLE = EventTable.of((LampSwitched,))
+INT64 = st.integers(-(2**63), 2**63 - 1)
+VALUES = {
+    StringType(): st.text(),
+    LongType(): INT64,
+    BooleanType(): st.booleans(),
+    ArrayType(StringType(), False): st.lists(st.text()).map(tuple),
+    ArrayType(LongType(), False): st.lists(INT64).map(tuple),
+}
+TYPES = {field.name: field.dataType for field in TABLE.struct.fields}
+
+
+@st.composite
+def events(draw: st.DrawFn) -> Event:
+    name = draw(st.sampled_from(sorted(TABLE.kinds)))
+    columns = TABLE.columns[name]
+    body = TABLE.kinds[name](**{f: draw(VALUES[TYPES[c]]) for f, c in columns.items()})
+    cause = draw(st.none() | st.builds(Cause, st.text(), INT64, st.booleans()))
+    return Event("run", draw(st.text()), draw(INT64), draw(INT64), body, cause)
+
+
+def test_every_field_of_every_kind_has_a_column_of_its_type() -> None:
+    expected = {str: StringType(), int: LongType(), bool: BooleanType()}
+    expected |= {
+        tuple[str, ...]: ArrayType(StringType(), False),
+        tuple[int, ...]: ArrayType(LongType(), False),
+    }
+    for name, kind in Codec((LampSwitched,)).kinds.items():
+        for field in msgspec.structs.fields(kind):
+            assert TYPES[TABLE.columns[name][field.name]] == expected[field.type]
+
+
+def test_no_column_is_there_that_no_class_has() -> None:
+    used = {column for columns in TABLE.columns.values() for column in columns.values()}
+    assert set(TYPES) == used | set(ENVELOPE.fieldNames())
+
+
+def test_a_name_that_is_taken_gets_its_kind_in_front() -> None:
+    assert TABLE.columns["client.started"]["kind"] == "client_started_kind"
+    assert TABLE.columns["acme.lamp"]["offset"] == "acme_lamp_offset"
+    assert TABLE.columns["metadata.committed"]["offset"] == "offset"
+
+
+@settings(max_examples=200, deadline=None)
+@given(events())
+def test_a_row_is_the_event(event: Event) -> None:
+    schema = arrow_schema(TABLE.struct)
+    batch = pa.RecordBatch.from_pylist([TABLE.row("run", 7, event)], schema)
+    (row,) = batch.to_pylist()
+    assert TABLE.event(row) == event
+    assert row["position"] == 7
+
+
+def test_a_kind_that_is_not_flat_is_refused_by_name() -> None:
+    class Deep(Struct, frozen=True, tag="acme.deep"):
+        inside: dict[str, int]
+
+    with pytest.raises(UsageError, match=r"'acme\.deep' is not flat: its field 'inside'"):
+        EventTable.of((Deep,))
