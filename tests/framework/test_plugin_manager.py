@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -189,3 +189,23 @@ def test_the_first_report_wins(tmp_path: Path) -> None:
     assert plugins.report([tmp_path], tmp_path) == page
     with pytest.raises(UsageError, match="no loaded plugin makes reports"):
         load_from((), {}).report([tmp_path], tmp_path)
+
+
+def test_a_plugin_that_hears_of_a_judged_run_may_have_its_report_made(tmp_path: Path) -> None:
+    made: list[Path] = []
+
+    @hookimpl(specname="fencepost_run_judged")
+    def wants_a_page(run_folder: Path, make_report: Callable[[], Path]) -> None:
+        made.append(make_report())
+
+    @hookimpl
+    def fencepost_report(run_folders: Sequence[Path], out: Path) -> Path | None:
+        assert list(run_folders) == [tmp_path]
+        return out / "report.html"
+
+    plugins = load_from(
+        (),
+        {"a": module(hook=wants_a_page), "b": module(fencepost_report=fencepost_report)},
+    )
+    plugins.run_judged(tmp_path)
+    assert made == [tmp_path / "report" / "report.html"]
