@@ -1,0 +1,229 @@
+"""Explanations: by happens-before and by what an event is about, never by nearness in time."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    Cause,
+    ControllerElected,
+    ControllerFollowed,
+    Event,
+    FaultHealed,
+    FaultStruck,
+    FetchServed,
+    HeartbeatAnswered,
+    HeartbeatSent,
+    LeaseExpired,
+    LeaseGranted,
+    LogAppended,
+    NodeStarted,
+    PartitionCommitted,
+    ProbeCompleted,
+    Witness,
+)
+from fencepost.explain import LINES, STEPS, Explanation, explain, explained
+from fencepost.judge import Broken, Outcome, Verdict
+from fencepost.testing import HistoryBuilder
+
+CONTROLLER, BROKER, OTHER = "controller-1#1", "broker-1#1", "broker-2#1"
+ALL3 = (1, 2, 3)
+
+
+def why(h: HistoryBuilder, at: Event, *because: Event) -> Explanation:
+    broken = Broken(at.ref, Witness.SELF, "it broke", tuple(event.ref for event in because))
+    [found] = explain([broken], h.events())
+    assert found is not None
+    return found
+
+
+def told(found: Explanation) -> list[Event]:
+    return [step.event for step in found.steps]
+
+
+def begin(h: HistoryBuilder) -> None:
+    h.add(CONTROLLER, NodeStarted("controller", 101, "c", 0))
+    h.add(BROKER, NodeStarted("broker", 1, "b", 0))
+    h.add(OTHER, NodeStarted("broker", 2, "o", 0))
+
+
+def serve(h: HistoryBuilder, process: str = BROKER) -> Event:
+    return h.add(process, FetchServed("orders", 0, "clients/c#1", 0, 5, 5, 1, "FENCED"))
+
+
+def strike(h: HistoryBuilder, *targets: str, fault_id: str = "cut-1") -> Event:
+    return h.add("harness", FaultStruck(fault_id, "cut", targets, True, "no answer"))
+
+
+def renew(h: HistoryBuilder, correlation: int) -> tuple[Event, Event, Event]:
+    """A heartbeat, its answer, and the lease it brings."""
+    sent = h.add(BROKER, HeartbeatSent(1, 5, 101, correlation, "ACTIVE", 0, 3))
+    answered = h.add(
+        CONTROLLER,
+        HeartbeatAnswered(BROKER, 1, "b", 5, 5, "NONE", "ACTIVE", 0, 3000, 3000, 1, 101, True),
+        Cause(BROKER, correlation, True),
+    )
+    granted = h.add(BROKER, LeaseGranted(1, 5, "ACTIVE", 0, 3000, h.now_ns + 3_000_000_000, 1))
+    return sent, answered, granted
+
+
+def test_a_fenced_broker_that_serves_is_explained_by_fault_lease_and_fence() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    elected = h.add(CONTROLLER, ControllerElected(1, 0, 0))
+    renew(h, 1)
+    *_, granted = renew(h, 2)
+    fault = strike(h, "broker-1", "controller-1")
+    expired = h.after(3000).add(CONTROLLER, LeaseExpired(1, 5, 0, 3_000_000_000, 3000, 1))
+    fenced = h.add(CONTROLLER, BrokerCommitted(9, 1, 5, True, "b"))
+    moved = h.add(CONTROLLER, PartitionCommitted(10, "orders", 0, 2, 1, (2, 3), ALL3))
+    lost = h.add(BROKER, BrokerStateChanged(1, "ACTIVE", "FENCED", 5, "lease_expired"))
+    served = serve(h)
+    found = why(h, served, lost)
+    assert told(found)[1:] == [elected, granted, fault, expired, fenced, moved, lost]
+    unknown = [step.event for step in found.steps if not step.known]
+    assert unknown == [expired, fenced, moved], "the cut kept these from the broker"
+    lines = found.lines()
+    assert lines[-1].endswith("<- this broke it")
+    assert "[broker-1#1 need not know]" in lines[-3]
+    assert "+3.0" in lines[-1]
+
+
+def test_what_is_about_another_broker_or_partition_is_left_out_however_near() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    h.add(CONTROLLER, BrokerCommitted(9, 2, 5, True, "o"))
+    h.add(CONTROLLER, PartitionCommitted(10, "payments", 0, 2, 1, (2, 3), ALL3))
+    h.add(OTHER, BrokerStateChanged(2, "ACTIVE", "FENCED", 5, "lease_expired"))
+    strike(h, "broker-2")
+    served = serve(h)
+    assert told(why(h, served)) == [h.events()[1]], "only its own beginning"
+
+
+def test_a_record_is_told_by_the_first_to_replay_it() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    first = h.add(CONTROLLER, BrokerCommitted(9, 1, 5, True, "b"))
+    for process in (OTHER, BROKER):
+        h.add(process, BrokerCommitted(9, 1, 5, True, "b"))
+    served = serve(h)
+    found = why(h, served)
+    assert told(found)[1:] == [first]
+    assert found.steps[-1].known, "the broker has replayed it too"
+
+
+def test_an_answer_is_known_to_whom_it_granted_a_lease_and_so_is_what_came_before_it() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    elected = h.add(CONTROLLER, ControllerElected(1, 0, 0))
+    before = h.add(CONTROLLER, BrokerCommitted(9, 1, 5, False, "b"))
+    renew(h, 1)
+    after = h.add(CONTROLLER, BrokerCommitted(10, 1, 5, True, "b"))
+    found = why(h, serve(h))
+    known = {step.event.ref: step.known for step in found.steps}
+    assert known[elected.ref]
+    assert known[before.ref]
+    assert not known[after.ref]
+
+
+def test_who_follows_a_controller_knows_its_election() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    elected = h.add(CONTROLLER, ControllerElected(4, 0, 0))
+    unheard = h.add("controller-2#1", ControllerElected(5, 0, 0))
+    h.add(BROKER, ControllerFollowed(4, 101))
+    known = {step.event.ref: step.known for step in why(h, serve(h)).steps}
+    assert (known[elected.ref], known[unheard.ref]) == (True, False)
+
+
+def test_a_cause_that_names_a_request_leads_to_its_sender() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    changed = h.add(BROKER, BrokerStateChanged(1, "FENCED", "ACTIVE", 5, "unfenced"))
+    sent, answered, _ = renew(h, 7)
+    later = h.add(BROKER, BrokerStateChanged(1, "ACTIVE", "FENCED", 5, "lease_expired"))
+    found = why(h, answered)
+    assert changed in told(found)
+    assert {s.event.ref: s.known for s in found.steps}[changed.ref]
+    assert later not in told(found)
+    assert sent.node_seq < later.node_seq
+
+
+def test_a_fault_that_healed_gives_way_to_one_still_on() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    strike(h, "broker-1", fault_id="pause-1")
+    h.add("harness", FaultHealed("pause-1", True, ""))
+    on = strike(h, "broker-1", fault_id="cut-2")
+    h.add("harness", FaultStruck("slow-3", "slow", ("broker-1",), True, ""))
+    h.add("harness", FaultHealed("slow-3", True, ""))
+    faults = [e for e in told(why(h, serve(h))) if isinstance(e.body, FaultStruck)]
+    assert faults == [on]
+
+
+def test_what_a_client_saw_is_about_the_slot_it_asked() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    lost = h.add(BROKER, BrokerStateChanged(1, "ACTIVE", "FENCED", 5, "lease_expired"))
+    fault = strike(h, "broker-1")
+    probed = h.add(
+        "clients/probe#1",
+        ProbeCompleted("p", "Fetch", 1, "broker-1", "orders", 0, "answered", "", 3, -1, 0),
+    )
+    found = why(h, probed, lost)
+    assert [lost, fault] == told(found)[1:]
+    assert found.offender == BROKER
+
+
+def test_a_long_story_is_cut_to_what_is_most_telling() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    fault = strike(h, "broker-1")
+    elections = [h.add(CONTROLLER, ControllerElected(epoch, 0, 0)) for epoch in range(20)]
+    for epoch in range(20):
+        h.add(CONTROLLER, BrokerCommitted(30 + epoch, 1, epoch, epoch % 2 == 0, "b"))
+    lost = h.add(BROKER, BrokerStateChanged(1, "ACTIVE", "FENCED", 5, "lease_expired"))
+    found = why(h, serve(h), lost)
+    assert len(found.steps) == STEPS
+    assert len(found.lines()) + 2 == LINES
+    assert {fault.ref, lost.ref, elections[-1].ref} <= {e.ref for e in told(found)}
+    assert told(found) == sorted(told(found), key=lambda e: e.at_ns)
+
+
+def test_a_violation_whose_event_is_not_there_is_not_explained() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    broken = Broken(Cause("nobody#1", 4), Witness.SELF, "it broke")
+    assert explain([broken], h.events()) == [None]
+
+
+def test_verdicts_carry_the_explanation_of_their_first_violations() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    stored = [
+        h.add(BROKER, LogAppended("orders", 0, n, n + 1, n, 1, 1, True, "d", -1, -1))
+        for n in range(5)
+    ]
+    broken = tuple(Broken(event.ref, Witness.SELF, "it broke") for event in stored)
+    verdicts = {
+        "X-1": Verdict(Outcome.VIOLATED, 0, Witness.SELF, "It holds.", "", 5, broken),
+        "X-2": Verdict(Outcome.HOLDS, 3, Witness.SELF, "So does this."),
+    }
+    found = explained(verdicts, h.events())
+    assert [bool(one.explanation) for one in found["X-1"].violations] == [True] * 3 + [False] * 2
+    assert (
+        "stored a client's write in orders-0 at offset 1"
+        in (found["X-1"].violations[1].explanation[-1])
+    )
+    assert found["X-2"] == verdicts["X-2"]
+
+
+def test_without_a_violation_the_history_is_not_read() -> None:
+    verdicts = {"X-2": Verdict(Outcome.HOLDS, 3, Witness.SELF, "It holds.")}
+
+    def unread() -> Event:
+        pytest.fail("read")
+
+    assert explained(verdicts, (unread() for _ in range(1))) is verdicts

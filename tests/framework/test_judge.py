@@ -1,0 +1,279 @@
+"""The judge: what findings come to, and that no rule can bring it down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    Clause,
+    Event,
+    Exercised,
+    FaultStruck,
+    Finding,
+    Key,
+    PhaseStarted,
+    RunEnd,
+    Stalled,
+    Undecided,
+    UsageError,
+    Violated,
+    Witness,
+)
+from fencepost.judge import VIOLATIONS_KEPT, Judge, Tally, read_verdicts, write_verdicts
+from fencepost.testing import HistoryBuilder, Judgement, Outcome, judge
+
+AT = Cause("p", 0)
+
+
+class Said(Struct, frozen=True, tag="test.said"):
+    """An event of a plugin: a word, about a subject."""
+
+    word: str
+    subject: str = "a"
+
+
+@dataclass(frozen=True)
+class Listens:
+    """A rule that finds what the events tell it to find."""
+
+    clause: str = "X-1"
+    kinds: frozenset[type[Struct]] = frozenset({Said})
+    heard: list[str] = field(default_factory=list, compare=False)
+
+    def keys(self, event: Event) -> Iterable[Key]:
+        assert isinstance(event.body, Said)
+        if event.body.word == "keyless":
+            raise LookupError("no key")
+        return ((event.body.subject,),)
+
+    def start(self, key: Key) -> int:
+        return 0
+
+    def step(self, state: int, event: Event) -> tuple[int, Sequence[Finding]]:
+        assert isinstance(event.body, Said)
+        word = event.body.word
+        self.heard.append(word)
+        findings: dict[str, Finding] = {
+            "self": Exercised(event.ref, Witness.SELF),
+            "peer": Exercised(event.ref, Witness.PEER),
+            "broken": Violated(event.ref, Witness.PEER, "it broke"),
+            "open": Undecided("nobody knows"),
+        }
+        if word == "crash":
+            raise ValueError("boom")
+        return state + 1, (findings[word],) if word in findings else ()
+
+    def end(self, state: int, end: RunEnd) -> Sequence[Finding]:
+        return (Violated(AT, Witness.SELF, "three"),) if state == 3 else ()
+
+
+CLAUSES = {
+    "X-1": Clause("X-1", "seed", ("quorum",), "It is kept."),
+    "X-2": Clause("X-2", "seed", (), "So is this."),
+}
+
+
+def judged(*words: str, complete: bool = True, plane: str = "quorum") -> Judgement:
+    h = HistoryBuilder()
+    for word in words:
+        h.add("p", Said(word))
+    return judge(h.events(), [Listens()], CLAUSES, h.end(complete), plane)
+
+
+@pytest.mark.parametrize(
+    ("words", "outcome"),
+    [
+        ((), Outcome.NOT_EXERCISED),
+        (("other",), Outcome.NOT_EXERCISED),
+        (("self",), Outcome.HOLDS),
+        (("self", "open"), Outcome.UNKNOWN),
+        (("self", "open", "broken", "crash"), Outcome.VIOLATED),
+        (("self", "crash"), Outcome.UNKNOWN),
+        (("keyless",), Outcome.UNKNOWN),
+        (("other", "other", "other"), Outcome.VIOLATED),
+    ],
+)
+def test_findings_come_to_a_verdict(words: tuple[str, ...], outcome: Outcome) -> None:
+    assert judged(*words).verdicts["X-1"].verdict is outcome
+
+
+@pytest.mark.parametrize(
+    ("words", "outcome"), [(("self",), Outcome.UNKNOWN), (("broken",), Outcome.VIOLATED)]
+)
+def test_a_history_that_is_not_complete_shows_only_what_was_broken(
+    words: tuple[str, ...], outcome: Outcome
+) -> None:
+    assert judged(*words, complete=False).verdicts["X-1"].verdict is outcome
+
+
+def test_the_best_word_is_told_and_all_are_counted() -> None:
+    verdict = judged("self", "peer").verdicts["X-1"]
+    assert (verdict.exercised, verdict.witness) == (2, Witness.PEER)
+
+
+def test_a_clause_of_another_plane_is_not_applicable() -> None:
+    assert judged("broken", plane="kraft").verdicts["X-1"].verdict is Outcome.NOT_APPLICABLE
+
+
+def test_a_clause_without_planes_binds_every_system() -> None:
+    found = judge([], [Listens("X-2")], CLAUSES, RunEnd(True, 0), "kraft")
+    assert found.verdicts["X-2"].verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_crashed_rule_is_named_and_its_neighbours_live() -> None:
+    h = HistoryBuilder()
+    for word in ("crash", "self", "crash"):
+        h.add("p", Said(word))
+    broken, neighbour = Listens("X-1"), Listens("X-2", frozenset({Said, PhaseStarted}))
+    events = [e for e in h.events() if isinstance(e.body, Said) and e.body.word != "crash"]
+    found = judge(h.events(), [broken], CLAUSES, h.end(), "quorum").verdicts["X-1"]
+    assert "Listens failed on test.said p@0: ValueError: boom" in found.reason
+    assert broken.heard == ["crash"], "it is given nothing after it has failed"
+    assert judge(events, [neighbour], CLAUSES, h.end(), "quorum").verdicts["X-2"].exercised == 1
+
+
+def test_rules_that_share_their_keys_are_asked_once() -> None:
+    asked: list[Event] = []
+
+    def by_subject(event: Event) -> Iterable[Key]:
+        asked.append(event)
+        return ((event.kind,),)
+
+    @dataclass(frozen=True)
+    class Shares:
+        clause: str
+        heard: list[int] = field(default_factory=list)
+        kinds: frozenset[type[Struct]] = frozenset({Said})
+        keys = staticmethod(by_subject)
+
+        def start(self, key: Key) -> int:
+            return 0
+
+        def step(self, state: int, event: Event) -> tuple[int, Sequence[Finding]]:
+            self.heard.append(state)
+            return state + 1, ()
+
+        def end(self, state: int, end: RunEnd) -> Sequence[Finding]:
+            return ()
+
+    h = HistoryBuilder()
+    h.add("p", Said("one"))
+    h.add("p", Said("two"))
+    one, two = Shares("X-1"), Shares("X-2")
+    judge(h.events(), [one, two], CLAUSES, h.end(), "quorum")
+    assert (len(asked), one.heard, two.heard) == (2, [0, 1], [0, 1])
+
+
+def test_one_of_two_rules_that_share_their_keys_may_crash() -> None:
+    h = HistoryBuilder()
+    h.add("p", Said("crash"))
+    h.add("p", Said("self"))
+    crashing, sound = Listens("X-1"), Listens("X-2")
+
+    @dataclass(frozen=True)
+    class Sound:
+        clause: str = "X-2"
+        kinds: frozenset[type[Struct]] = frozenset({Said})
+
+        def keys(self, event: Event) -> Iterable[Key]:
+            return ((),)
+
+        def start(self, key: Key) -> int:
+            return 0
+
+        def step(self, state: int, event: Event) -> tuple[int, Sequence[Finding]]:
+            return state, (Exercised(event.ref, Witness.SELF),)
+
+        def end(self, state: int, end: RunEnd) -> Sequence[Finding]:
+            return ()
+
+    found = judge(h.events(), [crashing, Sound()], CLAUSES, h.end(), "quorum").verdicts
+    assert found["X-1"].verdict is Outcome.UNKNOWN
+    assert (found["X-2"].verdict, found["X-2"].exercised) == (Outcome.HOLDS, 2)
+    assert sound.heard == []
+
+
+@pytest.mark.parametrize(
+    ("receipt", "word", "outcome"),
+    [
+        (True, "other", Outcome.NOT_EXERCISED),
+        (False, "other", Outcome.UNKNOWN),
+        (False, "self", Outcome.HOLDS),
+        (False, "broken", Outcome.VIOLATED),
+    ],
+)
+def test_a_fault_that_missed_leaves_open_what_nothing_else_exercised(
+    receipt: bool, word: str, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    h.add("harness", FaultStruck("cut-1", "cut", ("broker-1",), receipt, "no link was used"))
+    h.add("p", Said(word))
+    found = judge(h.events(), [Listens()], CLAUSES, h.end(), "quorum").verdicts["X-1"]
+    assert found.verdict is outcome
+    assert ("cut-1" in found.reason) is (outcome is Outcome.UNKNOWN)
+
+
+def test_the_first_violations_are_kept_and_all_are_counted() -> None:
+    found = judged(*["broken"] * (VIOLATIONS_KEPT + 5)).verdicts["X-1"]
+    assert found.violated == VIOLATIONS_KEPT + 5
+    assert [one.at.seq for one in found.violations] == list(range(VIOLATIONS_KEPT))
+
+
+def test_tallies_merge_to_what_one_would_have_been() -> None:
+    one, two, both = Tally(), Tally(), Tally()
+    for position in range(30):
+        part = two if position % 3 else one
+        for tally in (part, both):
+            tally.add(Violated(Cause("p", position), Witness.SELF, "x"), position)
+            tally.add(Exercised(Cause("p", position), Witness.SELF), position)
+    one.merge(two)
+    assert one == both
+
+
+def test_events_may_come_in_parts_and_the_end_from_a_function() -> None:
+    h = HistoryBuilder()
+    for _ in range(3):
+        h.add("p", Said("self"))
+    judging = Judge([Listens()], CLAUSES, "quorum")
+    for event in h.events():
+        judging.take([event])
+    judging.take([])
+    assert judging.end(h.end()) == judge(h.events(), [Listens()], CLAUSES, h.end, "quorum")
+
+
+def test_a_rule_for_a_clause_that_nobody_knows_is_refused_by_name() -> None:
+    with pytest.raises(UsageError, match="no clause named 'X-11'; did you mean 'X-1'"):
+        Judge([Listens("X-11")], CLAUSES, "quorum")
+
+
+def test_verdicts_are_written_and_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "verdicts.json"
+    found = judged("self", "broken").verdicts
+    write_verdicts(path, found)
+    assert read_verdicts(path) == found
+    path.write_text("{}x")
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_verdicts(path)
+    path.unlink()
+    with pytest.raises(UsageError, match="was not judged"):
+        read_verdicts(path)
+
+
+def test_a_history_by_hand_numbers_each_process_and_tells_its_stalls() -> None:
+    h = HistoryBuilder(start_ms=5)
+    h.add("p", Said("one"))
+    h.add("q", Said("one"))
+    stalled = h.after(10).add("p", Stalled(4_000_000))
+    assert [(e.process, e.node_seq, e.at_ns) for e in h.events()] == [
+        ("p", 0, 5_000_000),
+        ("q", 0, 6_000_000),
+        ("p", 1, 17_000_000),
+    ]
+    assert h.end().stalls == (("p", stalled.at_ns - 4_000_000, stalled.at_ns),)
+    assert not h.end(complete=False).complete

@@ -1,0 +1,52 @@
+"""The clauses and their rules: what is owed is there, once, and is named alike everywhere."""
+
+from __future__ import annotations
+
+from fencepost_clusters.reference.core.protections import DEFECTS
+from fencepost_suites import plugin, rules
+from fencepost_suites.clauses import clauses
+
+OWED = {
+    *("QC-07", "QC-08", "QC-09", "QC-13", "QC-14", "QC-16", "QC-17", "QC-18", "QC-19", "QC-20"),
+    *("QC-21", "QC-22", "QC-28", "QC-30", "QC-35", "QC-36", "REG-03", "REG-05"),
+    *("RP-04", "RP-05", "RP-06", "RP-07", "RP-09", "RP-10", "RP-13", "RP-15", "RP-18", "RP-24"),
+    *("RP-27", "RP-32"),
+}
+ANOMALIES = {
+    f"JEPSEN-{name}"
+    for name in (
+        *("lost-write", "duplicate", "inconsistent-offsets", "nonmonotonic-poll", "poll-skip"),
+        *("unseen", "aborted-read"),
+    )
+}
+
+
+def test_every_clause_owed_has_one_rule() -> None:
+    judged = [rule.clause for rule in rules.ALL]
+    assert sorted(judged) == sorted(OWED | ANOMALIES)
+
+
+def test_every_rule_judges_a_clause_that_says_something() -> None:
+    known = {clause.id: clause for clause in clauses()}
+    assert all(known[rule.clause].says.endswith(".") for rule in rules.ALL)
+
+
+def test_clauses_are_named_once() -> None:
+    names = [clause.id for clause in clauses()]
+    assert len(set(names)) == len(names)
+
+
+def test_the_clauses_of_a_document_bind_the_quorum_plane_and_those_of_clients_every_system() -> (
+    None
+):
+    for clause in clauses():
+        assert ("quorum" in clause.planes) is (clause.id not in ANOMALIES)
+
+
+def test_a_defect_breaks_clauses_that_are_judged() -> None:
+    assert {clause for defect in DEFECTS for clause in defect.breaks} <= OWED
+
+
+def test_the_plugin_offers_both() -> None:
+    assert plugin.fencepost_clauses() == clauses()
+    assert plugin.fencepost_rules() == rules.ALL

@@ -1,0 +1,316 @@
+"""Jepsen's anomalies, each against a broken history, one that only just keeps, and an open one."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost import (
+    ConsumerPositioned,
+    LeadershipEnded,
+    Polled,
+    ProduceCompleted,
+    ProduceInvoked,
+    ReadCompleted,
+    Witness,
+)
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_suites import rules
+from fencepost_suites.clauses import clauses
+
+CLAUSES = {clause.id: clause for clause in clauses()}
+PRODUCER, READER = "clients/producer#1", "clients/reader#1"
+A, B = "clients/consumer-a#1", "clients/consumer-b#1"
+
+
+def verdict(h: HistoryBuilder, anomaly: str, complete: bool = True) -> Verdict:
+    clause = f"JEPSEN-{anomaly}"
+    chosen = [rule for rule in rules.ALL if rule.clause == clause]
+    # No plane of ours: these bind every system.
+    return judge(h.events(), chosen, CLAUSES, h.end(complete), "kraft").verdicts[clause]
+
+
+def acked(h: HistoryBuilder, offset: int, operation: str = "", acks: int = -1) -> None:
+    name = operation or f"op-{offset}"
+    h.add(PRODUCER, ProduceCompleted(name, "orders", 0, acks, "ok", offset, ""))
+
+
+def poll(h: HistoryBuilder, process: str, *offsets: int, **instead: str) -> None:
+    """What a consumer got; `o4="x"` says that operation x was at offset 4."""
+    operations = tuple(instead.get(f"o{offset}", f"op-{offset}") for offset in offsets)
+    h.add(process, Polled("orders", 0, offsets, operations, process == READER))
+
+
+def read(h: HistoryBuilder, end: int, outcome: str = "ok") -> None:
+    error = "" if outcome == "ok" else "3 offsets were not seen in time"
+    h.add(READER, ReadCompleted("orders", 0, 0, end, outcome, error))
+
+
+# ------------------------------------------------------------------------------------ lost-write
+
+
+def test_an_acknowledged_write_missing_from_the_reading_is_lost() -> None:
+    h = HistoryBuilder()
+    acked(h, 0)
+    acked(h, 1)
+    poll(h, READER, 0, 2)
+    read(h, 3)
+    found = verdict(h, "lost-write").violations
+    assert [str(ref) for ref in found[0].because] == [f"{PRODUCER}@1"]
+    assert found[0].witness is Witness.CLIENT
+
+
+def test_an_acknowledged_write_with_another_in_its_place_is_lost() -> None:
+    h = HistoryBuilder()
+    acked(h, 0)
+    poll(h, READER, 0, o0="other")
+    read(h, 1)
+    assert verdict(h, "lost-write").violated == 1
+
+
+def test_writes_all_read_back_are_not_lost() -> None:
+    h = HistoryBuilder()
+    acked(h, 0)
+    poll(h, READER, 0, 1)
+    acked(h, 1)  # the report came after the reading had met it
+    acked(h, 2, acks=1)  # promises nothing
+    read(h, 3)
+    assert verdict(h, "lost-write").verdict is Outcome.HOLDS
+
+
+def test_a_write_beyond_the_reading_is_unseen_not_lost() -> None:
+    h = HistoryBuilder()
+    acked(h, 5)
+    poll(h, READER, 0)
+    read(h, 1)
+    assert verdict(h, "lost-write").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_reading_that_did_not_complete_leaves_lost_writes_open() -> None:
+    h = HistoryBuilder()
+    acked(h, 0)
+    read(h, 3, "unknown")
+    found = verdict(h, "lost-write")
+    assert found.verdict is Outcome.UNKNOWN
+    assert "could not be read back" in found.reason
+
+
+def test_what_a_deleted_topic_held_is_not_lost() -> None:
+    h = HistoryBuilder()
+    acked(h, 0)
+    h.add("broker-1#1", LeadershipEnded("orders", 0, 1, "deleted"))
+    read(h, 0, "unknown")
+    assert verdict(h, "lost-write").verdict is Outcome.NOT_EXERCISED
+
+
+# ---------------------------------------------------------------------------------------- unseen
+
+
+def test_an_acknowledged_write_beyond_the_last_reading_is_unseen() -> None:
+    h = HistoryBuilder()
+    acked(h, 0)
+    acked(h, 5)
+    poll(h, READER, 0)
+    read(h, 1)
+    assert "offset 5, was never seen" in verdict(h, "unseen").violations[0].saying
+
+
+def test_a_write_seen_by_any_consumer_is_not_unseen() -> None:
+    h = HistoryBuilder()
+    acked(h, 0)
+    poll(h, A, 0)
+    read(h, 1)
+    assert verdict(h, "unseen").verdict is Outcome.HOLDS
+
+
+def test_a_write_acknowledged_after_the_last_reading_leaves_unseen_open() -> None:
+    h = HistoryBuilder()
+    poll(h, READER, 0)
+    read(h, 1)
+    acked(h, 1)
+    found = verdict(h, "unseen")
+    assert found.verdict is Outcome.UNKNOWN
+    assert "nothing was read after" in found.reason
+
+
+# -------------------------------------------------------------------------- inconsistent-offsets
+
+
+@pytest.mark.parametrize("first", ["producer", "consumer"])
+def test_two_messages_at_one_offset_are_inconsistent(first: str) -> None:
+    h = HistoryBuilder()
+    if first == "producer":
+        acked(h, 4)
+    else:
+        poll(h, A, 3, 4)
+    poll(h, B, 4, o4="other")
+    assert "held op-4, and other" in verdict(h, "inconsistent-offsets").violations[0].saying
+
+
+def test_the_same_message_for_everybody_is_consistent() -> None:
+    h = HistoryBuilder()
+    acked(h, 4)
+    poll(h, A, 4)
+    poll(h, B, 4)
+    assert verdict(h, "inconsistent-offsets").exercised == 2
+
+
+def test_a_write_acknowledged_by_the_leader_alone_promises_no_offset() -> None:
+    h = HistoryBuilder()
+    acked(h, 4, "mine", acks=1)
+    poll(h, A, 4)
+    assert verdict(h, "inconsistent-offsets").verdict is Outcome.NOT_EXERCISED
+
+
+def test_inconsistent_offsets_are_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 4)
+    poll(h, B, 4)
+    assert verdict(h, "inconsistent-offsets", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------- duplicate
+
+
+def test_one_message_at_two_offsets_is_a_duplicate() -> None:
+    h = HistoryBuilder()
+    acked(h, 4, "op")
+    poll(h, A, 4, 5, o4="op", o5="op")
+    assert "at offset 4 and at offset 5" in verdict(h, "duplicate").violations[0].saying
+
+
+def test_a_message_met_again_where_it_was_is_no_duplicate() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 4, 5)
+    poll(h, B, 4, 5)
+    assert verdict(h, "duplicate").verdict is Outcome.HOLDS
+
+
+def test_a_message_that_may_be_stored_twice_is_no_duplicate() -> None:
+    h = HistoryBuilder()
+    h.add(PRODUCER, ProduceInvoked("op", "orders", 0, 1))
+    poll(h, A, 4, 5, o4="op", o5="op")
+    assert verdict(h, "duplicate").violated == 0
+
+
+def test_duplicates_are_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 4)
+    assert verdict(h, "duplicate", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ----------------------------------------------------------------------------- nonmonotonic-poll
+
+
+@pytest.mark.parametrize("again", [(5,), (4, 5)], ids=["the same", "earlier"])
+def test_a_poll_that_goes_back_is_nonmonotonic(again: tuple[int, ...]) -> None:
+    h = HistoryBuilder()
+    poll(h, A, 4, 5)
+    poll(h, A, *again)
+    assert verdict(h, "nonmonotonic-poll").violations[0].because
+
+
+def test_a_poll_that_goes_back_in_itself_is_nonmonotonic() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 4, 6, 5)
+    assert verdict(h, "nonmonotonic-poll").verdict is Outcome.VIOLATED
+
+
+def test_polls_that_go_on_are_monotonic() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 4, 5)
+    poll(h, B, 4, 5)
+    poll(h, A, 6)
+    assert verdict(h, "nonmonotonic-poll").exercised == 1
+
+
+def test_a_consumer_sent_back_may_go_back() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 4, 5)
+    h.add(A, ConsumerPositioned("orders", 0, 0))
+    poll(h, A, 0, 1)
+    assert verdict(h, "nonmonotonic-poll").verdict is Outcome.NOT_EXERCISED
+
+
+def test_nonmonotonic_polls_are_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 4, 5)
+    poll(h, A, 6)
+    assert verdict(h, "nonmonotonic-poll", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------- poll-skip
+
+
+def test_a_message_jumped_over_that_the_reading_shows_is_skipped() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 0, 1)
+    poll(h, A, 3)
+    poll(h, READER, 0, 1, 2, 3)
+    read(h, 4)
+    assert "next after 1, though there is a message at 2" in (
+        verdict(h, "poll-skip").violations[0].saying
+    )
+
+
+def test_the_first_messages_after_an_assignment_can_be_skipped_too() -> None:
+    h = HistoryBuilder()
+    h.add(A, ConsumerPositioned("orders", 0, 5))
+    poll(h, A, 7)
+    poll(h, B, 5, 6, 7)
+    assert verdict(h, "poll-skip").verdict is Outcome.VIOLATED
+
+
+def test_an_offset_that_holds_no_message_is_not_skipped() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 0, 1)
+    poll(h, A, 3)
+    poll(h, A, 4)
+    poll(h, READER, 0, 1, 3, 4)
+    read(h, 5)
+    assert verdict(h, "poll-skip").verdict is Outcome.HOLDS
+
+
+def test_a_gap_that_nobody_read_again_leaves_skips_open() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 0, 1)
+    poll(h, A, 3)
+    found = verdict(h, "poll-skip")
+    assert found.verdict is Outcome.UNKNOWN
+    assert "jumped from 2 to 3" in found.reason
+
+
+# ---------------------------------------------------------------------------------- aborted-read
+
+
+def failed(h: HistoryBuilder, operation: str, outcome: str = "failed") -> None:
+    h.add(PRODUCER, ProduceCompleted(operation, "orders", 0, -1, outcome, -1, "MSG_SIZE_TOO_LARGE"))
+
+
+def test_a_failed_write_that_is_read_is_an_aborted_read() -> None:
+    h = HistoryBuilder()
+    failed(h, "op-1")
+    poll(h, READER, 0, 1)
+    found = verdict(h, "aborted-read").violations[0]
+    assert [str(ref) for ref in found.because] == [f"{PRODUCER}@0"]
+
+
+def test_a_failed_write_that_nobody_reads_is_none() -> None:
+    h = HistoryBuilder()
+    failed(h, "op-9")
+    poll(h, READER, 0, 1)
+    read(h, 2)
+    assert verdict(h, "aborted-read").verdict is Outcome.HOLDS
+
+
+def test_a_write_of_unknown_outcome_may_be_read() -> None:
+    h = HistoryBuilder()
+    failed(h, "op-1", "unknown")
+    poll(h, READER, 0, 1)
+    read(h, 2)
+    assert verdict(h, "aborted-read").verdict is Outcome.NOT_EXERCISED
+
+
+def test_aborted_reads_are_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    failed(h, "op-9")
+    assert verdict(h, "aborted-read", complete=False).verdict is Outcome.UNKNOWN

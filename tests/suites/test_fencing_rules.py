@@ -1,0 +1,287 @@
+"""The rules of fencing, each against a broken history, one that just keeps, and an open one."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    ChangeAnswered,
+    FetchServed,
+    FollowerFetched,
+    HeartbeatAnswered,
+    HeartbeatRefused,
+    HeartbeatSent,
+    LeaseGranted,
+    LogAppended,
+    NodeStarted,
+    ProbeCompleted,
+    RequestRefused,
+    Stalled,
+    Witness,
+)
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_suites import rules
+from fencepost_suites.clauses import clauses
+
+CLAUSES = {clause.id: clause for clause in clauses()}
+CONTROLLER, BROKER, TWIN = "controller-1#1", "broker-1#1", "broker-1-twin#1"
+LEADER, PROBE = "broker-2#1", "clients/probe#1"
+MS = 1_000_000
+
+
+def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
+    chosen = [rule for rule in rules.ALL if rule.clause == clause]
+    return judge(h.events(), chosen, CLAUSES, h.end(complete), "quorum").verdicts[clause]
+
+
+def change(h: HistoryBuilder, old: str, new: str, process: str = BROKER) -> None:
+    h.add(process, BrokerStateChanged(1, old, new, 5, "x"))
+
+
+def store(h: HistoryBuilder, as_leader: bool = True, process: str = BROKER) -> None:
+    h.add(process, LogAppended("orders", 0, 7, 8, 7, 1, 1, as_leader, "d", -1, -1))
+
+
+def serve(h: HistoryBuilder) -> None:
+    h.add(BROKER, FetchServed("orders", 0, PROBE, 0, 7, 7, 1, "FENCED"))
+
+
+def refuse(h: HistoryBuilder, api: str = "Fetch", reason: str = "fenced") -> None:
+    error = "NOT_LEADER_OR_FOLLOWER"
+    h.add(BROKER, RequestRefused(api, "orders", 0, PROBE, -1, error, reason, "FENCED"))
+
+
+def probe(h: HistoryBuilder, outcome: str, sent_ms: int = 0, api: str = "Fetch") -> None:
+    """A probe that ended now and was sent so many milliseconds after the history began."""
+    error = "NOT_LEADER_OR_FOLLOWER" if outcome == "refused" else ""
+    h.add(
+        PROBE,
+        ProbeCompleted(
+            "p", api, 1, "broker-1", "orders", 0, outcome, error, 0, -1, (1000 + sent_ms) * MS
+        ),
+    )
+
+
+def active(h: HistoryBuilder, lease_ms: int = 3000) -> None:
+    h.add(BROKER, NodeStarted("broker", 1, "old", 0))
+    h.add(BROKER, LeaseGranted(1, 5, "ACTIVE", 0, lease_ms, h.now_ns + lease_ms * MS, 1))
+    change(h, "FENCED", "ACTIVE")
+
+
+# ------------------------------------------------------------------------------------------ QC-17
+
+
+def test_a_write_stored_after_the_fence_breaks_qc_17() -> None:
+    h = HistoryBuilder()
+    active(h)
+    change(h, "ACTIVE", "FENCED")
+    store(h)
+    found = verdict(h, "QC-17").violations[0]
+    assert [str(ref) for ref in found.because] == [f"{BROKER}@3"]
+
+
+def test_a_fetch_served_long_after_the_fence_breaks_qc_17() -> None:
+    h = HistoryBuilder()
+    active(h)
+    change(h, "ACTIVE", "FENCED")
+    h.after(1000)
+    serve(h)
+    assert verdict(h, "QC-17").verdict is Outcome.VIOLATED
+
+
+@pytest.mark.parametrize("api", ["Fetch", "Produce", "Metadata"])
+def test_a_probe_answered_after_the_fence_breaks_qc_17(api: str) -> None:
+    h = HistoryBuilder()
+    active(h)
+    change(h, "ACTIVE", "FENCED")
+    h.after(10)
+    probe(h, "answered", sent_ms=8, api=api)
+    assert verdict(h, "QC-17").violations[0].witness is Witness.CLIENT
+
+
+def test_a_broker_that_does_not_notice_the_end_of_its_lease_breaks_qc_17() -> None:
+    h = HistoryBuilder()
+    active(h)
+    h.after(3200)
+    store(h)
+    assert "after its lease had ended" in verdict(h, "QC-17").violations[0].saying
+
+
+def test_requests_refused_after_the_fence_keep_qc_17() -> None:
+    h = HistoryBuilder()
+    active(h)
+    store(h)
+    change(h, "ACTIVE", "FENCED")
+    store(h, as_leader=False)
+    h.after(10)
+    refuse(h)
+    probe(h, "refused", sent_ms=13)
+    change(h, "FENCED", "ACTIVE")
+    store(h)
+    found = verdict(h, "QC-17")
+    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.CLIENT)
+
+
+def test_what_was_asked_before_the_fence_may_be_answered_after_it() -> None:
+    h = HistoryBuilder()
+    active(h)
+    change(h, "ACTIVE", "FENCED")
+    serve(h)
+    probe(h, "answered", sent_ms=2)
+    assert verdict(h, "QC-17").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_probe_refused_for_another_reason_does_not_exercise_qc_17() -> None:
+    h = HistoryBuilder()
+    active(h)
+    change(h, "ACTIVE", "FENCED")
+    h.after(10)
+    refuse(h, reason="not_leader")
+    probe(h, "refused", sent_ms=11)
+    assert verdict(h, "QC-17").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_stall_between_the_lease_and_the_write_leaves_qc_17_open() -> None:
+    h = HistoryBuilder()
+    active(h)
+    h.after(3200)
+    h.add(BROKER, Stalled(250 * MS))
+    store(h)
+    assert verdict(h, "QC-17").verdict is Outcome.UNKNOWN
+
+
+# ----------------------------------------------------------------------------------------- REG-05
+
+
+def test_a_metadata_request_answered_before_the_first_activity_breaks_reg_05() -> None:
+    h = HistoryBuilder()
+    h.add(BROKER, NodeStarted("broker", 1, "old", 0))
+    probe(h, "answered", sent_ms=1, api="Metadata")
+    assert verdict(h, "REG-05").violations[0].witness is Witness.CLIENT
+
+
+def test_a_write_stored_before_the_first_activity_breaks_reg_05() -> None:
+    h = HistoryBuilder()
+    h.add(BROKER, NodeStarted("broker", 1, "old", 0))
+    change(h, "INITIAL", "FENCED")
+    store(h)
+    assert verdict(h, "REG-05").violations[0].witness is Witness.SELF
+
+
+@pytest.mark.parametrize("outcome", ["refused", "closed"])
+def test_a_starting_broker_that_refuses_keeps_reg_05(outcome: str) -> None:
+    h = HistoryBuilder()
+    h.add(BROKER, NodeStarted("broker", 1, "old", 0))
+    change(h, "INITIAL", "FENCED")
+    refuse(h, api="Metadata")
+    probe(h, outcome, sent_ms=1)
+    change(h, "FENCED", "ACTIVE")
+    store(h)
+    serve(h)
+    found = verdict(h, "REG-05")
+    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.CLIENT)
+
+
+def test_a_connection_closed_by_nobody_it_asked_does_not_exercise_reg_05() -> None:
+    """A link without a listener behind it closes, too."""
+    h = HistoryBuilder()
+    h.add(BROKER, NodeStarted("broker", 1, "old", 0))
+    probe(h, "closed", sent_ms=1)
+    assert verdict(h, "REG-05").verdict is Outcome.NOT_EXERCISED
+
+
+def test_reg_05_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    h.add(BROKER, NodeStarted("broker", 1, "old", 0))
+    refuse(h)
+    assert verdict(h, "REG-05", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ QC-19
+
+
+def taken_over(h: HistoryBuilder, *told: str) -> None:
+    """Two processes of one id; the newer registration is replayed by those named."""
+    h.add(BROKER, NodeStarted("broker", 1, "old", 0))
+    h.add(TWIN, NodeStarted("broker", 1, "new", 0))
+    for process in (CONTROLLER, LEADER):
+        h.add(process, BrokerCommitted(5, 1, 5, False, "old"))
+    change(h, "FENCED", "ACTIVE")
+    for process in told:
+        h.add(process, BrokerCommitted(9, 1, 9, True, "new"))
+
+
+def beat(h: HistoryBuilder, incarnation: str, error: str = "NONE") -> None:
+    client = BROKER if incarnation == "old" else TWIN
+    h.add(
+        CONTROLLER,
+        HeartbeatAnswered(
+            client, 1, incarnation, 5, 5, error, "ACTIVE", 0, 3000, 3000, 1, 101, True
+        ),
+    )
+
+
+def count(h: HistoryBuilder, client: str) -> None:
+    h.add(LEADER, FollowerFetched("orders", 0, 1, 1, client, 5, 7))
+
+
+def test_a_loser_whose_heartbeat_is_accepted_breaks_qc_19() -> None:
+    h = HistoryBuilder()
+    taken_over(h, CONTROLLER)
+    beat(h, "old")
+    found = verdict(h, "QC-19").violations[0]
+    assert TWIN in found.saying
+    assert [str(ref) for ref in found.because] == [f"{CONTROLLER}@1"]
+
+
+def test_a_loser_whose_fetch_counts_breaks_qc_19() -> None:
+    h = HistoryBuilder()
+    taken_over(h, LEADER)
+    count(h, BROKER)
+    assert "counted a fetch" in verdict(h, "QC-19").violations[0].saying
+
+
+def test_a_loser_whose_isr_change_is_accepted_breaks_qc_19() -> None:
+    h = HistoryBuilder()
+    taken_over(h, CONTROLLER)
+    h.add(CONTROLLER, ChangeAnswered("AlterIsr", BROKER, "NONE", 12, 13, 1))
+    assert verdict(h, "QC-19").verdict is Outcome.VIOLATED
+
+
+def test_a_loser_that_stays_active_once_told_breaks_qc_19() -> None:
+    h = HistoryBuilder()
+    taken_over(h, CONTROLLER)
+    h.add(BROKER, HeartbeatRefused(1, 5, "DUPLICATE_BROKER_REGISTRATION", 101))
+    h.add(BROKER, HeartbeatSent(1, 5, 101, 7, "ACTIVE", 0, 3))
+    assert "stays active" in verdict(h, "QC-19").violations[0].saying
+
+
+def test_a_loser_refused_everywhere_keeps_qc_19() -> None:
+    h = HistoryBuilder()
+    taken_over(h, CONTROLLER, LEADER)
+    beat(h, "old", "DUPLICATE_BROKER_REGISTRATION")
+    h.add(BROKER, HeartbeatRefused(1, 5, "DUPLICATE_BROKER_REGISTRATION", 101))
+    change(h, "ACTIVE", "FENCED")
+    h.add(BROKER, HeartbeatSent(1, 5, 101, 7, "ACTIVE", 0, 3))
+    refused = RequestRefused("Fetch", "", -1, BROKER, 1, "STALE_BROKER_EPOCH", "x", "ACTIVE")
+    h.add(LEADER, refused)
+    beat(h, "new")
+    count(h, TWIN)
+    found = verdict(h, "QC-19")
+    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 3, Witness.PEER)
+
+
+def test_a_node_that_has_not_replayed_the_takeover_may_still_count_the_old_one() -> None:
+    h = HistoryBuilder()
+    taken_over(h, CONTROLLER)
+    count(h, BROKER)
+    assert verdict(h, "QC-19").verdict is Outcome.NOT_EXERCISED
+
+
+def test_qc_19_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    taken_over(h, CONTROLLER)
+    beat(h, "old", "DUPLICATE_BROKER_REGISTRATION")
+    assert verdict(h, "QC-19", complete=False).verdict is Outcome.UNKNOWN

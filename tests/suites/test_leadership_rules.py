@@ -1,0 +1,357 @@
+"""The rules of leadership, each against a broken history, one that just keeps, and an open one."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost import (
+    BrokerCommitted,
+    FetchServed,
+    FollowingStarted,
+    HeartbeatAnswered,
+    HeartbeatSent,
+    LeadershipEnded,
+    LeadershipStarted,
+    LeaseExpired,
+    LogAppended,
+    PartitionCommitted,
+    ProbeCompleted,
+    RequestRefused,
+    TopicCommitted,
+    Witness,
+)
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_suites import rules
+from fencepost_suites.clauses import clauses
+
+CLAUSES = {clause.id: clause for clause in clauses()}
+CONTROLLER, OTHER = "controller-1#1", "controller-2#1"
+B1, B2, PROBE = "broker-1#1", "broker-2#1", "clients/probe#1"
+ALL3 = (1, 2, 3)
+MS = 1_000_000
+
+
+def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
+    chosen = [rule for rule in rules.ALL if rule.clause == clause]
+    return judge(h.events(), chosen, CLAUSES, h.end(complete), "quorum").verdicts[clause]
+
+
+def partition(
+    h: HistoryBuilder,
+    offset: int,
+    leader: int,
+    epoch: int,
+    isr: tuple[int, ...] = ALL3,
+    process: str = CONTROLLER,
+    number: int = 0,
+) -> None:
+    h.add(process, PartitionCommitted(offset, "orders", number, leader, epoch, isr, ALL3))
+
+
+def broker(h: HistoryBuilder, offset: int, number: int, fenced: bool) -> None:
+    h.add(CONTROLLER, BrokerCommitted(offset, number, offset, fenced, f"i{number}"))
+
+
+def lead(h: HistoryBuilder, process: str, epoch: int) -> None:
+    h.add(process, LeadershipStarted("orders", 0, epoch, ALL3, 0, 7, 7))
+
+
+def stop(h: HistoryBuilder, process: str, epoch: int, reason: str = "metadata") -> None:
+    h.add(process, LeadershipEnded("orders", 0, epoch, reason))
+
+
+# ------------------------------------------------------------------------------------------ QC-18
+
+
+def ask(h: HistoryBuilder, correlation: int = 1) -> None:
+    h.add(B1, HeartbeatSent(1, 5, 101, correlation, "SHUTDOWN", 0, 3))
+
+
+def answer(h: HistoryBuilder, next_state: str) -> None:
+    h.add(
+        CONTROLLER,
+        HeartbeatAnswered(B1, 1, "i1", 5, 5, "NONE", next_state, 0, 3000, 3000, 1, 101, True),
+    )
+
+
+def test_shutdown_granted_while_leading_breaks_qc_18() -> None:
+    h = HistoryBuilder()
+    partition(h, 3, leader=1, epoch=0)
+    ask(h)
+    answer(h, "SHUTDOWN")
+    assert "orders-0" in verdict(h, "QC-18").violations[0].saying
+
+
+def test_shutdown_granted_with_the_handover_in_one_decision_breaks_qc_18() -> None:
+    """By the answer nothing is led any more; by the fencing record that came with it, all was."""
+    h = HistoryBuilder()
+    partition(h, 3, leader=1, epoch=0)
+    ask(h)
+    broker(h, 4, 1, fenced=True)
+    partition(h, 5, leader=2, epoch=1, isr=(2, 3))
+    answer(h, "SHUTDOWN")
+    assert verdict(h, "QC-18").verdict is Outcome.VIOLATED
+
+
+def test_shutdown_held_back_until_the_handover_keeps_qc_18() -> None:
+    h = HistoryBuilder()
+    partition(h, 3, leader=1, epoch=0)
+    ask(h)
+    partition(h, 4, leader=2, epoch=1)
+    answer(h, "ACTIVE")
+    ask(h, 2)
+    broker(h, 5, 1, fenced=True)
+    answer(h, "SHUTDOWN")
+    assert verdict(h, "QC-18").verdict is Outcome.HOLDS
+
+
+def test_a_broker_fenced_for_its_silence_may_be_let_go_at_once() -> None:
+    h = HistoryBuilder()
+    partition(h, 3, leader=1, epoch=0)
+    ask(h)
+    h.add(CONTROLLER, LeaseExpired(1, 5, 0, 3000 * MS, 3000, 1))
+    broker(h, 4, 1, fenced=True)
+    partition(h, 5, leader=2, epoch=1, isr=(2, 3))
+    answer(h, "SHUTDOWN")
+    assert verdict(h, "QC-18").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_deleted_topic_holds_nobody_back() -> None:
+    h = HistoryBuilder()
+    partition(h, 3, leader=1, epoch=0)
+    h.add(CONTROLLER, TopicCommitted(4, "orders", "t", True))
+    partition(h, 3, leader=1, epoch=0, process=OTHER)
+    ask(h)
+    answer(h, "SHUTDOWN")
+    assert verdict(h, "QC-18").verdict is Outcome.NOT_EXERCISED
+
+
+def test_qc_18_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    partition(h, 3, leader=1, epoch=0)
+    ask(h)
+    answer(h, "ACTIVE")
+    assert verdict(h, "QC-18", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ QC-30
+
+
+def leading_broker(h: HistoryBuilder) -> None:
+    for number in ALL3:
+        broker(h, number, number, fenced=False)
+    partition(h, 4, leader=1, epoch=0)
+    partition(h, 5, leader=2, epoch=0, number=1)
+
+
+def test_a_fenced_broker_that_keeps_its_leadership_breaks_qc_30() -> None:
+    h = HistoryBuilder()
+    leading_broker(h)
+    broker(h, 6, 1, fenced=True)
+    partition(h, 7, leader=2, epoch=1, isr=(2, 3), number=1)
+    broker(h, 8, 1, fenced=False)
+    found = verdict(h, "QC-30").violations[0]
+    assert "kept its place in orders-0" in found.saying
+
+
+def test_a_fenced_broker_that_keeps_its_leadership_to_the_end_breaks_qc_30() -> None:
+    h = HistoryBuilder()
+    leading_broker(h)
+    broker(h, 6, 1, fenced=True)
+    h.after(5000)
+    assert verdict(h, "QC-30").verdict is Outcome.VIOLATED
+
+
+@pytest.mark.parametrize("isr", [(2, 3), (3,)], ids=["fenced", "outside"])
+def test_a_leadership_that_goes_to_the_wrong_broker_breaks_qc_30(isr: tuple[int, ...]) -> None:
+    h = HistoryBuilder()
+    leading_broker(h)
+    partition(h, 6, leader=1, epoch=1, isr=(1, *isr))
+    if 2 in isr:
+        broker(h, 7, 2, fenced=True)
+    broker(h, 8, 1, fenced=True)
+    partition(h, 9, leader=2, epoch=2, isr=(2,))
+    assert "went from the fenced broker 1 to broker 2" in verdict(h, "QC-30").violations[0].saying
+
+
+def test_leaderships_moved_to_live_members_keep_qc_30() -> None:
+    h = HistoryBuilder()
+    leading_broker(h)
+    broker(h, 6, 1, fenced=True)
+    partition(h, 7, leader=2, epoch=1, isr=(2, 3))
+    partition(h, 8, leader=2, epoch=1, isr=(2, 3), number=1)
+    found = verdict(h, "QC-30")
+    assert (found.verdict, found.exercised) == (Outcome.HOLDS, 1)
+
+
+def test_a_last_member_stays_without_a_leader() -> None:
+    h = HistoryBuilder()
+    broker(h, 1, 1, fenced=False)
+    partition(h, 2, leader=1, epoch=0, isr=(1,))
+    broker(h, 3, 1, fenced=True)
+    partition(h, 4, leader=-1, epoch=1, isr=(1,))
+    h.after(5000)
+    assert verdict(h, "QC-30").verdict is Outcome.HOLDS
+
+
+def test_a_run_that_ends_in_the_middle_leaves_qc_30_open() -> None:
+    h = HistoryBuilder()
+    leading_broker(h)
+    broker(h, 6, 1, fenced=True)
+    assert verdict(h, "QC-30").verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ RP-18
+
+
+def store(h: HistoryBuilder, process: str = B1, as_leader: bool = True) -> None:
+    h.add(process, LogAppended("orders", 0, 7, 8, 7, 1, 1, as_leader, "d", -1, -1))
+
+
+def probe(h: HistoryBuilder, outcome: str, ago_ms: int) -> None:
+    error = "NOT_LEADER_OR_FOLLOWER" if outcome == "refused" else ""
+    sent_ns = h.now_ns - ago_ms * MS
+    h.add(
+        PROBE,
+        ProbeCompleted("p", "Fetch", 1, "broker-1", "orders", 0, outcome, error, 0, -1, sent_ns),
+    )
+
+
+def replaced(h: HistoryBuilder) -> None:
+    partition(h, 3, leader=1, epoch=0, process=B1)
+    lead(h, B1, 0)
+    store(h)
+    partition(h, 4, leader=2, epoch=1, process=B1)
+
+
+def test_a_write_stored_by_a_leader_that_stepped_down_breaks_rp_18() -> None:
+    h = HistoryBuilder()
+    replaced(h)
+    stop(h, B1, 0)
+    store(h)
+    assert verdict(h, "RP-18").violated == 1
+
+
+def test_a_write_stored_after_replaying_the_next_leader_breaks_rp_18() -> None:
+    h = HistoryBuilder()
+    replaced(h)
+    store(h)
+    found = verdict(h, "RP-18").violations[0]
+    assert found.witness is Witness.PEER
+    assert [str(ref) for ref in found.because] == [f"{B1}@3"]
+
+
+def test_a_write_stored_by_a_broker_that_never_led_breaks_rp_18() -> None:
+    h = HistoryBuilder()
+    store(h, B2)
+    assert "never began to lead" in verdict(h, "RP-18").violations[0].saying
+
+
+def test_a_fetch_served_long_after_stepping_down_breaks_rp_18() -> None:
+    h = HistoryBuilder()
+    replaced(h)
+    stop(h, B1, 0)
+    h.after(1000)
+    h.add(B1, FetchServed("orders", 0, PROBE, 0, 7, 7, 1, "ACTIVE"))
+    assert verdict(h, "RP-18").verdict is Outcome.VIOLATED
+
+
+def test_a_probe_answered_by_a_follower_breaks_rp_18() -> None:
+    h = HistoryBuilder()
+    h.add(B1, FollowingStarted("orders", 0, 2, 1, 7, 7))
+    h.after(10)
+    probe(h, "answered", ago_ms=5)
+    assert verdict(h, "RP-18").violations[0].witness is Witness.CLIENT
+
+
+def test_requests_refused_by_a_former_leader_keep_rp_18() -> None:
+    h = HistoryBuilder()
+    replaced(h)
+    stop(h, B1, 0)
+    h.add(B1, FollowingStarted("orders", 0, 2, 1, 8, 7))
+    store(h, as_leader=False)
+    h.after(10)
+    refused = RequestRefused(
+        "Produce", "orders", 0, PROBE, -1, "NOT_LEADER_OR_FOLLOWER", "not_leader", "ACTIVE"
+    )
+    h.add(B1, refused)
+    probe(h, "refused", ago_ms=3)
+    found = verdict(h, "RP-18")
+    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.CLIENT)
+
+
+def test_a_leader_in_its_next_epoch_still_leads() -> None:
+    h = HistoryBuilder()
+    partition(h, 3, leader=1, epoch=0, process=B1)
+    lead(h, B1, 0)
+    partition(h, 4, leader=1, epoch=1, process=B1)
+    store(h)
+    lead(h, B1, 1)
+    store(h)
+    assert verdict(h, "RP-18").verdict is Outcome.NOT_EXERCISED
+
+
+def test_rp_18_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    replaced(h)
+    assert verdict(h, "RP-18", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ RP-24
+
+
+def test_two_leaders_of_one_epoch_break_rp_24() -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 3)
+    lead(h, B2, 3)
+    assert verdict(h, "RP-24").violations[0].witness is Witness.PEER
+
+
+def test_a_leader_that_goes_back_breaks_rp_24() -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 3)
+    lead(h, B1, 2)
+    assert verdict(h, "RP-24").verdict is Outcome.VIOLATED
+
+
+@pytest.mark.parametrize(("leader", "epoch"), [(2, 3), (1, 2)])
+def test_a_record_that_changes_leaders_without_a_new_epoch_breaks_rp_24(
+    leader: int, epoch: int
+) -> None:
+    h = HistoryBuilder()
+    partition(h, 4, leader=1, epoch=3)
+    partition(h, 5, leader=leader, epoch=epoch)
+    assert verdict(h, "RP-24").verdict is Outcome.VIOLATED
+
+
+def test_growing_epochs_keep_rp_24() -> None:
+    h = HistoryBuilder()
+    for offset, leader, epoch in ((3, 1, 0), (4, 1, 1), (5, 2, 2)):
+        partition(h, offset, leader, epoch)
+    lead(h, B1, 0)
+    lead(h, B1, 1)
+    lead(h, B2, 2)
+    partition(h, 3, 1, 0, process="controller-2#2")
+    found = verdict(h, "RP-24")
+    assert (found.verdict, found.exercised) == (Outcome.HOLDS, 1)
+
+
+def test_a_topic_made_again_begins_anew() -> None:
+    h = HistoryBuilder()
+    for process in (CONTROLLER, B1, B2):
+        h.add(process, TopicCommitted(2, "orders", "old", False))
+    partition(h, 3, leader=1, epoch=0)
+    lead(h, B1, 0)
+    for process in (CONTROLLER, B1, B2):
+        h.add(process, TopicCommitted(7, "orders", "old", True))
+        h.add(process, TopicCommitted(8, "orders", "new", False))
+    partition(h, 9, leader=2, epoch=0)
+    lead(h, B2, 0)
+    assert verdict(h, "RP-24").verdict is Outcome.NOT_EXERCISED
+
+
+def test_rp_24_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 3)
+    lead(h, B2, 4)
+    assert verdict(h, "RP-24", complete=False).verdict is Outcome.UNKNOWN

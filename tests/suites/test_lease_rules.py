@@ -1,0 +1,307 @@
+"""The rules of leases, each against a broken history, one that only just keeps, and an open one."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    ControllerElected,
+    ControllerResigned,
+    HeartbeatAnswered,
+    HeartbeatRefused,
+    LeaseExpired,
+    LeaseGranted,
+    ProcessExited,
+    Stalled,
+    Witness,
+)
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_suites import rules
+from fencepost_suites.clauses import clauses
+
+CLAUSES = {clause.id: clause for clause in clauses()}
+ONE, TWO = "controller-1#1", "controller-2#1"
+BROKER = "broker-1#1"
+MS = 1_000_000
+LEASE_MS = 3000
+
+
+def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
+    chosen = [rule for rule in rules.ALL if rule.clause == clause]
+    return judge(h.events(), chosen, CLAUSES, h.end(complete), "quorum").verdicts[clause]
+
+
+def answer(
+    h: HistoryBuilder,
+    start_ms: int = 50,
+    length_ms: int = LEASE_MS,
+    process: str = ONE,
+    epoch: int = 1,
+    active: bool = True,
+    error: str = "NONE",
+) -> None:
+    h.add(
+        process,
+        HeartbeatAnswered(
+            BROKER, 1, "x", 5, 5, error, "ACTIVE", start_ms, start_ms + length_ms, LEASE_MS, epoch,
+            101, active,
+        ),
+    )  # fmt: skip
+
+
+def grant(h: HistoryBuilder, start_ms: int = 50, length_ms: int = LEASE_MS, epoch: int = 1) -> None:
+    ends_ns = h.now_ns + length_ms * MS
+    h.add(BROKER, LeaseGranted(1, 5, "ACTIVE", start_ms, start_ms + length_ms, ends_ns, epoch))
+
+
+# ------------------------------------------------------------------------------------------ QC-13
+
+
+def test_a_lease_end_from_the_controllers_clock_breaks_qc_13() -> None:
+    h = HistoryBuilder()
+    answer(h, length_ms=LEASE_MS + 2)
+    assert "3002 ms" in verdict(h, "QC-13").violations[0].saying
+
+
+def test_a_lease_that_arrives_with_another_length_breaks_qc_13() -> None:
+    h = HistoryBuilder()
+    answer(h)
+    grant(h, length_ms=LEASE_MS + 1)
+    assert verdict(h, "QC-13").violations[0].witness is Witness.PEER
+
+
+def test_a_lease_expired_too_early_breaks_qc_13() -> None:
+    h = HistoryBuilder()
+    h.add(ONE, LeaseExpired(1, 5, 0, 2999 * MS, LEASE_MS, 1))
+    assert verdict(h, "QC-13").verdict is Outcome.VIOLATED
+
+
+def test_a_lease_of_the_period_from_the_brokers_start_keeps_qc_13() -> None:
+    h = HistoryBuilder()
+    answer(h)
+    grant(h)
+    h.add(ONE, LeaseExpired(1, 5, 0, 3000 * MS, LEASE_MS, 1))
+    found = verdict(h, "QC-13")
+    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.PEER)
+
+
+def test_qc_13_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    answer(h)
+    grant(h)
+    assert verdict(h, "QC-13", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ QC-14
+
+
+def active_broker(h: HistoryBuilder) -> None:
+    """An active controller, and a broker it has unfenced and granted a lease."""
+    h.add(ONE, ControllerElected(1, 0, 0))
+    h.add(ONE, BrokerCommitted(5, 1, 5, False, "x"))
+    answer(h)
+    grant(h)
+    h.add(BROKER, BrokerStateChanged(1, "FENCED", "ACTIVE", 5, "unfenced"))
+
+
+def fence_itself(h: HistoryBuilder) -> None:
+    h.add(BROKER, BrokerStateChanged(1, "ACTIVE", "FENCED", 5, "lease_expired"))
+
+
+def expire(h: HistoryBuilder) -> None:
+    h.add(ONE, LeaseExpired(1, 5, 0, 3000 * MS, LEASE_MS, 1))
+    for process in (ONE, TWO):
+        h.add(process, BrokerCommitted(9, 1, 5, True, "x"))
+
+
+def test_a_broker_active_past_its_lease_breaks_qc_14() -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    h.after(LEASE_MS)
+    expire(h)
+    h.after(500)
+    fence_itself(h)
+    assert "after the end of its lease" in verdict(h, "QC-14").violations[0].saying
+
+
+def test_a_broker_active_to_the_end_breaks_qc_14() -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    h.after(LEASE_MS)
+    expire(h)
+    h.after(500)
+    assert verdict(h, "QC-14").violations[0].witness is Witness.SELF
+
+
+def test_a_silent_broker_left_unfenced_breaks_qc_14() -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    h.after(LEASE_MS)
+    fence_itself(h)
+    h.after(1300)
+    found = verdict(h, "QC-14").violations[0]
+    assert found.witness is Witness.PEER
+    assert "left broker 1 unfenced" in found.saying
+
+
+def test_a_broker_made_active_again_without_having_been_fenced_breaks_qc_14() -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    h.after(LEASE_MS)
+    fence_itself(h)
+    h.after(1300)
+    h.add(ONE, BrokerCommitted(9, 1, 9, False, "x"))
+    answer(h)
+    assert verdict(h, "QC-14").verdict is Outcome.VIOLATED
+
+
+def test_a_lost_lease_fenced_on_both_sides_keeps_qc_14() -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    h.after(LEASE_MS + 300)
+    fence_itself(h)
+    expire(h)
+    h.after(60_000)
+    found = verdict(h, "QC-14")
+    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.PEER)
+
+
+def test_a_dead_process_need_not_fence_itself_and_a_vacant_office_fences_nobody() -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    h.add("harness", ProcessExited(BROKER, -9, 9, True))
+    h.add(ONE, ControllerResigned(1, "no_majority"))
+    h.after(60_000)
+    assert verdict(h, "QC-14").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_new_controller_gives_every_lease_a_full_period() -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    h.after(2000)
+    h.add(TWO, ControllerElected(2, 6, 1))
+    h.add("harness", ProcessExited(BROKER, -9, 9, True))
+    h.after(2000)
+    assert verdict(h, "QC-14").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_stall_of_the_broker_leaves_qc_14_open() -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    h.after(LEASE_MS)
+    expire(h)
+    h.after(500)
+    h.add(BROKER, Stalled(600 * MS))
+    fence_itself(h)
+    found = verdict(h, "QC-14")
+    assert found.verdict is Outcome.UNKNOWN
+    assert "stood still" in found.reason
+
+
+def test_a_stall_of_another_process_excuses_nobody() -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    h.after(LEASE_MS)
+    expire(h)
+    h.after(500)
+    h.add("broker-2#1", Stalled(600 * MS))
+    fence_itself(h)
+    assert verdict(h, "QC-14").verdict is Outcome.VIOLATED
+
+
+# ------------------------------------------------------------------------------------------ QC-22
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_a_deposed_controller_that_renews_breaks_qc_22(active: bool) -> None:
+    h = HistoryBuilder()
+    h.add(ONE, ControllerElected(1, 0, 0))
+    answer(h)
+    h.add(ONE, ControllerResigned(1, "higher_epoch"))
+    answer(h, active=active)
+    found = verdict(h, "QC-22")
+    assert found.violated == 1
+    assert [str(ref) for ref in found.violations[0].because] == [f"{ONE}@2"]
+
+
+def test_a_controller_that_was_never_active_and_answers_breaks_qc_22() -> None:
+    h = HistoryBuilder()
+    answer(h, error="STALE_BROKER_EPOCH", active=False)
+    assert verdict(h, "QC-22").verdict is Outcome.VIOLATED
+
+
+def test_a_refusal_by_an_inactive_controller_keeps_qc_22() -> None:
+    h = HistoryBuilder()
+    answer(h, error="NOT_CONTROLLER", active=False, process=TWO)
+    h.add(BROKER, HeartbeatRefused(1, 5, "NOT_CONTROLLER", 102))
+    h.add(ONE, ControllerElected(1, 0, 0))
+    answer(h, error="STALE_BROKER_EPOCH")
+    found = verdict(h, "QC-22")
+    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.PEER)
+
+
+def test_qc_22_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    answer(h, error="NOT_CONTROLLER", active=False)
+    assert verdict(h, "QC-22", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ QC-36
+
+
+def isolated(h: HistoryBuilder) -> None:
+    """A controller that renews a lease, and its successor a while later."""
+    h.add(ONE, ControllerElected(1, 0, 0))
+    answer(h)
+
+
+def test_a_lease_that_outlives_the_successors_first_decision_breaks_qc_36() -> None:
+    h = HistoryBuilder()
+    isolated(h)
+    h.add(TWO, ControllerElected(2, 6, 1))
+    h.after(400)
+    grant(h)
+    found = verdict(h, "QC-36").violations[0]
+    assert found.witness is Witness.PEER
+    assert "after its successor may have fenced it" in found.saying
+
+
+def test_a_controller_that_goes_on_renewing_breaks_qc_36() -> None:
+    h = HistoryBuilder()
+    isolated(h)
+    h.add(TWO, ControllerElected(2, 6, 1))
+    h.after(400)
+    answer(h)
+    assert verdict(h, "QC-36").violations[0].witness is Witness.SELF
+
+
+def test_a_controller_that_resigns_before_its_successor_keeps_qc_36() -> None:
+    h = HistoryBuilder()
+    isolated(h)
+    h.add(ONE, ControllerResigned(1, "no_majority"))
+    h.after(400)
+    h.add(TWO, ControllerElected(2, 6, 1))
+    found = verdict(h, "QC-36")
+    assert (found.verdict, found.witness) == (Outcome.HOLDS, Witness.PEER)
+
+
+def test_an_answer_under_way_when_the_successor_came_keeps_qc_36() -> None:
+    h = HistoryBuilder()
+    isolated(h)
+    granted = LeaseGranted(1, 5, "ACTIVE", 50, 3050, h.now_ns + LEASE_MS * MS, 1)
+    h.add(TWO, ControllerElected(2, 6, 1))
+    h.after(900)
+    h.add(BROKER, granted)
+    assert verdict(h, "QC-36").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_stall_of_the_old_controller_leaves_qc_36_open() -> None:
+    h = HistoryBuilder()
+    isolated(h)
+    h.add(TWO, ControllerElected(2, 6, 1))
+    h.after(5000)
+    h.add(ONE, Stalled(4000 * MS))
+    answer(h)
+    assert verdict(h, "QC-36").verdict is Outcome.UNKNOWN

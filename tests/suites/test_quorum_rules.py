@@ -1,0 +1,254 @@
+"""The quorum's rules, each against a broken history, one that only just keeps, and an open one."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost import (
+    AdminCompleted,
+    BrokerCommitted,
+    ChangeAnswered,
+    ControllerElected,
+    ControllerResigned,
+    ElectionStarted,
+    IsrChangeAnswered,
+    MetadataCommitted,
+    MetadataTruncated,
+    NodeStarted,
+    PartitionCommitted,
+    ReadCompleted,
+    StateReverted,
+    VoteAnswered,
+    Witness,
+)
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_suites import rules
+from fencepost_suites.clauses import clauses
+
+CLAUSES = {clause.id: clause for clause in clauses()}
+ONE, TWO, THREE = "controller-1#1", "controller-2#1", "controller-3#1"
+
+
+def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
+    chosen = [rule for rule in rules.ALL if rule.clause == clause]
+    return judge(h.events(), chosen, CLAUSES, h.end(complete), "quorum").verdicts[clause]
+
+
+def elect(h: HistoryBuilder, process: str, epoch: int, log_end: int) -> None:
+    h.add(process, ControllerElected(epoch, log_end, epoch - 1))
+
+
+def commit(h: HistoryBuilder, process: str, offset: int, epoch: int, digest: str = "aa") -> None:
+    h.add(process, MetadataCommitted(offset, epoch, "Topic", digest))
+
+
+def vote(h: HistoryBuilder, epoch: int, candidate: int, reason: str = "granted") -> None:
+    h.add(TWO, VoteAnswered(epoch, candidate, reason == "granted", reason, 5, 1, 5, 1))
+
+
+# ------------------------------------------------------------------------------------------ QC-07
+
+
+def test_two_winners_of_one_epoch_break_qc_07() -> None:
+    h = HistoryBuilder()
+    elect(h, ONE, 3, 0)
+    elect(h, THREE, 3, 0)
+    found = verdict(h, "QC-07")
+    assert found.verdict is Outcome.VIOLATED
+    assert "both elected in epoch 3" in found.violations[0].saying
+
+
+def test_a_vote_for_two_candidates_breaks_qc_07_even_over_a_restart() -> None:
+    h = HistoryBuilder()
+    vote(h, 4, 101)
+    h.add("controller-2#2", VoteAnswered(4, 103, True, "granted", 5, 1, 5, 1))
+    assert verdict(h, "QC-07").violations[0].witness is Witness.SELF
+
+
+def test_a_vote_beside_ones_own_candidacy_breaks_qc_07() -> None:
+    h = HistoryBuilder()
+    h.add(TWO, NodeStarted("controller", 102, "x", 0))
+    h.add(TWO, ElectionStarted(4, 5, 1))
+    vote(h, 4, 101)
+    assert "both 102 and 101" in verdict(h, "QC-07").violations[0].saying
+
+
+def test_a_winner_that_lacks_a_committed_record_breaks_qc_07() -> None:
+    h = HistoryBuilder()
+    elect(h, ONE, 1, 0)
+    commit(h, TWO, 7, 1)
+    elect(h, THREE, 2, 7)
+    found = verdict(h, "QC-07").violations[0]
+    assert "offset 7" in found.saying
+    assert [str(ref) for ref in found.because] == [f"{TWO}@0"]
+
+
+def test_two_records_at_one_offset_break_qc_07() -> None:
+    h = HistoryBuilder()
+    commit(h, ONE, 7, 1)
+    commit(h, TWO, 7, 2, "bb")
+    assert "another record" in verdict(h, "QC-07").violations[0].saying
+
+
+def test_a_winner_with_every_committed_record_keeps_qc_07() -> None:
+    h = HistoryBuilder()
+    elect(h, ONE, 1, 0)
+    commit(h, TWO, 7, 1)
+    commit(h, ONE, 7, 1)
+    vote(h, 2, 103, "log_behind")
+    elect(h, THREE, 2, 8)
+    found = verdict(h, "QC-07")
+    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.PEER)
+
+
+def test_a_late_winner_of_an_old_epoch_need_not_have_what_came_later() -> None:
+    """Its votes were long on their way; it can commit nothing any more."""
+    h = HistoryBuilder()
+    elect(h, ONE, 5, 0)
+    commit(h, ONE, 7, 3)
+    elect(h, THREE, 4, 2)
+    assert verdict(h, "QC-07").verdict is Outcome.NOT_EXERCISED
+
+
+def test_qc_07_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    elect(h, ONE, 1, 0)
+    commit(h, TWO, 7, 1)
+    elect(h, THREE, 2, 8)
+    assert verdict(h, "QC-07", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ QC-08
+
+
+def test_an_answer_before_its_commit_breaks_qc_08() -> None:
+    h = HistoryBuilder()
+    h.add(ONE, ChangeAnswered("CreateTopics", "broker-1#1", "NONE", 9, 9, 1))
+    assert "offset 9 was not committed" in verdict(h, "QC-08").violations[0].saying
+
+
+def test_a_granted_isr_that_nobody_has_committed_breaks_qc_08() -> None:
+    h = HistoryBuilder()
+    h.add(TWO, PartitionCommitted(4, "orders", 0, 1, 0, (1, 2, 3), (1, 2, 3)))
+    h.add("broker-1#1", IsrChangeAnswered("orders", 0, 0, "NONE", (1, 2)))
+    assert verdict(h, "QC-08").violations[0].witness is Witness.PEER
+
+
+@pytest.mark.parametrize("epoch", [0, 1], ids=["not replayed yet", "replayed"])
+def test_a_committed_change_that_is_answered_then_keeps_qc_08(epoch: int) -> None:
+    h = HistoryBuilder()
+    h.add(TWO, PartitionCommitted(9, "orders", 0, 1, 1, (1, 2), (1, 2, 3)))
+    h.add(ONE, ChangeAnswered("AlterIsr", "broker-1#1", "NONE", 9, 10, 1))
+    h.add("broker-1#1", IsrChangeAnswered("orders", 0, epoch, "NONE", (1, 2)))
+    found = verdict(h, "QC-08")
+    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.PEER)
+
+
+def test_what_writes_no_record_says_nothing_about_qc_08() -> None:
+    h = HistoryBuilder()
+    h.add(ONE, ChangeAnswered("CreateTopics", "broker-1#1", "NONE", -1, 0, 1))
+    h.add(ONE, ChangeAnswered("CreateTopics", "broker-1#1", "NOT_CONTROLLER", 9, 0, 1))
+    assert verdict(h, "QC-08").verdict is Outcome.NOT_EXERCISED
+
+
+def test_qc_08_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    h.add(ONE, ChangeAnswered("CreateTopics", "broker-1#1", "NONE", 9, 10, 1))
+    assert verdict(h, "QC-08", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ QC-09
+
+
+def test_state_kept_past_the_committed_breaks_qc_09() -> None:
+    h = HistoryBuilder()
+    h.add(ONE, ControllerResigned(1, "no_majority"))
+    h.add(ONE, StateReverted(12, 10, 1))
+    found = verdict(h, "QC-09").violations[0]
+    assert [str(ref) for ref in found.because] == [f"{ONE}@0"]
+
+
+def test_office_taken_again_without_going_back_breaks_qc_09() -> None:
+    h = HistoryBuilder()
+    h.add(ONE, ControllerResigned(1, "higher_epoch"))
+    elect(h, ONE, 3, 12)
+    assert "without having gone back" in verdict(h, "QC-09").violations[0].saying
+
+
+def test_dropping_what_was_never_committed_keeps_qc_09() -> None:
+    h = HistoryBuilder()
+    h.add(ONE, ControllerResigned(1, "no_majority"))
+    h.add(ONE, StateReverted(10, 10, 1))
+    h.add(ONE, MetadataTruncated(10, 12, 10, 2))
+    assert verdict(h, "QC-09").verdict is Outcome.HOLDS
+
+
+def test_a_deposed_controller_with_nothing_open_does_not_exercise_qc_09() -> None:
+    h = HistoryBuilder()
+    h.add(ONE, ControllerResigned(1, "no_majority"))
+    h.add(ONE, StateReverted(10, 10, 1))
+    h.add(TWO, MetadataTruncated(10, 12, 10, 2))
+    assert verdict(h, "QC-09").verdict is Outcome.NOT_EXERCISED
+
+
+def test_qc_09_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    h.add(ONE, ControllerResigned(1, "no_majority"))
+    assert verdict(h, "QC-09", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ QC-28
+
+
+def test_a_new_controller_without_an_acknowledged_change_breaks_qc_28() -> None:
+    h = HistoryBuilder()
+    elect(h, ONE, 1, 0)
+    h.add(ONE, ChangeAnswered("CreateTopics", "broker-1#1", "NONE", 9, 10, 1))
+    elect(h, TWO, 2, 9)
+    assert "an acknowledged CreateTopics at offset 9 is lost" in (
+        verdict(h, "QC-28").violations[0].saying
+    )
+
+
+def test_a_lost_registration_breaks_qc_28() -> None:
+    h = HistoryBuilder()
+    h.add(TWO, BrokerCommitted(9, 1, 9, False, "x"))
+    elect(h, THREE, 2, 9)
+    assert "registration of broker 1" in verdict(h, "QC-28").violations[0].saying
+
+
+def test_a_topic_that_a_client_cannot_find_after_a_failover_breaks_qc_28() -> None:
+    h = HistoryBuilder()
+    elect(h, ONE, 1, 0)
+    h.add("clients/admin#1", AdminCompleted("a", "create_topic", "orders", "ok", ""))
+    elect(h, TWO, 2, 9)
+    h.add("clients/r#1", ReadCompleted("orders", 0, -1, -1, "unknown", "UNKNOWN_TOPIC_OR_PART: x"))
+    assert verdict(h, "QC-28").violations[0].witness is Witness.CLIENT
+
+
+def test_a_topic_read_after_a_failover_keeps_qc_28() -> None:
+    h = HistoryBuilder()
+    elect(h, ONE, 1, 0)
+    h.add(ONE, ChangeAnswered("CreateTopics", "broker-1#1", "NONE", 9, 10, 1))
+    h.add("clients/admin#1", AdminCompleted("a", "create_topic", "orders", "ok", ""))
+    elect(h, TWO, 2, 10)
+    h.add("clients/reader#1", ReadCompleted("orders", 0, 0, 5, "ok", ""))
+    found = verdict(h, "QC-28")
+    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.CLIENT)
+
+
+def test_a_deleted_topic_need_not_be_there() -> None:
+    h = HistoryBuilder()
+    elect(h, ONE, 1, 0)
+    h.add("clients/admin#1", AdminCompleted("a", "create_topic", "orders", "ok", ""))
+    h.add("clients/admin#1", AdminCompleted("b", "delete_topic", "orders", "unknown", ""))
+    elect(h, TWO, 2, 9)
+    h.add("clients/r#1", ReadCompleted("orders", 0, -1, -1, "unknown", "UNKNOWN_TOPIC_OR_PART: x"))
+    assert verdict(h, "QC-28").verdict is Outcome.NOT_EXERCISED
+
+
+def test_qc_28_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    h.add(ONE, ChangeAnswered("CreateTopics", "broker-1#1", "NONE", 9, 10, 1))
+    elect(h, TWO, 2, 10)
+    assert verdict(h, "QC-28", complete=False).verdict is Outcome.UNKNOWN

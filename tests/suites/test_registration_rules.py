@@ -1,0 +1,302 @@
+"""The rules of registration, each against a broken history, one that keeps, and an open one."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    HeartbeatAnswered,
+    HeartbeatRefused,
+    LeaseGranted,
+    NodeStarted,
+    ProcessExited,
+    Witness,
+)
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_suites import rules
+from fencepost_suites.clauses import clauses
+
+CLAUSES = {clause.id: clause for clause in clauses()}
+CONTROLLER, OTHER = "controller-1#1", "controller-2#1"
+OLD, NEW = "broker-1#1", "broker-1#2"
+LEASE_MS = 3000
+
+
+def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
+    chosen = [rule for rule in rules.ALL if rule.clause == clause]
+    return judge(h.events(), chosen, CLAUSES, h.end(complete), "quorum").verdicts[clause]
+
+
+def answer(
+    h: HistoryBuilder,
+    client: str,
+    next_state: str = "ACTIVE",
+    request_epoch: int = 5,
+    incarnation: str = "old",
+    error: str = "NONE",
+) -> None:
+    h.add(
+        CONTROLLER,
+        HeartbeatAnswered(
+            client, 1, incarnation, request_epoch, 5, error, next_state, 0, LEASE_MS, LEASE_MS,
+            1, 101, True,
+        ),
+    )  # fmt: skip
+
+
+def grant(h: HistoryBuilder, process: str, next_state: str = "ACTIVE", epoch: int = 5) -> None:
+    ends_ns = h.now_ns + LEASE_MS * 1_000_000
+    h.add(process, LeaseGranted(1, epoch, next_state, 0, LEASE_MS, ends_ns, 1))
+
+
+def change(
+    h: HistoryBuilder, old: str, new: str, epoch: int = 5, process: str = OLD, why: str = "x"
+) -> None:
+    h.add(process, BrokerStateChanged(1, old, new, epoch, why))
+
+
+def record(
+    h: HistoryBuilder,
+    offset: int,
+    epoch: int,
+    fenced: bool,
+    incarnation: str = "old",
+    process: str = CONTROLLER,
+) -> None:
+    h.add(process, BrokerCommitted(offset, 1, epoch, fenced, incarnation))
+
+
+# ------------------------------------------------------------------------------------------ QC-16
+
+
+def test_a_broker_that_unfences_itself_breaks_qc_16() -> None:
+    h = HistoryBuilder()
+    answer(h, OLD)
+    grant(h, OLD)
+    change(h, "FENCED", "ACTIVE")
+    change(h, "ACTIVE", "FENCED")
+    change(h, "FENCED", "ACTIVE")
+    found = verdict(h, "QC-16")
+    assert (found.verdict, found.violated) == (Outcome.VIOLATED, 1)
+    assert found.violations[0].at.seq == 3
+
+
+def test_another_process_being_told_does_not_keep_qc_16() -> None:
+    h = HistoryBuilder()
+    answer(h, NEW)
+    change(h, "FENCED", "ACTIVE")
+    assert verdict(h, "QC-16").verdict is Outcome.VIOLATED
+
+
+def test_a_broker_that_was_told_keeps_qc_16() -> None:
+    h = HistoryBuilder()
+    change(h, "INITIAL", "FENCED")
+    answer(h, OLD)
+    grant(h, OLD)
+    change(h, "FENCED", "ACTIVE")
+    found = verdict(h, "QC-16")
+    assert (found.verdict, found.witness) == (Outcome.HOLDS, Witness.PEER)
+
+
+def test_an_answer_under_way_while_it_was_fenced_keeps_qc_16() -> None:
+    h = HistoryBuilder()
+    answer(h, OLD)
+    change(h, "ACTIVE", "FENCED")
+    grant(h, OLD)
+    change(h, "FENCED", "ACTIVE")
+    assert verdict(h, "QC-16").witness is Witness.SELF
+
+
+def test_qc_16_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    answer(h, OLD)
+    change(h, "FENCED", "ACTIVE")
+    assert verdict(h, "QC-16", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ QC-20
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("INITIAL", "SHUTDOWN"), ("SHUTDOWN", "ACTIVE"), ("ACTIVE", "INITIAL")]
+)
+def test_a_move_that_is_not_drawn_breaks_qc_20(old: str, new: str) -> None:
+    h = HistoryBuilder()
+    change(h, old, new)
+    assert verdict(h, "QC-20").verdict is Outcome.VIOLATED
+
+
+def test_a_state_nobody_saw_it_enter_breaks_qc_20() -> None:
+    h = HistoryBuilder()
+    change(h, "INITIAL", "FENCED")
+    change(h, "ACTIVE", "FENCED")
+    assert verdict(h, "QC-20").verdict is Outcome.VIOLATED
+
+
+def test_activity_regained_under_the_old_epoch_breaks_qc_20() -> None:
+    h = HistoryBuilder()
+    for old, new in (("INITIAL", "ACTIVE"), ("ACTIVE", "FENCED"), ("FENCED", "ACTIVE")):
+        change(h, old, new, epoch=5)
+    assert "under broker epoch 5" in verdict(h, "QC-20").violations[0].saying
+
+
+def test_a_record_that_restores_the_old_epoch_breaks_qc_20() -> None:
+    h = HistoryBuilder()
+    record(h, 3, 3, fenced=False)
+    record(h, 4, 3, fenced=True)
+    record(h, 5, 3, fenced=False)
+    assert verdict(h, "QC-20").violations[0].witness is Witness.PEER
+
+
+def test_activity_regained_under_a_new_epoch_keeps_qc_20() -> None:
+    h = HistoryBuilder()
+    record(h, 3, 3, fenced=True)
+    change(h, "INITIAL", "FENCED", epoch=3)
+    record(h, 4, 3, fenced=False)  # the first activity may keep the registration's epoch
+    change(h, "FENCED", "ACTIVE", epoch=3)
+    change(h, "ACTIVE", "FENCED", epoch=3)
+    record(h, 5, 3, fenced=True)
+    record(h, 6, 6, fenced=False)
+    change(h, "FENCED", "ACTIVE", epoch=6)
+    change(h, "ACTIVE", "SHUTDOWN", epoch=6)
+    found = verdict(h, "QC-20")
+    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 1, Witness.PEER)
+
+
+def test_qc_20_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    change(h, "INITIAL", "ACTIVE", epoch=3)
+    change(h, "ACTIVE", "FENCED", epoch=3)
+    change(h, "FENCED", "ACTIVE", epoch=6)
+    assert verdict(h, "QC-20", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ QC-21
+
+
+@pytest.mark.parametrize("epoch", [4, 5], ids=["smaller", "the same for another process"])
+def test_an_epoch_that_does_not_grow_breaks_qc_21(epoch: int) -> None:
+    h = HistoryBuilder()
+    record(h, 5, 5, fenced=False, incarnation="old")
+    record(h, 9, epoch, fenced=True, incarnation="new")
+    assert verdict(h, "QC-21").verdict is Outcome.VIOLATED
+
+
+def test_an_epoch_that_shrinks_after_a_larger_one_breaks_qc_21() -> None:
+    h = HistoryBuilder()
+    record(h, 5, 5, fenced=False)
+    record(h, 9, 9, fenced=False, incarnation="new")
+    record(h, 12, 7, fenced=False, incarnation="newest")
+    assert "7 at offset 12, after 9" in verdict(h, "QC-21").violations[0].saying
+
+
+def test_growing_epochs_keep_qc_21_and_a_replay_counts_for_nothing() -> None:
+    h = HistoryBuilder()
+    record(h, 5, 5, fenced=False)
+    record(h, 7, 5, fenced=True)
+    record(h, 9, 9, fenced=False)
+    record(h, 5, 5, fenced=False, process="controller-2#2")
+    found = verdict(h, "QC-21")
+    assert (found.verdict, found.exercised) == (Outcome.HOLDS, 1)
+
+
+def test_qc_21_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    record(h, 5, 5, fenced=False)
+    record(h, 9, 9, fenced=False)
+    assert verdict(h, "QC-21", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ----------------------------------------------------------------------------------------- REG-03
+
+
+def test_a_registration_that_is_active_at_once_breaks_reg_03() -> None:
+    h = HistoryBuilder()
+    record(h, 5, 5, fenced=False, incarnation="old")
+    record(h, 9, 9, fenced=False, incarnation="new")
+    assert verdict(h, "REG-03").violated == 2
+
+
+def test_an_answer_before_the_entry_breaks_reg_03() -> None:
+    h = HistoryBuilder()
+    record(h, 9, 9, fenced=True, incarnation="new", process=OTHER)
+    answer(h, NEW, "FENCED", request_epoch=-1, incarnation="new")
+    assert "before its entry was committed" in verdict(h, "REG-03").violations[0].saying
+
+
+def test_an_active_entry_taken_over_fenced_keeps_reg_03() -> None:
+    h = HistoryBuilder()
+    for process in (CONTROLLER, OTHER):
+        record(h, 5, 5, fenced=True, incarnation="old", process=process)
+        record(h, 6, 6, fenced=False, incarnation="old", process=process)
+        record(h, 9, 9, fenced=True, incarnation="new", process=process)
+    answer(h, NEW, "FENCED", request_epoch=-1, incarnation="new")
+    found = verdict(h, "REG-03")
+    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 1, Witness.PEER)
+
+
+def test_a_first_registration_does_not_exercise_reg_03() -> None:
+    h = HistoryBuilder()
+    for process in (CONTROLLER, OTHER):
+        record(h, 5, 5, fenced=True, process=process)
+    answer(h, OLD, "FENCED", request_epoch=-1)
+    assert verdict(h, "REG-03").verdict is Outcome.NOT_EXERCISED
+
+
+def test_reg_03_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    record(h, 5, 5, fenced=True)
+    assert verdict(h, "REG-03", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ QC-35
+
+
+def bounced(h: HistoryBuilder) -> None:
+    """A broker killed while its lease runs, and its next process."""
+    h.add(OLD, NodeStarted("broker", 1, "old", 0))
+    grant(h, OLD)
+    h.add("harness", ProcessExited(OLD, -9, 9, True))
+    h.add(NEW, NodeStarted("broker", 1, "new", 0))
+
+
+def test_a_refusal_for_a_dead_process_breaks_qc_35() -> None:
+    h = HistoryBuilder()
+    bounced(h)
+    h.add(NEW, HeartbeatRefused(1, -1, "DUPLICATE_BROKER_REGISTRATION", 101))
+    found = verdict(h, "QC-35").violations[0]
+    assert found.witness is Witness.PEER
+    assert "was dead and had 3.0 s of its lease left" in found.saying
+
+
+def test_an_id_had_back_within_the_old_lease_keeps_qc_35() -> None:
+    h = HistoryBuilder()
+    bounced(h)
+    grant(h, NEW, "FENCED", epoch=9)
+    found = verdict(h, "QC-35")
+    assert (found.verdict, found.witness) == (Outcome.HOLDS, Witness.PEER)
+
+
+def test_an_id_had_back_after_the_old_lease_does_not_exercise_qc_35() -> None:
+    h = HistoryBuilder()
+    bounced(h)
+    h.after(LEASE_MS)
+    grant(h, NEW, "FENCED", epoch=9)
+    assert verdict(h, "QC-35").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_living_process_is_another_clauses_matter() -> None:
+    h = HistoryBuilder()
+    h.add(OLD, NodeStarted("broker", 1, "old", 0))
+    grant(h, OLD)
+    h.add(NEW, NodeStarted("broker", 1, "new", 0))
+    h.add(NEW, HeartbeatRefused(1, -1, "DUPLICATE_BROKER_REGISTRATION", 101))
+    assert verdict(h, "QC-35").verdict is Outcome.NOT_EXERCISED
+
+
+def test_qc_35_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    bounced(h)
+    assert verdict(h, "QC-35", complete=False).verdict is Outcome.UNKNOWN

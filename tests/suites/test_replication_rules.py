@@ -1,0 +1,416 @@
+"""The rules of replication, each against a broken history, one that keeps, and an open one."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost import (
+    FollowerFetched,
+    FollowingStarted,
+    HighWatermarkAdvanced,
+    LeadershipEnded,
+    LeadershipStarted,
+    LogAppended,
+    LogTruncated,
+    PartitionCommitted,
+    ProduceAnswered,
+    ProduceCompleted,
+    ReadCompleted,
+    Witness,
+)
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_suites import rules
+from fencepost_suites.clauses import clauses
+
+CLAUSES = {clause.id: clause for clause in clauses()}
+B1, B2, B3 = "broker-1#1", "broker-2#1", "broker-3#1"
+CLIENT = "clients/producer#1"
+ALL3 = (1, 2, 3)
+
+
+def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
+    chosen = [rule for rule in rules.ALL if rule.clause == clause]
+    return judge(h.events(), chosen, CLAUSES, h.end(complete), "quorum").verdicts[clause]
+
+
+def store(
+    h: HistoryBuilder,
+    process: str,
+    offset: int,
+    digest: str = "",
+    as_leader: bool = False,
+    epoch: int = 1,
+    expected: int | None = None,
+) -> None:
+    """One message at that offset; its content is the offset's own unless told."""
+    before = offset if expected is None else expected
+    h.add(
+        process,
+        LogAppended(
+            "orders", 0, offset, offset + 1, before, epoch, epoch, as_leader,
+            digest or f"d{offset}", -1, -1,
+        ),
+    )  # fmt: skip
+
+
+def fetched(h: HistoryBuilder, follower: int, client: str, offset: int) -> None:
+    h.add(B1, FollowerFetched("orders", 0, 1, follower, client, 5, offset))
+
+
+def mark(h: HistoryBuilder, process: str, high_watermark: int, end: int | None = None) -> None:
+    leads = process == B1
+    log_end = high_watermark if end is None else end
+    isr = ALL3 if leads else ()
+    h.add(
+        process,
+        HighWatermarkAdvanced("orders", 0, high_watermark, log_end, 1, leads, isr, isr),
+    )
+
+
+def lead(h: HistoryBuilder, process: str, epoch: int, log_end: int, mark: int = 0) -> None:
+    h.add(process, LeadershipStarted("orders", 0, epoch, ALL3, 0, log_end, mark))
+
+
+def follow(h: HistoryBuilder, process: str, log_end: int, mark: int, leader: int = 1) -> None:
+    h.add(process, FollowingStarted("orders", 0, leader, 1, log_end, mark))
+
+
+def acknowledge(
+    h: HistoryBuilder,
+    end: int,
+    ends: tuple[int, ...],
+    mark: int,
+    acks: int = -1,
+    duplicate: bool = False,
+    process: str = B1,
+) -> None:
+    isr = ALL3[: len(ends)]
+    h.add(
+        process,
+        ProduceAnswered(
+            "orders", 0, CLIENT, acks, "NONE", end - 1, end, 1, mark, isr, ends, duplicate
+        ),
+    )
+
+
+# ------------------------------------------------------------------------------------------ RP-04
+
+
+def test_acks_all_before_the_followers_break_rp_04() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, as_leader=True)
+    acknowledge(h, 1, ends=(1, 0, 0), mark=0)
+    assert verdict(h, "RP-04").violations[0].witness is Witness.SELF
+
+
+def test_a_follower_that_had_not_stored_it_breaks_rp_04_whatever_the_leader_says() -> None:
+    h = HistoryBuilder()
+    h.add(B1, PartitionCommitted(3, "orders", 0, 1, 1, ALL3, ALL3))
+    follow(h, B2, log_end=0, mark=0)
+    fetched(h, 2, B2, 0)
+    store(h, B1, 0, as_leader=True)
+    acknowledge(h, 1, ends=(1, 1, 1), mark=1)
+    found = verdict(h, "RP-04").violations[0]
+    assert found.witness is Witness.PEER
+    assert f"{B2}, in the ISR, had stored up to 0" in found.saying
+
+
+def test_acks_one_before_the_leader_has_it_breaks_rp_04() -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 1, log_end=0)
+    acknowledge(h, 1, ends=(0,), mark=0, acks=1)
+    assert verdict(h, "RP-04").verdict is Outcome.VIOLATED
+
+
+def test_acks_all_once_every_follower_has_it_keep_rp_04() -> None:
+    h = HistoryBuilder()
+    for follower, process in ((2, B2), (3, B3)):
+        follow(h, process, log_end=0, mark=0)
+        fetched(h, follower, process, 0)
+    store(h, B1, 0, as_leader=True)
+    store(h, B2, 0)
+    store(h, B3, 0)
+    acknowledge(h, 1, ends=(1, 1, 1), mark=1)
+    found = verdict(h, "RP-04")
+    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 1, Witness.PEER)
+
+
+def test_a_leader_is_not_held_to_what_it_had_as_a_follower() -> None:
+    h = HistoryBuilder()
+    h.add(B1, PartitionCommitted(3, "orders", 0, 1, 1, ALL3, ALL3))
+    store(h, "broker-1#0", 0)
+    h.add(B2, FollowerFetched("orders", 0, 0, 1, "broker-1#0", 5, 1))
+    store(h, B1, 1, as_leader=True)
+    acknowledge(h, 2, ends=(2, 2, 2), mark=2)
+    assert verdict(h, "RP-04").verdict is Outcome.HOLDS
+
+
+def test_a_resend_of_what_is_committed_may_be_answered_by_a_leader_that_knows_no_ends() -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 2, log_end=5, mark=5)
+    acknowledge(h, 5, ends=(5, -1, -1), mark=5, duplicate=True)
+    assert verdict(h, "RP-04").verdict is Outcome.NOT_EXERCISED
+
+
+def test_rp_04_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, as_leader=True)
+    acknowledge(h, 1, ends=(1, 1, 1), mark=1)
+    assert verdict(h, "RP-04", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ RP-05
+
+
+def test_a_batch_stored_past_the_end_breaks_rp_05() -> None:
+    h = HistoryBuilder()
+    store(h, B2, 4, expected=3)
+    assert "at offset 4 though its log ended at 3" in verdict(h, "RP-05").violations[0].saying
+
+
+@pytest.mark.parametrize("first", [B1, B2], ids=["leader first", "follower first"])
+def test_different_messages_below_the_high_watermark_break_rp_05(first: str) -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, "ours", as_leader=True)
+    store(h, B2, 0, "theirs")
+    for process in (first, B2 if first == B1 else B1):
+        mark(h, process, 1)
+    found = verdict(h, "RP-05")
+    assert (found.verdict, found.violated) == (Outcome.VIOLATED, 1)
+
+
+def test_a_follower_that_catches_up_with_the_same_messages_keeps_rp_05() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, as_leader=True)
+    store(h, B2, 0, "stale")
+    follow(h, B2, log_end=1, mark=0)
+    h.add(B2, LogTruncated("orders", 0, 0, 1, 0, 1, "leader_epoch"))
+    store(h, B2, 0)
+    mark(h, B1, 1)
+    mark(h, B2, 1)
+    found = verdict(h, "RP-05")
+    assert (found.verdict, found.witness) == (Outcome.HOLDS, Witness.PEER)
+
+
+def test_messages_above_the_high_watermark_may_differ() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, as_leader=True)
+    store(h, B1, 1, "ours", as_leader=True)
+    store(h, B2, 0)
+    store(h, B2, 1, "theirs")
+    mark(h, B1, 1)
+    mark(h, B2, 1)
+    assert verdict(h, "RP-05").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_new_process_goes_on_with_the_log_of_the_one_before() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, as_leader=True)
+    store(h, B2, 0, "theirs")
+    mark(h, B1, 1)
+    mark(h, "broker-2#2", 1)
+    store(h, "broker-2#2", 1)
+    mark(h, "broker-2#2", 2)
+    assert verdict(h, "RP-05").verdict is Outcome.VIOLATED
+
+
+def test_a_topic_deleted_is_forgotten() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, "old", as_leader=True)
+    mark(h, B1, 1)
+    h.add(B1, LeadershipEnded("orders", 0, 1, "deleted"))
+    store(h, B2, 0, "new", as_leader=True)
+    mark(h, B2, 1)
+    assert verdict(h, "RP-05").verdict is Outcome.NOT_EXERCISED
+
+
+def test_rp_05_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, as_leader=True)
+    assert verdict(h, "RP-05", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ RP-06
+
+
+def test_a_new_leader_without_what_was_committed_breaks_rp_06() -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 1, log_end=0)
+    mark(h, B1, 7)
+    lead(h, B2, 2, log_end=6)
+    found = verdict(h, "RP-06").violations[0]
+    assert [str(ref) for ref in found.because] == [f"{B1}@1"]
+
+
+def test_a_leader_from_outside_the_isr_breaks_rp_06() -> None:
+    h = HistoryBuilder()
+    h.add("controller-1#1", PartitionCommitted(4, "orders", 0, 1, 1, (1, 2), ALL3))
+    h.add("controller-1#1", PartitionCommitted(5, "orders", 0, 3, 2, (3,), ALL3))
+    assert "from outside the ISR [1, 2]" in verdict(h, "RP-06").violations[0].saying
+
+
+def test_a_reading_that_ends_early_breaks_rp_06() -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 1, log_end=0)
+    mark(h, B1, 7)
+    lead(h, B2, 2, log_end=7, mark=7)
+    h.add("clients/reader#1", ReadCompleted("orders", 0, 0, 6, "ok", ""))
+    assert verdict(h, "RP-06").violations[0].witness is Witness.CLIENT
+
+
+def test_a_new_leader_with_everything_committed_keeps_rp_06() -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 1, log_end=0)
+    mark(h, B1, 7)
+    lead(h, B2, 2, log_end=7, mark=7)
+    h.add("clients/reader#1", ReadCompleted("orders", 0, 0, 7, "ok", ""))
+    found = verdict(h, "RP-06")
+    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.CLIENT)
+
+
+def test_a_high_watermark_that_lags_for_a_while_loses_nothing() -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 1, log_end=0)
+    mark(h, B1, 7)
+    lead(h, B2, 2, log_end=7, mark=5)
+    h.add("clients/reader#1", ReadCompleted("orders", 0, 0, 5, "ok", ""))
+    assert verdict(h, "RP-06").verdict is Outcome.HOLDS
+
+
+def test_rp_06_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 1, log_end=0)
+    mark(h, B1, 7)
+    lead(h, B2, 2, log_end=7)
+    assert verdict(h, "RP-06", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ RP-13
+
+
+def acked(h: HistoryBuilder, offset: int, acks: int = -1, outcome: str = "ok") -> None:
+    h.add(CLIENT, ProduceCompleted(f"op-{offset}", "orders", 0, acks, outcome, offset, ""))
+
+
+def test_a_new_leader_without_what_a_client_was_acknowledged_breaks_rp_13() -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 1, log_end=0)
+    acknowledge(h, 7, ends=(7, 7, 7), mark=7)
+    acked(h, 6)
+    lead(h, B2, 2, log_end=6)
+    assert verdict(h, "RP-13").violations[0].witness is Witness.CLIENT
+
+
+def test_a_new_leader_without_what_the_former_answered_breaks_rp_13() -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 1, log_end=0)
+    acknowledge(h, 7, ends=(7, 7, 7), mark=7)
+    lead(h, B2, 2, log_end=6)
+    assert verdict(h, "RP-13").violations[0].witness is Witness.PEER
+
+
+def test_a_new_leader_with_everything_acknowledged_keeps_rp_13() -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 1, log_end=0)
+    acknowledge(h, 7, ends=(7, 7, 7), mark=7)
+    acked(h, 6)
+    lead(h, B2, 2, log_end=7)
+    h.add("clients/reader#1", ReadCompleted("orders", 0, 0, 7, "ok", ""))
+    found = verdict(h, "RP-13")
+    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.CLIENT)
+
+
+def test_a_write_acknowledged_by_the_leader_alone_may_be_lost_with_it() -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 1, log_end=0)
+    acknowledge(h, 7, ends=(7, 6, 6), mark=6, acks=1)
+    acked(h, 6, acks=1)
+    lead(h, B2, 2, log_end=6)
+    assert verdict(h, "RP-13").verdict is Outcome.NOT_EXERCISED
+
+
+def test_rp_13_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 1, log_end=0)
+    acknowledge(h, 7, ends=(7, 7, 7), mark=7)
+    lead(h, B2, 2, log_end=7)
+    assert verdict(h, "RP-13", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ RP-15
+
+
+def truncate(h: HistoryBuilder, to: int, end: int, mark: int, reason: str = "leader_epoch") -> None:
+    h.add(B2, LogTruncated("orders", 0, to, end, mark, 2, reason))
+
+
+def test_cutting_to_the_checkpointed_high_watermark_breaks_rp_15() -> None:
+    """What the seed says literally: the message above the mark was committed by the leader."""
+    h = HistoryBuilder()
+    store(h, B1, 0, as_leader=True)
+    store(h, B2, 0)
+    mark(h, B1, 1)
+    follow(h, B2, log_end=1, mark=0, leader=3)
+    truncate(h, 0, 1, mark=0, reason="high_watermark")
+    assert "its message at 0 is committed" in verdict(h, "RP-15").violations[0].saying
+
+
+def test_cutting_below_ones_own_high_watermark_breaks_rp_15() -> None:
+    h = HistoryBuilder()
+    truncate(h, 4, 9, mark=5)
+    assert verdict(h, "RP-15").verdict is Outcome.VIOLATED
+
+
+def test_fetching_on_past_a_message_that_the_leader_does_not_have_breaks_rp_15() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, "ours", as_leader=True)
+    mark(h, B1, 1)
+    store(h, B2, 0, "stale")
+    follow(h, B2, log_end=1, mark=0)
+    store(h, B2, 1)
+    assert "is not the committed one" in verdict(h, "RP-15").violations[0].saying
+
+
+def test_dropping_what_the_leader_does_not_have_keeps_rp_15() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, "ours", as_leader=True)
+    store(h, B2, 0, "stale")
+    follow(h, B2, log_end=1, mark=0)
+    truncate(h, 0, 1, mark=0)
+    store(h, B2, 0, "ours")
+    mark(h, B1, 1)
+    mark(h, B2, 1)
+    assert (verdict(h, "RP-15").verdict, verdict(h, "RP-15").exercised) == (Outcome.HOLDS, 1)
+
+
+def test_keeping_what_lies_above_ones_own_high_watermark_keeps_rp_15() -> None:
+    h = HistoryBuilder()
+    store(h, B2, 0)
+    follow(h, B2, log_end=1, mark=0, leader=3)
+    store(h, B2, 1)
+    assert verdict(h, "RP-15").verdict is Outcome.HOLDS
+
+
+def test_a_resend_that_a_later_leader_stored_is_another_message() -> None:
+    """The same bytes in a later epoch: the follower's own copy is not in the leader's log."""
+    h = HistoryBuilder()
+    store(h, B2, 0, "same", epoch=1)
+    store(h, B1, 0, "same", as_leader=True, epoch=2)
+    mark(h, B1, 1)
+    truncate(h, 0, 1, mark=0)
+    assert verdict(h, "RP-15").verdict is Outcome.HOLDS
+
+
+def test_following_the_same_leader_into_its_next_epoch_does_not_exercise_rp_15() -> None:
+    h = HistoryBuilder()
+    follow(h, B2, log_end=0, mark=0)
+    store(h, B2, 0)
+    follow(h, B2, log_end=1, mark=0)
+    store(h, B2, 1)
+    assert verdict(h, "RP-15").verdict is Outcome.NOT_EXERCISED
+
+
+def test_rp_15_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    truncate(h, 5, 9, mark=5)
+    assert verdict(h, "RP-15", complete=False).verdict is Outcome.UNKNOWN

@@ -1,0 +1,354 @@
+"""The rules of the high watermark and the ISR: a broken history, one that keeps, an open one."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost import (
+    FetchServed,
+    FollowerFetched,
+    FollowingStarted,
+    HighWatermarkAdvanced,
+    IsrChangeAsked,
+    LeadershipEnded,
+    LeadershipStarted,
+    LogAppended,
+    PartitionCommitted,
+    Polled,
+    ProduceAnswered,
+    Stalled,
+    Witness,
+)
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_suites import rules
+from fencepost_suites.clauses import clauses
+
+CLAUSES = {clause.id: clause for clause in clauses()}
+B1, B2 = "broker-1#1", "broker-2#1"
+CONSUMER = "clients/consumer#1"
+ALL3 = (1, 2, 3)
+MS = 1_000_000
+
+
+def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
+    chosen = [rule for rule in rules.ALL if rule.clause == clause]
+    return judge(h.events(), chosen, CLAUSES, h.end(complete), "quorum").verdicts[clause]
+
+
+def mark(
+    h: HistoryBuilder,
+    high_watermark: int,
+    log_end: int,
+    counted: tuple[int, ...] = ALL3,
+    isr: tuple[int, ...] = ALL3,
+    epoch: int = 1,
+) -> None:
+    """The leader's mark moves."""
+    h.add(
+        B1, HighWatermarkAdvanced("orders", 0, high_watermark, log_end, epoch, True, isr, counted)
+    )
+
+
+def learn(h: HistoryBuilder, high_watermark: int, log_end: int) -> None:
+    h.add(B2, HighWatermarkAdvanced("orders", 0, high_watermark, log_end, 1, False, (), ()))
+
+
+def store(h: HistoryBuilder, process: str, offset: int) -> None:
+    leads = process == B1
+    h.add(
+        process,
+        LogAppended("orders", 0, offset, offset + 1, offset, 1, 1, leads, f"d{offset}", -1, -1),
+    )
+
+
+def lead(h: HistoryBuilder, epoch: int = 1, keep_ms: int = 2000) -> None:
+    h.add(B1, LeadershipStarted("orders", 0, epoch, ALL3, 0, 0, 0, keep_ms))
+
+
+def follow(h: HistoryBuilder, log_end: int = 0, own: int = 0) -> None:
+    h.add(B2, FollowingStarted("orders", 0, 1, 1, log_end, own))
+
+
+def stored_isr(h: HistoryBuilder, offset: int, epoch: int, isr: tuple[int, ...]) -> None:
+    h.add("controller-1#1", PartitionCommitted(offset, "orders", 0, 1, epoch, isr, ALL3))
+
+
+def ask(
+    h: HistoryBuilder,
+    new: tuple[int, ...],
+    old: tuple[int, ...] = ALL3,
+    ends: tuple[int, ...] = (),
+    mark: int = 5,
+    start: int = 3,
+    lag_ms: int = 2000,
+    epoch: int = 1,
+) -> None:
+    ends = ends or (5,) * len(new)
+    h.add(B1, IsrChangeAsked("orders", 0, epoch, 5, old, new, ends, mark, start, lag_ms * MS))
+
+
+# ------------------------------------------------------------------------------------------ RP-07
+
+
+def serve(h: HistoryBuilder, to: int, high_watermark: int) -> None:
+    h.add(B1, FetchServed("orders", 0, CONSUMER, 0, to, high_watermark, 1, "ACTIVE"))
+
+
+def poll(h: HistoryBuilder, *offsets: int) -> None:
+    operations = tuple(f"op-{offset}" for offset in offsets)
+    h.add(CONSUMER, Polled("orders", 0, offsets, operations, False))
+
+
+def test_a_fetch_served_past_the_high_watermark_breaks_rp_07() -> None:
+    h = HistoryBuilder()
+    serve(h, to=6, high_watermark=5)
+    assert verdict(h, "RP-07").violations[0].witness is Witness.SELF
+
+
+def test_a_message_read_that_nobody_had_committed_breaks_rp_07() -> None:
+    h = HistoryBuilder()
+    mark(h, 5, 6)
+    poll(h, 4, 5)
+    assert verdict(h, "RP-07").violations[0].witness is Witness.CLIENT
+
+
+def test_a_fetch_that_stops_at_the_high_watermark_keeps_rp_07() -> None:
+    h = HistoryBuilder()
+    mark(h, 5, 6)
+    serve(h, to=5, high_watermark=5)
+    poll(h, 3, 4)
+    found = verdict(h, "RP-07")
+    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.CLIENT)
+
+
+def test_a_fetch_of_a_log_all_committed_does_not_exercise_rp_07() -> None:
+    h = HistoryBuilder()
+    mark(h, 5, 5)
+    serve(h, to=5, high_watermark=5)
+    poll(h, 3, 4)
+    assert verdict(h, "RP-07").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_system_that_tells_no_high_watermark_is_not_held_to_one() -> None:
+    h = HistoryBuilder()
+    poll(h, 3, 4)
+    assert verdict(h, "RP-07").verdict is Outcome.NOT_EXERCISED
+
+
+def test_rp_07_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    mark(h, 5, 6)
+    serve(h, to=5, high_watermark=5)
+    assert verdict(h, "RP-07", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ RP-27
+
+
+def test_a_high_watermark_above_the_log_end_breaks_rp_27() -> None:
+    h = HistoryBuilder()
+    follow(h)
+    learn(h, 6, 5)
+    assert "above its log end 5" in verdict(h, "RP-27").violations[0].saying
+
+
+def test_a_follower_that_never_learns_breaks_rp_27() -> None:
+    h = HistoryBuilder()
+    lead(h)
+    follow(h)
+    for offset in range(30):
+        store(h, B1, offset)
+        store(h, B2, offset)
+        mark(h, offset + 1, offset + 1)
+        h.after(100)
+    found = verdict(h, "RP-27")
+    assert found.violated == 1
+    assert found.violations[0].witness is Witness.PEER
+
+
+def test_a_follower_that_learns_a_little_late_keeps_rp_27() -> None:
+    h = HistoryBuilder()
+    lead(h)
+    follow(h)
+    for offset in range(30):
+        store(h, B1, offset)
+        store(h, B2, offset)
+        mark(h, offset + 1, offset + 1)
+        h.after(100)
+        if offset % 15 == 14:
+            learn(h, offset, offset + 1)
+    found = verdict(h, "RP-27")
+    assert (found.verdict, found.witness) == (Outcome.HOLDS, Witness.PEER)
+
+
+def test_a_mark_capped_by_the_followers_own_log_exercises_rp_27() -> None:
+    h = HistoryBuilder()
+    follow(h)
+    mark(h, 9, 9)
+    store(h, B2, 0)
+    learn(h, 1, 1)
+    store(h, B2, 1)
+    learn(h, 2, 2)
+    assert verdict(h, "RP-27").exercised == 2
+
+
+def test_rp_27_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    follow(h)
+    learn(h, 1, 1)
+    assert verdict(h, "RP-27", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ RP-32
+
+
+def test_a_commit_over_an_isr_that_was_never_stored_breaks_rp_32() -> None:
+    h = HistoryBuilder()
+    stored_isr(h, 3, 1, ALL3)
+    ask(h, (1, 2))
+    mark(h, 6, 6, counted=(1, 2), isr=(1, 2))
+    found = verdict(h, "RP-32").violations[0]
+    assert found.witness is Witness.PEER
+    assert "without [3] of the stored ISR" in found.saying
+
+
+def test_a_commit_over_fewer_than_its_own_isr_breaks_rp_32() -> None:
+    h = HistoryBuilder()
+    mark(h, 6, 6, counted=(1, 2))
+    assert verdict(h, "RP-32").violations[0].witness is Witness.SELF
+
+
+def test_a_commit_that_waits_for_the_stored_shrink_keeps_rp_32() -> None:
+    h = HistoryBuilder()
+    stored_isr(h, 3, 1, ALL3)
+    mark(h, 5, 6)
+    ask(h, (1, 2))
+    stored_isr(h, 4, 2, (1, 2))
+    mark(h, 6, 6, counted=(1, 2), isr=(1, 2), epoch=2)
+    found = verdict(h, "RP-32")
+    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 1, Witness.PEER)
+
+
+def test_a_leader_that_steps_down_with_its_shrink_unstored_exercises_rp_32() -> None:
+    h = HistoryBuilder()
+    stored_isr(h, 3, 1, ALL3)
+    ask(h, (1,))
+    h.add(B1, LeadershipEnded("orders", 0, 1, "metadata"))
+    assert verdict(h, "RP-32").witness is Witness.SELF
+
+
+def test_counting_a_replica_that_is_being_added_keeps_rp_32() -> None:
+    h = HistoryBuilder()
+    stored_isr(h, 3, 1, (1, 2))
+    mark(h, 5, 6, counted=ALL3, isr=(1, 2))
+    assert verdict(h, "RP-32").verdict is Outcome.NOT_EXERCISED
+
+
+def test_rp_32_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    ask(h, (1,))
+    assert verdict(h, "RP-32", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ RP-09
+
+
+def time_out(h: HistoryBuilder) -> None:
+    error = "REQUEST_TIMED_OUT"
+    h.add(
+        B1, ProduceAnswered("orders", 0, CONSUMER, -1, error, -1, -1, 1, 0, ALL3, (1, 0, 0), False)
+    )
+
+
+def test_a_leader_that_lets_writes_wait_for_good_breaks_rp_09() -> None:
+    h = HistoryBuilder()
+    lead(h, keep_ms=2000)
+    store(h, B1, 0)
+    h.after(6000)
+    time_out(h)
+    assert "asked to drop no follower" in verdict(h, "RP-09").violations[0].saying
+
+
+def test_a_leader_that_says_no_time_is_held_to_kafkas_default() -> None:
+    h = HistoryBuilder()
+    lead(h, keep_ms=0)
+    store(h, B1, 0)
+    h.after(61_000)
+    time_out(h)
+    assert verdict(h, "RP-09").verdict is Outcome.NOT_EXERCISED
+    h.after(1000)
+    time_out(h)
+    assert verdict(h, "RP-09").verdict is Outcome.VIOLATED
+
+
+def test_a_laggard_dropped_and_commits_that_go_on_keep_rp_09() -> None:
+    h = HistoryBuilder()
+    lead(h)
+    store(h, B1, 0)
+    h.after(2000)
+    ask(h, (1, 2))
+    stored_isr(h, 4, 2, (1, 2))
+    lead(h, epoch=2)
+    mark(h, 1, 1, counted=(1, 2), isr=(1, 2), epoch=2)
+    found = verdict(h, "RP-09")
+    assert (found.verdict, found.witness) == (Outcome.HOLDS, Witness.PEER)
+
+
+def test_a_leader_that_asked_in_vain_keeps_rp_09() -> None:
+    h = HistoryBuilder()
+    lead(h)
+    store(h, B1, 0)
+    h.after(2000)
+    ask(h, (1, 2))
+    h.after(20_000)
+    time_out(h)
+    assert verdict(h, "RP-09").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_stall_of_the_leader_leaves_rp_09_open() -> None:
+    h = HistoryBuilder()
+    lead(h)
+    store(h, B1, 0)
+    h.after(6000)
+    h.add(B1, Stalled(3000 * MS))
+    time_out(h)
+    assert verdict(h, "RP-09").verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ RP-10
+
+
+@pytest.mark.parametrize(("mark", "start"), [(5, 3), (3, 5)], ids=["watermark", "epoch's start"])
+def test_a_laggard_taken_back_breaks_rp_10(mark: int, start: int) -> None:
+    h = HistoryBuilder()
+    ask(h, ALL3, old=(1, 2), ends=(6, 6, 4), mark=mark, start=start)
+    assert "take broker 3 into the ISR" in verdict(h, "RP-10").violations[0].saying
+
+
+def test_a_follower_that_had_not_stored_so_much_breaks_rp_10() -> None:
+    h = HistoryBuilder()
+    store(h, "broker-3#1", 3)
+    h.add(B1, FollowerFetched("orders", 0, 1, 3, "broker-3#1", 5, 5))
+    ask(h, ALL3, old=(1, 2), ends=(6, 6, 5))
+    assert verdict(h, "RP-10").violations[0].witness is Witness.PEER
+
+
+def test_a_follower_taken_back_when_it_has_caught_up_keeps_rp_10() -> None:
+    h = HistoryBuilder()
+    store(h, "broker-3#1", 4)
+    h.add(B1, FollowerFetched("orders", 0, 1, 3, "broker-3#1", 5, 5))
+    ask(h, ALL3, old=(1, 2), ends=(6, 6, 5))
+    found = verdict(h, "RP-10")
+    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 1, Witness.PEER)
+
+
+def test_a_shrink_says_nothing_about_rp_10() -> None:
+    h = HistoryBuilder()
+    ask(h, (1, 2), ends=(6, 1))
+    assert verdict(h, "RP-10").verdict is Outcome.NOT_EXERCISED
+
+
+def test_rp_10_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    ask(h, ALL3, old=(1, 2))
+    assert verdict(h, "RP-10", complete=False).verdict is Outcome.UNKNOWN
