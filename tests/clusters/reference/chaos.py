@@ -173,7 +173,8 @@ def chaos(seed: int, defects: tuple[str, ...] = ()) -> tuple[list[Event], RunEnd
     for strike in STRIKES:
         strike(world, clients)
         world.cuts.clear()
-        world.until(world.healthy, 30)
+        if not world.until(world.healthy, 20):
+            break  # a cluster that cannot recover is not struck again
         world.run(0.5)
     recovered = world.until(world.healthy, 30)
     clients.stop_producing()
