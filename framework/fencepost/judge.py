@@ -203,6 +203,8 @@ class _Group:
 
 _Step = Callable[[Any, Event], tuple[Any, Sequence[Finding]]]
 _Steps = list[tuple[int, _Step, _Rule]]
+_Route = tuple[Callable[[Event], Iterable[Key]], dict[Key, list[Any]], _Group, _Steps]
+"""What an event of one kind goes through: a group's keys and states, the group, its steps."""
 
 
 @final
@@ -225,7 +227,7 @@ class Judge:
         self._missed: list[str] = []
         self._position = 0
         self._groups = _grouped(self._rules)
-        self._dispatch: dict[type[Struct], list[tuple[_Group, _Steps]]] = {}
+        self._dispatch: dict[type[Struct], list[_Route]] = {}
         self._route()
 
     def _route(self) -> None:
@@ -239,7 +241,8 @@ class Judge:
                     if one.working and kind in one.rule.kinds
                 ]
                 if steps:
-                    self._dispatch.setdefault(kind, []).append((group, steps))
+                    route = (group.keys, group.states, group, steps)
+                    self._dispatch.setdefault(kind, []).append(route)
 
     def take(self, events: Iterable[Event]) -> None:
         """Judges these events too. What a rule raises is the rule's own end, never the judge's."""
@@ -247,24 +250,27 @@ class Judge:
         dispatch = self._dispatch
         for position, event in enumerate(events, self._position):
             body = event.body
-            for group, steps in dispatch.get(type(body), ()):
+            for ask, group_states, group, steps in dispatch.get(type(body), ()):
                 try:
-                    keys = tuple(group.keys(event))
+                    keys = ask(event)
+                    if type(keys) is not tuple:
+                        keys = tuple(keys)
                 except Exception as error:  # a plugin's own code may raise anything
                     self._crashed([one for _, _, one in steps], error, event)
                     continue
                 for key in keys:
-                    states = group.states.get(key)
+                    states = group_states.get(key)
                     if states is None:
-                        states = group.states[key] = [None] * len(group.rules)
+                        states = group_states[key] = [None] * len(group.rules)
                     for number, step, one in steps:
                         try:
                             state = states[number]
                             if state is None:
                                 state = one.rule.start(key)
                             states[number], findings = step(state, event)
-                            for finding in findings:
-                                one.tally.add(finding, position)
+                            if findings:
+                                for finding in findings:
+                                    one.tally.add(finding, position)
                         except Exception as error:
                             self._crashed([one], error, event)
             if type(body) is FaultStruck and not body.receipt:
