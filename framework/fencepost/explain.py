@@ -373,6 +373,8 @@ def _newest_first(
                 continue
             case e.HeartbeatRefused():
                 matter = ("refused", event.process, body.error)
+            case e.IsrChangeAsked():
+                matter = ("asked", event.process, body.new_isr)
             case e.HeartbeatAnswered():
                 matter = ("answered", event.process, body.client, body.error)
             case _:

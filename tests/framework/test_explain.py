@@ -16,6 +16,7 @@ from fencepost import (
     FetchServed,
     HeartbeatAnswered,
     HeartbeatSent,
+    IsrChangeAsked,
     LeaseExpired,
     LeaseGranted,
     LogAppended,
@@ -227,3 +228,14 @@ def test_without_a_violation_the_history_is_not_read() -> None:
         pytest.fail("read")
 
     assert explained(verdicts, (unread() for _ in range(1))) is verdicts
+
+
+def test_what_is_asked_again_and_again_is_told_once() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    asked = [
+        h.add(OTHER, IsrChangeAsked("orders", 0, 1, 5, ALL3, (1, 2), (5, 5), 5, 0, 1))
+        for _ in range(6)
+    ]
+    steps = told(why(h, serve(h)))
+    assert [event for event in steps if event in asked] == asked[-1:]
