@@ -94,7 +94,8 @@ SHAPES: Mapping[str, str] = {
     "violation": '<path d="M0-9 9 0 0 9-9 0z"/><path class="bang" d="M0-5v6M0 3v2"/>',
     "election": '<circle r="3.5"/>',
     "serving": '<rect x="-3" y="-3" width="6" height="6"/>',
-    "process": '<path d="M-4-4 4 4M-4 4 4-4"/>',
+    "started": '<path d="M-3-5 4 0-3 5z"/>',
+    "ended": '<path d="M-4-4 4 4M-4 4 4-4"/>',
     "note": '<circle r="2"/>',
 }
 """What a mark looks like, by its shape."""
@@ -104,7 +105,8 @@ LEGEND: Sequence[tuple[str, str]] = (
     ("epoch", "a new epoch"),
     ("election", "election"),
     ("serving", "leadership begins or ends"),
-    ("process", "process started or ended"),
+    ("started", "process started"),
+    ("ended", "process ended"),
     ("violation", "a promise broken"),
 )
 

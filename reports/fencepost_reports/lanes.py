@@ -13,15 +13,15 @@ from fencepost_reports.schema import EventTable
 
 Row = Mapping[str, Any]
 HARNESS = "harness"
+TARGETS = 2
+"""How many targets of a fault its label names."""
 _ROLES = ("harness", "controller", "broker", "client")
 _SHAPES: Mapping[str, str] = {
     "quorum.election_started": "election",
     "replica.leadership_started": "serving",
     "replica.leadership_ended": "serving",
-    "process.spawned": "process",
-    "process.exited": "process",
-    "node.started": "process",
-    "node.stopped": "process",
+    "process.spawned": "started",
+    "process.exited": "ended",
 }
 _UNMARKED = frozenset({"fault.struck", "fault.healed", "run.phase"})
 """Kinds that have a bar of their own."""
@@ -168,7 +168,8 @@ def _windows(run: RunTables) -> list[Window]:
 
 def _window(run: RunTables, row: Row) -> Window:
     t0, t1 = run.ms(row["from_ns"]), run.ms(row["to_ns"])
-    targets = ", ".join(row["targets"])
+    few = ", ".join(row["targets"][:TARGETS])
+    more = f" +{len(row['targets']) - TARGETS}" if len(row["targets"]) > TARGETS else ""
     receipt = "✓" if row["receipt"] else "✕ no receipt"
     body = FaultStruck(
         row["fault_id"], row["fault"], tuple(row["targets"]), row["receipt"], row["evidence"]
@@ -177,7 +178,7 @@ def _window(run: RunTables, row: Row) -> Window:
     return Window(
         t0,
         t1,
-        f"{row['fault']} {targets} {receipt}",
+        f"{row['fault']} {few}{more} {receipt}",
         f"{sentence(Event('', HARNESS, 0, 0, body))}; {seconds(t0)} to {seconds(t1)} ({until})",
         row["receipt"],
         frozenset(target.partition("#")[0] for target in row["targets"]),

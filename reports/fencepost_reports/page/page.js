@@ -291,7 +291,7 @@
     }
   }
 
-  const seconds = (ms) => `${+(ms / 1000).toFixed(4)} s`;
+  const seconds = (ms) => `${+(ms / 1000).toFixed(ms < 10 ? 5 : 3)} s`;
 
   // --------------------------------------------------------------------------------------- runs
   const sections = all("section.run");
