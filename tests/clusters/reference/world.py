@@ -37,6 +37,8 @@ from fencepost_clusters.reference.wire import record_batch
 
 MS = 1_000_000
 SECOND = 1_000 * MS
+MOST_STEPS = 20_000
+"""How many steps a virtual second may take; a cluster under load needs some thousands."""
 
 
 @dataclass
@@ -169,7 +171,10 @@ class World:
     def until(self, holds: Callable[[], bool], seconds: float = 30.0) -> bool:
         """Lets time pass until something holds; whether it came to hold."""
         end = self.now_ns + int(seconds * SECOND)
+        steps, most = 0, MOST_STEPS + int(seconds * MOST_STEPS)
         while not holds():
+            steps += 1
+            assert steps < most, "the world spins: somebody's deadline is always due"
             if not self._queue or self._queue[0][0] > end:
                 self.now_ns = end
                 return holds()

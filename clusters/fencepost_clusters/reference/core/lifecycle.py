@@ -97,7 +97,9 @@ class Lifecycle:
                 "controlled.shutdown.timeout.ms"
             )
             self.hurry(now)
-        if self.state is BrokerState.INITIAL or self.lost:
+        if self.state is BrokerState.INITIAL:
+            self.granted_shutdown = True  # nobody knows of it yet: it only ends
+        elif self.lost:
             self._grant_shutdown("shutdown_requested")
 
     def taken_over(self) -> None:
