@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 
-from fencepost import EnvironmentFailed, UsageError
+from fencepost import EnvironmentFailed
 from fencepost_reports import judging, reading, verdicts
 from fencepost_reports.judging import Promises
 from fencepost_reports.transforms import timeline
@@ -144,39 +145,36 @@ class Tables:
 
 
 def correlate(
-    session: SparkSession,
-    folders: Sequence[Path],
-    promises: Promises,
-    planes: Mapping[str, str],
-    out: Path,
+    session: SparkSession, described: Sequence[Mapping[str, object]], promises: Promises, out: Path
 ) -> Tables:
-    """Reads and judges the runs, and writes every table below `out`.
-
-    `planes` maps the name of each system to its plane. Raises UsageError for a folder without a
-    run, one of an unknown system or layout, and for no folder at all.
-    """
-    found = reading.sources(folders)
-    if not found:
-        raise UsageError("there is no run to report on")
+    """Reads and judges the runs (`reading.described` each), and writes every table below `out`."""
     tables = Tables(session, out)
-    described = reading.runs(session, found, planes).localCheckpoint()
-    ends = tables.write("ends", reading.ends(described, promises.kinds))
-    runs = tables.write("runs", described.join(ends, "run"))
-    events = tables.write("events", reading.events(described, promises.kinds), by_run=True)
-    findings = tables.write(
-        "findings", judging.found(described, ends, promises, PARTITIONS), by_run=True
-    )
-    tables.write("verdicts", verdicts.concluded(runs, findings, promises))
-    windows = tables.write("fault_windows", fault_windows(events, runs))
-    authority = tables.write(
-        "authority", epoch_changes(events).unionByName(fencing_events(events)), by_run=True
-    )
-    # Each of these is used many times by what follows: once computed, it is not planned again.
-    unexplained = failures(events, findings, runs).localCheckpoint()
-    failed = tables.write("failures", explained(unexplained, authority, windows), by_run=True)
-    tables.write("correlation", correlation(windows, authority, failed, runs))
-    lived = tables.write("processes", timeline.processes(events, runs))
-    tables.write("spans", timeline.spans(events, lived))
-    tables.write("density", timeline.density(events, runs))
-    tables.write("shown", timeline.shown(events, authority, failed), by_run=True)
+    bare = reading.runs(session, described).localCheckpoint()
+    ends = tables.write("ends", reading.ends(bare, promises.kinds))
+    runs = tables.write("runs", bare.join(ends, "run"))
+    # Judging and transforming share two cores: while one is planned, the other is computed.
+    with ThreadPoolExecutor(1) as beside:
+        judging_them = beside.submit(_judge, tables, bare, runs, promises)
+        events = tables.write("events", reading.events(bare, promises.kinds), by_run=True)
+        windows = tables.write("fault_windows", fault_windows(events, runs))
+        changes = epoch_changes(events).unionByName(fencing_events(events))
+        authority = tables.write("authority", changes, by_run=True)
+        lived = tables.write("processes", timeline.processes(events, runs))
+        # What follows uses it many times: once computed, it is not planned again.
+        failed = failures(events, judging_them.result(), runs).localCheckpoint()
+        failed = tables.write("failures", explained(failed, authority, windows), by_run=True)
+        correlating = beside.submit(
+            lambda: tables.write("correlation", correlation(windows, authority, failed, runs))
+        )
+        tables.write("spans", timeline.spans(events, lived))
+        tables.write("density", timeline.density(events, runs))
+        tables.write("shown", timeline.shown(events, authority, failed), by_run=True)
+        correlating.result()
     return tables
+
+
+def _judge(tables: Tables, bare: DataFrame, runs: DataFrame, promises: Promises) -> DataFrame:
+    found = judging.found(bare, runs, promises, PARTITIONS)
+    findings = tables.write("findings", found, by_run=True)
+    tables.write("verdicts", verdicts.concluded(runs, findings, promises))
+    return findings

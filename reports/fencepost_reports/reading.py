@@ -123,16 +123,16 @@ def sources(paths: Sequence[Path]) -> tuple[RunSource, ...]:
     )
 
 
-def runs(session: SparkSession, found: Sequence[RunSource], planes: Mapping[str, str]) -> DataFrame:
-    """The runs, one partition each; `planes` maps the name of each known system to its plane.
+def runs(session: SparkSession, rows: Sequence[Mapping[str, object]]) -> DataFrame:
+    """The runs of which `described` made these rows, one partition each."""
+    return session.createDataFrame(list(rows), RUNS).repartition(max(1, len(rows)), "run")
 
-    Raises UsageError when one is no run folder, or of a system nobody knows.
+
+def described(source: RunSource, planes: Mapping[str, str]) -> dict[str, object]:
+    """A row of `RUNS`; `planes` maps the name of each known system to its plane.
+
+    Raises UsageError when the source is no run folder, or of a system nobody knows.
     """
-    rows = [_run(source, planes) for source in found]
-    return session.createDataFrame(rows, RUNS).repartition(max(1, len(rows)), "run")
-
-
-def _run(source: RunSource, planes: Mapping[str, str]) -> dict[str, object]:
     info = source.folder.info()
     if info.system not in planes:
         raise no_such("system", info.system, planes)

@@ -6,8 +6,9 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from fencepost import EnvironmentFailed
+from fencepost import EnvironmentFailed, UsageError
 from fencepost.reporting import Plugins, load
+from fencepost_reports import reading
 from fencepost_reports.job import correlate, session
 from fencepost_reports.judging import Promises
 from fencepost_reports.render import render
@@ -17,18 +18,21 @@ from fencepost_reports.schema import EventTable
 def report(run_folders: Sequence[Path], out: Path, plugins: Plugins | None = None) -> Path:
     """Writes tables, page and still timelines below `out`; the page's path.
 
-    Runs are judged by the rules of `plugins`, or of all that are installed. Raises as `session`
-    and `correlate` do.
+    Runs are judged by the rules of `plugins`, or of all that are installed. Raises UsageError for
+    no run at all, and as `session` and `reading.described` do.
     """
     known = _installed() if plugins is None else plugins
-    promises = Promises(known.rules, known.clauses, known.event_kinds)
     planes = {name: system.plane for name, system in known.systems.items()}
+    described = [reading.described(source, planes) for source in reading.sources(run_folders)]
+    if not described:
+        raise UsageError("there is no run to report on")
+    promises = Promises(known.rules, known.clauses, known.event_kinds)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as failed:
         raise EnvironmentFailed(f"the report's folder {out}: {failed.strerror}") from failed
     with session() as started:
-        tables = correlate(started, run_folders, promises, planes, out / "tables")
+        tables = correlate(started, described, promises, out / "tables")
         return render(tables, EventTable.of(promises.kinds), out)
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import chaos
 import pytest
 from acme_lamps import CLAUSES, RULES, LampSwitched
-from chaos import chaos
 from msgspec import Struct
 from pyarrow import parquet
 
@@ -20,12 +20,14 @@ import fencepost as f
 from fencepost.reporting import Judgement, RunFolder, RunInfo, judge, load, read
 from fencepost.run_folder import RunSlot, write_whole
 from fencepost.testing import HistoryBuilder
+from fencepost_reports import reading
 from fencepost_reports.job import Tables, correlate, session
 from fencepost_reports.judging import Promises
 from fencepost_reports.render import VERDICTS, render
 from fencepost_reports.schema import EventTable
 
 SYSTEM, PLANE = "reference/quorum", "quorum"
+PLANES = {SYSTEM: PLANE}
 SLOTS = (
     *(RunSlot(f"controller-{n}", "controller", 100 + n, n, False) for n in (1, 2, 3)),
     *(RunSlot(f"broker-{n}", "broker", n, 3 + n, False) for n in (1, 2, 3)),
@@ -105,6 +107,16 @@ NIGHT = (("a", True), ("b", True), ("a", True), ("b", False), ("c", True), ("a",
 BROKEN = (("a", True), ("a", False), ("broken", True), ("a", True), ("a", False), ("a", False))
 
 
+DEFECT = ("serves-without-lease",)
+
+
+def cut_from_controllers(defects: tuple[str, ...]) -> Sequence[f.Event]:
+    """The history of a whole cluster of bare cores, of which one broker loses its controllers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chaos, "STRIKES", chaos.STRIKES[:1])
+        return chaos.chaos(2, defects)[0]
+
+
 def folders(root: Path) -> dict[str, Path]:
     """The runs of this module: a clean one, odd ones, and one of a broken cluster."""
     made = {
@@ -115,9 +127,7 @@ def folders(root: Path) -> dict[str, Path]:
         "unended": write(root, "unended", lamps(*NIGHT).events()),
         "many": write(root, "many", ended(lamps(*(((f"l{n}", True)) for n in range(30))))),
         "fenced": write(root, "fenced", ended(fenced())),
-        "defect": write(
-            root, "defect", chaos(2, ("serves-without-lease",))[0], ("serves-without-lease",)
-        ),
+        "defect": write(root, "defect", cut_from_controllers(DEFECT), DEFECT),
     }
     torn = made["torn"] = write(root, "torn", ended(lamps(*NIGHT)))
     lines = RunFolder(torn).history.read_bytes().splitlines(keepends=True)
@@ -144,7 +154,8 @@ def tables(
 ) -> Iterator[Tables]:
     with session() as started:
         out = tmp_path_factory.mktemp("out")
-        yield correlate(started, list(runs.values()), promises, {SYSTEM: PLANE}, out)
+        found = reading.sources(list(runs.values()))
+        yield correlate(started, [reading.described(s, PLANES) for s in found], promises, out)
 
 
 @pytest.fixture(scope="module")
