@@ -39,11 +39,15 @@ class Verdict(Struct, frozen=True):
 @hookimpl
 def fencepost_run_judged(run_folder: Path, make_report: Callable[[], Path]) -> None:
     """Attaches verdicts, and what explains violations, if Allure is at work in this process."""
-    if "allure_pytest" not in sys.modules:
+    if "allure_commons" not in sys.modules:
         return
     # Imported only then: whoever does not use Allure does not wait for it.
     import allure  # noqa: PLC0415
+    import allure_commons  # noqa: PLC0415
 
+    # Its plugin is loaded wherever it is installed; it writes only where somebody listens.
+    if not allure_commons.plugin_manager.hook.report_attached_data.get_hookimpls():
+        return
     verdicts = msgspec.json.decode(
         (run_folder / "verdicts.json").read_bytes(), type=dict[str, Verdict]
     )

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
-
-from fencepost_plugins import allure_report
 
 pytest_plugins = ["pytester"]
 
@@ -98,15 +95,11 @@ def test_a_violation_is_shown_as_failed_with_attachments(pytester: pytest.Pytest
     assert without["no timeline"].read_text() == "Java 17 or newer is missing"
 
 
-@pytest.mark.usefixtures("judged")
-def test_without_allure_nothing_is_attached(pytester: pytest.Pytester) -> None:
+@pytest.mark.parametrize("args", [(), ("-p", "no:allure_pytest")])
+def test_where_allure_writes_nothing_no_timeline_is_made(
+    pytester: pytest.Pytester, judged: Path, args: tuple[str, ...]
+) -> None:
+    """It is installed here, and so loaded by pytest, but was not asked for results."""
     pytester.makepyfile(TEST)
-    result = pytester.runpytest_subprocess("-p", "no:allure_pytest")
-    result.assert_outcomes(failed=2, passed=1)
-    assert not list(pytester.path.glob("allure*"))
-
-
-def test_nothing_happens_outside_of_allure(judged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "allure_pytest", raising=False)
-    (judged / "verdicts.json").unlink()
-    allure_report.fencepost_run_judged(judged, lambda: pytest.fail("nobody asked for a report"))
+    pytester.runpytest_subprocess(*args).assert_outcomes(failed=2, passed=1)
+    assert list((judged / "report").iterdir()) == []
