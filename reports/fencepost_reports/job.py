@@ -26,7 +26,7 @@ from fencepost import EnvironmentFailed
 from fencepost_reports import judging, reading, verdicts
 from fencepost_reports.judging import Promises
 from fencepost_reports.transforms import timeline
-from fencepost_reports.transforms.correlation import correlation
+from fencepost_reports.transforms.correlation import correlation, strike_windows
 from fencepost_reports.transforms.epochs import epoch_changes
 from fencepost_reports.transforms.explaining import explained
 from fencepost_reports.transforms.failures import failures
@@ -137,6 +137,9 @@ class Tables:
         path = str(self.folder / f"{name}.parquet")
         writer = table.write.mode("overwrite")
         (writer.partitionBy("run") if by_run else writer).parquet(path)
+        if by_run and not any(Path(path).rglob("*.parquet")):
+            # Partitions of nothing leave no file behind, and so no schema to read.
+            table.limit(0).write.mode("overwrite").parquet(path)
         return self.read(name, table.schema.fieldNames())
 
     def read(self, name: str, columns: Sequence[str] = ("*",)) -> DataFrame:
@@ -164,7 +167,7 @@ def correlate(
         failed = failures(events, judging_them.result(), runs).localCheckpoint()
         failed = tables.write("failures", explained(failed, authority, windows), by_run=True)
         correlating = beside.submit(
-            lambda: tables.write("correlation", correlation(windows, authority, failed, runs))
+            _correlate, tables, strike_windows(windows, authority, failed, runs)
         )
         tables.write("spans", timeline.spans(events, lived))
         tables.write("density", timeline.density(events, runs))
@@ -178,3 +181,7 @@ def _judge(tables: Tables, bare: DataFrame, runs: DataFrame, promises: Promises)
     findings = tables.write("findings", found, by_run=True)
     tables.write("verdicts", verdicts.concluded(runs, findings, promises))
     return findings
+
+
+def _correlate(tables: Tables, cut: DataFrame) -> None:
+    tables.write("correlation", correlation(tables.write("strike_windows", cut)))

@@ -18,7 +18,7 @@ from fencepost.recorder import Recorder
 from fencepost.run_folder import RunFolder, RunInfo
 
 COMMAND = (sys.executable, "-c", "from fencepost.cli import main; main()")
-LIMIT_S = 60
+LIMIT_S = 180
 
 
 def fencepost(
