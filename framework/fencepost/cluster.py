@@ -18,6 +18,7 @@ from fencepost.systems import Timing
 from fencepost.topology import Layout, Role, Slot
 from fencepost.view import View
 
+_DISOWNED = ("DUPLICATE_BROKER_REGISTRATION", "STALE_BROKER_EPOCH")
 _STALL_SHARE = 10
 """A wait of which stalls ate more than a tenth proves nothing."""
 
@@ -63,6 +64,16 @@ class Node:
     def fenced(self) -> Condition:
         """The broker says of itself that it is FENCED."""
         return self._in_state("FENCED")
+
+    @property
+    def disowned(self) -> Condition:
+        """The newest heartbeat refusal it got says that its id or epoch is another's by now."""
+
+        def holds(view: View) -> bool:
+            refusal = view.latest.get((self.process(view), "broker.heartbeat_refused"))
+            return refusal is not None and getattr(refusal.body, "error", "") in _DISOWNED
+
+        return Condition(f"{self} to be refused as no longer the owner of its id", holds)
 
     @property
     def fenced_by_controller(self) -> Condition:

@@ -211,6 +211,7 @@ def second_process_with_one_id(run: Run) -> None:
         twin = cluster.node(f"{victim.name}-twin")
         cluster.eventually(twin.active)
         cluster.eventually(victim.fenced)
+        cluster.eventually(victim.disowned)
         clients.fetch_directly(victim, "payments", 0)
         clients.produce_directly(victim, "payments", 0, acks=1)
 

@@ -103,6 +103,7 @@ def test_of_two_processes_with_one_id_the_newest_wins(
         twin = cluster.node(f"{victim.name}-twin")
         cluster.eventually(twin.active)
         cluster.eventually(victim.fenced)
+        cluster.eventually(victim.disowned)
         assert not clients.fetch_directly(victim, "orders", 0).answered
         assert not clients.produce_directly(victim, "orders", 0).answered
     cluster.eventually(cluster.recovered)
