@@ -41,6 +41,8 @@ def test_a_former_leader_truncates_what_it_alone_had(
 ) -> None:
     clients.create_topic("orders", partitions=1)
     old = cluster.leader("orders", 0)
+    # The probe is at work before the leader's lease begins to run out.
+    assert clients.produce_directly(old, "orders", 0, acks="all").answered
     with faults.isolate(old):
         # Nobody has told it yet: it stores what is asked with acks=1, and no follower fetches it.
         for _ in range(3):
