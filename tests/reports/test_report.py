@@ -293,6 +293,18 @@ def test_a_violation_is_explained_by_the_fence_that_its_rule_names(tables: Table
         assert row["explained_by"] < row["position"]
 
 
+def test_each_moment_of_a_run_is_in_one_window(tables: Tables) -> None:
+    (run,) = rows(tables, "runs", "fenced")
+    first, second, third = rows(tables, "strike_windows", "fenced", "from_ns")
+    assert (first["fault"], second["fault"], third["fault"]) == (None, "isolate", "pause")
+    assert first["from_ns"] == run["run_began_ns"]
+    assert first["until_ns"] == second["from_ns"]
+    assert second["until_ns"] == third["from_ns"]
+    assert third["until_ns"] == run["run_ended_ns"] + 1
+    assert ("lease expired" in second["types"], second["failed"]) == (True, ["client", "violation"])
+    assert (third["types"], third["failed"]) == ([], [])
+
+
 def test_what_goes_with_failure_is_counted_in_windows(tables: Tables) -> None:
     found = table(tables, "correlation")
     windows = len(folders_of(tables)) + len(table(tables, "fault_windows"))

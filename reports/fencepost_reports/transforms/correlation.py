@@ -7,102 +7,118 @@ for that fault, and runs without faults count too.
 
 from __future__ import annotations
 
-from functools import reduce
-
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 ANY = ""
+SORTS = ("violation", "client")
+"""The sorts of failure that are told apart: broken promises, and clients' operations."""
 
 
-def strike_windows(windows: DataFrame, runs: DataFrame) -> DataFrame:
-    """One row for each window of each run: run, window (its number), from_ns, until_ns, fault."""
-    beginnings = runs.select("run", f.col("run_began_ns").alias("from_ns"))
-    strikes = windows.groupBy("run", "from_ns").agg(f.array_sort(f.collect_set("fault")).alias("f"))
-    cuts = (
-        strikes.select("run", "from_ns", f.array_join("f", " + ").alias("fault"))
-        .unionByName(beginnings.withColumn("fault", f.lit(None).cast("string")))
-        .join(f.broadcast(runs.select("run", "run_ended_ns")), "run")
-    )
-    in_order = Window.partitionBy("run").orderBy("from_ns", f.col("fault").asc_nulls_first())
-    return cuts.select(
-        "run",
-        f.row_number().over(in_order).alias("window"),
-        "from_ns",
-        f.lead("from_ns", 1).over(in_order).alias("next_ns"),
-        "run_ended_ns",
-        "fault",
-    ).select(
-        "run",
-        "window",
-        "from_ns",
-        f.coalesce("next_ns", f.col("run_ended_ns") + 1).alias("until_ns"),
-        "fault",
-    )
-
-
-def correlation(
+def strike_windows(
     windows: DataFrame, authority: DataFrame, failed: DataFrame, runs: DataFrame
 ) -> DataFrame:
-    """For each sort of failure, and each fault, type of authority event, and pair of them:
-
-    `windows` n, in how many of them it occurred (`occurred`), in how many there was such a failure
-    (`failed`), in how many both (`both`); `support` = both / n, `confidence` = both / occurred,
-    `lift` = confidence / (failed / n). A `fault` or `type` that is null stands for any.
-    """
-    cut = strike_windows(windows, runs)
-    n = cut.agg(f.count("*").alias("windows"))
-    types = _within(cut, authority).select("run", "window", "fault", "type").distinct()
-    faulty = cut.where(f.col("fault").isNotNull())
-    antecedents = reduce(
-        DataFrame.unionByName,
-        (
-            types.select("run", "window", f.lit(ANY).alias("fault"), "type"),
-            faulty.select("run", "window", "fault", f.lit(ANY).alias("type")),
-            types.where(f.col("fault").isNotNull()),
-        ),
+    """One row a window: from when to when, the `fault` that began it (null for the first), the
+    `types` of authority event that occurred in it, and the sorts of failure (`failed`)."""
+    cut = _cut(windows, runs)
+    facts = authority.select("run", "at_ns", "type", f.lit(None).alias("what")).unionByName(
+        failed.select("run", "at_ns", f.lit(None).alias("type"), "what")
     )
-    hit = _within(cut, failed).select("run", "window", "what").distinct()
-    sorts = hit.groupBy("what").agg(f.count("*").alias("failed"))
-    occurred = antecedents.groupBy("fault", "type").agg(f.count("*").alias("occurred"))
-    both = (
-        antecedents.join(hit, ["run", "window"])
-        .groupBy("fault", "type", "what")
-        .agg(f.count("*").alias("both"))
-    )
-    return _measures(
-        occurred.crossJoin(f.broadcast(sorts))
-        .join(both, ["fault", "type", "what"], "left")
-        .crossJoin(f.broadcast(n))
-    )
-
-
-def _within(cut: DataFrame, events: DataFrame) -> DataFrame:
-    """The events with the window they are in."""
     inside = (
         (f.col("c.run") == f.col("e.run"))
         & (f.col("e.at_ns") >= f.col("c.from_ns"))
         & (f.col("e.at_ns") < f.col("c.until_ns"))
     )
     return (
-        events.alias("e")
-        .join(f.broadcast(cut).alias("c"), inside)
-        .select("e.*", "c.window", "c.fault")
+        cut.alias("c")
+        .join(facts.alias("e"), inside, "left")
+        .groupBy("c.run", "c.from_ns", "c.until_ns", "c.fault")
+        .agg(
+            f.array_sort(f.collect_set("type")).alias("types"),
+            f.array_sort(f.collect_set("what")).alias("failed"),
+        )
     )
 
 
+def _cut(windows: DataFrame, runs: DataFrame) -> DataFrame:
+    strikes = (
+        windows.groupBy("run", "from_ns")
+        .agg(f.array_sort(f.collect_set("fault")).alias("faults"))
+        .select("run", "from_ns", f.array_join("faults", " + ").alias("fault"))
+    )
+    beginnings = runs.select(
+        "run", f.col("run_began_ns").alias("from_ns"), f.lit(None).cast("string").alias("fault")
+    )
+    in_order = Window.partitionBy("run").orderBy("from_ns", f.col("fault").asc_nulls_first())
+    return (
+        strikes.unionByName(beginnings)
+        .join(f.broadcast(runs.select("run", "run_ended_ns")), "run")
+        .withColumn("next_ns", f.lead("from_ns").over(in_order))
+        .select(
+            "run",
+            "from_ns",
+            f.coalesce("next_ns", f.col("run_ended_ns") + 1).alias("until_ns"),
+            "fault",
+        )
+    )
+
+
+def correlation(cut: DataFrame) -> DataFrame:
+    """For each sort of failure, and each fault, type of authority event, and pair of them:
+
+    `windows` n, in how many of them it occurred (`occurred`), in how many there was such a failure
+    (`failed`), in how many both (`both`); `support` = both / n, `confidence` = both / occurred,
+    `lift` = confidence / (failed / n). A `fault` or `type` that is null stands for any.
+    """
+    both = [f.count_if(_has(sort)).alias(f"both_{sort}") for sort in SORTS]
+    failed = [f.count_if(_has(sort)).alias(f"failed_{sort}") for sort in SORTS]
+    counted = (
+        cut.select("failed", f.explode(_antecedents()).alias("antecedent"))
+        .groupBy("antecedent.fault", "antecedent.type")
+        .agg(f.count("*").alias("occurred"), *both)
+        .crossJoin(f.broadcast(cut.agg(f.count("*").alias("windows"), *failed)))
+    )
+    sorts = f.array(
+        *(
+            f.struct(
+                f.lit(sort).alias("what"),
+                f.col(f"failed_{sort}").alias("failed"),
+                f.col(f"both_{sort}").alias("both"),
+            )
+            for sort in SORTS
+        )
+    )
+    return _measures(counted.select("fault", "type", "occurred", "windows", f.inline(sorts)))
+
+
+def _has(sort: str) -> Column:
+    return f.array_contains("failed", sort)
+
+
+def _antecedents() -> Column:
+    """What may go with failure in a window: each type, its fault, and the two together."""
+    fault = f.coalesce("fault", f.lit(ANY))
+
+    def pair(fault: Column, type_: Column) -> Column:
+        return f.struct(fault.alias("fault"), type_.alias("type"))
+
+    types = f.transform("types", lambda type_: pair(f.lit(ANY), type_))
+    pairs = f.transform("types", lambda type_: pair(fault, type_))
+    alone = f.array(pair(fault, f.lit(ANY)))
+    return f.when(f.col("fault").isNull(), types).otherwise(f.concat(types, alone, pairs))
+
+
 def _measures(counted: DataFrame) -> DataFrame:
-    both = f.coalesce("both", f.lit(0))
-    confidence = both / f.col("occurred")
-    return counted.select(
+    confidence = f.col("both") / f.col("occurred")
+    return counted.where(f.col("failed") > 0).select(
         "what",
         f.nullif("fault", f.lit(ANY)).alias("fault"),
         f.nullif("type", f.lit(ANY)).alias("type"),
         "windows",
         "occurred",
         "failed",
-        both.alias("both"),
-        (both / f.col("windows")).alias("support"),
+        "both",
+        (f.col("both") / f.col("windows")).alias("support"),
         confidence.alias("confidence"),
         (confidence / (f.col("failed") / f.col("windows"))).alias("lift"),
     )

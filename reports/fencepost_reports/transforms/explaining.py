@@ -37,6 +37,9 @@ def explained(failed: DataFrame, authority: DataFrame, windows: DataFrame) -> Da
         f.min_by("event", f.struct("rank", -f.col("event.position"))).alias("event"),
         f.min("rank").alias("rank"),
     )
+    faults = windows.groupBy("run").agg(
+        f.collect_list(f.struct("fault_id", "from_ns", "to_ns")).alias("faults")
+    )
     how = reduce(
         lambda so_far, rank: so_far.when(f.col("rank") == rank, _HOW[rank]),
         _HOW,
@@ -44,10 +47,10 @@ def explained(failed: DataFrame, authority: DataFrame, windows: DataFrame) -> Da
     )
     return (
         failed.join(best, ["run", "id"], "left")
-        .join(_faults(failed, windows), ["run", "id"], "left")
+        .join(f.broadcast(faults), "run", "left")
         .select(
             *(failed[name] for name in failed.columns),
-            f.coalesce("fault_ids", f.array().cast("array<string>")).alias("fault_ids"),
+            _faults_on().alias("fault_ids"),
             f.col("event.position").alias("explained_by"),
             f.col("event.type").alias("explained_type"),
             f.col("event.at_ns").alias("explained_at_ns"),
@@ -56,6 +59,7 @@ def explained(failed: DataFrame, authority: DataFrame, windows: DataFrame) -> Da
     )
 
 
+_FAULTS = "array<struct<fault_id:string,from_ns:bigint,to_ns:bigint>>"
 _EVENT = ("position", "at_ns", "type", "process", "node_seq", "leader")
 
 
@@ -109,15 +113,10 @@ def _latest(failed: DataFrame, changes: DataFrame) -> tuple[DataFrame, DataFrame
     return here.select(*chosen), last_before(led, known).select(*chosen)
 
 
-def _faults(failed: DataFrame, windows: DataFrame) -> DataFrame:
-    on = (
-        (f.col("w.run") == f.col("x.run"))
-        & (f.col("w.from_ns") <= f.col("x.at_ns"))
-        & (f.col("w.to_ns") >= f.col("x.began_ns"))
+def _faults_on() -> Column:
+    """The ids of those faults in `faults` that were on while the failure lasted."""
+    then = f.filter(
+        f.coalesce("faults", f.array().cast(_FAULTS)),
+        lambda w: (w["from_ns"] <= f.col("at_ns")) & (w["to_ns"] >= f.col("began_ns")),
     )
-    return (
-        failed.alias("x")
-        .join(f.broadcast(windows).alias("w"), on)
-        .groupBy("x.run", "x.id")
-        .agg(f.array_sort(f.collect_set("w.fault_id")).alias("fault_ids"))
-    )
+    return f.array_sort(f.transform(then, lambda w: w["fault_id"]))
