@@ -18,6 +18,7 @@ from fencepost.judge import Outcome
 from fencepost.plugin_manager import Plugins
 from fencepost.run import Run, RunResult, RunSpec
 from fencepost.run_folder import RunFolder
+from fencepost.runtime import Condition
 from fencepost.systems import HasDefects, Shape, System
 
 PLANTED = "serves-without-lease"
@@ -245,8 +246,12 @@ def started_out_of_reach(run: Run) -> None:
     victim = cluster.leader("orders", 4)
     with run.faults.cut_from_controllers(victim):
         run.faults.bounce(victim, after_ms=0)
-        clients.fetch_directly(victim, "orders", 4)
-        clients.ask_metadata(victim, "orders")
+        cluster.eventually(
+            Condition(f"{victim} to start", lambda view: victim.process(view) in view.node_of)
+        )
+        for _ in range(3):
+            clients.fetch_directly(victim, "orders", 4)
+            clients.ask_metadata(victim, "orders")
 
 
 def shut_down_in_order(run: Run) -> None:
