@@ -258,10 +258,8 @@ def _lane(lane: Lane, y: int, scale: _Scale, bins: int) -> str:
     ]
     for span in lane.spans:
         place = _between(span.t0, span.t1, scale)
-        bar = f'<rect {place} y="{band}" height="{STATE}"/>'
-        hatched = bar.replace("<rect", '<rect class="hatched"') if span.css == "fenced" else ""
         parts.append(
-            f'<g class="span {escape(span.css)}">{bar}{hatched}'
+            f'<g class="span {escape(span.css)}"><rect {place} y="{band}" height="{STATE}"/>'
             f"{_fitting(span.t0, span.t1, band + 9.5, span.label, scale)}"
             f"<title>{escape(span.title)}</title></g>"
         )

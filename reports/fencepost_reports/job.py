@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, final
 
@@ -80,6 +80,8 @@ def _settings(scratch: str) -> Mapping[str, str]:
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": str(PARTITIONS),
         "spark.sql.session.timeZone": "UTC",
+        # A run may be called 2026, and is not a number for it.
+        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
         # Workers find what this process finds: its interpreter, and plugins on its path.
         "spark.pyspark.python": sys.executable,
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
@@ -125,22 +127,24 @@ def check_java() -> None:
 @final
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The tables of some runs: one Parquet folder each, below one folder."""
+    """The tables of some runs: one Parquet folder each, below one folder; `NAMES` lists them."""
 
     session: SparkSession
     folder: Path
-    written: dict[str, DataFrame] = field(default_factory=dict)
-    """Each table as it was written, by its name."""
 
     def write(self, name: str, table: DataFrame, by_run: bool = False) -> DataFrame:
         """Writes one table, in place of an older one, and gives it back as written."""
         path = str(self.folder / f"{name}.parquet")
         writer = table.write.mode("overwrite")
         (writer.partitionBy("run") if by_run else writer).parquet(path)
-        # The schema is given, not found in the files: a table without rows may have none.
-        stored = self.session.read.schema(table.schema).parquet(path)
-        self.written[name] = stored.select(*table.columns)
-        return self.written[name]
+        if by_run and not any(Path(path).rglob("*.parquet")):
+            # Partitions of nothing leave no file behind, and so no schema to read.
+            table.limit(0).write.mode("overwrite").parquet(path)
+        return self.read(name, table.schema.fieldNames())
+
+    def read(self, name: str, columns: Sequence[str] = ("*",)) -> DataFrame:
+        """A table that was written."""
+        return self.session.read.parquet(str(self.folder / f"{name}.parquet")).select(*columns)
 
 
 def correlate(
@@ -152,7 +156,7 @@ def correlate(
     ends = tables.write("ends", reading.ends(bare, promises.kinds))
     runs = tables.write("runs", bare.join(ends, "run"))
     # Judging and transforming share two cores: while one is planned, the other is computed.
-    with ThreadPoolExecutor(1) as beside, _cancelling(session):
+    with ThreadPoolExecutor(1) as beside:
         judging_them = beside.submit(_judge, tables, bare, runs, promises)
         events = tables.write("events", reading.events(bare, promises.kinds), by_run=True)
         windows = tables.write("fault_windows", fault_windows(events, runs))
@@ -170,16 +174,6 @@ def correlate(
         tables.write("shown", timeline.shown(events, authority, failed), by_run=True)
         correlating.result()
     return tables
-
-
-@contextmanager
-def _cancelling(session: SparkSession) -> Iterator[None]:
-    """Whoever interrupts the job does not wait for what was begun."""
-    try:
-        yield
-    except BaseException:
-        session.sparkContext.cancelAllJobs()
-        raise
 
 
 def _judge(tables: Tables, bare: DataFrame, runs: DataFrame, promises: Promises) -> DataFrame:

@@ -68,7 +68,7 @@ def render(tables: Tables, table: EventTable, out: Path) -> Path:
             "script": Markup(_file("page.js")),
             "runs": [_view(run, table, svgs[run.run["run"]]) for run in runs],
             "clauses": _clauses(runs),
-            "correlation": _rows(tables.written["correlation"].orderBy("what", "fault", "type")),
+            "correlation": _rows(tables.read("correlation").orderBy("what", "fault", "type")),
         }
     )
     path = out / "report.html"
@@ -86,19 +86,19 @@ def _rows(table: DataFrame) -> list[dict[str, Any]]:
 
 def _runs(tables: Tables) -> list[RunTables]:
     """Everything that is shown of each run, in the order in which they were started."""
-    runs = _rows(tables.written["runs"].orderBy("started_at", "run"))
-    failed, authority = tables.written["failures"], tables.written["authority"]
+    runs = _rows(tables.read("runs").orderBy("started_at", "run"))
+    failed, authority = tables.read("failures"), tables.read("authority")
     most = max(MARKS // max(len(runs), 1), 500)
     collected = {
-        "processes": tables.written["processes"],
-        "spans": tables.written["spans"],
-        "density": tables.written["density"],
-        "shown": most_telling(tables.written["shown"], authority, failed, most),
-        "windows": tables.written["fault_windows"],
+        "processes": tables.read("processes"),
+        "spans": tables.read("spans"),
+        "density": tables.read("density"),
+        "shown": most_telling(tables.read("shown"), authority, failed, most),
+        "windows": tables.read("fault_windows"),
         "authority": authority.where("effect <> 'enforces'"),
         "violations": first_violations(failed, VIOLATIONS).orderBy("position", "id"),
         "operations": client_failures(failed, GROUPS).orderBy("nth"),
-        "verdicts": tables.written["verdicts"],
+        "verdicts": tables.read("verdicts"),
     }
     by_run: dict[str, dict[str, list[Row]]] = {
         run["run"]: {name: [] for name in collected} for run in runs

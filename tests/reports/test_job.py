@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -119,18 +118,3 @@ def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
     paths = [tmp_path / "a" / "run", tmp_path / "b" / "run", tmp_path / "other"]
     labels = [source.label for source in reading.sources([*paths, paths[0]])]
     assert labels == ["a/run", "b/run", "other"]
-
-
-@pytest.mark.parametrize(
-    ("what", "only"),
-    [
-        (r"\.(collect|toPandas|toArrow|toLocalIterator|take|first|head)\(", "render.py"),
-        (r"SparkSession\(|SparkSession\.builder|SparkContext\(", "job.py"),
-        (r"\.(write|read)\.(mode|parquet|partitionBy|json)", "job.py"),
-    ],
-)
-def test_one_file_collects_and_one_reads_and_writes(what: str, only: str) -> None:
-    """Transforms stay pure, and no run is too large because it was all brought here."""
-    folder = Path(reading.__file__).parent
-    found = {p.name for p in folder.rglob("*.py") if re.search(what, p.read_text())}
-    assert found == {only}

@@ -123,7 +123,7 @@ def folders(root: Path) -> dict[str, Path]:
         "night": write(root, "night", ended(lamps(*NIGHT))),
         "broken": write(root, "broken", ended(lamps(*BROKEN))),
         "nameless": write(root, "nameless", ended(lamps(("a", True), ("", True), ("a", False)))),
-        "2026": write(root, "2026", ended(lamps())),
+        "dark": write(root, "dark", ended(lamps())),
         "unended": write(root, "unended", lamps(*NIGHT).events()),
         "many": write(root, "many", ended(lamps(*(((f"l{n}", True)) for n in range(30))))),
         "fenced": write(root, "fenced", ended(fenced())),
@@ -183,7 +183,7 @@ def locally(folder: Path, promises: Promises) -> Judgement:
 
 @pytest.mark.parametrize(
     "run",
-    ["night", "broken", "nameless", "2026", "unended", "many", "torn", "fenced", "defect"],
+    ["night", "broken", "nameless", "dark", "unended", "many", "torn", "fenced", "defect"],
 )
 def test_a_key_at_a_time_the_verdicts_are_the_same(
     tables: Tables, promises: Promises, runs: Mapping[str, Path], run: str
@@ -231,15 +231,6 @@ def test_every_event_is_a_row_that_says_the_same(
         assert [(e.process, e.node_seq, e.at_ns, e.cause, e.body) for e in told] == [
             (e.process, e.node_seq, e.at_ns, e.cause, e.body) for e in read_here
         ]
-
-
-def test_a_table_without_rows_is_still_a_table(tables: Tables) -> None:
-    """A run may have no failure and no finding at all."""
-    none = tables.written["failures"].where("false")
-    copy = Tables(tables.session, tables.folder / "copy")
-    again = copy.write("failures", none, by_run=True)
-    assert again.dtypes == none.dtypes
-    assert again.count() == 0
 
 
 def test_a_damaged_run_is_read_and_its_damage_is_named(tables: Tables) -> None:
