@@ -153,6 +153,18 @@ class TestEnded(Struct, frozen=True, tag="test.ended"):
     outcome: str
 
 
+class PromiseWitnessed(Struct, frozen=True, tag="test.promise_witnessed"):
+    """A test looked at one promise itself: a format, a default, a surface that no event shows.
+
+    `witness` is by whose word: client, peer or self. `evidence` is what was seen.
+    """
+
+    clause: str
+    held: bool
+    evidence: str
+    witness: str
+
+
 class ClusterRecovered(Struct, frozen=True, tag="cluster.recovered"):
     """After healing: did every broker become active, every partition led, every ISR full in time?
 
@@ -689,6 +701,7 @@ class Unrecognised(Struct, frozen=True, tag="fencepost.unrecognised"):
 Body = (
     RunStarted | PhaseStarted | RunEnded | ProcessSpawned | ProcessExited | NodeStarted
     | NodeStopped | Stalled | ConnectionClosed | FaultStruck | FaultHealed | TestStarted | TestEnded
+    | PromiseWitnessed
     | ClusterRecovered | ElectionStarted | VoteAnswered | ControllerElected | ControllerResigned
     | ControllerFollowed | MetadataCommitted | MetadataTruncated | StateReverted | BrokerCommitted
     | TopicCommitted | PartitionCommitted | ChangeAnswered | HeartbeatAnswered | LeaseExpired

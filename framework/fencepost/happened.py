@@ -7,7 +7,8 @@ from typing import TypeVar, final
 
 from msgspec import Struct
 
-from fencepost.events import Event
+from fencepost.events import Event, PromiseWitnessed
+from fencepost.rules import Witness
 from fencepost.runtime import Runtime
 
 Body = TypeVar("Body", bound=Struct)
@@ -32,3 +33,13 @@ class Happened:
             for event in self._runtime.events()
             if isinstance(event.body, kind) and process in ("", event.process)
         ]
+
+    def saw(
+        self, clause: str, held: bool, evidence: str, witness: Witness = Witness.CLIENT
+    ) -> None:
+        """Tells the history what the test itself saw of a promise that no event shows.
+
+        For formats, defaults and surfaces; `witness` is by whose word it was seen. The clause's
+        rule judges it: a test that saw it broken fails.
+        """
+        self._runtime.record(PromiseWitnessed(clause, held, evidence, witness.value))

@@ -220,6 +220,9 @@ _WORDS: dict[type[Struct], Callable[[Any], str]] = {
     e.FaultHealed: lambda b: f"fault {b.fault_id} healed{_because(b.evidence)}",
     e.TestStarted: lambda b: f"the test {b.nodeid} began",
     e.TestEnded: lambda b: f"the test {b.nodeid} {b.outcome}",
+    e.PromiseWitnessed: lambda b: (
+        f"the test saw {b.clause} {'hold' if b.held else 'broken'}: {b.evidence}"
+    ),
     e.ClusterRecovered: _recovered,
     e.ElectionStarted: lambda b: f"stands for election in epoch {b.epoch}, log end {b.log_end}",
     e.VoteAnswered: _vote,
