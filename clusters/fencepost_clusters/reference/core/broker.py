@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from fencepost import Cause, NodeStarted, NodeStopped, RequestRefused
-from fencepost_clusters.reference.core import fetching, serving
+from fencepost_clusters.reference.core import changes, fetching, serving
 from fencepost_clusters.reference.core.committed import Committed
 from fencepost_clusters.reference.core.controller import raft_timing
 from fencepost_clusters.reference.core.effects import (
@@ -261,7 +261,7 @@ class BrokerNode:
             case m.FetchRequest():
                 self.fetching.fetch(received, message, now)
                 return
-            case m.CreateTopicsRequest() | m.DeleteTopicsRequest():
+            case _ if changes.is_forwarded(message):
                 self.forwarding.forward(received, now, self.raft.leader)
                 return
             case m.MetadataRequest():

@@ -21,12 +21,7 @@ from fencepost import (
     NodeStopped,
     StateReverted,
 )
-from fencepost_clusters.reference.core import (
-    leadership,
-    quorum_messages,
-    registration,
-    topics,
-)
+from fencepost_clusters.reference.core import changes, quorum_messages, registration
 from fencepost_clusters.reference.core.committed import Committed
 from fencepost_clusters.reference.core.effects import (
     Answered,
@@ -232,7 +227,7 @@ class ControllerNode:
             case m.ControllerHeartbeatRequest():
                 error = Error.NONE if self.active else Error.NOT_CONTROLLER
                 self._out.add(Reply(received.request_id, m.ControllerHeartbeatResponse(error)))
-            case m.AlterPartitionRequest() | m.CreateTopicsRequest() | m.DeleteTopicsRequest():
+            case _ if changes.is_change(message):
                 self._change(received, now)
             case _:
                 self._out.add(Close(received.request_id, "no request for a controller"))
@@ -280,86 +275,24 @@ class ControllerNode:
         )  # fmt: skip
 
     def _change(self, received: Received, now: Instant) -> None:
-        """AlterIsr, CreateTopics or DeleteTopics."""
+        """Whatever asks for a change: decided at once, answered once that is committed."""
         if self._ahead is None:
             self._refuse(received, self._out.cause)
             return
-        before = self.log.end
-        message = received.message
-        answer: m.Response
-        match message:
-            case m.AlterPartitionRequest():
-                answer = self._alter_isr(message, now)
-                error = Error(answer.error_code)
-                if error is Error.NONE and len(answer.topics) == 1:
-                    error = Error(answer.topics[0].partitions[0].error_code)
-            case m.CreateTopicsRequest():
-                answer = self._create_topics(message, now)
-                error = Error(next((t.error_code for t in answer.topics if t.error_code), 0))
-            case m.DeleteTopicsRequest():
-                answer = self._delete_topics(message, now)
-                error = Error(next((t.error_code for t in answer.responses if t.error_code), 0))
-            case _:
-                raise AssertionError(f"{message!r} changes nothing")
-        wrote = self.log.end - 1 if self.log.end > before else -1
-        event = ChangeAnswered(
-            "AlterIsr" if isinstance(message, m.AlterPartitionRequest)
-            else type(message).__name__.removesuffix("Request"),
-            received.client, error.name, wrote, -1, self.raft.epoch,
-        )  # fmt: skip
-        self._answer_later(_Waiting(self.log.end, received, answer, event, self._out.cause))
-
-    def _alter_isr(self, asked: m.AlterPartitionRequest, now: Instant) -> m.AlterPartitionResponse:
-        image = self._ahead
-        assert image is not None
-        known = image.brokers.get(asked.broker_id)
-        if known is None or (
-            asked.broker_epoch != known.epoch and self._protections.holds("newest-incarnation-wins")
-        ):
-            return m.AlterPartitionResponse(Error.STALE_BROKER_EPOCH, ())
-        results: list[m.AlterPartitionTopicResult] = []
-        for topic in asked.topics:
-            parts: list[m.AlterPartitionResult] = []
-            for one in topic.partitions:
-                error, record = leadership.alter_isr(
-                    image, asked.broker_id, topic, one, self._protections
-                )
-                if record is not None:
-                    self._apply([record], now)
-                parts.append(self._isr_result(image, topic, one, error))
-            results.append(m.AlterPartitionTopicResult(topic.topic_id, tuple(parts)))
-        return m.AlterPartitionResponse(Error.NONE, tuple(results))
-
-    @staticmethod
-    def _isr_result(
-        image: Image, topic: m.AlterPartitionTopic, asked: m.AlterPartitionData, error: Error
-    ) -> m.AlterPartitionResult:
-        if error is not Error.NONE or topic.topic_id is None:
-            return m.AlterPartitionResult(asked.partition_index, error)
-        now_is = image.partitions[topic.topic_id][asked.partition_index]
-        return m.AlterPartitionResult(
-            asked.partition_index, error, now_is.leader, now_is.leader_epoch, now_is.isr
+        grounds = changes.Grounds(
+            self._ahead, self.log.end, self.raft.epoch, self.settings, self._protections
         )
-
-    def _create_topics(self, asked: m.CreateTopicsRequest, now: Instant) -> m.CreateTopicsResponse:
-        results: list[m.CreatableTopicResult] = []
-        for topic in asked.topics:
-            assert self._ahead is not None
-            new_id = topics.topic_id(self.raft.epoch, self.log.end)
-            records, result = topics.create(self._ahead, topic, self.settings, new_id)
-            if not asked.validate_only:
-                self._apply(records, now)
-            results.append(result)
-        return m.CreateTopicsResponse(tuple(results))
-
-    def _delete_topics(self, asked: m.DeleteTopicsRequest, now: Instant) -> m.DeleteTopicsResponse:
-        results: list[m.DeletableTopicResult] = []
-        for name in asked.topic_names:
-            assert self._ahead is not None
-            records, result = topics.delete(self._ahead, name)
-            self._apply(records, now)
-            results.append(result)
-        return m.DeleteTopicsResponse(tuple(results))
+        decided = changes.decide(grounds, received.message)
+        end = self._apply(decided.records, now)
+        event = ChangeAnswered(
+            changes.name(received.message),
+            received.client,
+            next(changes.errors(decided.answer), Error.NONE).name,
+            end - 1 if decided.records else -1,
+            -1,
+            self.raft.epoch,
+        )
+        self._answer_later(_Waiting(end, received, decided.answer, event, self._out.cause))
 
     # ---------------------------------------------------------------------------------- answering
 
@@ -390,31 +323,15 @@ class ControllerNode:
     def _refuse(self, received: Received, cause: Cause | None) -> None:
         """NOT_CONTROLLER, naming the active controller where the answer can (QC-22)."""
         message = received.message
-        answer: m.Response
-        match message:
-            case m.BrokerHeartbeatRequest():
-                leader = -1 if self.raft.leader is None else self.raft.leader
-                if leader == self.settings.node_id:
-                    leader = -1
-                answer = m.BrokerHeartbeatResponse(
-                    Error.NOT_CONTROLLER, leader, BrokerState.UNKNOWN, -1, -1, self.raft.epoch
-                )
-                self._out.add(Note(self._heartbeat_event(received, message, answer), cause))
-            case m.AlterPartitionRequest():
-                answer = m.AlterPartitionResponse(Error.NOT_CONTROLLER, ())
-            case m.CreateTopicsRequest():
-                answer = m.CreateTopicsResponse(
-                    tuple(
-                        m.CreatableTopicResult(t.name, Error.NOT_CONTROLLER) for t in message.topics
-                    )
-                )
-            case m.DeleteTopicsRequest():
-                answer = m.DeleteTopicsResponse(
-                    tuple(
-                        m.DeletableTopicResult(name, Error.NOT_CONTROLLER)
-                        for name in message.topic_names
-                    )
-                )
-            case _:
-                raise AssertionError(f"{message!r} cannot be refused so")
-        self._out.add(Reply(received.request_id, answer))
+        if not isinstance(message, m.BrokerHeartbeatRequest):
+            answer = changes.refused(message, Error.NOT_CONTROLLER)
+            self._out.add(Reply(received.request_id, answer))
+            return
+        leader = -1 if self.raft.leader is None else self.raft.leader
+        if leader == self.settings.node_id:
+            leader = -1
+        told = m.BrokerHeartbeatResponse(
+            Error.NOT_CONTROLLER, leader, BrokerState.UNKNOWN, -1, -1, self.raft.epoch
+        )
+        self._out.add(Note(self._heartbeat_event(received, message, told), cause))
+        self._out.add(Reply(received.request_id, told))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fencepost import Cause
+from fencepost_clusters.reference.core import changes
 from fencepost_clusters.reference.core.effects import Instant, Outbox, Received, Reply
 from fencepost_clusters.reference.core.settings import Settings
 from fencepost_clusters.reference.wire import messages as m
@@ -40,11 +41,10 @@ class Forwarding:
         return min((min(one.retry_ns, one.deadline_ns) for one in waiting), default=None)
 
     def forward(self, received: Received, now: Instant, leader: int | None) -> None:
-        """Takes on a CreateTopics or DeleteTopics."""
-        message = received.message
-        assert isinstance(message, m.CreateTopicsRequest | m.DeleteTopicsRequest)
+        """Takes on a request of `changes` that a client may ask."""
         limit_ms = 2 * self._settings.ms("request.timeout.ms")
-        timeout_ms = min(message.timeout or limit_ms, limit_ms)  # librdkafka sends 0: no wish
+        wish_ms: int = getattr(received.message, "timeout", 0)  # librdkafka sends 0: no wish
+        timeout_ms = min(wish_ms or limit_ms, limit_ms)
         at = now.monotonic_ns
         one = _Forwarded(received, self._out.cause, at + timeout_ms * MS, at)
         self._all.append(one)
@@ -59,7 +59,7 @@ class Forwarding:
     def _try(self, one: _Forwarded, now: Instant, leader: int | None) -> None:
         left_ms = (one.deadline_ns - now.monotonic_ns) // MS
         if left_ms <= 0:
-            self._answer(one, _refusal(one.received, Error.NOT_CONTROLLER))
+            self._answer(one, changes.refused(one.received.message, Error.NOT_CONTROLLER))
         elif leader is None:
             one.retry_ns = now.monotonic_ns + RETRY_NS
         else:
@@ -71,7 +71,7 @@ class Forwarding:
         one = next((x for x in self._all if x.call == call_id), None)
         if one is None:
             return False
-        if _not_controller(answer):
+        if Error.NOT_CONTROLLER in changes.errors(answer):
             one.call, one.retry_ns = None, now.monotonic_ns + RETRY_NS
         else:
             self._answer(one, answer)
@@ -82,31 +82,9 @@ class Forwarding:
         one = next((x for x in self._all if x.call == call_id), None)
         if one is None:
             return False
-        self._answer(one, _refusal(one.received, Error.REQUEST_TIMED_OUT))
+        self._answer(one, changes.refused(one.received.message, Error.REQUEST_TIMED_OUT))
         return True
 
     def _answer(self, one: _Forwarded, answer: m.Response) -> None:
         self._all.remove(one)
         self._out.add(Reply(one.received.request_id, answer))
-
-
-def _not_controller(answer: m.Response) -> bool:
-    match answer:
-        case m.CreateTopicsResponse():
-            return any(t.error_code == Error.NOT_CONTROLLER for t in answer.topics)
-        case m.DeleteTopicsResponse():
-            return any(t.error_code == Error.NOT_CONTROLLER for t in answer.responses)
-        case _:
-            raise AssertionError(f"{answer!r} answers no administrative request")
-
-
-def _refusal(received: Received, error: Error) -> m.Response:
-    message = received.message
-    if isinstance(message, m.CreateTopicsRequest):
-        return m.CreateTopicsResponse(
-            tuple(m.CreatableTopicResult(t.name, error) for t in message.topics)
-        )
-    assert isinstance(message, m.DeleteTopicsRequest)
-    return m.DeleteTopicsResponse(
-        tuple(m.DeletableTopicResult(name, error) for name in message.topic_names)
-    )

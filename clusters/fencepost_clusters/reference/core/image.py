@@ -162,7 +162,9 @@ def broker_record(broker: Broker, epoch: int, fenced: bool) -> r.BrokerRecord:
     )
 
 
-def isr_change(partition: Partition, isr: tuple[int, ...], leader: int, epoch: int) -> r.Record:
+def isr_change(
+    partition: Partition, isr: tuple[int, ...], leader: int, epoch: int
+) -> r.IsrChangeRecord:
     """The record that gives a partition another ISR, leader and leader epoch."""
     return r.IsrChangeRecord(
         partition_id=partition.index,

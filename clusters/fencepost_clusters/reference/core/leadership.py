@@ -8,7 +8,7 @@ from fencepost_clusters.reference.core.effects import Protections
 from fencepost_clusters.reference.core.image import Image, Partition, isr_change
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_clusters.reference.wire.records import Record
+from fencepost_clusters.reference.wire.records import IsrChangeRecord, Record
 
 
 def place(brokers: Sequence[int], partitions: int, replicas: int) -> tuple[tuple[int, ...], ...]:
@@ -94,7 +94,7 @@ def alter_isr(
     topic: m.AlterPartitionTopic,
     asked: m.AlterPartitionData,
     protections: Protections,
-) -> tuple[Error, Record | None]:
+) -> tuple[Error, IsrChangeRecord | None]:
     """Judges one AlterIsr of a leader whose broker epoch is current already (QC-32, RP-19).
 
     A member must be a replica, unfenced, and of the incarnation that the leader saw.
