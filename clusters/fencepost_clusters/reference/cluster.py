@@ -25,6 +25,11 @@ from fencepost import (
 )
 from fencepost_clusters.reference.core import settings as s
 from fencepost_clusters.reference.core.protections import DEFECTS, switched_off
+from fencepost_clusters.reference.core.settings import (
+    CLIENT_LISTENER,
+    CONTROLLER_LISTENER,
+    REPLICATION_LISTENER,
+)
 
 CLIENT_PORT = 9092
 CONTROLLER_PORT = 9093
@@ -81,25 +86,28 @@ class ReferenceQuorum:
         """The brokers' client listener."""
         return CLIENT_PORT
 
+    def properties(self, slot: Slot, layout: Layout, shape: Shape, run: str) -> dict[str, str]:
+        """How the node in a slot is configured; raises UsageError for an unknown setting."""
+        voters = ",".join(
+            f"{c.node_id}@{c.name}:{CONTROLLER_PORT}" for c in layout.of(Role.CONTROLLER)
+        )
+        return {
+            **_cluster_properties(shape),
+            "process.roles": slot.role.value,
+            f"{slot.role.value}.id": str(slot.node_id),
+            "controller.connect": voters,
+            "cluster.id": f"fencepost-{run}",
+        }
+
+    def ports(self, slot: Slot) -> dict[str, int]:
+        """The port of each listener of the node in a slot."""
+        if slot.role is Role.CONTROLLER:
+            return {CONTROLLER_LISTENER: CONTROLLER_PORT}
+        return {CLIENT_LISTENER: CLIENT_PORT, REPLICATION_LISTENER: REPLICATION_PORT}
+
     def command(self, place: Place, shape: Shape) -> Command:
         """One node as a Python process with a configuration file."""
         slot = place.slot
-        controller = slot.role is Role.CONTROLLER
-        voters = ",".join(
-            f"{c.node_id}@{c.name}:{CONTROLLER_PORT}" for c in place.layout.of(Role.CONTROLLER)
-        )
-        properties = {
-            **self._properties(shape),
-            "process.roles": slot.role.value,
-            "controller.id" if controller else "broker.id": str(slot.node_id),
-            "controller.connect": voters,
-            "cluster.id": f"fencepost-{place.run}",
-        }
-        ports = (
-            {"CONTROLLER": CONTROLLER_PORT}
-            if controller
-            else {"CLIENT": CLIENT_PORT, "REPLICATION": REPLICATION_PORT}
-        )
         node = {
             "run": place.run,
             "process": place.process,
@@ -109,8 +117,8 @@ class ReferenceQuorum:
             "address": place.address,
             "advertised": place.advertised,
             "hosts": dict(place.hosts),
-            "ports": ports,
-            "properties": properties,
+            "ports": self.ports(slot),
+            "properties": self.properties(slot, place.layout, shape, place.run),
             "defects": list(shape.defects),
             "seed": place.seed,
         }
@@ -136,22 +144,23 @@ class ReferenceQuorum:
             recovery_bound_ms=3 * settings.lease_ms + 10_000,
         )
 
-    @staticmethod
-    def _properties(shape: Shape) -> dict[str, str]:
-        unknown = sorted(set(shape.settings) - set(s.names()))
-        if unknown:
-            raise UsageError(f"reference/quorum has no setting {unknown[0]!r}")
-        return {**SUITE_SETTINGS, **shape.settings}
-
     def _settings(self, shape: Shape) -> s.Settings:
         return s.read(
             {
-                **self._properties(shape),
+                **_cluster_properties(shape),
                 "process.roles": "broker",
                 "broker.id": "1",
                 "controller.connect": f"{FIRST_CONTROLLER_ID}@controller-1:{CONTROLLER_PORT}",
             }
         )
+
+
+def _cluster_properties(shape: Shape) -> dict[str, str]:
+    """What all nodes of a cluster have in common."""
+    unknown = sorted(set(shape.settings) - set(s.names()))
+    if unknown:
+        raise UsageError(f"reference/quorum has no setting {unknown[0]!r}")
+    return {**SUITE_SETTINGS, **shape.settings}
 
 
 def _links(slots: Sequence[Slot]) -> list[Link]:

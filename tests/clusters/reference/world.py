@@ -10,7 +10,6 @@ from __future__ import annotations
 import heapq
 import itertools
 import random  # noqa: TID251 - the world's own seeded stream
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -18,20 +17,19 @@ from msgspec import Struct
 
 from fencepost import Event, ProcessExited, ProcessSpawned, Shape
 from fencepost_clusters.reference.cluster import (
-    CLIENT_PORT,
     CONTROLLER_PORT,
     REPLICATION_PORT,
     ReferenceQuorum,
 )
 from fencepost_clusters.reference.core import effects as e
 from fencepost_clusters.reference.core import settings as s
+from fencepost_clusters.reference.core.assembly import Site, Stored, assemble
 from fencepost_clusters.reference.core.broker import BrokerNode
 from fencepost_clusters.reference.core.controller import ControllerNode
 from fencepost_clusters.reference.core.image import Partition
 from fencepost_clusters.reference.core.log_index import entry
 from fencepost_clusters.reference.core.metadata_log import LOG_NAME
 from fencepost_clusters.reference.core.protections import switched_off
-from fencepost_clusters.reference.core.replicas import Recovered
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 
@@ -48,6 +46,14 @@ class FakeDisk:
     logs: dict[str, list[bytes]] = field(default_factory=dict)
     watermarks: dict[str, int] = field(default_factory=dict)
     vote: tuple[int, int | None] = (0, None)
+
+    def stored(self) -> Stored:
+        logs = {
+            log: tuple(entry(record_batch.parse(b)) for b in batches)
+            for log, batches in self.logs.items()
+            if log != LOG_NAME
+        }
+        return Stored(tuple(self.logs.get(LOG_NAME, ())), *self.vote, logs, self.watermarks)
 
     def truncate(self, log: str, to_offset: int) -> None:
         kept = [b for b in self.logs.get(log, []) if record_batch.parse(b).last_offset < to_offset]
@@ -113,41 +119,15 @@ class World:
             other = self.disks[copy_disk_of]
             disk.logs = {log: list(batches) for log, batches in other.logs.items()}
             disk.watermarks = dict(other.watermarks)
-        voters = ",".join(
-            f"{c.node_id}@{c.name}:{CONTROLLER_PORT}" for c in self.layout.of(slot.role.CONTROLLER)
+        core = assemble(
+            s.read(self.system.properties(slot, self.layout, self.shape, "world")),
+            Site(slot_name, slot_name, self.system.ports(slot)),
+            disk.stored(),
+            self._draw.randint,
+            switched_off(self.shape.defects),
+            self.instant(),
         )
-        controller = slot.role.value == "controller"
-        settings = s.read(
-            {
-                **self.system._properties(self.shape),
-                "process.roles": slot.role.value,
-                "controller.id" if controller else "broker.id": str(slot.node_id),
-                "controller.connect": voters,
-            }
-        )
-        incarnation = uuid.UUID(int=self._draw.getrandbits(128), version=4)
-        protections = switched_off(self.shape.defects)
-        metadata = tuple(disk.logs.get(LOG_NAME, ()))
-        core: BrokerNode | ControllerNode
-        if controller:
-            core = ControllerNode(
-                settings, incarnation, metadata, *disk.vote, self._draw.randint, protections,
-                self.instant(),
-            )  # fmt: skip
-        else:
-            logs = {
-                log: tuple(entry(record_batch.parse(b)) for b in batches)
-                for log, batches in disk.logs.items()
-                if log != LOG_NAME
-            }
-            listeners = (
-                m.Listener("CLIENT", slot_name, CLIENT_PORT),
-                m.Listener("REPLICATION", slot_name, REPLICATION_PORT),
-            )
-            core = BrokerNode(
-                settings, incarnation, listeners, metadata, Recovered(logs, disk.watermarks),
-                self._draw.randint, protections, self.instant(),
-            )  # fmt: skip
+        assert isinstance(core, BrokerNode | ControllerNode)
         spawned = ProcessSpawned(name, slot_name, slot.role.value, slot.node_id, next(self._order))
         self.note("harness", spawned)
         self.alive[slot_name] = Living(name, slot_name, core, disk)

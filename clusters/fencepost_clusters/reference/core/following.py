@@ -8,11 +8,11 @@ from uuid import UUID
 
 from fencepost import RequestRefused
 from fencepost_clusters.reference.core.effects import Call, Instant, Outbox, Protections, Received
-from fencepost_clusters.reference.core.image import REPLICATION_LISTENER, Image
+from fencepost_clusters.reference.core.image import Image
 from fencepost_clusters.reference.core.lifecycle import Lifecycle
 from fencepost_clusters.reference.core.replica import Part, Replica
 from fencepost_clusters.reference.core.replicas import Replicas
-from fencepost_clusters.reference.core.settings import Settings
+from fencepost_clusters.reference.core.settings import REPLICATION_LISTENER, Settings
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error

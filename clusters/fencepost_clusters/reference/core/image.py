@@ -15,9 +15,6 @@ from fencepost_clusters.reference.wire import records as r
 
 TOPIC_RESOURCE = 2
 """Kafka's resource type of a topic in ConfigRecord."""
-CLIENT_LISTENER = "CLIENT"
-REPLICATION_LISTENER = "REPLICATION"
-CONTROLLER_LISTENER = "CONTROLLER"
 
 
 class Broker(Struct, frozen=True):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from fencepost_clusters.reference.core.image import CLIENT_LISTENER, Image
+from fencepost_clusters.reference.core.image import Image
 from fencepost_clusters.reference.core.replicas import Replicas
+from fencepost_clusters.reference.core.settings import CLIENT_LISTENER
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 

@@ -9,6 +9,10 @@ from fencepost import UsageError
 
 Address = tuple[str, int]
 
+CLIENT_LISTENER = "CLIENT"
+REPLICATION_LISTENER = "REPLICATION"
+CONTROLLER_LISTENER = "CONTROLLER"
+
 _DEFAULTS: Mapping[str, int] = {
     "registration.heartbeat.interval.ms": 2000,
     "registration.lease.timeout.ms": 20000,
@@ -48,6 +52,14 @@ class Settings:
     def ns(self, name: str) -> int:
         """A time in nanoseconds."""
         return self.numbers[name] * 1_000_000
+
+    @property
+    def listeners(self) -> frozenset[str]:
+        """The listeners that a process of these roles serves."""
+        served = {CONTROLLER_LISTENER} if "controller" in self.roles else set()
+        if "broker" in self.roles:
+            served |= {CLIENT_LISTENER, REPLICATION_LISTENER}
+        return frozenset(served)
 
     @property
     def lease_ms(self) -> int:

@@ -8,10 +8,11 @@ import signal
 import time
 import traceback
 from collections.abc import Mapping
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from fencepost import ConnectionClosed, Recorder, Stalled
 from fencepost_clusters.reference.core import effects as e
+from fencepost_clusters.reference.core.assembly import Core
 from fencepost_clusters.reference.shell.listener import BACKLOG, Connection
 from fencepost_clusters.reference.shell.peers import Peers
 from fencepost_clusters.reference.shell.storage import Disk
@@ -21,13 +22,6 @@ from fencepost_clusters.reference.wire import messages as m
 STALL_CHECK_S = 0.1
 STALL_S = 0.25
 EXIT_BROKEN = 70
-
-
-class Core(Protocol):
-    """A node's decisions."""
-
-    def handle(self, what: e.Input, now: e.Instant) -> tuple[e.Effect, ...]: ...
-    def deadline_ns(self) -> int | None: ...
 
 
 def instant() -> e.Instant:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import random  # noqa: TID251 - the one place where a node's chance is seeded
 import sys
-import uuid
 from pathlib import Path
 from typing import Annotated
 
@@ -19,19 +18,10 @@ import msgspec
 
 from fencepost import Recorder, UsageError
 from fencepost_clusters.reference.core import settings as s
-from fencepost_clusters.reference.core.broker import BrokerNode
-from fencepost_clusters.reference.core.controller import ControllerNode
-from fencepost_clusters.reference.core.image import (
-    CLIENT_LISTENER,
-    CONTROLLER_LISTENER,
-    REPLICATION_LISTENER,
-)
-from fencepost_clusters.reference.core.metadata_log import LOG_NAME
+from fencepost_clusters.reference.core.assembly import Site, assemble, check_site
 from fencepost_clusters.reference.core.protections import switched_off
-from fencepost_clusters.reference.core.replicas import Recovered
-from fencepost_clusters.reference.shell.node import Core, Node, instant
+from fencepost_clusters.reference.shell.node import Node, instant
 from fencepost_clusters.reference.shell.storage import Disk
-from fencepost_clusters.reference.wire import messages as m
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
@@ -63,7 +53,8 @@ def main(argv: list[str]) -> int:
             raise UsageError("give the path of one node.json")
         node = msgspec.json.decode(Path(argv[1]).read_bytes(), type=NodeFile)
         settings = s.read(node.properties)
-        _check_listeners(node, settings)
+        site = Site(node.name, node.advertised, node.ports)
+        check_site(settings, site)
         protections = switched_off(node.defects)
     except (OSError, msgspec.DecodeError, UsageError) as error:
         print(f"bad node configuration: {error}", file=sys.stderr)
@@ -73,47 +64,10 @@ def main(argv: list[str]) -> int:
         recorder = Recorder.open(Path(node.events), node.run, node.process)
         # Seeded by the process, so that no two processes of a run draw alike.
         draw = random.Random(f"{node.run}/{node.seed}/{node.process}")
-        incarnation = uuid.UUID(int=draw.getrandbits(128), version=4)
-        metadata = disk.log(LOG_NAME).batches()
-        now = instant()
-        core: Core
-        if "controller" in settings.roles:
-            epoch, voted_for = disk.vote()
-            core = ControllerNode(
-                settings, incarnation, metadata, epoch, voted_for, draw.randint, protections, now
-            )
-        else:
-            recovered = Recovered(
-                {name: tuple(log.entries) for name, log in disk.logs.items() if name != LOG_NAME},
-                disk.watermarks(),
-            )
-            core = BrokerNode(
-                settings, incarnation, _endpoints(node), metadata, recovered, draw.randint,
-                protections, now,
-            )  # fmt: skip
+        core = assemble(settings, site, disk.stored(), draw.randint, protections, instant())
         running = Node(core, disk, recorder, node.process, node.hosts)
         listeners = {name: (node.address, port) for name, port in node.ports.items()}
         return asyncio.run(running.run(listeners))
     except OSError as error:
         print(f"{node.process} cannot run: {error}", file=sys.stderr)
         return 4
-
-
-def _check_listeners(node: NodeFile, settings: s.Settings) -> None:
-    """Raises UsageError unless the listeners are those of the node's role."""
-    controller = "controller" in settings.roles
-    wanted = {CONTROLLER_LISTENER} if controller else {CLIENT_LISTENER, REPLICATION_LISTENER}
-    if set(node.ports) != wanted:
-        role = "controller" if controller else "broker"
-        raise UsageError(
-            f"a {role} listens on {' and '.join(sorted(wanted))}, "
-            f"and ports names {', '.join(sorted(node.ports)) or 'none'}"
-        )
-
-
-def _endpoints(node: NodeFile) -> tuple[m.Listener, ...]:
-    """What a broker registers: clients reach it through their link, brokers by its slot's name."""
-    return (
-        m.Listener(CLIENT_LISTENER, node.advertised, node.ports[CLIENT_LISTENER]),
-        m.Listener(REPLICATION_LISTENER, node.name, node.ports[REPLICATION_LISTENER]),
-    )

@@ -18,7 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from fencepost_clusters.reference.core.assembly import Stored
 from fencepost_clusters.reference.core.log_index import Entry, entry
+from fencepost_clusters.reference.core.metadata_log import LOG_NAME
 from fencepost_clusters.reference.wire import record_batch
 
 _QUORUM = "quorum-state.json"
@@ -163,6 +165,14 @@ class Disk:
             for path in sorted(folder.iterdir())
             if path.is_dir()
         }
+
+    def stored(self) -> Stored:
+        """What a process that starts finds here."""
+        epoch, voted_for = self.vote()
+        known = self.logs.get(LOG_NAME)
+        logs = {name: tuple(x.entries) for name, x in self.logs.items() if name != LOG_NAME}
+        metadata = () if known is None else known.batches()
+        return Stored(metadata, epoch, voted_for, logs, self.watermarks())
 
     def log(self, name: str) -> Log:
         """A log by name, made if need be."""

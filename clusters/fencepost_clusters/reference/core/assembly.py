@@ -1,0 +1,96 @@
+"""From a node's settings and what its disk holds to the core that runs there.
+
+Whatever runs nodes starts them here (the program, the simulated runtime, the tests' world), so that
+a node is the same node in each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+from uuid import UUID
+
+from msgspec import Struct
+
+from fencepost import UsageError
+from fencepost_clusters.reference.core.broker import BrokerNode
+from fencepost_clusters.reference.core.controller import ControllerNode
+from fencepost_clusters.reference.core.effects import Chance, Effect, Input, Instant, Protections
+from fencepost_clusters.reference.core.log_index import Entry
+from fencepost_clusters.reference.core.replicas import Recovered
+from fencepost_clusters.reference.core.settings import (
+    CLIENT_LISTENER,
+    REPLICATION_LISTENER,
+    Settings,
+)
+from fencepost_clusters.reference.wire import messages as m
+
+
+class Core(Protocol):
+    """A node's decisions."""
+
+    def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]: ...
+    def deadline_ns(self) -> int | None: ...
+
+
+class Site(Struct, frozen=True):
+    """How a process is reached: by nodes as `name`, its slot's; by clients at `advertised`, a host.
+
+    `ports` has the port of each listener that it serves.
+    """
+
+    name: str
+    advertised: str
+    ports: Mapping[str, int]
+
+
+class Stored(Struct, frozen=True):
+    """What a disk holds when a process starts upon it; the defaults are an empty one's.
+
+    `metadata` are the batches of the metadata log, `logs` the indexes of all others by name,
+    `epoch` and `voted_for` the quorum's vote, `high_watermarks` the checkpoints by log.
+    """
+
+    metadata: tuple[bytes, ...] = ()
+    epoch: int = 0
+    voted_for: int | None = None
+    logs: Mapping[str, tuple[Entry, ...]] = {}
+    high_watermarks: Mapping[str, int] = {}
+
+
+def check_site(settings: Settings, site: Site) -> None:
+    """Raises UsageError unless the site's listeners are those of the settings' roles."""
+    if site.ports.keys() != settings.listeners:
+        raise UsageError(
+            f"process.roles={','.join(sorted(settings.roles))} listens on "
+            f"{' and '.join(sorted(settings.listeners))}, and ports names "
+            f"{', '.join(sorted(site.ports)) or 'none'}"
+        )
+
+
+def assemble(
+    settings: Settings,
+    site: Site,
+    stored: Stored,
+    chance: Chance,
+    protections: Protections,
+    now: Instant,
+) -> Core:
+    """The core of a process that starts now; it draws its incarnation from `chance`.
+
+    The site must have passed `check_site`.
+    """
+    incarnation = UUID(int=chance(0, (1 << 128) - 1), version=4)
+    if "controller" in settings.roles:
+        return ControllerNode(
+            settings, incarnation, stored.metadata, stored.epoch, stored.voted_for, chance,
+            protections, now,
+        )  # fmt: skip
+    endpoints = (
+        m.Listener(CLIENT_LISTENER, site.advertised, site.ports[CLIENT_LISTENER]),
+        m.Listener(REPLICATION_LISTENER, site.name, site.ports[REPLICATION_LISTENER]),
+    )
+    recovered = Recovered(stored.logs, stored.high_watermarks)
+    return BrokerNode(
+        settings, incarnation, endpoints, stored.metadata, recovered, chance, protections, now
+    )
