@@ -1,0 +1,198 @@
+"""Reading partitions from their leaders: positions, one fetch a broker at a time, what came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from fencepost import BEGINNING
+from fencepost_clusters.reference.client.routes import MS, Place, Routes
+from fencepost_clusters.reference.core.effects import Address, Instant, Outbox
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import record_batch
+from fencepost_clusters.reference.wire.errors import Error
+
+CHANNEL = "fetch"
+WAIT_MS = 200
+LIMIT_MS = 5_000
+MOST_BYTES = 1 << 20
+BACKOFF_NS = 100 * MS
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """Messages of one partition in their order: offsets and the operations in their payloads."""
+
+    place: Place
+    offsets: tuple[int, ...]
+    operations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A partition that its leader would not read, by Kafka's error."""
+
+    place: Place
+    error: Error
+
+
+@dataclass(slots=True)
+class _Position:
+    """`offset` is the next one wanted, or BEGINNING; `turn` counts the times it was moved."""
+
+    offset: int
+    turn: int = 0
+    not_before_ns: int = 0
+
+
+class Fetching:
+    """See the module."""
+
+    def __init__(self, routes: Routes, out: Outbox) -> None:
+        self._routes = routes
+        self._out = out
+        self._positions: dict[Place, _Position] = {}
+        self._calls: dict[int, tuple[Address, tuple[tuple[Place, int], ...]]] = {}
+        self._busy: set[Address] = set()
+
+    def move(self, place: Place, offset: int) -> None:
+        """Reads on from an offset (BEGINNING: the first there is)."""
+        known = self._positions.get(place)
+        self._positions[place] = _Position(offset, known.turn + 1 if known is not None else 0)
+
+    def drop(self, place: Place) -> None:
+        """Reads a partition no more."""
+        self._positions.pop(place, None)
+
+    def deadline_ns(self) -> int | None:
+        """When a Tick is wanted next."""
+        waiting = [
+            one.not_before_ns
+            for place, one in self._positions.items()
+            if (at := self._routes.leader(place)) is not None and at not in self._busy
+        ]
+        return min(waiting, default=None)
+
+    def tick(self, now: Instant) -> None:
+        """Asks every leader that is not being asked."""
+        due: dict[Address, list[Place]] = {}
+        for place, one in self._positions.items():
+            address = self._routes.leader(place)
+            if address is None:
+                self._routes.stale(now)
+            elif address not in self._busy and one.not_before_ns <= now.monotonic_ns:
+                due.setdefault(address, []).append(place)
+        for address, places in due.items():
+            unknown = [p for p in places if self._positions[p].offset == BEGINNING]
+            if unknown:
+                self._ask(address, unknown, _list_offsets(unknown))
+            else:
+                self._ask(address, places, self._fetch(places))
+
+    def _ask(self, address: Address, places: Sequence[Place], request: m.Request) -> None:
+        call = self._out.call(address, CHANNEL, request, LIMIT_MS)
+        turns = tuple((place, self._positions[place].turn) for place in places)
+        self._calls[call] = (address, turns)
+        self._busy.add(address)
+
+    def _fetch(self, places: Iterable[Place]) -> m.FetchRequest:
+        topics: dict[str, list[m.FetchPartition]] = {}
+        for topic, index in places:
+            offset = self._positions[topic, index].offset
+            epoch = self._routes.epoch((topic, index))
+            part = m.FetchPartition(index, offset, MOST_BYTES, epoch)
+            topics.setdefault(topic, []).append(part)
+        several = tuple(m.FetchTopic(tuple(parts), topic) for topic, parts in topics.items())
+        return m.FetchRequest(WAIT_MS, 1, MOST_BYTES, several)
+
+    def answered(
+        self, call_id: int, answer: m.Response, now: Instant
+    ) -> Sequence[Came | Refused] | None:
+        """What an answer brought; None if the call was not ours."""
+        call = self._calls.pop(call_id, None)
+        if call is None:
+            return None
+        address, turns = call
+        self._busy.discard(address)
+        current = {
+            place
+            for place, turn in turns
+            if place in self._positions and self._positions[place].turn == turn
+        }
+        if isinstance(answer, m.ListOffsetsResponse):
+            return self._bounds(answer, current, now)
+        assert isinstance(answer, m.FetchResponse), answer
+        found: list[Came | Refused] = []
+        for topic in answer.responses:
+            for part in topic.partitions:
+                place = (topic.topic, part.partition_index)
+                if place not in current:
+                    continue
+                if part.error_code != Error.NONE:
+                    found.extend(self._refused(place, Error(part.error_code), now))
+                elif isinstance(part.records, bytes) and part.records:
+                    came = _messages(place, part.records, self._positions[place].offset)
+                    if came is not None:
+                        self._positions[place].offset = came.offsets[-1] + 1
+                        found.append(came)
+        return found
+
+    def failed(self, call_id: int, now: Instant) -> bool:
+        """A call got no answer; False if it was not ours."""
+        call = self._calls.pop(call_id, None)
+        if call is None:
+            return False
+        address, turns = call
+        self._busy.discard(address)
+        for place, _ in turns:
+            if place in self._positions:
+                self._positions[place].not_before_ns = now.monotonic_ns + BACKOFF_NS
+        self._routes.stale(now)
+        return True
+
+    def _bounds(
+        self, answer: m.ListOffsetsResponse, current: set[Place], now: Instant
+    ) -> Sequence[Refused]:
+        refused: list[Refused] = []
+        for topic in answer.topics:
+            for part in topic.partitions:
+                place = (topic.name, part.partition_index)
+                if place not in current:
+                    continue
+                if part.error_code == Error.NONE:
+                    self._positions[place].offset = part.offset
+                else:
+                    refused.extend(self._refused(place, Error(part.error_code), now))
+        return refused
+
+    def _refused(self, place: Place, error: Error, now: Instant) -> Sequence[Refused]:
+        """Another leader is looked for; what no other leader mends is for the caller."""
+        self._positions[place].not_before_ns = now.monotonic_ns + BACKOFF_NS
+        self._routes.stale(now)
+        return [Refused(place, error)] if error is Error.OFFSET_OUT_OF_RANGE else []
+
+
+def _list_offsets(places: Iterable[Place]) -> m.ListOffsetsRequest:
+    topics: dict[str, list[m.ListOffsetsPartition]] = {}
+    for topic, index in places:
+        topics.setdefault(topic, []).append(m.ListOffsetsPartition(index, BEGINNING))
+    return m.ListOffsetsRequest(
+        tuple(m.ListOffsetsTopic(topic, tuple(parts)) for topic, parts in topics.items())
+    )
+
+
+def _messages(place: Place, data: bytes, wanted: int) -> Came | None:
+    """The messages from offset `wanted` on in whole batches; None when there is none."""
+    offsets: list[int] = []
+    operations: list[str] = []
+    for header, batch in record_batch.split(data, verify=False):
+        for at, value in enumerate(record_batch.values(batch), header.base_offset):
+            if at >= wanted:
+                offsets.append(at)
+                operations.append(operation_in(value))
+    return Came(place, tuple(offsets), tuple(operations)) if offsets else None
+
+
+def operation_in(value: bytes) -> str:
+    """The operation id at the head of a payload."""
+    return value.decode(errors="replace").split(" ", 1)[0]

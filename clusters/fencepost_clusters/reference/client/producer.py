@@ -1,0 +1,297 @@
+"""A producer: messages at a steady rate, sent in order to each partition's leader, sent again when
+the answer proves nothing, each with the outcome that its answer proves.
+
+Per partition at most five batches are on their way. When one fails, no further one leaves until all
+that are on their way have come back; then the failed ones go again, in their order: that is how an
+idempotent producer keeps its sequence numbers (KIP-98).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from fencepost import ClientFailed, ProduceCompleted, ProduceInvoked, ProducerOptions
+from fencepost_clusters.reference.client import outcomes
+from fencepost_clusters.reference.client.routes import CHANNEL, MS, Place, Routes
+from fencepost_clusters.reference.core.effects import Instant, Outbox
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import record_batch
+from fencepost_clusters.reference.wire.errors import Error
+
+SECOND = 1_000 * MS
+MOST_IN_FLIGHT = 5
+MOST_IN_BATCH = 100
+MESSAGE_LIMIT_NS = 30 * SECOND
+REQUEST_LIMIT_MS = 5_000
+BACKOFF_NS = 50 * MS
+MOST_BACKOFF_NS = 500 * MS
+_DESYNCHRONISED = {Error.OUT_OF_ORDER_SEQUENCE_NUMBER, Error.INVALID_PRODUCER_EPOCH}
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Messages that are sent together; they keep their sequence number and bytes for ever."""
+
+    place: Place
+    operations: tuple[str, ...]
+    data: bytes
+    limit_ns: int
+    call: int | None = None
+    tries: int = 0
+    again_ns: int = 0
+
+
+@dataclass(slots=True)
+class _Partition:
+    """`unsent` are (operation, value, limit); `sent` are batches without an answer, in order."""
+
+    unsent: deque[tuple[str, bytes, int]] = field(default_factory=deque)
+    sent: deque[_Batch] = field(default_factory=deque)
+    next_sequence: int = 0
+
+
+class Producing:
+    """See the module. `done` is true once it will say no more."""
+
+    def __init__(
+        self, process: str, options: ProducerOptions, routes: Routes, out: Outbox, now: Instant
+    ) -> None:
+        self.done = False
+        self._process = process
+        self._options = options
+        self._routes = routes
+        self._out = out
+        self._began_ns = now.monotonic_ns
+        self._number = 0
+        self._partitions = {place: _Partition() for place in options.partitions}
+        self._open: dict[str, Place] = {}
+        self._calls: dict[int, tuple[_Batch, ...]] = {}
+        self._stop_ns: int | None = None
+        self._producer: tuple[int, int] | None = None if options.idempotent else (-1, -1)
+        self._init: int | None = None
+        self._init_ns = now.monotonic_ns
+        self._renewing = False
+
+    # ------------------------------------------------------------------------------ time passes
+
+    def stop(self, now: Instant) -> None:
+        """Sends no more; waits for what is open."""
+        if self._stop_ns is None:
+            self._stop_ns = now.monotonic_ns + self._options.flush_ms * MS
+
+    def deadline_ns(self) -> int | None:
+        """When a Tick is wanted next."""
+        times = [self._routes.deadline_ns()]
+        if self._stop_ns is None:
+            times.append(self._due_ns())
+        else:
+            times.append(self._stop_ns)
+        if self._producer is None and self._init is None:
+            times.append(self._init_ns)
+        for one in self._partitions.values():
+            if one.unsent:
+                times.append(one.unsent[0][2])
+            for batch in one.sent:
+                if batch.call is None:
+                    times.append(max(batch.again_ns, 0) if self._can_go(one, batch) else None)
+                times.append(batch.limit_ns)
+                break
+        return min((t for t in times if t is not None), default=None)
+
+    def _can_go(self, one: _Partition, batch: _Batch) -> bool:
+        return self._routes.leader(batch.place) is not None and not any(
+            other.call is not None for other in one.sent
+        )
+
+    def _due_ns(self) -> int:
+        return self._began_ns + int(self._number * SECOND / self._options.rate)
+
+    def tick(self, now: Instant) -> None:
+        """Produces what is due, gives up what is too old, and sends what can be sent."""
+        self._routes.tick(now)
+        options = self._options
+        while self._stop_ns is None and now.monotonic_ns >= self._due_ns():
+            self._invoke(now)
+            if self._number == options.count:
+                self.stop(now)
+        if self._producer is None and self._init is None and now.monotonic_ns >= self._init_ns:
+            self._init = self._out.call(
+                self._routes.any_broker(), CHANNEL, m.InitProducerIdRequest(None), REQUEST_LIMIT_MS
+            )
+        for place, one in self._partitions.items():
+            if one.unsent or one.sent:
+                self._expire(one, now)
+                self._send(place, one, now)
+        if self._stop_ns is not None and (not self._open or now.monotonic_ns >= self._stop_ns):
+            self._finish()
+
+    def _invoke(self, now: Instant) -> None:
+        options = self._options
+        operation = f"{self._process}:{self._number}"
+        place = options.partitions[self._number % len(options.partitions)]
+        self._number += 1
+        self._out.note(ProduceInvoked(operation, *place, options.acks))
+        self._open[operation] = place
+        value = f"{operation} ".encode().ljust(options.size, b".")
+        limit_ns = now.monotonic_ns + MESSAGE_LIMIT_NS
+        self._partitions[place].unsent.append((operation, value, limit_ns))
+
+    def _expire(self, one: _Partition, now: Instant) -> None:
+        while one.unsent and one.unsent[0][2] <= now.monotonic_ns:
+            self._complete(one.unsent.popleft()[0], "unknown", -1, "_MSG_TIMED_OUT")
+        for batch in [b for b in one.sent if b.limit_ns <= now.monotonic_ns and b.call is None]:
+            # Its numbers are used up: what comes after it needs a new producer id.
+            one.sent.remove(batch)
+            self._renewing = self._options.idempotent
+            for operation in batch.operations:
+                self._complete(operation, "unknown", -1, "_MSG_TIMED_OUT")
+
+    # ------------------------------------------------------------------------------------- sending
+
+    def _send(self, place: Place, one: _Partition, now: Instant) -> None:
+        address = self._routes.leader(place)
+        if address is None:
+            self._routes.stale(now)
+            return
+        if self._producer is None or self._renewing:
+            self._renew(now)
+            return
+        failed = [b for b in one.sent if b.call is None]
+        if failed:
+            if len(failed) == len(one.sent) and all(
+                b.again_ns <= now.monotonic_ns for b in failed
+            ):
+                for batch in failed[:MOST_IN_FLIGHT]:
+                    self._dispatch(batch, one)
+            return
+        while one.unsent and len(one.sent) < MOST_IN_FLIGHT:
+            batch = self._form(place, one, now)
+            one.sent.append(batch)
+            self._dispatch(batch, one)
+
+    def _renew(self, now: Instant) -> None:
+        """Asks for another producer id, once nothing of the old one is open."""
+        if self._renewing and not any(one.sent for one in self._partitions.values()):
+            self._renewing = False
+            self._producer, self._init_ns = None, now.monotonic_ns
+            for one in self._partitions.values():
+                one.next_sequence = 0
+
+    def _form(self, place: Place, one: _Partition, now: Instant) -> _Batch:
+        count = min(len(one.unsent), MOST_IN_BATCH)
+        several = [one.unsent.popleft() for _ in range(count)]
+        assert self._producer is not None
+        producer_id, epoch = self._producer
+        sequence = one.next_sequence if producer_id >= 0 else -1
+        one.next_sequence = (one.next_sequence + count) & 0x7FFFFFFF
+        values = [value for _, value, _ in several]
+        data = record_batch.build(
+            values, 0, -1, now.wall_ms, producer=(producer_id, epoch, sequence)
+        )
+        return _Batch(place, tuple(o for o, _, _ in several), data, several[0][2])
+
+    def _dispatch(self, batch: _Batch, one: _Partition) -> None:
+        address = self._routes.leader(batch.place)
+        assert address is not None
+        topic, index = batch.place
+        part = m.PartitionProduceData(index, batch.data)
+        request = m.ProduceRequest(
+            self._options.acks, REQUEST_LIMIT_MS, (m.TopicProduceData(topic, (part,)),)
+        )
+        call = self._out.call(address, CHANNEL, request, REQUEST_LIMIT_MS)
+        if self._options.acks == 0:
+            one.sent.remove(batch)
+            self._end(batch, "unknown", -1, "")  # nobody answers: the bytes were written
+            return
+        batch.call = call
+        self._calls[call] = (batch,)
+
+    # ------------------------------------------------------------------------------------- answers
+
+    def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:
+        """Takes an answer in; False if the call was not ours."""
+        if self._routes.answered(call_id, answer, now):
+            return True
+        if call_id == self._init:
+            assert isinstance(answer, m.InitProducerIdResponse), answer
+            self._init = None
+            if answer.error_code == Error.NONE:
+                self._producer = (answer.producer_id, answer.producer_epoch)
+            else:
+                self._init_ns = now.monotonic_ns + BACKOFF_NS
+            return True
+        batches = self._calls.pop(call_id, None)
+        if batches is None:
+            return False
+        assert isinstance(answer, m.ProduceResponse), answer
+        part = answer.responses[0].partition_responses[0]
+        for batch in batches:
+            batch.call = None
+            self._judge(batch, part.error_code, part.base_offset, now)
+        return True
+
+    def failed(self, call_id: int, now: Instant) -> bool:
+        """A call got no answer; False if it was not ours."""
+        if self._routes.failed(call_id, now):
+            return True
+        if call_id == self._init:
+            self._init, self._init_ns = None, now.monotonic_ns + BACKOFF_NS
+            return True
+        batches = self._calls.pop(call_id, None)
+        if batches is None:
+            return False
+        self._routes.stale(now)
+        for batch in batches:
+            batch.call = None
+            self._retry(batch, now)
+        return True
+
+    def _judge(self, batch: _Batch, code: int, base: int, now: Instant) -> None:
+        one = self._partitions[batch.place]
+        if batch not in one.sent:
+            return
+        if code in (Error.NONE, Error.DUPLICATE_SEQUENCE_NUMBER):
+            one.sent.remove(batch)
+            self._end(batch, "ok", base if code == Error.NONE else -1, "")
+        elif code in outcomes.REFUSED_FOR_GOOD:
+            one.sent.remove(batch)
+            self._renewing = self._options.idempotent
+            self._end(batch, "failed", -1, outcomes.name_of(code))
+        elif code in _DESYNCHRONISED and one.sent[0] is batch and not batch.tries:
+            self._break_off(outcomes.name_of(code))
+        else:
+            if code in outcomes.STALE_ROUTE:
+                self._routes.stale(now)
+            self._retry(batch, now)
+
+    @staticmethod
+    def _retry(batch: _Batch, now: Instant) -> None:
+        backoff_ns = min(BACKOFF_NS << min(batch.tries, 4), MOST_BACKOFF_NS)
+        batch.tries += 1
+        batch.again_ns = now.monotonic_ns + backoff_ns
+
+    def _end(self, batch: _Batch, outcome: str, base: int, error: str) -> None:
+        for at, operation in enumerate(batch.operations):
+            self._complete(operation, outcome, base + at if base >= 0 else -1, error)
+
+    def _complete(self, operation: str, outcome: str, offset: int, error: str) -> None:
+        place = self._open.pop(operation, None)
+        if place is not None:
+            acks = self._options.acks
+            self._out.note(ProduceCompleted(operation, *place, acks, outcome, offset, error))
+
+    def _break_off(self, error: str) -> None:
+        """The broker's numbers and ours no longer agree: nothing can be sent safely any more."""
+        self._out.note(ClientFailed(f"{error}: sequence numbers no longer agree", True))
+        self._finish()
+
+    def _finish(self) -> None:
+        for operation in _open_ones(self._open):
+            self._complete(operation, "unknown", -1, "no report")
+        self.done = True
+
+
+def _open_ones(still: dict[str, Place]) -> Iterable[str]:
+    return tuple(still)

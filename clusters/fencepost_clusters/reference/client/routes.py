@@ -1,0 +1,103 @@
+"""Who leads what, as a client knows it: metadata, asked of any broker and again when it is stale."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from fencepost_clusters.reference.core.effects import Address, Instant, Outbox
+from fencepost_clusters.reference.wire import messages as m
+
+MS = 1_000_000
+REFRESH_NS = 5_000 * MS
+FAST_NS = 100 * MS
+"""How soon metadata that is known to be stale is asked for again."""
+ASK_LIMIT_MS = 5_000
+CHANNEL = "client"
+Place = tuple[str, int]
+
+
+class Routes:
+    """See the module. `bootstrap` are the addresses to begin with."""
+
+    def __init__(self, bootstrap: Sequence[Address], topics: Collection[str], out: Outbox) -> None:
+        self.known: m.MetadataResponse | None = None
+        self._bootstrap = tuple(bootstrap)
+        self._topics = tuple(m.MetadataRequestTopic(name) for name in sorted(set(topics)))
+        self._out = out
+        self._leaders: dict[Place, tuple[Address, int]] = {}
+        self._brokers: tuple[Address, ...] = ()
+        self._next_ns = 0
+        self._asked_ns = -FAST_NS
+        self._call: int | None = None
+        self._turn = 0
+
+    def leader(self, place: Place) -> Address | None:
+        """Where the partition's leader is, as far as is known."""
+        found = self._leaders.get(place)
+        return found[0] if found is not None else None
+
+    def epoch(self, place: Place) -> int:
+        """The leader epoch that goes with `leader`; -1 if none is known."""
+        found = self._leaders.get(place)
+        return found[1] if found is not None else -1
+
+    def any_broker(self) -> Address:
+        """A broker to ask what any broker can answer; another one each time."""
+        addresses = self._brokers or self._bootstrap
+        self._turn += 1
+        return addresses[self._turn % len(addresses)]
+
+    def stale(self, now: Instant) -> None:
+        """What is known led nowhere: ask soon."""
+        self._next_ns = min(self._next_ns, max(self._asked_ns + FAST_NS, now.monotonic_ns))
+
+    def deadline_ns(self) -> int | None:
+        """When a Tick is wanted next."""
+        return self._next_ns if self._call is None else None
+
+    def tick(self, now: Instant) -> None:
+        """Asks, if it is time."""
+        if self._call is None and now.monotonic_ns >= self._next_ns:
+            # A bootstrap address serves when every broker that is known has moved or is fenced.
+            addresses = (*self._brokers, *(a for a in self._bootstrap if a not in self._brokers))
+            self._turn += 1
+            request = m.MetadataRequest(self._topics or None)
+            self._call = self._out.call(
+                addresses[self._turn % len(addresses)], CHANNEL, request, ASK_LIMIT_MS
+            )
+            self._asked_ns = now.monotonic_ns
+            self._next_ns = now.monotonic_ns + REFRESH_NS
+
+    def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:
+        """Takes metadata in; False if the call was not ours."""
+        if call_id != self._call:
+            return False
+        assert isinstance(answer, m.MetadataResponse), answer
+        self._call = None
+        self.known = answer
+        at = {b.node_id: (b.host, b.port) for b in answer.brokers}
+        if at:
+            self._brokers = tuple(at.values())
+        missing = False
+        for topic in answer.topics:
+            for part in topic.partitions:
+                address = at.get(part.leader_id)
+                place = (topic.name, part.partition_index)
+                known = self._leaders.get(place)
+                if address is None:
+                    missing = True
+                    self._leaders.pop(place, None)
+                elif known is None or part.leader_epoch >= known[1]:
+                    self._leaders[place] = (address, part.leader_epoch)
+            missing |= topic.error_code != 0
+        if missing:
+            self.stale(now)
+        return True
+
+    def failed(self, call_id: int, now: Instant) -> bool:
+        """A question came to nothing; False if the call was not ours."""
+        if call_id != self._call:
+            return False
+        self._call = None
+        self.stale(now)
+        return True
