@@ -111,6 +111,7 @@ from fencepost.runtime import (
     Signal,
     describe,
 )
+from fencepost.simulable import Host, Simulable, SimulatedDisk, SimulatedProcess
 from fencepost.systems import (
     Command,
     Defect,
@@ -213,6 +214,7 @@ __all__ = [
     "HeartbeatRefused",
     "HeartbeatSent",
     "HighWatermarkAdvanced",
+    "Host",
     "Inconclusive",
     "IsrChangeAnswered",
     "IsrChangeAsked",
@@ -266,6 +268,9 @@ __all__ = [
     "Seek",
     "Shape",
     "Signal",
+    "Simulable",
+    "SimulatedDisk",
+    "SimulatedProcess",
     "Slot",
     "Stalled",
     "StateReverted",

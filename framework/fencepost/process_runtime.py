@@ -23,6 +23,7 @@ import os
 import platform
 import re
 import selectors
+import shutil
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -255,7 +256,21 @@ class ProcessRuntime:
         self._take_in()
         return self._processes.living(slot.name)
 
+    def copy_disk(self, source: Slot | None, target: Slot) -> None:
+        """See `Runtime.copy_disk`; a process that writes meanwhile is copied as it is read."""
+        self._take_in()
+        occupant = self._processes.living(target.name)
+        if occupant is not None:
+            raise UsageError(f"{occupant.name} is alive in {target.name}: its disk is in use")
+        disk = self._folder.data_of(target.name)
+        shutil.rmtree(disk, ignore_errors=True)
+        if source is None:
+            disk.mkdir(parents=True)
+        else:
+            shutil.copytree(self._folder.data_of(source.name), disk, ignore_dangling_symlinks=True)
+
     def place(self, slot: Slot) -> Place:
+        """Where the slot's next process would live."""
         process = f"{slot.name}#{self._starts[slot.name] + 1}"
         return Place(
             run=self._folder.run,

@@ -32,7 +32,7 @@ from fencepost.systems import Shape
 _DEFAULTS = {"system": "reference/quorum", "runtime": "process", "seed": "", "out": ".fencepost"}
 _HELP = {
     "system": "system under test, such as reference/quorum",
-    "runtime": "where its processes live: process",
+    "runtime": "where its processes live: process, or simulated",
     "seed": "what every choice of chance derives from; drawn anew when not given",
     "out": "folder in which each test's run is kept, below the root directory",
 }

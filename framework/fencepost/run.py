@@ -76,7 +76,18 @@ def _process(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
     )
 
 
-RUNTIMES: Mapping[str, Callable[[RunSpec, Plugins, RunFolder], Runtime]] = {"process": _process}
+def _simulated(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
+    from fencepost.simulated_runtime import SimulatedRuntime  # noqa: PLC0415
+
+    return SimulatedRuntime(
+        spec.system, spec.shape, folder, seed=spec.seed, kinds=plugins.event_kinds
+    )
+
+
+RUNTIMES: Mapping[str, Callable[[RunSpec, Plugins, RunFolder], Runtime]] = {
+    "process": _process,
+    "simulated": _simulated,
+}
 
 
 def check_runtime(name: str) -> None:

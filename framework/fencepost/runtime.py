@@ -15,7 +15,6 @@ from typing import Protocol
 from msgspec import Struct
 
 from fencepost.events import Cause, Event
-from fencepost.systems import Place
 from fencepost.topology import Cut, Layout, Link, Slot
 from fencepost.view import View
 
@@ -154,8 +153,11 @@ class Runtime(Protocol):
         """Adds an event of the harness itself."""
         ...
 
-    def place(self, slot: Slot) -> Place:
-        """Where the slot's next process would live (for faults that copy a disk)."""
+    def copy_disk(self, source: Slot | None, target: Slot) -> None:
+        """Gives a slot, in which no process lives, what another's disk holds now (None: nothing).
+
+        Raises UsageError when a process lives in the target.
+        """
         ...
 
     def close(self, completed: bool = True) -> None:

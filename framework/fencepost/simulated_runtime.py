@@ -223,6 +223,9 @@ class SimulatedRuntime:
 
     def copy_disk(self, source: Slot | None, target: Slot) -> None:
         """See `Runtime.copy_disk`."""
+        occupant = self.living(target)
+        if occupant is not None:
+            raise UsageError(f"{occupant.name} is alive in {target.name}: its disk is in use")
         if source is None:
             self._disks.pop(target.name, None)
         else:
@@ -434,5 +437,3 @@ class SimulatedSession:
             self._machine.expected = True
             if self._machine.alive:
                 self._machine.signalled(Signal.TERM)
-
-

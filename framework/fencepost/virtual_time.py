@@ -28,9 +28,7 @@ class Agenda:
     def at(self, at_ns: int, action: Callable[..., None], *arguments: Any) -> None:
         """Does something at a time, which is not before now."""
         self._asked += 1
-        heapq.heappush(
-            self._due, (max(at_ns, self.now_ns), self._asked, action, arguments)
-        )
+        heapq.heappush(self._due, (max(at_ns, self.now_ns), self._asked, action, arguments))
 
     def next_ns(self) -> int | None:
         """When the next thing is due."""

@@ -6,7 +6,6 @@ disk is empty, or a copy of the first one's as it is at that moment, like a rest
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, final, get_args
@@ -52,22 +51,13 @@ class DuplicateId:
         if runtime.living(twin_slot) is not None:
             raise UsageError(f"the twin of {self.node} lives already")
         first = runtime.living(slot)
-        self._lay_out(runtime, slot, twin_slot)
+        runtime.copy_disk(slot if self.disk == "copy" else None, twin_slot)
         twin = runtime.start(twin_slot)
         started = Condition(f"{twin.name} to start", lambda view: twin.name in view.node_of)
         runtime.advance(started, runtime.now_ns() + START_BOUND_MS * 1_000_000)
         receipt = _both_live(runtime.view, slot, first, twin)
         targets = tuple(p.name for p in (first, twin) if p is not None)
         return Struck(targets, receipt, lambda: _heal(runtime, slot, twin))
-
-    def _lay_out(self, runtime: Runtime, slot: Slot, twin: Slot) -> None:
-        disk = runtime.place(twin).data_dir
-        if disk.exists():
-            shutil.rmtree(disk)
-        if self.disk == "copy":
-            shutil.copytree(runtime.place(slot).data_dir, disk, ignore_dangling_symlinks=True)
-        else:
-            disk.mkdir(parents=True)
 
     def arguments(self) -> Mapping[str, object]:
         return {"node": self.node, "disk": self.disk}

@@ -14,14 +14,18 @@ from dataclasses import dataclass
 from fencepost import (
     Command,
     Defect,
+    Host,
     Layout,
     Link,
     Place,
     Role,
     Shape,
+    SimulatedDisk,
+    SimulatedProcess,
     Slot,
     Timing,
     UsageError,
+    WorkerConfig,
 )
 from fencepost_clusters.reference.core import settings as s
 from fencepost_clusters.reference.core.protections import DEFECTS, switched_off
@@ -128,6 +132,30 @@ class ReferenceQuorum:
             {},
             {"node.json": json.dumps(node, indent=1)},
         )
+
+    # The simulator's parts are imported by the first simulated run: loading a plugin stays cheap.
+
+    def simulated_disk(self) -> SimulatedDisk:
+        """An empty disk in memory."""
+        from fencepost_clusters.reference.simulation.disk import MemoryDisk  # noqa: PLC0415
+
+        return MemoryDisk()
+
+    def simulated_node(
+        self, place: Place, shape: Shape, disk: SimulatedDisk, host: Host
+    ) -> SimulatedProcess:
+        """One node's core on the simulator's host."""
+        from fencepost_clusters.reference.simulation import processes  # noqa: PLC0415
+
+        settings = s.read(self.properties(place.slot, place.layout, shape, place.run))
+        protections = switched_off(shape.defects)
+        return processes.node(place, settings, self.ports(place.slot), protections, disk, host)
+
+    def simulated_client(self, config: WorkerConfig, host: Host) -> SimulatedProcess:
+        """One client's core on the simulator's host."""
+        from fencepost_clusters.reference.simulation import processes  # noqa: PLC0415
+
+        return processes.client(config, host)
 
     def defects(self) -> Sequence[Defect]:
         """The protections that can be switched off."""

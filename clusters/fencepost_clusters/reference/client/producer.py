@@ -160,9 +160,7 @@ class Producing:
             return
         failed = [b for b in one.sent if b.call is None]
         if failed:
-            if len(failed) == len(one.sent) and all(
-                b.again_ns <= now.monotonic_ns for b in failed
-            ):
+            if len(failed) == len(one.sent) and all(b.again_ns <= now.monotonic_ns for b in failed):
                 for batch in failed[:MOST_IN_FLIGHT]:
                     self._dispatch(batch, one)
             return

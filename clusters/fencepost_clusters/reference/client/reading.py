@@ -33,9 +33,7 @@ MOST_IN_EVENT = 500
 class Consuming:
     """See the module."""
 
-    def __init__(
-        self, options: ConsumerOptions, routes: Routes, out: Outbox, now: Instant
-    ) -> None:
+    def __init__(self, options: ConsumerOptions, routes: Routes, out: Outbox, now: Instant) -> None:
         self.done = False
         self._routes = routes
         self._out = out

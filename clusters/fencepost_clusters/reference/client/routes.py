@@ -1,4 +1,4 @@
-"""Who leads what, as a client knows it: metadata, asked of any broker and again when it is stale."""
+"""Who leads what, as a client knows it: metadata, asked of any broker, and again when stale."""
 
 from __future__ import annotations
 

@@ -98,8 +98,12 @@ def build(
     leader_epoch: int,
     timestamp_ms: int,
     control: bool = False,
+    producer: tuple[int, int, int] = (-1, -1, -1),
 ) -> bytes:
-    """A batch of records with null keys and these values."""
+    """A batch of records with null keys and these values.
+
+    `producer` is an idempotent producer's id and epoch, and the batch's first sequence number.
+    """
     assert values, "a batch holds at least one record"
     body = bytearray()
     for delta, value in enumerate(values):
@@ -110,7 +114,7 @@ def build(
     size = HEADER_SIZE + len(body)
     header = _HEADER.pack(
         base_offset, size - 12, leader_epoch, 2, 0, _CONTROL if control else 0, len(values) - 1,
-        timestamp_ms, timestamp_ms, -1, -1, -1, len(values),
+        timestamp_ms, timestamp_ms, *producer, len(values),
     )  # fmt: skip
     whole = bytearray(header + body)
     struct.pack_into(">I", whole, 17, crc32c(memoryview(whole)[CRC_FROM:]))

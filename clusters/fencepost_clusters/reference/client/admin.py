@@ -1,0 +1,234 @@
+"""An administrator and a probe: one command after another, each with the outcome that its answer
+proves. The administrator asks whichever broker answers; the probe asks just the one it is told."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from fencepost import (
+    AdminCommand,
+    AdminCompleted,
+    AdminOptions,
+    ClientCommand,
+    ClientFailed,
+    ProbeCommand,
+    ProbeCompleted,
+    ProbeFetch,
+    ProbeMetadata,
+    ProbeProduce,
+)
+from fencepost_clusters.reference.client import outcomes
+from fencepost_clusters.reference.client.requests import Asked, ask_admin, count_records
+from fencepost_clusters.reference.client.routes import CHANNEL, MS, Routes
+from fencepost_clusters.reference.core.effects import Instant, Outbox
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import record_batch
+from fencepost_clusters.reference.wire.errors import Error
+
+MOST_BYTES = 1 << 20
+PROBE_WAIT_MS = 100
+AGAIN_NS = 100 * MS
+
+
+def refuse(out: Outbox, command: ClientCommand) -> None:
+    """Records that a command is not for this kind of client."""
+    out.note(ClientFailed(f"{type(command).__name__} is not for this client", False))
+
+
+@dataclass(slots=True)
+class _Doing:
+    command: AdminCommand
+    asked: Asked
+    limit_ns: int
+    call: int | None = None
+    again_ns: int = 0
+
+
+class Administering:
+    """See the module."""
+
+    def __init__(self, options: AdminOptions, routes: Routes, out: Outbox, now: Instant) -> None:
+        self.done = False
+        self._limit_ms = options.limit_ms
+        self._routes = routes
+        self._out = out
+        self._todo: deque[ClientCommand] = deque()
+        self._doing: _Doing | None = None
+        self._stopping = False
+
+    def told(self, command: ClientCommand) -> None:
+        """Takes a command; it is done after those that came before."""
+        self._todo.append(command)
+
+    def stop(self, now: Instant) -> None:
+        """Does what it was told before, and no more."""
+        self._stopping = True
+
+    def deadline_ns(self) -> int | None:
+        """When a Tick is wanted next."""
+        one = self._doing
+        if one is None:
+            return 0 if self._todo or self._stopping else None
+        return one.limit_ns if one.call is not None else min(one.again_ns, one.limit_ns)
+
+    def tick(self, now: Instant) -> None:
+        """Begins the next command, asks again, or gives up."""
+        at = now.monotonic_ns
+        while self._doing is None and self._todo:
+            command = self._todo.popleft()
+            if isinstance(command, AdminCommand):
+                asked = ask_admin(command, self._limit_ms)
+                self._doing = _Doing(command, asked, at + self._limit_ms * MS)
+            else:
+                refuse(self._out, command)
+        one = self._doing
+        if one is None:
+            self.done = self._stopping
+        elif at >= one.limit_ns:
+            self._complete(one, "unknown", "_TIMED_OUT")
+            self.tick(now)
+        elif one.call is None and at >= one.again_ns:
+            left_ms = max(1, (one.limit_ns - at) // MS)
+            address = self._routes.any_broker()
+            one.call = self._out.call(address, CHANNEL, one.asked.request, left_ms)
+
+    def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:
+        """Takes an answer in; False if the call was not ours."""
+        one = self._doing
+        if one is None or one.call != call_id:
+            return False
+        code = one.asked.error_in(answer)
+        self._complete(one, outcomes.of_admin(code), outcomes.name_of(code) if code else "")
+        self.tick(now)
+        return True
+
+    def failed(self, call_id: int, now: Instant, reason: str) -> bool:
+        """A call got no answer; False if it was not ours.
+
+        One that was never sent, or asks for nothing but an answer, is made again elsewhere.
+        """
+        one = self._doing
+        if one is None or one.call != call_id:
+            return False
+        if one.asked.reads_only or reason == "connection refused":
+            one.call, one.again_ns = None, now.monotonic_ns + AGAIN_NS
+        else:
+            self._complete(one, "unknown", "_TRANSPORT")
+            self.tick(now)
+        return True
+
+    def _complete(self, one: _Doing, outcome: str, error: str) -> None:
+        self._out.note(
+            AdminCompleted(one.command.operation, one.asked.api, one.asked.subject, outcome, error)
+        )
+        self._doing = None
+
+
+class Probing:
+    """See the module."""
+
+    def __init__(self, port: int, out: Outbox) -> None:
+        self.done = False
+        self._port = port
+        self._out = out
+        self._todo: deque[ClientCommand] = deque()
+        self._doing: tuple[int, ProbeCommand, int] | None = None
+        self._stopping = False
+
+    def told(self, command: ClientCommand) -> None:
+        """Takes a command; it is done after those that came before."""
+        self._todo.append(command)
+
+    def stop(self, now: Instant) -> None:
+        """Does what it was told before, and no more."""
+        self._stopping = True
+
+    def deadline_ns(self) -> int | None:
+        """When a Tick is wanted next."""
+        return 0 if self._doing is None and (self._todo or self._stopping) else None
+
+    def tick(self, now: Instant) -> None:
+        """Begins the next command."""
+        while self._doing is None and self._todo:
+            command = self._todo.popleft()
+            if isinstance(command, ProbeCommand):
+                address = (command.slot, self._port)
+                # A channel of its own: whatever became of earlier connections, this one is new.
+                channel = command.operation
+                request = _probe(command, now)
+                call = self._out.call(address, channel, request, command.limit_ms)
+                self._doing = (call, command, now.monotonic_ns)
+            else:
+                refuse(self._out, command)
+        if self._doing is None:
+            self.done = self._stopping
+
+    def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:
+        """Takes an answer in; False if the call was not ours."""
+        if self._doing is None or self._doing[0] != call_id:
+            return False
+        outcome, error, records, base = "answered", "", 0, -1
+        code = 0
+        match answer:
+            case m.FetchResponse():
+                part = answer.responses[0].partitions[0] if answer.responses else None
+                code = answer.error_code or (part.error_code if part is not None else 0)
+                if part is not None and isinstance(part.records, bytes):
+                    records = count_records(part.records)
+            case m.ProduceResponse():
+                stored = answer.responses[0].partition_responses[0]
+                code, base = stored.error_code, stored.base_offset
+            case m.MetadataResponse():
+                code = next((t.error_code for t in answer.topics if t.error_code), 0)
+            case _:
+                raise AssertionError(f"{answer!r} answers no probe")
+        if code:
+            outcome, error, records, base = "refused", Error(code).name, 0, -1
+        self._complete(outcome, error, records, base)
+        self.tick(now)
+        return True
+
+    def failed(self, call_id: int, now: Instant, reason: str) -> bool:
+        """A call got no answer; False if it was not ours."""
+        if self._doing is None or self._doing[0] != call_id:
+            return False
+        timed_out = reason == "timed out"
+        self._complete("timeout" if timed_out else "closed", "" if timed_out else reason, 0, -1)
+        self.tick(now)
+        return True
+
+    def _complete(self, outcome: str, error: str, records: int, base: int) -> None:
+        assert self._doing is not None
+        _, command, sent_ns = self._doing
+        self._doing = None
+        self._out.note(
+            ProbeCompleted(
+                operation=command.operation,
+                api=type(command).__name__.removeprefix("Probe"),
+                broker=command.broker,
+                slot=command.slot,
+                topic=command.topic,
+                partition=-1 if isinstance(command, ProbeMetadata) else command.partition,
+                outcome=outcome,
+                error=error,
+                records=records,
+                base_offset=base,
+                sent_at_ns=sent_ns,
+            )
+        )
+
+
+def _probe(command: ProbeCommand, now: Instant) -> m.Request:
+    match command:
+        case ProbeFetch():
+            part = m.FetchPartition(command.partition, command.offset, MOST_BYTES)
+            topic = m.FetchTopic((part,), command.topic)
+            return m.FetchRequest(PROBE_WAIT_MS, 1, MOST_BYTES, (topic,))
+        case ProbeProduce():
+            data = record_batch.build([command.operation.encode()], 0, -1, now.wall_ms)
+            stored = m.PartitionProduceData(command.partition, data)
+            produced = m.TopicProduceData(command.topic, (stored,))
+            return m.ProduceRequest(command.acks, command.limit_ms, (produced,))
+        case ProbeMetadata():
+            return m.MetadataRequest((m.MetadataRequestTopic(command.topic),))

@@ -1,0 +1,148 @@
+"""One client as a core: `handle(input, now) -> effects`, like a node's.
+
+Its inputs are a node's, and `Told` besides; its effects are calls, notes and the exit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from fencepost import (
+    AdminOptions,
+    ClientCommand,
+    ClientFailed,
+    ClientOptions,
+    ClientStarted,
+    ConsumerOptions,
+    NodeStopped,
+    ProbeOptions,
+    ProducerOptions,
+    ReaderOptions,
+    Seek,
+)
+from fencepost_clusters.reference.client.admin import Administering, Probing, refuse
+from fencepost_clusters.reference.client.producer import Producing
+from fencepost_clusters.reference.client.reading import Consuming, Reading
+from fencepost_clusters.reference.client.routes import Routes
+from fencepost_clusters.reference.core.effects import (
+    Address,
+    Answered,
+    CallFailed,
+    Effect,
+    Exit,
+    Instant,
+    Outbox,
+    ShutdownAsked,
+    Tick,
+)
+from fencepost_clusters.reference.wire import messages as m
+
+LIBRARY = "fencepost client core"
+
+
+class Told(Struct, frozen=True):
+    """A command of the harness."""
+
+    command: ClientCommand
+
+
+Input = Answered | CallFailed | Tick | ShutdownAsked | Told
+
+
+class Work(Protocol):
+    """What one kind of client does."""
+
+    @property
+    def done(self) -> bool: ...
+    def stop(self, now: Instant) -> None: ...
+    def deadline_ns(self) -> int | None: ...
+    def tick(self, now: Instant) -> None: ...
+    def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool: ...
+
+
+class ClientNode:
+    """See the module."""
+
+    def __init__(
+        self,
+        process: str,
+        bootstrap: Sequence[Address],
+        client_port: int,
+        options: ClientOptions,
+        now: Instant,
+    ) -> None:
+        self._out = Outbox()
+        self._stopping = False
+        self._ended = False
+        kind = str(options.__struct_config__.tag)
+        self._out.note(ClientStarted(kind, LIBRARY))
+        self._work: Producing | Consuming | Reading | Administering | Probing
+        match options:
+            case ProducerOptions():
+                routes = Routes(bootstrap, [t for t, _ in options.partitions], self._out)
+                self._work = Producing(process, options, routes, self._out, now)
+            case ConsumerOptions():
+                routes = Routes(bootstrap, [t for t, _ in options.partitions], self._out)
+                self._work = Consuming(options, routes, self._out, now)
+            case ReaderOptions():
+                routes = Routes(bootstrap, [t for t, _ in options.partitions], self._out)
+                self._work = Reading(options, routes, self._out, now)
+            case AdminOptions():
+                self._work = Administering(
+                    options, Routes(bootstrap, (), self._out), self._out, now
+                )
+            case ProbeOptions():
+                self._work = Probing(client_port, self._out)
+
+    def deadline_ns(self) -> int | None:
+        """The monotonic time of the next Tick."""
+        return None if self._ended else self._work.deadline_ns()
+
+    def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]:
+        """One step."""
+        if self._ended:
+            return ()
+        work = self._work
+        match what:
+            case Answered():
+                work.answered(what.call_id, what.message, now)
+            case CallFailed():
+                if isinstance(work, Administering | Probing):
+                    work.failed(what.call_id, now, what.reason)
+                else:
+                    work.failed(what.call_id, now)
+            case ShutdownAsked():
+                self._stopping = True
+                work.stop(now)
+            case Told():
+                self._told(what.command)
+            case Tick():
+                pass
+        if not work.done:
+            work.tick(now)
+        if work.done:
+            self._ended = True
+            self._out.note(NodeStopped("stopped" if self._stopping else "done"))
+            self._out.add(Exit("done"))
+        return self._out.drain()
+
+    def _told(self, command: ClientCommand) -> None:
+        work = self._work
+        if isinstance(work, Administering | Probing):
+            work.told(command)
+        elif isinstance(work, Consuming) and isinstance(command, Seek):
+            work.seek(command)
+        elif not isinstance(work, Consuming):
+            self._out.note(ClientFailed("a producer and a reader take no commands", False))
+        else:
+            refuse(self._out, command)
+
+
+def read_options(raw: bytes) -> ClientOptions:
+    """A client's options; raises msgspec.DecodeError."""
+    options: ClientOptions = msgspec.json.decode(raw, type=ClientOptions)
+    return options

@@ -1,0 +1,96 @@
+"""A disk in memory: what the files of a real node hold, and which of it was synced."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from fencepost_clusters.reference.core.assembly import Stored
+from fencepost_clusters.reference.core.effects import Chance
+from fencepost_clusters.reference.core.log_index import entry
+from fencepost_clusters.reference.core.metadata_log import LOG_NAME
+from fencepost_clusters.reference.wire import record_batch
+
+
+@dataclass(slots=True)
+class MemoryLog:
+    """Whole batches in order; those that end at or before `synced` survive a loss of power."""
+
+    batches: list[bytes] = field(default_factory=list)
+    bases: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    synced: int = 0
+
+    def append(self, data: bytes) -> None:
+        """Adds one batch."""
+        header = record_batch.parse(data, verify=False)
+        self.batches.append(data)
+        self.bases.append(header.base_offset)
+        self.ends.append(header.last_offset + 1)
+
+    def truncate(self, to_offset: int) -> None:
+        """Drops every batch that reaches past an offset."""
+        keep = bisect_right(self.ends, to_offset)
+        del self.batches[keep:], self.bases[keep:], self.ends[keep:]
+        self.synced = min(self.synced, self.ends[-1] if self.ends else 0)
+
+    def read(self, start: int, end: int) -> bytes:
+        """The whole batches from the one at `start` up to offset `end`."""
+        first = bisect_right(self.ends, start)
+        last = bisect_left(self.ends, end)
+        return b"".join(self.batches[first : last + 1])
+
+    def sync(self) -> None:
+        """What is there now survives."""
+        self.synced = self.ends[-1] if self.ends else 0
+
+    def lose_power(self, chance: Chance) -> None:
+        """Forgets the batches from some point after the last sync on."""
+        least = bisect_right(self.ends, self.synced)
+        self.truncate(self.ends[keep - 1] if (keep := chance(least, len(self.ends))) else 0)
+
+    def copy(self) -> MemoryLog:
+        """Another log with the same content."""
+        return MemoryLog(list(self.batches), list(self.bases), list(self.ends), self.synced)
+
+
+@dataclass(slots=True)
+class MemoryDisk:
+    """See the module and `fencepost.SimulatedDisk`."""
+
+    logs: dict[str, MemoryLog] = field(default_factory=dict)
+    vote: tuple[int, int | None] = (0, None)
+    high_watermarks: Mapping[str, int] = field(default_factory=dict)
+
+    def log(self, name: str) -> MemoryLog:
+        """A log by name, made if need be."""
+        if name not in self.logs:
+            self.logs[name] = MemoryLog()
+        return self.logs[name]
+
+    def stored(self) -> Stored:
+        """What a process that starts on this disk finds."""
+        metadata = self.logs.get(LOG_NAME)
+        return Stored(
+            tuple(metadata.batches) if metadata is not None else (),
+            *self.vote,
+            {
+                name: tuple(entry(record_batch.parse(b, verify=False)) for b in log.batches)
+                for name, log in self.logs.items()
+                if name != LOG_NAME
+            },
+            dict(self.high_watermarks),
+        )
+
+    def copy(self) -> Self:
+        return type(self)(
+            {name: log.copy() for name, log in self.logs.items()},
+            self.vote,
+            dict(self.high_watermarks),
+        )
+
+    def lose_power(self, chance: Chance) -> None:
+        for name in sorted(self.logs):
+            self.logs[name].lose_power(chance)

@@ -1,0 +1,48 @@
+"""What the simulated runtime starts: nodes on memory disks, and the system's own clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fencepost import Host, Place, SimulatedDisk, UsageError, WorkerConfig
+from fencepost_clusters.reference.client.node import ClientNode, read_options
+from fencepost_clusters.reference.core.assembly import Site, assemble
+from fencepost_clusters.reference.core.effects import Instant, Protections
+from fencepost_clusters.reference.core.settings import Settings
+from fencepost_clusters.reference.simulation.disk import MemoryDisk
+from fencepost_clusters.reference.simulation.shell import Core, Shell
+
+
+def node(
+    place: Place,
+    settings: Settings,
+    ports: Mapping[str, int],
+    protections: Protections,
+    disk: SimulatedDisk,
+    host: Host,
+) -> Shell:
+    """A node's process; `ports` maps its listeners to their ports."""
+    assert isinstance(disk, MemoryDisk), disk
+    site = Site(place.slot.name, place.advertised, ports)
+
+    def make(now: Instant) -> Core:
+        return assemble(settings, site, disk.stored(), host.chance, protections, now)
+
+    listeners = {port: name for name, port in ports.items()}
+    return Shell(place.process, make, disk, host, listeners)
+
+
+def client(config: WorkerConfig, host: Host) -> Shell:
+    """A client's process; raises UsageError for a bootstrap address that is none."""
+    bootstrap: list[tuple[str, int]] = []
+    for address in config.bootstrap:
+        name, _, port = address.rpartition(":")
+        if not name or not port.isdecimal():
+            raise UsageError(f"{address!r} is no address:port")
+        bootstrap.append((name, int(port)))
+    options = read_options(bytes(config.options))
+
+    def make(now: Instant) -> Core:
+        return ClientNode(config.process, bootstrap, config.client_port, options, now)
+
+    return Shell(config.process, make, MemoryDisk(), host, {})

@@ -1,0 +1,237 @@
+"""The simulated shell: carries a core's effects out on the simulator's host, and decides nothing.
+
+What it has in common with the real one is what a core can tell: answers leave in the order of their
+requests, calls of one channel share a connection, and one that times out breaks it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, assert_never
+
+import msgspec
+
+from fencepost import ClientCommand, Host, Signal
+from fencepost_clusters.reference.client.node import Told
+from fencepost_clusters.reference.core import effects as e
+from fencepost_clusters.reference.simulation.disk import MemoryDisk
+from fencepost_clusters.reference.wire import messages as m
+
+MS = 1_000_000
+
+
+class Core(Protocol):
+    """The decisions of a node, or of a client."""
+
+    def handle(self, what: Any, now: e.Instant) -> tuple[e.Effect, ...]: ...
+    def deadline_ns(self) -> int | None: ...
+
+
+class _Request(msgspec.Struct, frozen=True):
+    client: str
+    correlation: int
+    message: m.Request
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    correlation: int
+    message: m.Response
+
+
+@dataclass(slots=True)
+class _Incoming:
+    """A connection that was accepted: its requests in order, each with its answer once known."""
+
+    listener: str
+    order: deque[int] = field(default_factory=deque)
+    answers: dict[int, _Answer | None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Outgoing:
+    """A connection that was dialled, and the calls that wait on it."""
+
+    key: tuple[e.Address, str]
+    calls: set[int] = field(default_factory=set)
+
+
+class Shell:
+    """One simulated process; see `fencepost.SimulatedProcess`."""
+
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[e.Instant], Core],
+        disk: MemoryDisk,
+        host: Host,
+        listeners: Mapping[int, str],
+    ) -> None:
+        """`listeners` maps each port to the name of its listener."""
+        self._name = name
+        self._disk = disk
+        self._host = host
+        self._listeners = listeners
+        self._incoming: dict[int, _Incoming] = {}
+        self._requests: dict[int, tuple[int, int]] = {}
+        self._next_request = 0
+        self._outgoing: dict[int, _Outgoing] = {}
+        self._peers: dict[tuple[e.Address, str], int] = {}
+        self._timeouts: list[tuple[int, int, int]] = []
+        self._core = make(self._instant())
+
+    # ------------------------------------------------------------------------- what happens to it
+
+    def wake(self) -> None:
+        now_ns = self._host.monotonic_ns()
+        while self._timeouts and self._timeouts[0][0] <= now_ns:
+            _, call_id, connection = heapq.heappop(self._timeouts)
+            one = self._outgoing.get(connection)
+            if one is not None and call_id in one.calls:
+                self._host.hang_up(connection)
+                self.broken(connection, "timed out")
+        self._step(e.Tick())
+
+    def deadline_ns(self) -> int | None:
+        core_ns = self._core.deadline_ns()
+        while self._timeouts:
+            due_ns, call_id, connection = self._timeouts[0]
+            one = self._outgoing.get(connection)
+            if one is not None and call_id in one.calls:
+                return due_ns if core_ns is None else min(due_ns, core_ns)
+            heapq.heappop(self._timeouts)
+        return core_ns
+
+    def accepted(self, connection: int, port: int) -> None:
+        self._incoming[connection] = _Incoming(self._listeners[port])
+
+    def received(self, connection: int, message: object) -> None:
+        if isinstance(message, _Request):
+            incoming = self._incoming.get(connection)
+            if incoming is None:
+                return
+            self._next_request += 1
+            request_id = self._next_request
+            incoming.order.append(request_id)
+            self._requests[request_id] = (connection, message.correlation)
+            self._step(
+                e.Received(
+                    request_id,
+                    incoming.listener,
+                    message.client,
+                    message.correlation,
+                    message.message,
+                )
+            )
+        elif isinstance(message, _Answer):
+            outgoing = self._outgoing.get(connection)
+            if outgoing is not None and message.correlation in outgoing.calls:
+                outgoing.calls.discard(message.correlation)
+                self._step(e.Answered(message.correlation, message.message))
+
+    def broken(self, connection: int, reason: str) -> None:
+        if self._incoming.pop(connection, None) is not None:
+            return
+        outgoing = self._outgoing.pop(connection, None)
+        if outgoing is None:
+            return
+        if self._peers.get(outgoing.key) == connection:
+            del self._peers[outgoing.key]
+        for call_id in sorted(outgoing.calls):
+            self._step(e.CallFailed(call_id, reason))
+
+    def signalled(self, what: Signal) -> None:
+        self._step(e.ShutdownAsked())
+
+    def told(self, command: Mapping[str, object]) -> None:
+        self._step(Told(msgspec.convert(command, ClientCommand)))
+
+    # ------------------------------------------------------------------------------------ stepping
+
+    def _instant(self) -> e.Instant:
+        return e.Instant(self._host.monotonic_ns(), self._host.wall_ms())
+
+    def _step(self, what: Any) -> None:
+        for effect in self._core.handle(what, self._instant()):
+            self._carry_out(effect)
+
+    def _carry_out(self, effect: e.Effect) -> None:
+        match effect:
+            case e.Note():
+                self._host.record(effect.body, effect.cause)
+            case e.Call():
+                self._call(effect)
+            case e.Reply():
+                self._reply(effect)
+            case e.Append():
+                self._disk.log(effect.log).append(effect.data)
+            case e.Truncate():
+                self._disk.log(effect.log).truncate(effect.to_offset)
+            case e.Delete():
+                self._disk.logs.pop(effect.log, None)
+            case e.StoreVote():
+                self._disk.vote = (effect.epoch, effect.voted_for)
+            case e.Checkpoint():
+                self._disk.high_watermarks = dict(effect.high_watermarks)
+            case e.Close():
+                connection, _ = self._requests.pop(effect.request_id, (-1, -1))
+                if self._incoming.pop(connection, None) is not None:
+                    self._host.hang_up(connection)
+            case e.Exit():
+                self._host.exit(0)
+            case _:
+                assert_never(effect)
+
+    # ------------------------------------------------------------------------------------- network
+
+    def _call(self, call: e.Call) -> None:
+        key = (call.address, call.channel)
+        connection = self._peers.get(key)
+        if connection is None:
+            connection = self._peers[key] = self._host.dial(*call.address)
+            self._outgoing[connection] = _Outgoing(key)
+        self._host.send(connection, _Request(self._name, call.call_id, call.message))
+        if not (isinstance(call.message, m.ProduceRequest) and call.message.acks == 0):
+            self._outgoing[connection].calls.add(call.call_id)
+            due_ns = self._host.monotonic_ns() + call.timeout_ms * MS
+            heapq.heappush(self._timeouts, (due_ns, call.call_id, connection))
+
+    def _reply(self, reply: e.Reply) -> None:
+        connection, correlation = self._requests.pop(reply.request_id, (-1, -1))
+        incoming = self._incoming.get(connection)
+        if incoming is None:
+            return
+        message = reply.message
+        if isinstance(message, m.FetchResponse):
+            message = self._filled(message)
+        answer = None if message is None else _Answer(correlation, message)
+        incoming.answers[reply.request_id] = answer
+        while incoming.order and incoming.order[0] in incoming.answers:
+            ready = incoming.answers.pop(incoming.order.popleft())
+            if ready is not None:
+                self._host.send(connection, ready)
+
+    def _filled(self, answer: m.FetchResponse) -> m.FetchResponse:
+        """The same answer with the bytes that its slices name."""
+        if not any(
+            isinstance(part.records, m.LogSlice)
+            for topic in answer.responses
+            for part in topic.partitions
+        ):
+            return answer
+        topics = tuple(
+            msgspec.structs.replace(
+                topic, partitions=tuple(self._filled_part(part) for part in topic.partitions)
+            )
+            for topic in answer.responses
+        )
+        return msgspec.structs.replace(answer, responses=topics)
+
+    def _filled_part(self, part: m.PartitionData) -> m.PartitionData:
+        if not isinstance(part.records, m.LogSlice):
+            return part
+        wanted = part.records
+        data = self._disk.log(wanted.log).read(wanted.start, wanted.end)
+        return msgspec.structs.replace(part, records=data)
