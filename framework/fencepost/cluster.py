@@ -90,6 +90,16 @@ class Node:
             lambda view: self.slot.role is Role.CONTROLLER and view.active_controller == self.id,
         )
 
+    @property
+    def up_to_date(self) -> Condition:
+        """It has replayed as much of the metadata log as any node has."""
+
+        def holds(view: View) -> bool:
+            applied = view.applied.get(self.process(view), -1)
+            return applied == max(view.applied.values(), default=0)
+
+        return Condition(f"{self} to have replayed all metadata", holds)
+
     def leads(self, topic: str, partition: int) -> Condition:
         """The broker serves as the partition's leader, in its newest epoch."""
         return Condition(

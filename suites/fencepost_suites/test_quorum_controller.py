@@ -77,7 +77,7 @@ def test_what_an_isolated_controller_never_committed_is_undone(
     with faults.partition(old, others):
         # Asked of whoever the brokers believe in: the old one writes it down and cannot commit it.
         clients.create_topic("asked-of-the-old-one")
-    cluster.eventually(cluster.recovered)
+    cluster.eventually(old.up_to_date)
 
 
 @clause("QC-18")

@@ -90,20 +90,18 @@ class Producing:
             times.append(self._stop_ns)
         if self._producer is None and self._init is None:
             times.append(self._init_ns)
-        for one in self._partitions.values():
-            if one.unsent:
-                times.append(one.unsent[0][2])
-            for batch in one.sent:
-                if batch.call is None:
-                    times.append(max(batch.again_ns, 0) if self._can_go(one, batch) else None)
-                times.append(batch.limit_ns)
-                break
+        times.extend(self._partition_ns(one) for one in self._partitions.values())
         return min((t for t in times if t is not None), default=None)
 
-    def _can_go(self, one: _Partition, batch: _Batch) -> bool:
-        return self._routes.leader(batch.place) is not None and not any(
-            other.call is not None for other in one.sent
-        )
+    def _partition_ns(self, one: _Partition) -> int | None:
+        """When something of a partition is to be sent again, or to be given up."""
+        times = [one.unsent[0][2]] if one.unsent else []
+        times += [batch.limit_ns for batch in one.sent if batch.call is None]
+        ready = self._producer is not None and not self._renewing
+        if one.sent and ready and self._routes.leader(one.sent[0].place) is not None:
+            if all(batch.call is None for batch in one.sent):
+                times.append(max(batch.again_ns for batch in one.sent))
+        return min(times, default=None)
 
     def _due_ns(self) -> int:
         return self._began_ns + int(self._number * SECOND / self._options.rate)
