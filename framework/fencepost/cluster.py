@@ -116,6 +116,13 @@ class Node:
 
         return Condition(f"{self} to be in the ISR of {topic}-{partition}", holds)
 
+    def checkpointed(self, topic: str, partition: int) -> Condition:
+        """The broker's process has stored a high watermark above 0 of its replica."""
+        return Condition(
+            f"{self} to checkpoint {topic}-{partition}",
+            lambda view: view.checkpointed.get((self.process(view), topic, partition), 0) > 0,
+        )
+
     def _in_state(self, state: str) -> Condition:
         return Condition(
             f"{self} to be {state}", lambda view: view.state.get(self.process(view)) == state
@@ -180,6 +187,15 @@ class Cluster:
             f"{topic}-{partition} to have a leader",
             lambda view: _serving(view, topic, partition) is not None,
         )
+
+    def leaderless(self, topic: str, partition: int) -> Condition:
+        """The partition has no leader, as committed."""
+
+        def holds(view: View) -> bool:
+            known = view.partitions.get((topic, partition))
+            return known is not None and known.leader < 0
+
+        return Condition(f"{topic}-{partition} to have no leader", holds)
 
     @property
     def recovered(self) -> Condition:

@@ -519,13 +519,42 @@ class IsrChangeAsked(Struct, frozen=True, tag="replica.isr_change_asked"):
 
 
 class IsrChangeAnswered(Struct, frozen=True, tag="replica.isr_change_answered"):
-    """The leader got the controller's answer to its AlterIsr."""
+    """The leader got the controller's answer to its AlterIsr.
+
+    `leader_epoch` is that in which it asked, `granted_epoch` the one the change led to (-1: none).
+    """
 
     topic: str
     partition: int
     leader_epoch: int
     error: str
     isr: tuple[int, ...]
+    granted_epoch: int = -1
+
+
+class ReplicaCheckpointed(Struct, frozen=True, tag="replica.checkpointed"):
+    """A replica is about to store its high watermark, and how far its log is synced to the disk.
+
+    What is below `flushed` survives the loss of the page cache. Written when either changed.
+    """
+
+    topic: str
+    partition: int
+    high_watermark: int
+    flushed: int
+
+
+class ReplicaRemoved(Struct, frozen=True, tag="replica.removed"):
+    """This broker is about to close its replica, if it is open, and to delete its log.
+
+    `reason` is deleted (the topic), unassigned (the broker is no replica any more), or stray (found
+    on the disk at start, and no replica of this broker's).
+    """
+
+    topic: str
+    partition: int
+    topic_id: str
+    reason: str
 
 
 class ProduceAnswered(Struct, frozen=True, tag="broker.produce_answered"):
@@ -707,7 +736,8 @@ Body = (
     | TopicCommitted | PartitionCommitted | ChangeAnswered | HeartbeatAnswered | LeaseExpired
     | BrokerStateChanged | HeartbeatSent | LeaseGranted | HeartbeatRefused | LeadershipStarted
     | LeadershipEnded | FollowingStarted | LogAppended | LogTruncated | HighWatermarkAdvanced
-    | FollowerFetched | IsrChangeAsked | IsrChangeAnswered | ProduceAnswered | FetchServed
+    | FollowerFetched | IsrChangeAsked | IsrChangeAnswered | ReplicaCheckpointed
+    | ReplicaRemoved | ProduceAnswered | FetchServed
     | RequestRefused | ClientStarted | ProduceInvoked | ProduceCompleted | Polled
     | ConsumerPositioned | ReadCompleted | ProbeCompleted | AdminCompleted | ClientFailed
     | Unrecognised

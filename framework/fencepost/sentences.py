@@ -283,6 +283,11 @@ _WORDS: dict[type[Struct], Callable[[Any], str]] = {
     ),
     e.IsrChangeAsked: _isr_asked,
     e.IsrChangeAnswered: _isr_answered,
+    e.ReplicaRemoved: lambda b: f"deletes its log of {_at(b)} ({b.reason})",
+    e.ReplicaCheckpointed: lambda b: (
+        f"stores the high watermark {b.high_watermark} of {_at(b)}; its log is synced up to "
+        f"offset {b.flushed}"
+    ),
     e.ProduceAnswered: _produced,
     e.FetchServed: _served,
     e.RequestRefused: _refused,

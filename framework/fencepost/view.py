@@ -57,6 +57,8 @@ class View:
     topics: dict[str, str] = field(default_factory=dict)
     """live topic -> topic id."""
     partitions: dict[TopicPartition, PartitionView] = field(default_factory=dict)
+    checkpointed: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    """(process, topic, partition) -> the high watermark it checkpointed last."""
     applied: dict[str, int] = field(default_factory=dict)
     """process -> offset of the newest metadata record it replayed."""
     invoked: Counter[str] = field(default_factory=Counter)
@@ -152,6 +154,10 @@ def _leading(view: View, event: e.Event, body: e.LeadershipStarted) -> None:
         known.serving_epoch = body.leader_epoch
 
 
+def _checkpointed(view: View, event: e.Event, body: e.ReplicaCheckpointed) -> None:
+    view.checkpointed[event.process, body.topic, body.partition] = body.high_watermark
+
+
 def _metadata(view: View, event: e.Event, body: e.MetadataCommitted) -> None:
     view.applied[event.process] = body.offset
 
@@ -183,6 +189,7 @@ _HANDLERS: dict[type[Struct], Callable[[View, e.Event, Any], None]] = {
     e.TopicCommitted: _topic,
     e.PartitionCommitted: _partition,
     e.LeadershipStarted: _leading,
+    e.ReplicaCheckpointed: _checkpointed,
     e.MetadataCommitted: _metadata,
     e.ProduceInvoked: _invoked,
     e.ProduceCompleted: _produced,

@@ -6,7 +6,10 @@ from typing import Any
 
 from fencepost import Rule
 from fencepost_suites.rules import (
+    checkpoints,
     clients,
+    elections,
+    failover,
     fencing,
     isr,
     leadership,
@@ -48,6 +51,14 @@ ALL: tuple[Rule[Any], ...] = (
     watermarks.StoredIsrCounts(),
     isr.LaggardIsDropped(),
     isr.ReturnsOnlyCaughtUp(),
+    isr.EpochsGuardIsrChanges(),
+    isr.IsrOfReplicas(),
+    elections.DeadIsrLeadsNobody(),
+    failover.ResendFindsLeader(),
+    failover.ResendIsStoredOnce(),
+    failover.SteppingDownFailsWrites(),
+    checkpoints.RestartsFromCheckpoint(),
+    checkpoints.FlushedSurvives(),
     clients.LostWrite(),
     clients.Unseen(),
     clients.InconsistentOffsets(),

@@ -14,6 +14,7 @@ from fencepost import (
     Finding,
     FollowerFetched,
     HighWatermarkAdvanced,
+    IsrChangeAnswered,
     IsrChangeAsked,
     Key,
     LeadershipEnded,
@@ -22,10 +23,12 @@ from fencepost import (
     PartitionCommitted,
     ProduceAnswered,
     RunEnd,
+    TopicCommitted,
     Violated,
     Witness,
 )
-from fencepost_suites.rules.keys import NOTHING, by_partition
+from fencepost_suites.rules.committed import Partitions
+from fencepost_suites.rules.keys import NOTHING, by_partition, by_topic
 from fencepost_suites.rules.leases import MS, Late, settle
 from fencepost_suites.rules.words import span
 
@@ -186,4 +189,98 @@ class ReturnsOnlyCaughtUp:
         return found
 
     def end(self, state: _Outside, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+_STALE = ("FENCED_LEADER_EPOCH", "NOT_LEADER_OR_FOLLOWER", "STALE_BROKER_EPOCH")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class EpochsGuardIsrChanges:
+    """QC-32. The leader's word: the epoch in which it asked, and the one that the controller's
+    grant led to; any change between the two should have had it refused. Exercised by a refusal."""
+
+    clause: str = "QC-32"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {TopicCommitted, PartitionCommitted, IsrChangeAnswered}
+    )
+    keys = staticmethod(by_topic)
+
+    def start(self, key: Key) -> Partitions:
+        return Partitions()
+
+    def step(self, state: Partitions, event: Event) -> tuple[Partitions, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case TopicCommitted():
+                state.forget(body)
+            case PartitionCommitted():
+                return state, self._changed(state, event, body)
+            case IsrChangeAnswered(error="NONE") if body.granted_epoch > body.leader_epoch + 1:
+                saying = (
+                    f"the controller applied an AlterIsr that {event.process} had asked for in "
+                    f"leader epoch {body.leader_epoch} of {body.topic}-{body.partition}, though it "
+                    f"was in {body.granted_epoch - 1} by then"
+                )
+                return state, (Violated(event.ref, Witness.PEER, saying),)
+            case IsrChangeAnswered() if body.error in _STALE:
+                return state, (Exercised(event.ref, Witness.PEER),)
+        return state, NOTHING
+
+    @staticmethod
+    def _changed(state: Partitions, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+        news, before = state.take(body)
+        if not news or before is None or body.leader_epoch > before.leader_epoch:
+            return NOTHING
+        if (body.leader, set(body.isr)) == (before.leader, set(before.isr)):
+            return NOTHING
+        saying = (
+            f"{body.topic}-{body.partition} went from leader {before.leader} and ISR "
+            f"{list(before.isr)} to {body.leader} and {list(body.isr)}, and its leader epoch from "
+            f"{before.leader_epoch} to {body.leader_epoch}"
+        )
+        return (Violated(event.ref, Witness.PEER, saying),)
+
+    def end(self, state: Partitions, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class IsrOfReplicas:
+    """RP-19. By the records: while a reassignment is under way, the replica list holds both the old
+    and the new ones. Exercised where a member of the ISR stopped being a replica, and left it."""
+
+    clause: str = "RP-19"
+    kinds: frozenset[type[Struct]] = frozenset({TopicCommitted, PartitionCommitted})
+    keys = staticmethod(by_topic)
+
+    def start(self, key: Key) -> Partitions:
+        return Partitions()
+
+    def step(self, state: Partitions, event: Event) -> tuple[Partitions, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, TopicCommitted):
+            state.forget(body)
+            return state, NOTHING
+        assert isinstance(body, PartitionCommitted)
+        news, before = state.take(body)
+        if not news:
+            return state, NOTHING
+        place = f"{body.topic}-{body.partition}"
+        if len(set(body.replicas)) != len(body.replicas):
+            saying = f"a broker holds two replicas of {place}: {list(body.replicas)}"
+            return state, (Violated(event.ref, Witness.PEER, saying),)
+        outside = sorted(set(body.isr) - set(body.replicas))
+        if outside:
+            saying = (
+                f"{place} has brokers {outside} in its ISR, which are none of its replicas "
+                f"{list(body.replicas)}"
+            )
+            return state, (Violated(event.ref, Witness.PEER, saying),)
+        left = before is not None and set(before.isr) - set(body.replicas)
+        return state, (Exercised(event.ref, Witness.PEER),) if left else NOTHING
+
+    def end(self, state: Partitions, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

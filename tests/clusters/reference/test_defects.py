@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from chaos import chaos
+from scenes import FINDS
 from world import World
 
 from fencepost.judge import Outcome, judge
@@ -29,7 +30,9 @@ def test_a_healthy_cluster_breaks_no_promise(seed: int, plugins: Plugins) -> Non
 
 
 @pytest.mark.parametrize(
-    "defect", [d for d in DEFECTS if d.name != NEEDS_TWO_CANDIDATES], ids=lambda d: d.name
+    "defect",
+    [d for d in DEFECTS if d.name not in (NEEDS_TWO_CANDIDATES, *FINDS)],
+    ids=lambda d: d.name,
 )
 def test_a_defect_is_found_by_a_clause_it_breaks(defect: object, plugins: Plugins) -> None:
     assert hasattr(defect, "name")

@@ -76,7 +76,7 @@ def test_votes_and_checkpoints_survive(tmp_path: Path) -> None:
     disk = Disk(tmp_path, 400)
     assert disk.vote() == (0, None)
     disk.store_vote(4, 102)
-    disk.checkpoint({"orders-0": 7})
+    disk.checkpoint({"orders-0": 7}, {"orders-0": 9})
     again = Disk(tmp_path, 400)
     assert again.vote() == (4, 102)
     assert again.watermarks() == {"orders-0": 7}

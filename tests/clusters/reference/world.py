@@ -2,7 +2,8 @@
 
 Every delay is drawn from one seed; cuts, kills and restarts are method calls. What it is for: the
 protocols' corner cases in milliseconds, and each defect seen by its rule. It does not imitate
-connections (no order between two calls), partial writes, or clocks that drift.
+connections (no order between two calls), partial writes, or clocks that drift. A disk forgets what
+was not synced when its machine loses power.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import heapq
 import itertools
 import random  # noqa: TID251 - the world's own seeded stream
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from disk import FakeDisk, filled
 from msgspec import Struct
 
-from fencepost import Event, ProcessExited, ProcessSpawned, Shape
+from fencepost import Event, ProcessExited, ProcessSpawned, Shape, Stalled
 from fencepost_clusters.reference.cluster import (
     CONTROLLER_PORT,
     REPLICATION_PORT,
@@ -23,12 +25,10 @@ from fencepost_clusters.reference.cluster import (
 )
 from fencepost_clusters.reference.core import effects as e
 from fencepost_clusters.reference.core import settings as s
-from fencepost_clusters.reference.core.assembly import Site, Stored, assemble
+from fencepost_clusters.reference.core.assembly import Site, assemble
 from fencepost_clusters.reference.core.broker import BrokerNode
 from fencepost_clusters.reference.core.controller import ControllerNode
 from fencepost_clusters.reference.core.image import Partition
-from fencepost_clusters.reference.core.log_index import entry
-from fencepost_clusters.reference.core.metadata_log import LOG_NAME
 from fencepost_clusters.reference.core.protections import switched_off
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
@@ -37,34 +37,6 @@ MS = 1_000_000
 SECOND = 1_000 * MS
 MOST_STEPS = 20_000
 """How many steps a virtual second may take; a cluster under load needs some thousands."""
-
-
-@dataclass
-class FakeDisk:
-    """What a slot's disk holds; kill keeps it."""
-
-    logs: dict[str, list[bytes]] = field(default_factory=dict)
-    watermarks: dict[str, int] = field(default_factory=dict)
-    vote: tuple[int, int | None] = (0, None)
-
-    def stored(self) -> Stored:
-        logs = {
-            log: tuple(entry(record_batch.parse(b)) for b in batches)
-            for log, batches in self.logs.items()
-            if log != LOG_NAME
-        }
-        return Stored(tuple(self.logs.get(LOG_NAME, ())), *self.vote, logs, self.watermarks)
-
-    def truncate(self, log: str, to_offset: int) -> None:
-        kept = [b for b in self.logs.get(log, []) if record_batch.parse(b).last_offset < to_offset]
-        self.logs[log] = kept
-
-    def read(self, wanted: m.LogSlice) -> bytes:
-        return b"".join(
-            b
-            for b in self.logs[wanted.log]
-            if wanted.start <= record_batch.parse(b).base_offset < wanted.end
-        )
 
 
 @dataclass
@@ -82,9 +54,17 @@ class Living:
 class World:
     """See the module."""
 
-    def __init__(self, seed: int = 1, defects: tuple[str, ...] = (), **settings: str) -> None:
+    def __init__(
+        self,
+        seed: int = 1,
+        defects: tuple[str, ...] = (),
+        brokers: int = 3,
+        later: tuple[str, ...] = (),
+        **settings: str,
+    ) -> None:
+        """`later` are the slots in which nothing is started yet."""
         names = {key.replace("_", "."): value for key, value in settings.items()}
-        self.shape = Shape(3, 3, names, defects)
+        self.shape = Shape(3, brokers, names, defects)
         self.system = ReferenceQuorum()
         self.layout = self.system.layout(self.shape)
         self.timing = self.system.timing(self.shape)
@@ -103,8 +83,10 @@ class World:
         self._started: dict[str, int] = {}
         self._notes: dict[str, int] = {}
         self._open_calls: dict[tuple[str, int], bool] = {}
+        self._paused: dict[str, list[e.Input]] = {}
+        self._paused_at: dict[str, int] = {}
         for slot in self.layout.slots:
-            if not slot.twin and slot.role != "client":
+            if not slot.twin and slot.role != "client" and slot.name not in later:
                 self.start(slot.name)
 
     # ---------------------------------------------------------------------------------- processes
@@ -119,6 +101,7 @@ class World:
             other = self.disks[copy_disk_of]
             disk.logs = {log: list(batches) for log, batches in other.logs.items()}
             disk.watermarks = dict(other.watermarks)
+            disk.synced = dict(other.synced)
         core = assemble(
             s.read(self.system.properties(slot, self.layout, self.shape, "world")),
             Site(slot_name, slot_name, self.system.ports(slot)),
@@ -130,6 +113,7 @@ class World:
         assert isinstance(core, BrokerNode | ControllerNode)
         spawned = ProcessSpawned(name, slot_name, slot.role.value, slot.node_id, next(self._order))
         self.note("harness", spawned)
+        self._paused.pop(slot_name, None)
         self.alive[slot_name] = Living(name, slot_name, core, disk)
         self.step(slot_name, e.Tick())
         return name
@@ -138,6 +122,26 @@ class World:
         """kill -9: the disk stays."""
         gone = self.alive.pop(slot_name)
         self.note("harness", ProcessExited(gone.name, -9, 9, True))
+
+    def lose_power(self, slot_name: str) -> None:
+        """The machine goes: the disk forgets what was not synced."""
+        disk = self.alive[slot_name].disk
+        self.kill(slot_name)
+        disk.lose_power()
+
+    def pause(self, slot_name: str) -> None:
+        """SIGSTOP: nothing is handled; what comes in waits."""
+        self._paused[slot_name] = []
+        self._paused_at[slot_name] = self.now_ns
+
+    def resume(self, slot_name: str) -> None:
+        """SIGCONT: a due timer is seen first, then what came in meanwhile."""
+        waiting = self._paused.pop(slot_name)
+        stood_ns = self.now_ns - self._paused_at[slot_name]
+        self._record(self.alive[slot_name], e.Note(Stalled(stood_ns)))
+        self.step(slot_name, e.Tick())
+        for what in waiting:
+            self.step(slot_name, what)
 
     # --------------------------------------------------------------------------------------- time
 
@@ -176,6 +180,10 @@ class World:
         living = self.alive.get(slot)
         if living is None:
             return
+        if slot in self._paused:
+            if not isinstance(what, e.Tick):
+                self._paused[slot].append(what)
+            return
         for effect in living.core.handle(what, self.instant()):
             self._carry_out(living, effect)
         deadline = living.core.deadline_ns()
@@ -199,7 +207,9 @@ class World:
             case e.Truncate():
                 disk.truncate(effect.log, effect.to_offset)
             case e.Delete():
-                disk.logs.pop(effect.log, None)
+                disk.delete(effect.log)
+            case e.Sync():
+                disk.sync(effect.log)
             case e.StoreVote():
                 disk.vote = (effect.epoch, effect.voted_for)
             case e.Checkpoint():
@@ -254,7 +264,7 @@ class World:
         asker, call_id, slot = self._requests.pop(reply.request_id, ("", None, ""))
         message = reply.message
         if isinstance(message, m.FetchResponse):
-            message = _filled(message, living.disk)
+            message = filled(message, living.disk)
         if call_id is None:
             self.answers[reply.request_id] = message
             return
@@ -413,30 +423,6 @@ def read_values(part: m.PartitionData) -> list[bytes]:
     """The values in a fetch answer."""
     assert isinstance(part.records, bytes)
     return [v for _, b in record_batch.split(part.records) for v in record_batch.values(b)]
-
-
-def _filled(answer: m.FetchResponse, disk: FakeDisk) -> m.FetchResponse:
-    topics = []
-    for topic in answer.responses:
-        parts = []
-        for part in topic.partitions:
-            records = part.records
-            if isinstance(records, m.LogSlice):
-                records = disk.read(records)
-            parts.append(
-                m.PartitionData(
-                    part.partition_index,
-                    part.error_code,
-                    part.high_watermark,
-                    part.last_stable_offset,
-                    part.log_start_offset,
-                    part.diverging_epoch,
-                    part.current_leader,
-                    records,
-                )
-            )
-        topics.append(m.FetchableTopicResponse(tuple(parts), topic.topic, topic.topic_id))
-    return m.FetchResponse(answer.error_code, tuple(topics), answer.session_id)
 
 
 __all__ = ["MS", "SECOND", "World", "produce_request", "read_values"]

@@ -265,7 +265,8 @@ class BrokerNode:
                 self.forwarding.forward(received, now, self.raft.leader)
                 return
             case m.MetadataRequest():
-                answer = serving.metadata(image, message, me, self.settings.cluster_id)
+                cluster = self.settings.cluster_id
+                answer = serving.metadata(image, message, me, cluster, self._protections)
             case m.ListOffsetsRequest():
                 answer = serving.list_offsets(image, self.replicas, message)
             case m.OffsetForLeaderEpochRequest():

@@ -1,8 +1,10 @@
 """What a node can be told and what it can want: two closed unions.
 
 A node is `handle(input, now) -> tuple[Effect, ...]`. Effects are carried out in their order, and
-one that persists (`Append`, `Truncate`, `Delete`, `StoreVote`, `Checkpoint`) is a barrier: whatever
-follows it may rely on its being stored. A node that wants to be woken says so by its `deadline`.
+one that persists (`Append`, `Truncate`, `Delete`, `Sync`, `StoreVote`, `Checkpoint`) is a barrier:
+whatever follows it may rely on its being stored. Stored means that it outlives the process; what is
+to outlive the machine's memory is synced (`Sync`; a vote always is). A node that wants to be woken
+says so by its `deadline`.
 """
 
 from __future__ import annotations
@@ -119,6 +121,12 @@ class Truncate(Struct, frozen=True):
     to_offset: int
 
 
+class Sync(Struct, frozen=True):
+    """Sync all of a log to the disk, so that it survives the loss of the page cache (RP-26)."""
+
+    log: str
+
+
 class Delete(Struct, frozen=True):
     """Remove a log and its data."""
 
@@ -133,9 +141,10 @@ class StoreVote(Struct, frozen=True):
 
 
 class Checkpoint(Struct, frozen=True):
-    """Store the high watermarks, by log."""
+    """Store the high watermarks, and the offsets below which logs were synced, by log."""
 
     high_watermarks: dict[str, int]
+    flushed: dict[str, int]
 
 
 class Note(Struct, frozen=True):
@@ -152,7 +161,7 @@ class Exit(Struct, frozen=True):
 
 
 Effect = (
-    Call | Reply | Close | Append | Truncate | Delete | StoreVote | Checkpoint | Note | Exit
+    Call | Reply | Close | Append | Truncate | Sync | Delete | StoreVote | Checkpoint | Note | Exit
 )  # fmt: skip
 
 

@@ -35,12 +35,15 @@ def _next_epoch(partition: Partition, protections: Protections) -> int:
 def _elect(
     partition: Partition, isr: Sequence[int], live: Sequence[int], protections: Protections
 ) -> int:
-    """The first live member of the ISR in replica order; -1 if none lives."""
+    """The first live member of the ISR in replica order; -1 if none lives (RP-29)."""
     if not protections.holds("elect-from-isr"):
         outside = [r for r in partition.replicas if r in live and r not in partition.isr]
         if outside:
             return outside[0]
-    return next((r for r in partition.replicas if r in isr and r in live), -1)
+    found = next((r for r in partition.replicas if r in isr and r in live), -1)
+    if found < 0 and not protections.holds("dead-isr-leads-nobody"):
+        return next((r for r in partition.replicas if r in live), -1)
+    return found
 
 
 def on_broker_gone(image: Image, broker: int, protections: Protections) -> list[Record]:
@@ -58,6 +61,8 @@ def on_broker_gone(image: Image, broker: int, protections: Protections) -> list[
             continue
         isr = tuple(r for r in one.isr if r != broker) or one.isr
         leader = one.leader if one.leader != broker else _elect(one, isr, live, protections)
+        if leader >= 0 and not set(isr) & set(live):
+            isr = (leader,)  # nobody of the ISR lives: elected all the same, by the defect of RP-29
         if (isr, leader) != (one.isr, one.leader):
             changes.append(isr_change(one, isr, leader, _next_epoch(one, protections)))
     return changes
@@ -103,10 +108,11 @@ def alter_isr(
     one = parts.get(asked.partition_index) if parts is not None else None
     if one is None:
         return Error.UNKNOWN_TOPIC_ID, None
-    if one.leader != broker:
-        return Error.NOT_LEADER_OR_FOLLOWER, None
-    if asked.leader_epoch != one.leader_epoch:
-        return Error.FENCED_LEADER_EPOCH, None
+    if protections.holds("current-isr-change"):
+        if one.leader != broker:
+            return Error.NOT_LEADER_OR_FOLLOWER, None
+        if asked.leader_epoch != one.leader_epoch:
+            return Error.FENCED_LEADER_EPOCH, None
     members = [member.broker_id for member in asked.new_isr_with_epochs]
     if broker not in members or len(set(members)) != len(members):
         return Error.INVALID_REQUEST, None

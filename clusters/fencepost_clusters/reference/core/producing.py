@@ -205,6 +205,8 @@ class Producing:
             return Error.NONE
         one = stored.replica
         if not one.leading or one.log.end < stored.end:
+            if not self._protections.holds("stepping-down-fails-writes"):
+                return Error.NONE
             return Error.NOT_LEADER_OR_FOLLOWER  # never as committed (RP-31)
         if one.high_watermark >= stored.end:
             return Error.NONE

@@ -35,6 +35,7 @@ from fencepost_clusters.reference.core.effects import (
     Received,
     Reply,
     StoreVote,
+    Sync,
     Truncate,
 )
 from fencepost_clusters.reference.core.metadata_log import LOG_NAME, MetadataLog
@@ -417,6 +418,7 @@ class Raft:
         data = record_batch.build(values, base, self.epoch, now.wall_ms, control)
         self.log.append(data)
         self._out.add(Append(LOG_NAME, base, data))
+        self._out.add(Sync(LOG_NAME))  # what it votes and counts with must outlive the machine
         self._advance(now)
         self._release(now)
         return self.log.end
@@ -525,6 +527,8 @@ class Raft:
         for _, data in record_batch.split(part.records or b""):
             batch = self.log.append(data)
             self._out.add(Append(LOG_NAME, batch.base, data))
+        if part.records and self.me in self.voters:
+            self._out.add(Sync(LOG_NAME))
         self.high_watermark = max(self.high_watermark, min(part.high_watermark, self.log.end))
 
     def _truncate(self, diverging: m.EpochEndOffset) -> None:

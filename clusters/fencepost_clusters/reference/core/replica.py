@@ -17,12 +17,14 @@ from fencepost import (
     LeadershipStarted,
     LogAppended,
     LogTruncated,
+    ReplicaCheckpointed,
 )
 from fencepost_clusters.reference.core.effects import (
     Append,
     Instant,
     Outbox,
     Protections,
+    Sync,
     Truncate,
 )
 from fencepost_clusters.reference.core.image import Partition
@@ -77,7 +79,12 @@ class Replica:
         self.name = log_name(topic, partition)
         self._keep_in_sync_ms = keep_in_sync_ms
         self.log = LogIndex(entries)
-        self.high_watermark = min(checkpoint, self.log.end)  # RP-08
+        restored = protections.holds("restart-from-checkpoint")
+        self.high_watermark = min(checkpoint, self.log.end) if restored else self.log.end  # RP-08
+        self.flushed = 0
+        """The log is synced to disk below this offset, for all that this process knows (RP-26)."""
+        self._stored = (-1, -1)
+        self._sync_owed = False
         self.part = Part.IDLE
         self.followers: dict[int, Follower] = {}
         self.adding: tuple[int, ...] = ()
@@ -133,6 +140,8 @@ class Replica:
     def _lead(self, now: Instant) -> None:
         self.part = Part.LEADER
         self.epoch_start = self.log.end
+        if not self._protections.holds("producers-from-log"):
+            self.log.forget_producers()
         self.followers = {
             r: Follower(caught_up_ns=now.monotonic_ns)
             for r in self.partition.replicas
@@ -291,6 +300,28 @@ class Replica:
         """The defect of RP-32: counts a shrink that nobody stored."""
         self._dropped = dropped
 
+    # ------------------------------------------------------------------------------ to the disk
+
+    def flush(self) -> None:
+        """Syncs what is not synced yet, and then says so: the offset never runs ahead of the disk.
+
+        The defect of RP-26 says so first, and leaves the syncing to the next time.
+        """
+        if self._protections.holds("flushed-after-sync"):
+            if self.flushed < self.log.end:
+                self._out.add(Sync(self.name))
+            self.flushed = self.log.end
+        elif self._sync_owed:
+            self._out.add(Sync(self.name))
+            self._sync_owed = False
+        else:
+            self.flushed, self._sync_owed = self.log.end, True
+        if (self.high_watermark, self.flushed) != self._stored:
+            self._stored = (self.high_watermark, self.flushed)
+            self._out.note(
+                ReplicaCheckpointed(self.topic, self.index, self.high_watermark, self.flushed)
+            )
+
     # ----------------------------------------------------------------------------- as a follower
 
     def take(self, header: BatchHeader, data: bytes) -> None:
@@ -328,6 +359,7 @@ class Replica:
         )
         self._out.add(Truncate(self.name, after))
         self.high_watermark = min(self.high_watermark, after)
+        self.flushed = min(self.flushed, after)
 
 
 def _digest(header: BatchHeader, epoch: int) -> str:

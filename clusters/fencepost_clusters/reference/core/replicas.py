@@ -7,7 +7,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from fencepost import IsrChangeAnswered, IsrChangeAsked
+from fencepost import IsrChangeAnswered, IsrChangeAsked, ReplicaRemoved
 from fencepost_clusters.reference.core.effects import (
     Call,
     Checkpoint,
@@ -51,7 +51,8 @@ class Replicas:
         self._checkpoints = dict(disk.high_watermarks)
         self._protections = protections
         self._out = out
-        self._calls: dict[int, Key] = {}
+        self._calls: dict[int, tuple[Key, int]] = {}
+        """AlterIsr in flight -> the partition, and the leader epoch in which it was asked."""
         self._next_checkpoint_ns = 0
 
     def get(self, topic_id: UUID | None, index: int) -> Replica | None:
@@ -75,7 +76,8 @@ class Replicas:
                     del self.by_key[key]
                     if mine.retire("deleted"):
                         stopped.append(mine)
-                    self._out.add(Delete(mine.name))
+                    reason = "deleted" if partition is None else "unassigned"
+                    self._remove(mine.name, reason)
                 continue
             if mine is None:
                 mine = self._open(image.names[key[0]], partition)
@@ -101,7 +103,12 @@ class Replicas:
         }
         for name in sorted(set(self._disk_logs) - known):
             del self._disk_logs[name]
-            self._out.add(Delete(name))
+            self._remove(name, "stray")
+
+    def _remove(self, name: str, reason: str) -> None:
+        topic, index, topic_id = name.rsplit("-", 2)
+        self._out.note(ReplicaRemoved(topic, int(index), str(UUID(topic_id)), reason))
+        self._out.add(Delete(name))
 
     def retire_all(self, reason: str) -> tuple[Replica, ...]:
         """Stops every replica; those that were leading."""
@@ -136,8 +143,16 @@ class Replicas:
             )
 
     def checkpoint(self) -> None:
-        """Stores every replica's high watermark."""
-        self._out.add(Checkpoint({one.name: one.high_watermark for one in self.all()}))
+        """Syncs every log, then stores how far, and every replica's high watermark (RP-08)."""
+        every = self.all()
+        for one in every:
+            one.flush()
+        self._out.add(
+            Checkpoint(
+                {one.name: one.high_watermark for one in every},
+                {one.name: one.flushed for one in every},
+            )
+        )
 
     def _ask(
         self,
@@ -208,24 +223,25 @@ class Replicas:
         timeout_ms = self._settings.ms("request.timeout.ms")
         self._out.add(Call(call, self._settings.voters[controller], "isr", request, timeout_ms))
         one.asked, one.adding = call, tuple(sorted({*one.adding, *joined}))
-        self._calls[call] = (one.partition.topic_id, one.index)
+        self._calls[call] = ((one.partition.topic_id, one.index), one.epoch)
 
     def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:
         """Takes in the answer to an AlterIsr; False if the call was none."""
-        key = self._calls.pop(call_id, None)
+        key, asked_in = self._calls.pop(call_id, (None, -1))
         if key is None:
             return False
         assert isinstance(answer, m.AlterPartitionResponse), answer
         one = self.by_key.get(key)
-        if one is None or one.asked != call_id:
+        if one is None:
             return True
         error = Error(answer.error_code)
         isr: tuple[int, ...] = ()
+        granted = -1
         if error is Error.NONE:
             result = answer.topics[0].partitions[0]
-            error, isr = Error(result.error_code), result.isr
-        self._out.note(IsrChangeAnswered(one.topic, one.index, one.epoch, error.name, isr))
-        if error is not Error.NONE:
+            error, isr, granted = Error(result.error_code), result.isr, result.leader_epoch
+        self._out.note(IsrChangeAnswered(one.topic, one.index, asked_in, error.name, isr, granted))
+        if one.asked == call_id and error is not Error.NONE:
             one.asked = None
             one.retry_ns = now.monotonic_ns + RETRY_NS
             if error in _CERTAIN:
@@ -234,7 +250,7 @@ class Replicas:
 
     def failed(self, call_id: int, now: Instant) -> bool:
         """An AlterIsr got no answer: it may be stored, so what it adds is still waited for."""
-        key = self._calls.pop(call_id, None)
+        key, _ = self._calls.pop(call_id, (None, -1))
         if key is None:
             return False
         one = self.by_key.get(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fencepost_clusters.reference.core.effects import Protections
 from fencepost_clusters.reference.core.image import Image
 from fencepost_clusters.reference.core.replicas import Replicas
 from fencepost_clusters.reference.core.settings import CLIENT_LISTENER
@@ -13,7 +14,7 @@ LATEST = -1
 
 
 def metadata(
-    image: Image, request: m.MetadataRequest, me: int, cluster_id: str
+    image: Image, request: m.MetadataRequest, me: int, cluster_id: str, protections: Protections
 ) -> m.MetadataResponse:
     """Live brokers and topics as committed; fenced brokers are left out (REG-07).
 
@@ -26,18 +27,21 @@ def metadata(
             brokers.append(m.MetadataResponseBroker(broker, *address))
     wanted = sorted(image.topics) if request.topics is None else [t.name for t in request.topics]
     live = set(image.live())
-    topics = tuple(_topic(image, name, live) for name in wanted)
+    topics = tuple(_topic(image, name, live, protections) for name in wanted)
     return m.MetadataResponse(tuple(brokers), cluster_id, me, topics)
 
 
-def _topic(image: Image, name: str, live: set[int]) -> m.MetadataResponseTopic:
+def _topic(
+    image: Image, name: str, live: set[int], protections: Protections
+) -> m.MetadataResponseTopic:
     topic_id = image.topics.get(name)
     if topic_id is None:
         return m.MetadataResponseTopic(Error.UNKNOWN_TOPIC_OR_PARTITION, name, ())
+    now = protections.holds("metadata-names-leader")
     parts = tuple(
         m.MetadataResponsePartition(
             Error.NONE if one.leader >= 0 else Error.LEADER_NOT_AVAILABLE,
-            index, one.leader, one.leader_epoch, one.replicas, one.isr,
+            index, one.leader if now else one.replicas[0], one.leader_epoch, one.replicas, one.isr,
             tuple(r for r in one.replicas if r not in live),
         )
         for index, one in sorted(image.partitions[topic_id].items())

@@ -158,12 +158,14 @@ class Node:
                 self._disk.log(effect.log).append(effect.data)
             case e.Truncate():
                 self._disk.log(effect.log).truncate(effect.to_offset)
+            case e.Sync():
+                self._disk.log(effect.log).sync()
             case e.Delete():
                 self._disk.delete(effect.log)
             case e.StoreVote():
                 self._disk.store_vote(effect.epoch, effect.voted_for)
             case e.Checkpoint():
-                self._disk.checkpoint(effect.high_watermarks)
+                self._disk.checkpoint(effect.high_watermarks, effect.flushed)
             case e.Exit():
                 print(f"exit: {effect.reason}", flush=True)
                 self._finish(0)

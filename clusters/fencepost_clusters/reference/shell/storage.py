@@ -3,9 +3,11 @@
     <data>/<log>/<base offset, 20 digits>.log   batches as they came, each with its own checksum
     <data>/quorum-state.json                    {"epoch", "voted_for"}: replaced atomically, synced
     <data>/high-watermarks.json                 {log: offset}: replaced atomically
+    <data>/flushed-offsets.json                 {log: offset}: so far each log was synced
 
 Opening a log reads every batch and checks its checksum; what follows the first damaged one is cut
-off. A log is synced when a segment is full; an acknowledgement awaits no sync (replication design).
+off. A log is synced when a segment is full, and when it is asked to be, with each checkpoint; an
+acknowledgement awaits no sync (replication design).
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from fencepost_clusters.reference.wire import record_batch
 
 _QUORUM = "quorum-state.json"
 _WATERMARKS = "high-watermarks.json"
+_FLUSHED = "flushed-offsets.json"
 
 
 @dataclass(slots=True)
@@ -107,6 +110,10 @@ class Log:
             )
         )
         segment.size += len(data)
+
+    def sync(self) -> None:
+        """Syncs what was written to the disk; full segments are synced already."""
+        os.fsync(self._segments[-1].fd)
 
     def truncate(self, to_offset: int) -> None:
         """Drops every batch that reaches past an offset."""
@@ -204,9 +211,10 @@ class Disk:
         path = self.folder / _WATERMARKS
         return json.loads(path.read_text()) if path.exists() else {}
 
-    def checkpoint(self, watermarks: Mapping[str, int]) -> None:
-        """Stores the high watermarks."""
+    def checkpoint(self, watermarks: Mapping[str, int], flushed: Mapping[str, int]) -> None:
+        """Stores the high watermarks, and how far each log was synced."""
         self._replace(_WATERMARKS, watermarks, sync=False)
+        self._replace(_FLUSHED, flushed, sync=False)
 
     def _replace(self, name: str, value: object, sync: bool) -> None:
         temporary = self.folder / f"{name}.new"

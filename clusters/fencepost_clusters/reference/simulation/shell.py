@@ -169,6 +169,8 @@ class Shell:
                 self._disk.log(effect.log).append(effect.data)
             case e.Truncate():
                 self._disk.log(effect.log).truncate(effect.to_offset)
+            case e.Sync():
+                self._disk.log(effect.log).sync()
             case e.Delete():
                 self._disk.logs.pop(effect.log, None)
             case e.StoreVote():

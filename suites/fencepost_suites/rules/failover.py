@@ -1,0 +1,270 @@
+"""A leader that fails or steps down: what becomes of the writes that were on their way (RP-11 to
+RP-13 are the replication design's three cases of when it fails)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    Event,
+    Exercised,
+    Finding,
+    FollowingStarted,
+    HighWatermarkAdvanced,
+    Key,
+    LeadershipEnded,
+    LeadershipStarted,
+    LogAppended,
+    LogTruncated,
+    ProduceAnswered,
+    ProduceCompleted,
+    ProduceInvoked,
+    RequestRefused,
+    RunEnd,
+    Undecided,
+    Violated,
+    Witness,
+)
+from fencepost_suites.rules.keys import NOTHING, by_partition
+from fencepost_suites.rules.replica_logs import ReplicaLogs
+from fencepost_suites.rules.words import span
+
+FOUND_WITHIN_NS = 10_000_000_000
+"""A client that looks for a leader asks several brokers within that time."""
+ANSWERED_WITHIN_NS = 5_000_000_000
+"""A leader that steps down answers at once; an event later than this shows that it lives."""
+
+
+@dataclass(slots=True)
+class _Search:
+    """Who leads one partition since when, whom it heard, and the writes still open."""
+
+    leader: str = ""
+    since_ns: int = 0
+    log_end: int = 0
+    ref: Cause | None = None
+    heard: dict[str, int] = field(default_factory=dict)
+    """client -> when the present leader heard it last."""
+    open: dict[str, int] = field(default_factory=dict)
+    """operation -> when it was invoked."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ResendFindsLeader:
+    """RP-11. Exercised by a write invoked under one leader and stored by the next. Broken by one
+    that fails though a new leader has served for ten seconds and never heard of its client."""
+
+    clause: str = "RP-11"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(ProduceInvoked, ProduceCompleted, ProduceAnswered, RequestRefused),
+            *(LeadershipStarted, LeadershipEnded),
+        }
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Search:
+        return _Search()
+
+    def step(self, state: _Search, event: Event) -> tuple[_Search, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, ProduceInvoked):
+            state.open[body.operation] = event.at_ns
+        elif isinstance(body, ProduceAnswered | RequestRefused):
+            if event.process == state.leader:
+                state.heard[body.client] = event.at_ns
+        elif isinstance(body, ProduceCompleted):
+            invoked_ns = state.open.pop(body.operation, None)
+            if invoked_ns is not None and state.leader:
+                return state, self._completed(state, event, body, invoked_ns)
+        elif isinstance(body, LeadershipStarted):
+            if event.process != state.leader:
+                return _Search(
+                    event.process, event.at_ns, body.log_end, event.ref, open=state.open
+                ), NOTHING
+        elif isinstance(body, LeadershipEnded) and event.process == state.leader:
+            return _Search(open=state.open), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _completed(
+        state: _Search, event: Event, body: ProduceCompleted, invoked_ns: int
+    ) -> Sequence[Finding]:
+        if body.outcome == "ok":
+            later = invoked_ns < state.since_ns and body.offset >= state.log_end
+            return (Exercised(event.ref, Witness.CLIENT),) if later else NOTHING
+        silent_ns = event.at_ns - max(invoked_ns, state.since_ns)
+        if silent_ns <= FOUND_WITHIN_NS or event.process in state.heard:
+            return NOTHING
+        saying = (
+            f"{body.operation} of {event.process} ended as {body.outcome} ({body.error}); "
+            f"{state.leader} had led {body.topic}-{body.partition} for "
+            f"{span(event.at_ns - state.since_ns)} and never heard of it"
+        )
+        because = () if state.ref is None else (state.ref,)
+        return (Violated(event.ref, Witness.CLIENT, saying, because),)
+
+    def end(self, state: _Search, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Sequences:
+    """The idempotent batches in each process's log, and who stored each first."""
+
+    logs: ReplicaLogs = field(default_factory=ReplicaLogs)
+    at: dict[tuple[int, int, str], dict[int, str]] = field(default_factory=dict)
+    """producer, sequence and content -> offset -> the leader that stored it there."""
+
+
+def _content(body: LogAppended) -> str:
+    """A batch's checksum, whatever the epoch in which a leader stored it."""
+    return body.digest.partition(".")[0]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ResendIsStoredOnce:
+    """RP-12. A resend has its first sending's producer, sequence and bytes; it is stored again only
+    where the first was not kept. Exercised by a resend that a later leader knows to have."""
+
+    clause: str = "RP-12"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {LogAppended, LogTruncated, HighWatermarkAdvanced, ProduceAnswered, LeadershipEnded}
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Sequences:
+        return _Sequences()
+
+    def step(self, state: _Sequences, event: Event) -> tuple[_Sequences, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, LogAppended):
+            state.logs.append(event.process, body)
+            if body.as_leader and body.producer_id >= 0:
+                place = (body.producer_id, body.base_sequence, _content(body))
+                state.at.setdefault(place, {})[body.base_offset] = event.process
+        elif isinstance(body, LogTruncated):
+            state.logs.truncate(event.process, body.to_offset)
+        elif isinstance(body, HighWatermarkAdvanced):
+            return state, self._commits(state, event, body)
+        elif isinstance(body, ProduceAnswered):
+            if body.duplicate and body.error == "NONE":
+                stored = [at for at in state.at.values() if body.base_offset in at]
+                if any(at[body.base_offset] != event.process for at in stored):
+                    return state, (Exercised(event.ref, Witness.PEER),)
+        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
+            return _Sequences(), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _commits(state: _Sequences, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
+        """What is committed twice in one log is stored twice, whatever is cut off elsewhere."""
+        below = [b for b in state.logs.of(event.process) if b.log_end <= body.high_watermark]
+        _, conflict = state.logs.commit(event.process, body.high_watermark)
+        place = f"{body.topic}-{body.partition}"
+        if conflict is not None:
+            saying = (
+                f"after a failover {event.process} and {conflict[1]} hold different writes at "
+                f"offset {conflict[0]} of {place}"
+            )
+            return (Violated(event.ref, Witness.PEER, saying),)
+        for batch in below:
+            if batch.producer_id < 0:
+                continue
+            at = state.at.get((batch.producer_id, batch.base_sequence, _content(batch)), {})
+            twice = [
+                offset
+                for offset in at
+                if offset < batch.base_offset and offset in state.logs.committed
+                and state.logs.committed[offset][0].partition(".")[0] == _content(batch)
+            ]  # fmt: skip
+            if twice:
+                saying = (
+                    f"{event.process} holds one write of producer {batch.producer_id}, sequence "
+                    f"{batch.base_sequence}, at offset {twice[0]} of {place} and again at "
+                    f"{batch.base_offset}"
+                )
+                return (Violated(event.ref, Witness.PEER, saying),)
+        return NOTHING
+
+    def end(self, state: _Sequences, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Queue:
+    """The writes that each leader has stored for clients and not answered."""
+
+    waiting: dict[str, dict[Cause, Event]] = field(default_factory=dict)
+    stopped: dict[str, tuple[Cause, int]] = field(default_factory=dict)
+    """process -> when it stopped leading."""
+    last_ns: dict[str, int] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SteppingDownFailsWrites:
+    """RP-31. Exercised by a write that was still waiting when its leader stepped down, and was
+    answered, not as committed. One that is not answered though its leader lives on is broken."""
+
+    clause: str = "RP-31"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {LogAppended, ProduceAnswered, LeadershipStarted, LeadershipEnded, FollowingStarted}
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Queue:
+        return _Queue()
+
+    def step(self, state: _Queue, event: Event) -> tuple[_Queue, Sequence[Finding]]:
+        body = event.body
+        process = event.process
+        state.last_ns[process] = event.at_ns
+        if isinstance(body, LogAppended):
+            if body.as_leader and event.cause is not None and event.cause.request:
+                state.waiting.setdefault(process, {})[event.cause] = event
+        elif isinstance(body, ProduceAnswered):
+            waited = None
+            if event.cause is not None:
+                waited = state.waiting.get(process, {}).pop(event.cause, None)
+            stopped = state.stopped.get(process)
+            if waited is not None and stopped is not None:
+                return state, self._answered(event, body, stopped[0])
+        elif isinstance(body, LeadershipStarted):
+            state.stopped.pop(process, None)
+        elif isinstance(body, LeadershipEnded):
+            state.stopped[process] = (event.ref, event.at_ns)
+        return state, NOTHING
+
+    @staticmethod
+    def _answered(event: Event, body: ProduceAnswered, ref: Cause) -> Sequence[Finding]:
+        if body.error != "NONE":
+            return (Exercised(event.ref, Witness.SELF),)
+        if body.acks != -1 or body.high_watermark >= body.log_end:
+            return NOTHING
+        saying = (
+            f"{event.process} acknowledged {body.topic}-{body.partition} up to offset "
+            f"{body.log_end} after it had stopped leading, with a high watermark of "
+            f"{body.high_watermark}"
+        )
+        return (Violated(event.ref, Witness.SELF, saying, (ref,)),)
+
+    def end(self, state: _Queue, end: RunEnd) -> Sequence[Finding]:
+        found: list[Finding] = []
+        for process, (ref, at_ns) in state.stopped.items():
+            waiting = state.waiting.get(process)
+            if not waiting:
+                continue
+            saying = f"{process} stopped leading with {len(waiting)} writes and never answered them"
+            if state.last_ns[process] - at_ns > ANSWERED_WITHIN_NS:
+                found.append(Violated(ref, Witness.SELF, saying))
+            else:
+                found.append(Undecided(f"{saying}, and soon said nothing more", ref))
+        return found

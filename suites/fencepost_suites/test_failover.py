@@ -1,0 +1,92 @@
+"""The replication design's failures of a leader: what is on its way, and what is on its disk."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost import Shape
+from fencepost.testing import Clients, Cluster, Faults
+
+clause = pytest.mark.clause
+LONG_LEASE = Shape(
+    settings={"registration.lease.timeout.ms": "8000", "replica.lag.time.max.ms": "1000"}
+)
+
+
+@clause("RP-11", "RP-12", "RP-13", "JEPSEN-duplicate")
+def test_a_write_whose_answer_was_lost_with_the_leader_is_sent_again_and_stored_once(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.create_topic("orders", partitions=1)
+    writes = clients.produce("orders", acks="all", count=600, rate=200)
+    cluster.eventually(writes.acked_at_least(100))
+    leader = cluster.leader("orders", 0)
+    # It stores and commits what it is sent, and its answers reach nobody.
+    with faults.cut(leader, "clients"), faults.kill(leader):
+        cluster.eventually(writes.acked_at_least(300))
+    cluster.eventually(writes.settled, within_ms=60_000)
+    assert writes.acked <= clients.read_all("orders")
+
+
+@clause("RP-31")
+def test_a_leader_that_steps_down_fails_the_writes_that_wait_for_followers(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.create_topic("orders", partitions=1)
+    writes = clients.produce("orders", acks="all")
+    cluster.eventually(writes.acked_at_least(50))
+    leader = cluster.leader("orders", 0)
+    followers = [f.name for f in cluster.followers("orders", 0)]
+    with faults.cut(followers, leader), faults.terminate(leader):
+        cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+    cluster.eventually(leader.active)
+
+
+@clause("RP-29")
+def test_while_the_isr_is_dead_nobody_leads(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.create_topic("orders", partitions=1)
+    leader = cluster.leader("orders", 0)
+    followers = cluster.followers("orders", 0)
+    with faults.cut([f.name for f in followers], leader):
+        for follower in followers:
+            cluster.eventually(~follower.in_sync("orders", 0))
+        with faults.kill(leader):
+            cluster.eventually(leader.fenced_by_controller)
+            cluster.eventually(cluster.leaderless("orders", 0))
+            for follower in followers:
+                assert not clients.produce_directly(follower, "orders", 0, acks=1).answered
+    cluster.eventually(leader.leads("orders", 0))
+
+
+@pytest.mark.parametrize("fencepost_shape", [LONG_LEASE], ids=["long-lease"])
+@clause("QC-32")
+def test_an_isr_change_asked_for_in_a_former_epoch_is_refused(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.create_topic("orders", partitions=1)
+    clients.produce("orders")
+    leader = cluster.leader("orders", 0)
+    follower = cluster.followers("orders", 0)[0]
+    # Within its lease, so that it leads on; when it wakes, its followers were silent too long.
+    with faults.pause(leader):
+        faults.bounce(follower, after_ms=1_000)
+        cluster.eventually(follower.active)
+    cluster.eventually(cluster.recovered)
+
+
+@clause("RP-08", "RP-15")
+def test_a_restarted_replica_begins_with_its_checkpointed_high_watermark(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.create_topic("orders", partitions=1)
+    leader = cluster.leader("orders", 0)
+    assert clients.produce_directly(leader, "orders", 0, acks="all").answered
+    cluster.eventually(leader.checkpointed("orders", 0))
+    with faults.partition(leader, [f.name for f in cluster.followers("orders", 0)]):
+        for _ in range(3):
+            assert clients.produce_directly(leader, "orders", 0, acks=1).answered
+        faults.bounce(leader, after_ms=0)
+    cluster.eventually(cluster.recovered)
+    assert len(clients.read_all("orders")) == 1

@@ -1,0 +1,78 @@
+"""The disks of the world of bare cores, in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fencepost_clusters.reference.core.assembly import Stored
+from fencepost_clusters.reference.core.log_index import entry
+from fencepost_clusters.reference.core.metadata_log import LOG_NAME
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import record_batch
+
+
+@dataclass
+class FakeDisk:
+    """What a slot's disk holds; kill keeps it."""
+
+    logs: dict[str, list[bytes]] = field(default_factory=dict)
+    watermarks: dict[str, int] = field(default_factory=dict)
+    synced: dict[str, int] = field(default_factory=dict)
+    """log -> how many of its batches survive the loss of power."""
+    vote: tuple[int, int | None] = (0, None)
+
+    def stored(self) -> Stored:
+        logs = {
+            log: tuple(entry(record_batch.parse(b)) for b in batches)
+            for log, batches in self.logs.items()
+            if log != LOG_NAME
+        }
+        return Stored(tuple(self.logs.get(LOG_NAME, ())), *self.vote, logs, self.watermarks)
+
+    def truncate(self, log: str, to_offset: int) -> None:
+        kept = [b for b in self.logs.get(log, []) if record_batch.parse(b).last_offset < to_offset]
+        self.logs[log] = kept
+        self.synced[log] = min(self.synced.get(log, 0), len(kept))
+
+    def delete(self, log: str) -> None:
+        self.logs.pop(log, None)
+        self.synced.pop(log, None)
+
+    def sync(self, log: str) -> None:
+        self.synced[log] = len(self.logs.get(log, ()))
+
+    def lose_power(self) -> None:
+        for log in self.logs:
+            del self.logs[log][self.synced.get(log, 0) :]
+
+    def read(self, wanted: m.LogSlice) -> bytes:
+        return b"".join(
+            b
+            for b in self.logs[wanted.log]
+            if wanted.start <= record_batch.parse(b).base_offset < wanted.end
+        )
+
+
+def filled(answer: m.FetchResponse, disk: FakeDisk) -> m.FetchResponse:
+    """The same answer with the bytes that its slices name."""
+    topics = []
+    for topic in answer.responses:
+        parts = []
+        for part in topic.partitions:
+            records = part.records
+            if isinstance(records, m.LogSlice):
+                records = disk.read(records)
+            parts.append(
+                m.PartitionData(
+                    part.partition_index,
+                    part.error_code,
+                    part.high_watermark,
+                    part.last_stable_offset,
+                    part.log_start_offset,
+                    part.diverging_epoch,
+                    part.current_leader,
+                    records,
+                )
+            )
+        topics.append(m.FetchableTopicResponse(tuple(parts), topic.topic, topic.topic_id))
+    return m.FetchResponse(answer.error_code, tuple(topics), answer.session_id)

@@ -1,0 +1,36 @@
+"""The promises of the data plane in scenes of their own: kept by healthy cores, and each defect is
+found in the scene that is aimed at it."""
+
+from __future__ import annotations
+
+import pytest
+from scenes import FINDS, play
+
+from fencepost.judge import Outcome, judge
+from fencepost.plugin_manager import Plugins, load
+from fencepost_clusters.reference.core.protections import DEFECTS
+
+BREAKS = {defect.name: defect.breaks for defect in DEFECTS}
+
+
+@pytest.fixture(scope="module")
+def plugins() -> Plugins:
+    return load()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("defect", FINDS)
+def test_healthy_cores_keep_the_promise_and_exercise_it(
+    defect: str, seed: int, plugins: Plugins
+) -> None:
+    events, end = play(FINDS[defect], seed)
+    judgement = judge(events, plugins.rules, plugins.clauses, end, "quorum")
+    assert not judgement.of(Outcome.VIOLATED)
+    assert BREAKS[defect][0] in judgement.of(Outcome.HOLDS)
+
+
+@pytest.mark.parametrize("defect", FINDS)
+def test_the_defect_is_found(defect: str, plugins: Plugins) -> None:
+    events, end = play(FINDS[defect], 1, (defect,))
+    judgement = judge(events, plugins.rules, plugins.clauses, end, "quorum")
+    assert BREAKS[defect][0] in judgement.of(Outcome.VIOLATED)

@@ -1,0 +1,377 @@
+"""The rules of failover, checkpoints and elections, each against a broken history, one that keeps,
+and an open one."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost import (
+    BrokerCommitted,
+    Cause,
+    FollowingStarted,
+    HighWatermarkAdvanced,
+    IsrChangeAnswered,
+    LeadershipEnded,
+    LeadershipStarted,
+    LogAppended,
+    LogTruncated,
+    PartitionCommitted,
+    ProduceAnswered,
+    ProduceCompleted,
+    ProduceInvoked,
+    ReplicaCheckpointed,
+    ReplicaRemoved,
+    TopicCommitted,
+    Witness,
+)
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_suites import rules
+from fencepost_suites.clauses import clauses
+
+CLAUSES = {clause.id: clause for clause in clauses()}
+B1, B1_AGAIN, B2, B3 = "broker-1#1", "broker-1#2", "broker-2#1", "broker-3#1"
+CLIENT = "clients/producer#1"
+ALL3 = (1, 2, 3)
+
+
+def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
+    chosen = [rule for rule in rules.ALL if rule.clause == clause]
+    return judge(h.events(), chosen, CLAUSES, h.end(complete), "quorum").verdicts[clause]
+
+
+def lead(h: HistoryBuilder, process: str, epoch: int, log_end: int = 0, mark: int = 0) -> None:
+    h.add(process, LeadershipStarted("orders", 0, epoch, ALL3, 0, log_end, mark))
+
+
+def follow(h: HistoryBuilder, process: str, log_end: int, mark: int) -> None:
+    h.add(process, FollowingStarted("orders", 0, 2, 1, log_end, mark))
+
+
+def store(
+    h: HistoryBuilder,
+    process: str,
+    offset: int,
+    sequence: int = -1,
+    crc: str = "aa",
+    epoch: int = 1,
+    cause: Cause | None = None,
+    leads: bool = True,
+) -> None:
+    """One message of producer 7 (without a sequence: of nobody)."""
+    h.add(
+        process,
+        LogAppended(
+            "orders", 0, offset, offset + 1, offset, epoch, epoch, leads, f"{crc}.{epoch}",
+            7 if sequence >= 0 else -1, sequence,
+        ),
+        cause,
+    )  # fmt: skip
+
+
+def mark(h: HistoryBuilder, process: str, to: int) -> None:
+    h.add(process, HighWatermarkAdvanced("orders", 0, to, to, 1, False, (), ()))
+
+
+def answer(
+    h: HistoryBuilder,
+    process: str,
+    end: int,
+    error: str = "NONE",
+    marked: int = 0,
+    duplicate: bool = False,
+    cause: Cause | None = None,
+) -> None:
+    good = error == "NONE"
+    base, upto = (end - 1, end) if good else (-1, -1)
+    h.add(
+        process,
+        ProduceAnswered(
+            "orders", 0, CLIENT, -1, error, base, upto, 1, marked, ALL3, (end,) * 3, duplicate
+        ),
+        cause,
+    )  # fmt: skip
+
+
+def partition(
+    h: HistoryBuilder,
+    offset: int,
+    leader: int,
+    epoch: int,
+    isr: tuple[int, ...] = ALL3,
+    replicas: tuple[int, ...] = ALL3,
+) -> None:
+    h.add("controller-1#1", PartitionCommitted(offset, "orders", 0, leader, epoch, isr, replicas))
+
+
+def broker(h: HistoryBuilder, offset: int, number: int, fenced: bool) -> None:
+    h.add("controller-1#1", BrokerCommitted(offset, number, offset, fenced, f"u{number}"))
+
+
+# ------------------------------------------------------------------------------------------ QC-32
+
+
+def test_an_isr_change_of_a_former_epoch_breaks_qc_32_when_it_is_granted() -> None:
+    h = HistoryBuilder()
+    partition(h, 4, 1, 3)
+    h.add(B1, IsrChangeAnswered("orders", 0, 1, "NONE", (1,), 4))
+    found = verdict(h, "QC-32").violations[0]
+    assert "asked for in leader epoch 1" in found.saying
+    assert found.witness is Witness.PEER
+
+
+def test_another_isr_in_the_same_epoch_breaks_qc_32() -> None:
+    h = HistoryBuilder()
+    partition(h, 4, 1, 3)
+    partition(h, 5, 1, 3, isr=(1, 2))
+    assert verdict(h, "QC-32").verdict is Outcome.VIOLATED
+
+
+def test_a_refused_stale_isr_change_and_a_topic_made_again_keep_qc_32() -> None:
+    h = HistoryBuilder()
+    partition(h, 4, 1, 0)
+    h.add(B1, IsrChangeAnswered("orders", 0, 0, "NONE", (1, 2), 1))
+    h.add(B1, IsrChangeAnswered("orders", 0, 0, "FENCED_LEADER_EPOCH", ()))
+    h.add("controller-1#1", TopicCommitted(6, "orders", "t", deleted=True))
+    partition(h, 8, 2, 0, isr=(2, 3))
+    found = verdict(h, "QC-32")
+    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 1, Witness.PEER)
+
+
+def test_qc_32_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    h.add(B1, IsrChangeAnswered("orders", 0, 0, "FENCED_LEADER_EPOCH", ()))
+    assert verdict(h, "QC-32", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ RP-19
+
+
+@pytest.mark.parametrize(
+    ("isr", "replicas"), [((1, 4), ALL3), ((1, 2), (1, 2, 2))], ids=["outside", "twice"]
+)
+def test_an_isr_that_is_no_part_of_the_replicas_breaks_rp_19(
+    isr: tuple[int, ...], replicas: tuple[int, ...]
+) -> None:
+    h = HistoryBuilder()
+    partition(h, 4, 1, 0, isr, replicas)
+    assert verdict(h, "RP-19").violations[0].witness is Witness.PEER
+
+
+def test_a_member_that_is_no_replica_any_more_and_left_keeps_rp_19() -> None:
+    h = HistoryBuilder()
+    partition(h, 4, 1, 0, ALL3, ALL3)
+    assert verdict(h, "RP-19").verdict is Outcome.NOT_EXERCISED
+    partition(h, 5, 1, 1, (1, 2), (1, 2, 4))
+    assert verdict(h, "RP-19").verdict is Outcome.HOLDS
+    assert verdict(h, "RP-19", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ RP-29
+
+
+def registered(h: HistoryBuilder) -> None:
+    for number in ALL3:
+        broker(h, number, number, fenced=False)
+    partition(h, 4, 1, 1, isr=(1,))
+
+
+def test_a_leader_from_outside_a_dead_isr_breaks_rp_29() -> None:
+    h = HistoryBuilder()
+    registered(h)
+    broker(h, 5, 1, fenced=True)
+    partition(h, 6, 2, 2, isr=(2,))
+    assert "no member of its ISR [1] was live" in verdict(h, "RP-29").violations[0].saying
+
+
+def test_a_dead_isr_whose_member_comes_back_keeps_rp_29() -> None:
+    h = HistoryBuilder()
+    registered(h)
+    broker(h, 5, 1, fenced=True)
+    partition(h, 6, -1, 2, isr=(1,))
+    broker(h, 7, 1, fenced=False)
+    partition(h, 8, 1, 3, isr=(1,))
+    found = verdict(h, "RP-29")
+    assert (found.verdict, found.exercised) == (Outcome.HOLDS, 1)
+    assert verdict(h, "RP-29", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ RP-11
+
+
+def sought(h: HistoryBuilder) -> None:
+    lead(h, B1, 1)
+    h.add(CLIENT, ProduceInvoked("op-1", "orders", 0, -1))
+    lead(h, B2, 2, log_end=3)
+
+
+def completed(h: HistoryBuilder, outcome: str, offset: int) -> None:
+    h.add(CLIENT, ProduceCompleted("op-1", "orders", 0, -1, outcome, offset, ""))
+
+
+def test_a_write_that_never_reaches_the_new_leader_breaks_rp_11() -> None:
+    h = HistoryBuilder()
+    sought(h)
+    h.after(11_000)
+    completed(h, "unknown", -1)
+    assert "and never heard of it" in verdict(h, "RP-11").violations[0].saying
+
+
+def test_a_resend_stored_by_the_new_leader_keeps_rp_11() -> None:
+    h = HistoryBuilder()
+    sought(h)
+    completed(h, "ok", 3)
+    found = verdict(h, "RP-11")
+    assert (found.verdict, found.witness) == (Outcome.HOLDS, Witness.CLIENT)
+
+
+def test_a_write_that_the_new_leader_heard_of_or_had_no_time_to_is_not_rp_11s_matter() -> None:
+    h = HistoryBuilder()
+    sought(h)
+    completed(h, "unknown", -1)
+    h.add(CLIENT, ProduceInvoked("op-1", "orders", 0, -1))
+    answer(h, B2, 4, error="NOT_ENOUGH_REPLICAS")
+    h.after(11_000)
+    completed(h, "unknown", -1)
+    assert verdict(h, "RP-11").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h, "RP-11", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ RP-12
+
+
+def test_one_write_committed_twice_breaks_rp_12() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, sequence=0)
+    mark(h, B1, 1)
+    store(h, B2, 0, sequence=0, leads=False)
+    store(h, B2, 1, sequence=0, epoch=2)
+    mark(h, B2, 2)
+    assert "at offset 0 of orders-0 and again at 1" in verdict(h, "RP-12").violations[0].saying
+
+
+def test_a_write_that_some_replicas_kept_and_others_did_not_breaks_rp_12() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, sequence=0)
+    mark(h, B1, 1)
+    store(h, B2, 0, sequence=1, crc="bb")
+    mark(h, B2, 1)
+    assert "different writes at offset 0" in verdict(h, "RP-12").violations[0].saying
+
+
+def test_a_resend_known_to_the_new_leader_and_one_cut_off_and_stored_anew_keep_rp_12() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, sequence=0)
+    store(h, B1, 1, sequence=1, crc="bb")
+    store(h, B2, 0, sequence=0, leads=False)
+    answer(h, B2, 1, duplicate=True)
+    store(h, B2, 1, sequence=1, crc="bb", epoch=2)
+    h.add(B1, LogTruncated("orders", 0, 1, 2, 0, 2, "leader_epoch"))
+    mark(h, B2, 2)
+    found = verdict(h, "RP-12")
+    assert (found.verdict, found.witness) == (Outcome.HOLDS, Witness.PEER)
+    assert verdict(h, "RP-12", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ RP-31
+
+ASKED = Cause(CLIENT, 9, True)
+
+
+def test_a_waiting_write_acknowledged_on_stepping_down_breaks_rp_31() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, cause=ASKED)
+    h.add(B1, LeadershipEnded("orders", 0, 1, "metadata"))
+    answer(h, B1, 1, cause=ASKED)
+    assert "after it had stopped leading" in verdict(h, "RP-31").violations[0].saying
+
+
+def test_a_waiting_write_that_is_never_answered_breaks_rp_31() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, cause=ASKED)
+    h.add(B1, LeadershipEnded("orders", 0, 1, "metadata"))
+    follow(h.after(6_000), B1, 1, 0)
+    assert "never answered" in verdict(h, "RP-31").violations[0].saying
+
+
+def test_a_waiting_write_refused_on_stepping_down_keeps_rp_31() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, cause=ASKED)
+    h.add(B1, LeadershipEnded("orders", 0, 1, "metadata"))
+    answer(h, B1, 1, error="NOT_LEADER_OR_FOLLOWER", cause=ASKED)
+    assert verdict(h, "RP-31").verdict is Outcome.HOLDS
+
+
+def test_rp_31_is_open_where_the_leader_died_at_once() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, cause=ASKED)
+    h.add(B1, LeadershipEnded("orders", 0, 1, "metadata"))
+    assert verdict(h, "RP-31").verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ RP-08
+
+
+def test_a_mark_nobody_of_the_node_ever_told_breaks_rp_08() -> None:
+    h = HistoryBuilder()
+    follow(h, B1, 0, 0)
+    mark(h, B1, 3)
+    follow(h, B1_AGAIN, 5, 5)
+    assert "broker-1 never knew one above 3" in verdict(h, "RP-08").violations[0].saying
+
+
+def test_a_mark_above_the_log_breaks_rp_08() -> None:
+    h = HistoryBuilder()
+    mark(h, B1, 9)
+    follow(h, B1_AGAIN, 5, 9)
+    assert "above its log end 5" in verdict(h, "RP-08").violations[0].saying
+
+
+def test_a_checkpointed_mark_below_the_log_keeps_rp_08() -> None:
+    h = HistoryBuilder()
+    mark(h, B1, 3)
+    follow(h, B1_AGAIN, 5, 2)
+    assert verdict(h, "RP-08").verdict is Outcome.HOLDS
+    assert verdict(h, "RP-08", complete=False).verdict is Outcome.UNKNOWN
+
+
+def test_a_log_that_ends_at_its_mark_does_not_exercise_rp_08() -> None:
+    h = HistoryBuilder()
+    mark(h, B1, 3)
+    follow(h, B1_AGAIN, 3, 3)
+    assert verdict(h, "RP-08").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ RP-26
+
+
+def flushed(h: HistoryBuilder, to: int) -> None:
+    for offset in range(4):
+        store(h, B1, offset)
+    h.add(B1, ReplicaCheckpointed("orders", 0, 2, to))
+
+
+def test_flushed_messages_that_are_gone_break_rp_26() -> None:
+    h = HistoryBuilder()
+    flushed(h, 3)
+    follow(h, B1_AGAIN, 2, 2)
+    assert "of which 3 had been flushed" in verdict(h, "RP-26").violations[0].saying
+
+
+def test_the_loss_of_what_was_not_flushed_keeps_rp_26() -> None:
+    h = HistoryBuilder()
+    flushed(h, 3)
+    follow(h, B1_AGAIN, 3, 2)
+    assert verdict(h, "RP-26").verdict is Outcome.HOLDS
+    assert verdict(h, "RP-26", complete=False).verdict is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize("gone", ["truncated", "removed"])
+def test_what_was_given_up_need_not_be_found_again(gone: str) -> None:
+    h = HistoryBuilder()
+    flushed(h, 3)
+    if gone == "truncated":
+        h.add(B1, LogTruncated("orders", 0, 0, 4, 0, 2, "leader_epoch"))
+    else:
+        h.add(B1, ReplicaRemoved("orders", 0, "t", "unassigned"))
+    follow(h, B1_AGAIN, 0, 0)
+    assert verdict(h, "RP-26").verdict is Outcome.NOT_EXERCISED
