@@ -70,6 +70,14 @@ class Writes:
         """Asks the producer to send no more, and to wait for what it sent."""
         self._session.stop()
 
+    def goes_on(self, count: int) -> Condition:
+        """It hands over that many messages more, whatever becomes of them."""
+        due = self._runtime.view.invoked[self.process] + count
+        return Condition(
+            f"{count} more writes of {self.process}",
+            lambda view: view.invoked[self.process] >= due,
+        )
+
     def acked_at_least(self, count: int) -> Condition:
         return Condition(
             f"{count} acknowledged writes of {self.process}",

@@ -22,8 +22,10 @@ def test_a_write_whose_answer_was_lost_with_the_leader_is_sent_again_and_stored_
     cluster.eventually(writes.acked_at_least(100))
     leader = cluster.leader("orders", 0)
     # It stores and commits what it is sent, and its answers reach nobody.
-    with faults.cut(leader, "clients"), faults.kill(leader):
-        cluster.eventually(writes.acked_at_least(300))
+    with faults.cut(leader, "clients"):
+        cluster.eventually(writes.goes_on(20))
+        with faults.kill(leader):
+            cluster.eventually(writes.acked_at_least(300))
     cluster.eventually(writes.settled, within_ms=60_000)
     assert writes.acked <= clients.read_all("orders")
 
@@ -37,8 +39,10 @@ def test_a_leader_that_steps_down_fails_the_writes_that_wait_for_followers(
     cluster.eventually(writes.acked_at_least(50))
     leader = cluster.leader("orders", 0)
     followers = [f.name for f in cluster.followers("orders", 0)]
-    with faults.cut(followers, leader), faults.terminate(leader):
-        cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+    with faults.cut(followers, leader):
+        cluster.eventually(writes.goes_on(20))
+        with faults.terminate(leader):
+            cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
     cluster.eventually(leader.active)
 
 
