@@ -160,6 +160,11 @@ class Told:
         """The messages in the answer to a fetch."""
         return self.body.records
 
+    @property
+    def brokers(self) -> tuple[int, ...]:
+        """The ids of the brokers that a Metadata answer names."""
+        return self.body.brokers
+
 
 @final
 class Clients:

@@ -83,6 +83,16 @@ class Node:
         )
 
     @property
+    def caught_up(self) -> Condition:
+        """The node has replayed every metadata record that any node has."""
+
+        def holds(view: View) -> bool:
+            newest = max(view.applied.values(), default=-1)
+            return view.applied.get(self.process(view), -1) >= newest
+
+        return Condition(f"{self} to have replayed all committed metadata", holds)
+
+    @property
     def elected(self) -> Condition:
         """The controller says of itself that it is the active one, and nobody says so since."""
         return Condition(

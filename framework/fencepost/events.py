@@ -352,7 +352,8 @@ class BrokerStateChanged(Struct, frozen=True, tag="broker.state_changed"):
     """A broker changed its own state (KIP-631 names). `reason` says why, in one word.
 
     Reasons: registered, unfenced, lease_expired, refused, taken_over, shutdown_requested,
-    shutdown_granted, shutdown_timeout. `broker_epoch` is the one it holds after the change.
+    shutdown_granted, shutdown_timeout. `broker_epoch` is the one it holds after the change,
+    `global_state` the registration draft's word for the new state.
     """
 
     broker_id: int
@@ -360,6 +361,19 @@ class BrokerStateChanged(Struct, frozen=True, tag="broker.state_changed"):
     new: str
     broker_epoch: int
     reason: str
+    global_state: str = ""
+
+
+class BrokerStopping(Struct, frozen=True, tag="broker.stopping"):
+    """A broker was asked to end in good order (SIGINT, SIGTERM), in `state`; it wants SHUTDOWN now.
+
+    It ends `limit_ms` from now at the latest. `global_state` is the registration draft's word.
+    """
+
+    broker_id: int
+    state: str
+    global_state: str
+    limit_ms: int
 
 
 class HeartbeatSent(Struct, frozen=True, tag="broker.heartbeat_sent"):
@@ -681,7 +695,8 @@ class ProbeCompleted(Struct, frozen=True, tag="client.probe_completed"):
 
     `outcome` is answered, refused (an error code), closed, or timeout; `error` is the Kafka error
     name; `records` the number of messages in a fetch answer; `base_offset` the offset of an
-    accepted produce (-1: none); `sent_at_ns` when the request left.
+    accepted produce (-1: none); `sent_at_ns` when the request left; `brokers` the broker ids that
+    a Metadata answer names.
     """
 
     operation: str
@@ -695,6 +710,7 @@ class ProbeCompleted(Struct, frozen=True, tag="client.probe_completed"):
     records: int
     base_offset: int
     sent_at_ns: int
+    brokers: tuple[int, ...] = ()
 
 
 class AdminCompleted(Struct, frozen=True, tag="client.admin_completed"):
@@ -734,7 +750,8 @@ Body = (
     | ClusterRecovered | ElectionStarted | VoteAnswered | ControllerElected | ControllerResigned
     | ControllerFollowed | MetadataCommitted | MetadataTruncated | StateReverted | BrokerCommitted
     | TopicCommitted | PartitionCommitted | ChangeAnswered | HeartbeatAnswered | LeaseExpired
-    | BrokerStateChanged | HeartbeatSent | LeaseGranted | HeartbeatRefused | LeadershipStarted
+    | BrokerStateChanged | BrokerStopping | HeartbeatSent | LeaseGranted | HeartbeatRefused
+    | LeadershipStarted
     | LeadershipEnded | FollowingStarted | LogAppended | LogTruncated | HighWatermarkAdvanced
     | FollowerFetched | IsrChangeAsked | IsrChangeAnswered | ReplicaCheckpointed
     | ReplicaRemoved | ProduceAnswered | FetchServed

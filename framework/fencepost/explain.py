@@ -37,6 +37,7 @@ _ABOUT_CLUSTER = (e.ControllerElected, e.ControllerResigned)
 _ABOUT_BROKER = (
     e.BrokerCommitted,
     e.BrokerStateChanged,
+    e.BrokerStopping,
     e.LeaseGranted,
     e.LeaseExpired,
     e.HeartbeatAnswered,

@@ -253,6 +253,9 @@ _WORDS: dict[type[Struct], Callable[[Any], str]] = {
     e.BrokerStateChanged: lambda b: (
         f"went from {b.old} to {b.new} ({b.reason}), broker epoch {b.broker_epoch}"
     ),
+    e.BrokerStopping: lambda b: (
+        f"was asked to stop while {b.state}, and ends {b.limit_ms} ms from now at the latest"
+    ),
     e.HeartbeatSent: lambda b: (
         f"sends controller {b.controller} a heartbeat for {b.target_state}, broker epoch "
         f"{b.broker_epoch}"

@@ -23,7 +23,7 @@ from fencepost import (
 )
 from fencepost_plugins.targets import end, find_slot, named
 
-END_BOUND_MS = {Signal.KILL: 5_000, Signal.TERM: 30_000}
+END_BOUND_MS = {Signal.KILL: 5_000, Signal.TERM: 30_000, Signal.INT: 30_000}
 """How long a process may take to end, before the fault counts as missed."""
 
 
@@ -59,8 +59,10 @@ class Bounce:
         return Receipt(False, f"{named(victim)} did not end {limit_ms} ms after {self.signal}")
 
     def arguments(self) -> Mapping[str, object]:
-        if self.name != "bounce":
+        if self.name == "kill":
             return {"node": self.node}
+        if self.name == "terminate":
+            return {"node": self.node, "signal": str(self.signal)}
         return {"node": self.node, "after_ms": self.lasts_ms, "signal": str(self.signal)}
 
 
@@ -69,9 +71,11 @@ def kill(node: str) -> Bounce:
     return Bounce("kill", node, Signal.KILL)
 
 
-def terminate(node: str) -> Bounce:
-    """SIGTERM, waits for the orderly end; the node's next process starts when the fault heals."""
-    return Bounce("terminate", node, Signal.TERM)
+def terminate(node: str, signal: str = Signal.TERM) -> Bounce:
+    """SIGTERM (or SIGINT), waits for the orderly end; the next process starts when it heals."""
+    if signal not in (Signal.TERM, Signal.INT):
+        raise UsageError("terminate takes SIGTERM or SIGINT")
+    return Bounce("terminate", node, Signal(signal))
 
 
 def bounce(node: str, after_ms: int, signal: str = Signal.KILL) -> Bounce:

@@ -49,6 +49,7 @@ SUITE_SETTINGS: Mapping[str, str] = {
     "replica.lag.time.max.ms": "2000",
     "replica.fetch.wait.max.ms": "300",
     "replica.high.watermark.checkpoint.interval.ms": "1000",
+    "controlled.shutdown.timeout.ms": "6000",
     "min.insync.replicas": "2",
     "default.replication.factor": "3",
     "log.segment.bytes": "65536",

@@ -49,6 +49,7 @@ class Answer:
     error: str = ""
     records: int = 0
     base_offset: int = -1
+    brokers: tuple[int, ...] = ()
 
 
 @final
@@ -88,6 +89,7 @@ class Probing:
                 records=answer.records,
                 base_offset=answer.base_offset,
                 sent_at_ns=sent_at_ns,
+                brokers=answer.brokers,
             )
         )
 
@@ -221,7 +223,7 @@ def _read_metadata(body: bytes) -> Answer:
     for topic in answer.topics:
         if topic.error_code is not ErrorCode.none:
             return _refused(topic.error_code)
-    return Answer("answered")
+    return Answer("answered", brokers=tuple(broker.node_id for broker in answer.brokers))
 
 
 def _refused(code: ErrorCode) -> Answer:

@@ -43,7 +43,7 @@ _TAKEN_OVER = frozenset({"DUPLICATE_BROKER_REGISTRATION", "STALE_BROKER_EPOCH"})
 
 
 @dataclass(slots=True)
-class _Serving:
+class Serving:
     """The newest process of one slot: whether it may serve, and since when not."""
 
     process: str = ""
@@ -98,10 +98,10 @@ class FencedBrokerServesNobody:
     )
     keys = staticmethod(by_slot_serving)
 
-    def start(self, key: Key) -> _Serving:
-        return _Serving()
+    def start(self, key: Key) -> Serving:
+        return Serving()
 
-    def step(self, state: _Serving, event: Event) -> tuple[_Serving, Sequence[Finding]]:
+    def step(self, state: Serving, event: Event) -> tuple[Serving, Sequence[Finding]]:
         body = event.body
         if isinstance(body, LogAppended | FetchServed):
             if state.active and event.at_ns <= state.ends_ns:
@@ -119,13 +119,11 @@ class FencedBrokerServesNobody:
                 state.ends_ns = max(body.ends_at_ns, 0 if state.granted is None else state.ends_ns)
                 state.granted = event.ref
             case NodeStarted():
-                return _Serving(event.process, suspects=state.suspects), NOTHING
+                return Serving(event.process, suspects=state.suspects), NOTHING
         return state, NOTHING
 
     @staticmethod
-    def _served(
-        state: _Serving, event: Event, body: LogAppended | FetchServed
-    ) -> Sequence[Finding]:
+    def _served(state: Serving, event: Event, body: LogAppended | FetchServed) -> Sequence[Finding]:
         if event.process != state.process:
             return NOTHING
         stored = isinstance(body, LogAppended)
@@ -150,7 +148,7 @@ class FencedBrokerServesNobody:
         return NOTHING
 
     @staticmethod
-    def _probed(state: _Serving, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
+    def _probed(state: Serving, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
         if state.lost is None or body.sent_at_ns <= state.lost_ns:
             return NOTHING
         if body.outcome == "answered":
@@ -163,7 +161,7 @@ class FencedBrokerServesNobody:
             return (Exercised(event.ref, Witness.CLIENT),)
         return NOTHING
 
-    def end(self, state: _Serving, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Serving, end: RunEnd) -> Sequence[Finding]:
         return settle(state.suspects, end)
 
 
@@ -181,14 +179,14 @@ class StartingBrokerServesNobody:
     )
     keys = staticmethod(by_slot_serving)
 
-    def start(self, key: Key) -> _Serving:
-        return _Serving(was_active=True)
+    def start(self, key: Key) -> Serving:
+        return Serving(was_active=True)
 
-    def step(self, state: _Serving, event: Event) -> tuple[_Serving, Sequence[Finding]]:
+    def step(self, state: Serving, event: Event) -> tuple[Serving, Sequence[Finding]]:
         body = event.body
         if isinstance(body, NodeStarted):
             if body.role == "broker":
-                return _Serving(event.process, event.at_ns, lost=event.ref), NOTHING
+                return Serving(event.process, event.at_ns, lost=event.ref), NOTHING
             return state, NOTHING
         if state.was_active:
             return state, NOTHING
@@ -216,7 +214,7 @@ class StartingBrokerServesNobody:
                 state.changed(event, body)
         return state, NOTHING
 
-    def end(self, state: _Serving, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Serving, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 

@@ -10,7 +10,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from fencepost import Event, Finding, HeartbeatAnswered, LogAppended, ProbeCompleted
+from fencepost import (
+    Event,
+    Finding,
+    HeartbeatAnswered,
+    LogAppended,
+    ProbeCompleted,
+    ProcessExited,
+)
 
 Keys = tuple[tuple[str | int, ...], ...]
 NONE: Keys = ()
@@ -55,6 +62,12 @@ def by_writer(event: Event) -> Keys:
     return ((event.process,),)
 
 
+def by_life(event: Event) -> Keys:
+    """The process that wrote it, or whose end the harness saw."""
+    body = event.body
+    return ((body.ended if isinstance(body, ProcessExited) else event.process,),)
+
+
 def by_reader(event: Event) -> Keys:
     """Topic, partition and the client that reads."""
     body: Any = event.body
@@ -69,6 +82,14 @@ def by_slot_serving(event: Event) -> Keys:
     if isinstance(body, ProbeCompleted):
         return ((body.slot,),)
     return ((slot_of(event.process),),)
+
+
+def by_slot_living(event: Event) -> Keys:
+    """As `by_slot_serving`, and the slot of a process whose end the harness saw."""
+    body = event.body
+    if isinstance(body, ProcessExited):
+        return ((slot_of(body.ended),),)
+    return by_slot_serving(event)
 
 
 @lru_cache(maxsize=4096)

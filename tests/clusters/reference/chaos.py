@@ -6,6 +6,8 @@ the seed; the seed moves every delay, and where the clients are when a strike co
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from world import MS, SECOND, World, produce_request, read_values
 
 from fencepost import (
@@ -118,6 +120,7 @@ class Clients:
         world.until(lambda: request_id in world.answers or request_id in world.closed, 2.0)
         answer = world.answers.get(request_id)
         outcome, error, records, offset = "timeout", "", 0, -1
+        brokers: tuple[int, ...] = ()
         if request_id in world.closed:
             outcome = "closed"
         elif isinstance(answer, m.ProduceResponse):
@@ -125,7 +128,7 @@ class Clients:
             error, offset = Error(part_answer.error_code).name, part_answer.base_offset
             outcome = "answered" if part_answer.error_code == 0 else "refused"
         elif isinstance(answer, m.MetadataResponse):
-            outcome = "answered"
+            outcome, brokers = "answered", tuple(b.node_id for b in answer.brokers)
         elif isinstance(answer, m.FetchResponse):
             fetched = answer.responses[0].partitions[0]
             error = Error(fetched.error_code).name
@@ -133,8 +136,10 @@ class Clients:
             records = len(read_values(fetched)) if outcome == "answered" else 0
         broker = int(slot.removesuffix("-twin").rpartition("-")[2])
         body = ProbeCompleted(
-            operation, api, broker, slot, self.topic, 0, outcome, error, records, offset, sent
-        )
+            operation, api, broker, slot, self.topic, -1 if api == "Metadata" else 0, outcome,
+            error, records, offset, sent,
+            brokers,
+        )  # fmt: skip
         if api == "Produce":
             ended = {"answered": "ok", "refused": "failed"}.get(outcome, "unknown")
             self.record(PROBE, ProduceCompleted(operation, self.topic, 0, 1, ended, offset, error))
@@ -161,8 +166,13 @@ class Clients:
         return found
 
 
-def chaos(seed: int, defects: tuple[str, ...] = ()) -> tuple[list[Event], RunEnd, bool]:
-    """Runs the scenario: its history, its end, and whether the cluster recovered."""
+Strike = Callable[[World, "Clients"], None]
+
+
+def chaos(
+    seed: int, defects: tuple[str, ...] = (), strikes: Sequence[Strike] | None = None
+) -> tuple[list[Event], RunEnd, bool]:
+    """Runs the strikes, `STRIKES` unless told: the history, its end, whether all recovered."""
     world = World(seed, defects)
     world.note("harness", RunStarted("reference/quorum", "world", seed))
     world.until(world.healthy, 20)
@@ -170,7 +180,7 @@ def chaos(seed: int, defects: tuple[str, ...] = ()) -> tuple[list[Event], RunEnd
     clients = Clients(world, "orders")
     clients.start_producing()
     world.run(1.0)
-    for strike in STRIKES:
+    for strike in STRIKES if strikes is None else strikes:
         strike(world, clients)
         world.cuts.clear()
         if not world.until(world.healthy, 20):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import node_strikes
 import pytest
 from chaos import chaos
 from scenes import FINDS
@@ -31,7 +32,7 @@ def test_a_healthy_cluster_breaks_no_promise(seed: int, plugins: Plugins) -> Non
 
 @pytest.mark.parametrize(
     "defect",
-    [d for d in DEFECTS if d.name not in (NEEDS_TWO_CANDIDATES, *FINDS)],
+    [d for d in DEFECTS if d.name not in (NEEDS_TWO_CANDIDATES, *FINDS, *node_strikes.FINDS)],
     ids=lambda d: d.name,
 )
 def test_a_defect_is_found_by_a_clause_it_breaks(defect: object, plugins: Plugins) -> None:

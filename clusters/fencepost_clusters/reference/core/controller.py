@@ -157,7 +157,9 @@ class ControllerNode:
             for batch in self.log.batches(self.committed.applied, self.log.end):
                 for at, record in enumerate(batch.records, batch.base):
                     self._ahead.replay(record, at)
-            self._leases = Leases({b: now.monotonic_ns for b in self._ahead.brokers})
+            self._leases = registration.at_takeover(
+                self._ahead, now, self.settings.lease_ms * 1_000_000, self._protections
+            )
         elif not self.raft.leading and self._ahead is not None:
             self._leave()
 

@@ -11,9 +11,15 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from fencepost import BrokerStateChanged, HeartbeatRefused, HeartbeatSent, LeaseGranted
+from fencepost import (
+    BrokerStateChanged,
+    BrokerStopping,
+    HeartbeatRefused,
+    HeartbeatSent,
+    LeaseGranted,
+)
 from fencepost_clusters.reference.core.effects import Call, Instant, Outbox, Protections
-from fencepost_clusters.reference.core.registration import BrokerState
+from fencepost_clusters.reference.core.registration import BrokerState, global_state
 from fencepost_clusters.reference.core.settings import Settings
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
@@ -55,20 +61,33 @@ class Lifecycle:
 
     def serving(self, now: Instant) -> bool:
         """Whether client requests may be processed: active, and within the lease (QC-14, QC-17)."""
-        if self.state is BrokerState.ACTIVE and now.monotonic_ns < self.lease_ends_ns:
+        if self.state is BrokerState.ACTIVE and not self._session_over(now):
             return True
         if self.was_active:
             return not self._protections.holds("lease-gates-clients")
         return not self._protections.holds("fenced-start")
+
+    def _session_over(self, now: Instant) -> bool:
+        """Whether the heartbeat session, which is the lease, has run out (REG-06)."""
+        ended = now.monotonic_ns >= self.lease_ends_ns
+        return ended and self._protections.holds("session-end-fences")
+
+    def _stop_overdue(self, now: Instant) -> bool:
+        """Whether it ends without having been told to: it has waited long enough (REG-09)."""
+        if self._stopping_ns is None or self.granted_shutdown:
+            return False
+        if not self._protections.holds("stop-in-time"):
+            return False
+        return now.monotonic_ns >= self._stopping_ns
 
     def deadline_ns(self) -> int | None:
         """When a Tick is wanted next."""
         times: list[int] = []
         if self._call is None:
             times.append(self._next_ns)
-        if self.state is BrokerState.ACTIVE:
+        if self.state is BrokerState.ACTIVE and self._protections.holds("session-end-fences"):
             times.append(self.lease_ends_ns)
-        if self._stopping_ns is not None:
+        if self._stopping_ns is not None and self._protections.holds("stop-in-time"):
             times.append(self._stopping_ns)
         return min(times, default=None)
 
@@ -76,12 +95,12 @@ class Lifecycle:
 
     def tick(self, now: Instant, leader: int | None, applied: int) -> None:
         """Loses the lease, or sends a heartbeat, as is due; `applied` is the metadata replayed."""
-        if self.state is BrokerState.ACTIVE and now.monotonic_ns >= self.lease_ends_ns:
+        if self.state is BrokerState.ACTIVE and self._session_over(now):
             self._become(BrokerState.FENCED, "lease_expired")
             if not self._protections.holds("unfence-by-controller"):
                 self.lease_ends_ns = now.monotonic_ns + self._settings.lease_ms * MS
                 self._become(BrokerState.ACTIVE, "unfenced")
-        if self._stopping_ns is not None and now.monotonic_ns >= self._stopping_ns:
+        if self._stop_overdue(now):
             self._grant_shutdown("shutdown_timeout")
         if self._call is None and now.monotonic_ns >= self._next_ns:
             self._beat(now, leader, applied)
@@ -93,10 +112,17 @@ class Lifecycle:
     def stop(self, now: Instant) -> None:
         """SIGTERM or SIGINT: ask for SHUTDOWN, and go without it when the time set is over."""
         if self._stopping_ns is None:
-            self._stopping_ns = now.monotonic_ns + self._settings.ns(
-                "controlled.shutdown.timeout.ms"
-            )
+            limit_ms = self._settings.ms("controlled.shutdown.timeout.ms")
+            self._stopping_ns = now.monotonic_ns + limit_ms * MS
             self.hurry(now)
+            self._out.note(
+                BrokerStopping(
+                    self._settings.node_id,
+                    self.state.name,
+                    global_state(self.state, True),
+                    limit_ms,
+                )
+            )
         if self.state is BrokerState.INITIAL:
             self.granted_shutdown = True  # nobody knows of it yet: it only ends
         elif self.lost:
@@ -112,7 +138,14 @@ class Lifecycle:
         old, self.state = self.state, state
         self.was_active = self.was_active or state is BrokerState.ACTIVE
         self._out.note(
-            BrokerStateChanged(self._settings.node_id, old.name, state.name, self.epoch, reason)
+            BrokerStateChanged(
+                self._settings.node_id,
+                old.name,
+                state.name,
+                self.epoch,
+                reason,
+                global_state(state, self._stopping_ns is not None),
+            )
         )
 
     def _grant_shutdown(self, reason: str) -> None:
@@ -144,6 +177,8 @@ class Lifecycle:
         self._out.add(Call(call, self._settings.voters[target], "heartbeat", request, timeout_ms))
         self._call = (call, now.monotonic_ns, target)
         self._lease_start_ms = now.wall_ms
+        if goal is BrokerState.SHUTDOWN and not self._protections.holds("stop-when-told"):
+            self._grant_shutdown("shutdown_requested")
 
     def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:
         """Takes in a heartbeat's answer; False if the call was not the newest heartbeat."""

@@ -1,11 +1,7 @@
 """Registration, leases and fencing: what the active controller decides about brokers.
 
-KIP-631's heartbeat with epoch -1 is the registration draft's Register; its states map so:
-
-    Offline    before the first heartbeat, or after SHUTDOWN
-    Fenced     INITIAL after Register, or FENCED
-    Online     ACTIVE
-    Stopping   ACTIVE that targets SHUTDOWN
+KIP-631's heartbeat with epoch -1 is the registration draft's Register; `global_state` maps the
+draft's states to KIP-631's.
 
 Deciding changes nothing. Hard state is the image; `Leases` is soft: lost at a failover, after which
 every unfenced broker is given one full period (QC-31).
@@ -14,7 +10,7 @@ every unfenced broker is given one full period (QC-31).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
 from msgspec import Struct
 
@@ -42,6 +38,29 @@ class BrokerState(IntEnum):
         return cls(number) if 0 <= number <= 4 else cls.UNKNOWN
 
 
+class GlobalState(StrEnum):
+    """The one state that a broker has to the whole cluster, in the registration draft's words."""
+
+    OFFLINE = "Offline"
+    FENCED = "Fenced"
+    ONLINE = "Online"
+    STOPPING = "Stopping"
+
+
+def global_state(state: BrokerState, stopping: bool) -> GlobalState:
+    """The draft's word for a KIP-631 state; `stopping`: the broker targets SHUTDOWN (REG-01).
+
+    A broker leaves INITIAL when its Register is answered: until then it is Offline.
+    """
+    match state:
+        case BrokerState.ACTIVE:
+            return GlobalState.STOPPING if stopping else GlobalState.ONLINE
+        case BrokerState.FENCED:
+            return GlobalState.FENCED
+        case _:
+            return GlobalState.OFFLINE
+
+
 @dataclass(slots=True)
 class Leases:
     """Soft state: when each broker's current incarnation was last heard, on our monotonic clock."""
@@ -49,6 +68,14 @@ class Leases:
     heard_ns: dict[int, int] = field(default_factory=dict)
     epochs_given: int = 0
     """Only the defect that reuses broker epochs counts here."""
+
+
+def at_takeover(image: Image, now: Instant, lease_ns: int, protections: Protections) -> Leases:
+    """The leases as a new active controller sees them: each runs one full period (QC-31)."""
+    heard_ns = now.monotonic_ns
+    if not protections.holds("full-lease-at-takeover"):
+        heard_ns -= lease_ns
+    return Leases(dict.fromkeys(image.brokers, heard_ns))
 
 
 class Decision(Struct, frozen=True):

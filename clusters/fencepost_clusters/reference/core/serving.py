@@ -21,7 +21,10 @@ def metadata(
     `controller_id` names this broker: it forwards administrative requests.
     """
     brokers: list[m.MetadataResponseBroker] = []
-    for broker in image.live():
+    named = image.live()
+    if not protections.holds("metadata-leaves-out-fenced"):
+        named = tuple(sorted(image.brokers))
+    for broker in named:
         address = image.brokers[broker].endpoint(CLIENT_LISTENER)
         if address is not None:
             brokers.append(m.MetadataResponseBroker(broker, *address))

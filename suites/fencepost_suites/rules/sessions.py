@@ -1,0 +1,226 @@
+"""Heartbeat sessions: a broker goes back to Fenced when its own has run out, and a new active
+controller begins every one of them anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    Cause,
+    ControllerElected,
+    Event,
+    Exercised,
+    Finding,
+    Key,
+    LeaseExpired,
+    LeaseGranted,
+    NodeStarted,
+    ProbeCompleted,
+    ProcessExited,
+    RequestRefused,
+    RunEnd,
+    Violated,
+    Witness,
+)
+from fencepost_suites.rules.committed import Brokers
+from fencepost_suites.rules.fencing import Serving
+from fencepost_suites.rules.keys import NOTHING, by_slot_living, whole_run
+from fencepost_suites.rules.leases import MS, Late, settle
+from fencepost_suites.rules.words import span
+
+
+@dataclass(slots=True)
+class _Session:
+    """The newest process of a slot, and the session it has by the answers it got."""
+
+    serving: Serving = field(default_factory=Serving)
+    period_ns: int = 0
+
+    @property
+    def slack_ns(self) -> int:
+        """How late a process may notice the end of its session, on a busy machine."""
+        return self.period_ns // 10 + 100 * MS
+
+    def over_ns(self, at_ns: int) -> int:
+        """How long the session has been over then; 0 while it may not have been noticed yet."""
+        over_ns = at_ns - self.serving.ends_ns
+        return over_ns if self.serving.granted and over_ns > self.slack_ns else 0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class EndedSessionFences:
+    """REG-06. A probe's word is best: sent when the session was over, and answered or not. A tenth
+    of the period, and 100 ms, are allowed to notice the end."""
+
+    clause: str = "REG-06"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(NodeStarted, LeaseGranted, BrokerStateChanged, RequestRefused),
+            *(ProbeCompleted, ProcessExited),
+        }
+    )
+    keys = staticmethod(by_slot_living)
+
+    def start(self, key: Key) -> _Session:
+        return _Session()
+
+    def step(self, state: _Session, event: Event) -> tuple[_Session, Sequence[Finding]]:
+        body = event.body
+        serving = state.serving
+        match body:
+            case NodeStarted():
+                return _Session(Serving(event.process, suspects=serving.suspects)), NOTHING
+            case LeaseGranted(next_state="ACTIVE"):
+                self._stayed(state, event.at_ns, event.ref)
+                state.period_ns = (body.lease_end_ms - body.lease_start_ms) * MS
+                known_ns = serving.ends_ns if serving.granted else 0
+                if body.ends_at_ns > known_ns:
+                    serving.ends_ns, serving.granted = body.ends_at_ns, event.ref
+            case BrokerStateChanged():
+                stayed = self._stayed(state, event.at_ns, event.ref)
+                serving.changed(event, body)
+                if body.reason == "lease_expired" and not stayed:
+                    return state, (Exercised(event.ref, Witness.SELF),)
+            case RequestRefused():
+                serving.refuses(event, body)
+            case ProbeCompleted():
+                return state, self._probed(state, event, body)
+            case ProcessExited() if body.ended == serving.process:
+                serving.active = False
+        return state, NOTHING
+
+    @staticmethod
+    def _stayed(state: _Session, at_ns: int, at: Cause) -> bool:
+        """Whether the process is Online though its session was over for longer than allowed."""
+        over_ns = state.over_ns(at_ns)
+        if not (state.serving.active and over_ns):
+            return False
+        granted = state.serving.granted
+        saying = f"{state.serving.process} was active {span(over_ns)} after its session ran out"
+        violated = Violated(at, Witness.SELF, saying, (granted,) if granted else ())
+        ends_ns = state.serving.ends_ns
+        state.serving.suspects.append(
+            Late(violated, state.serving.process, ends_ns, at_ns, over_ns * 9)
+        )
+        return True
+
+    @staticmethod
+    def _probed(state: _Session, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
+        serving = state.serving
+        ended_ns = max(serving.lost_ns, serving.ends_ns)
+        refused = serving.lost is not None and serving.refused_probe(event, body)
+        if refused and body.sent_at_ns > ended_ns:
+            return (Exercised(event.ref, Witness.CLIENT),)
+        over_ns = state.over_ns(body.sent_at_ns)
+        if body.outcome != "answered" or not over_ns:
+            return NOTHING
+        saying = (
+            f"{serving.process} answered a {body.api} of {event.process} sent {span(over_ns)} "
+            f"after its session ran out"
+        )
+        violated = Violated(
+            event.ref, Witness.CLIENT, saying, (serving.granted,) if serving.granted else ()
+        )
+        serving.suspects.append(
+            Late(violated, serving.process, serving.ends_ns, body.sent_at_ns, over_ns * 9)
+        )
+        return NOTHING
+
+    def end(self, state: _Session, end: RunEnd) -> Sequence[Finding]:
+        if state.serving.granted is not None and end.complete:
+            self._stayed(state, end.ended_at_ns, state.serving.granted)
+        return settle(state.serving.suspects, end)
+
+
+@dataclass(slots=True)
+class _Takeover:
+    """The newest active controller, and the brokers to which it owes a full period."""
+
+    brokers: Brokers = field(default_factory=Brokers)
+    process: str = ""
+    epoch: int = -1
+    elected_ns: int = 0
+    elected: Cause | None = None
+    owed: set[int] = field(default_factory=set)
+    early: dict[int, tuple[str, Cause]] = field(default_factory=dict)
+    """broker -> what is wrong with the end of its lease, and that event."""
+
+    def broken(self, broker: int, at: Cause | None, witness: Witness) -> Violated:
+        """The finding about a lease that a controller ended too early."""
+        saying, expired = self.early.pop(broker)
+        because = (self.elected,) if self.elected else ()
+        if at is None:
+            return Violated(expired, witness, saying, because)
+        return Violated(at, witness, saying, (*because, expired))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FullPeriodAtTakeover:
+    """QC-31. The broker's word is the first lease that it gets of the new controller, unfenced all
+    the while; a peer's, the fencing record. A tenth of the period is allowed to clocks."""
+
+    clause: str = "QC-31"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ControllerElected, LeaseExpired, LeaseGranted, BrokerCommitted}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Takeover:
+        return _Takeover()
+
+    def step(self, state: _Takeover, event: Event) -> tuple[_Takeover, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case ControllerElected() if body.epoch > state.epoch:
+                found = tuple(state.broken(b, None, Witness.SELF) for b in sorted(state.early))
+                state.process, state.epoch = event.process, body.epoch
+                state.elected_ns, state.elected = event.at_ns, event.ref
+                state.owed = {b for b, one in state.brokers.newest.items() if not one.fenced}
+                return state, found
+            case LeaseExpired() if body.controller_epoch == state.epoch:
+                return state, self._expired(state, event, body)
+            case BrokerCommitted():
+                return state, self._committed(state, event, body)
+            case LeaseGranted(next_state="ACTIVE") if body.controller_epoch == state.epoch:
+                if body.broker_id in state.owed:
+                    state.owed.discard(body.broker_id)
+                    return state, (Exercised(event.ref, Witness.PEER),)
+        return state, NOTHING
+
+    @staticmethod
+    def _expired(state: _Takeover, event: Event, body: LeaseExpired) -> Sequence[Finding]:
+        if body.broker_id not in state.owed or event.process != state.process:
+            return NOTHING
+        state.owed.discard(body.broker_id)
+        after_ns = event.at_ns - state.elected_ns
+        if after_ns >= body.lease_period_ms * MS * 9 // 10:
+            return (Exercised(event.ref, Witness.SELF),)
+        saying = (
+            f"{event.process} fenced broker {body.broker_id} {span(after_ns)} after it had taken "
+            f"office, though the lease is {span(body.lease_period_ms * MS)}"
+        )
+        state.early[body.broker_id] = (saying, event.ref)
+        return NOTHING
+
+    @staticmethod
+    def _committed(state: _Takeover, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
+        news, _ = state.brokers.take(body)
+        broker = body.broker_id
+        if not body.fenced:
+            return NOTHING
+        if news:
+            state.owed.discard(broker)
+        if broker in state.early and event.process != state.process:
+            return (state.broken(broker, event.ref, Witness.PEER),)
+        return NOTHING
+
+    def end(self, state: _Takeover, end: RunEnd) -> Sequence[Finding]:
+        return tuple(state.broken(b, None, Witness.SELF) for b in sorted(state.early))

@@ -1,0 +1,163 @@
+"""A broker that is asked to stop: who tells it that it may go, and that it goes in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    BrokerStateChanged,
+    BrokerStopping,
+    Cause,
+    Event,
+    Exercised,
+    Finding,
+    HeartbeatAnswered,
+    HeartbeatRefused,
+    Key,
+    PartitionCommitted,
+    ProcessExited,
+    RunEnd,
+    TopicCommitted,
+    Violated,
+    Witness,
+)
+from fencepost_suites.rules.committed import Partitions, TopicPartition
+from fencepost_suites.rules.keys import NOTHING, by_life, whole_run
+from fencepost_suites.rules.leases import MS, Late, settle
+from fencepost_suites.rules.words import named, span
+
+SLACK_NS = 1_000 * MS
+
+
+@dataclass(slots=True)
+class _Wish:
+    """A process that stops: what it led when it was asked to, and whether it was told to go."""
+
+    at: Cause
+    led: tuple[TopicPartition, ...]
+
+
+@dataclass(slots=True)
+class _Stopping:
+    partitions: Partitions = field(default_factory=Partitions)
+    wishes: dict[str, _Wish] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
+    lost: set[str] = field(default_factory=set)
+    """Processes whose id is another's by now: nobody has leaderships of theirs to move."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class GoesOfflineWhenTold:
+    """REG-08. The controller's word is its answer; exercised where the broker led partitions when
+    it was asked to stop. One that could not be told in time is for REG-09."""
+
+    clause: str = "REG-08"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(BrokerStopping, BrokerStateChanged, HeartbeatAnswered, HeartbeatRefused),
+            *(PartitionCommitted, TopicCommitted),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Stopping:
+        return _Stopping()
+
+    def step(self, state: _Stopping, event: Event) -> tuple[_Stopping, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case PartitionCommitted():
+                state.partitions.take(body)
+            case TopicCommitted():
+                state.partitions.forget(body)
+            case BrokerStopping():
+                led = tuple(state.partitions.led_by(body.broker_id))
+                state.wishes.setdefault(event.process, _Wish(event.ref, led))
+            case HeartbeatAnswered(error="NONE", next_state="SHUTDOWN", active=True):
+                state.told.add(body.client)
+            case HeartbeatRefused(error="DUPLICATE_BROKER_REGISTRATION"):
+                state.lost.add(event.process)
+            case BrokerStateChanged(reason="taken_over"):
+                state.lost.add(event.process)
+            case BrokerStateChanged(new="SHUTDOWN") if body.reason != "shutdown_timeout":
+                return state, self._gone(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _gone(state: _Stopping, event: Event, body: BrokerStateChanged) -> Sequence[Finding]:
+        wish = state.wishes.get(event.process)
+        if event.process in state.lost or wish is None:
+            return NOTHING
+        if event.process in state.told:
+            return (Exercised(event.ref, Witness.PEER),) if wish.led else NOTHING
+        still = tuple(state.partitions.led_by(body.broker_id))
+        leading = f", leading {named(still)}," if still else ""
+        saying = f"{event.process} went offline{leading} before any answer had told it to"
+        return (Violated(event.ref, Witness.PEER, saying, (wish.at,)),)
+
+    def end(self, state: _Stopping, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Due:
+    """When one process must have ended, once it was asked to."""
+
+    process: str = ""
+    asked: Cause | None = None
+    asked_ns: int = 0
+    limit_ns: int = 0
+    by_timeout: bool = False
+    suspects: list[Late] = field(default_factory=list)
+
+    def late(self, at_ns: int, at: Cause) -> bool:
+        """Whether the process lives for too long, which is remembered."""
+        took_ns = at_ns - self.asked_ns
+        if self.asked is None or took_ns <= self.limit_ns + self.limit_ns // 10 + SLACK_NS:
+            return False
+        saying = (
+            f"{self.process} was asked to stop and lives {span(took_ns)} later; "
+            f"the limit it set itself is {span(self.limit_ns)}"
+        )
+        violated = Violated(at, Witness.PEER, saying, (self.asked,))
+        self.suspects.append(Late(violated, self.process, self.asked_ns, at_ns, self.limit_ns))
+        self.asked = None
+        return True
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StopsInTime:
+    """REG-09. The harness sees the process end. A tenth of the limit, and a second, are allowed."""
+
+    clause: str = "REG-09"
+    kinds: frozenset[type[Struct]] = frozenset({BrokerStopping, BrokerStateChanged, ProcessExited})
+    keys = staticmethod(by_life)
+
+    def start(self, key: Key) -> _Due:
+        return _Due()
+
+    def step(self, state: _Due, event: Event) -> tuple[_Due, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case BrokerStopping() if state.asked is None:
+                state.process, state.asked = event.process, event.ref
+                state.asked_ns, state.limit_ns = event.at_ns, body.limit_ms * MS
+            case BrokerStateChanged():
+                state.by_timeout = body.reason == "shutdown_timeout"
+            case ProcessExited() if state.asked is not None:
+                late = state.late(event.at_ns, event.ref)
+                state.asked = None
+                if state.by_timeout and not late:
+                    return state, (Exercised(event.ref, Witness.PEER),)
+        return state, NOTHING
+
+    def end(self, state: _Due, end: RunEnd) -> Sequence[Finding]:
+        if state.asked is not None:
+            state.late(end.ended_at_ns, state.asked)
+        return settle(state.suspects, end)

@@ -1,0 +1,329 @@
+"""The rules of a broker's life, each against a broken history, one that just keeps, an open one."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    BrokerStopping,
+    ControllerElected,
+    HeartbeatAnswered,
+    LeaseExpired,
+    LeaseGranted,
+    NodeStarted,
+    PartitionCommitted,
+    ProbeCompleted,
+    ProcessExited,
+    RequestRefused,
+    Stalled,
+    Witness,
+)
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_suites import rules
+from fencepost_suites.clauses import clauses
+
+CLAUSES = {clause.id: clause for clause in clauses()}
+OLD, NEW, PEER = "controller-1#1", "controller-2#1", "controller-3#1"
+BROKER, OTHER, PROBE = "broker-1#1", "broker-2#1", "clients/probe-1#1"
+MS = 1_000_000
+LEASE_MS = 3000
+
+
+def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
+    chosen = [rule for rule in rules.ALL if rule.clause == clause]
+    return judge(h.events(), chosen, CLAUSES, h.end(complete), "quorum").verdicts[clause]
+
+
+def record(h: HistoryBuilder, offset: int, fenced: bool, process: str = PEER) -> None:
+    h.add(process, BrokerCommitted(offset, 1, 5, fenced, "x"))
+
+
+def grant(h: HistoryBuilder, epoch: int = 2) -> None:
+    ends_ns = h.now_ns + LEASE_MS * MS
+    h.add(BROKER, LeaseGranted(1, 5, "ACTIVE", 0, LEASE_MS, ends_ns, epoch))
+
+
+def change(h: HistoryBuilder, old: str, new: str, why: str = "x", said: str = "") -> None:
+    h.add(BROKER, BrokerStateChanged(1, old, new, 5, why, said))
+
+
+def probe(h: HistoryBuilder, outcome: str, sent_ms: int, brokers: tuple[int, ...] = ()) -> None:
+    """A probe of broker 1 that ended now; `sent_ms` from the history's beginning."""
+    sent_ns = (1_000 + sent_ms) * MS
+    h.add(
+        PROBE,
+        ProbeCompleted(
+            "p", "Metadata", 1, "broker-1", "orders", -1, outcome, "", 0, -1, sent_ns, brokers
+        ),
+    )
+
+
+# ------------------------------------------------------------------------------------------ QC-31
+
+
+def taken_over(h: HistoryBuilder) -> None:
+    record(h, 5, fenced=False)
+    h.add(NEW, ControllerElected(2, 9, 1))
+
+
+def expire(h: HistoryBuilder, process: str = NEW, epoch: int = 2) -> None:
+    h.add(process, LeaseExpired(1, 5, 0, LEASE_MS * MS, LEASE_MS, epoch))
+
+
+def test_a_controller_that_fences_as_it_takes_office_breaks_qc_31() -> None:
+    h = HistoryBuilder()
+    taken_over(h)
+    expire(h.after(2000))
+    record(h, 10, fenced=True, process=NEW)
+    record(h, 10, fenced=True)
+    found = verdict(h, "QC-31")
+    assert (found.verdict, found.violated) == (Outcome.VIOLATED, 1)
+    assert found.violations[0].witness is Witness.PEER
+
+
+def test_without_a_peer_the_controllers_own_word_breaks_qc_31() -> None:
+    h = HistoryBuilder()
+    taken_over(h)
+    expire(h)
+    assert verdict(h, "QC-31").violations[0].witness is Witness.SELF
+
+
+def test_a_broker_that_stays_silent_for_a_period_keeps_qc_31() -> None:
+    h = HistoryBuilder()
+    taken_over(h)
+    expire(h.after(LEASE_MS - 1))
+    record(h, 10, fenced=True)
+    found = verdict(h, "QC-31")
+    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 1, Witness.SELF)
+
+
+def test_a_lease_of_the_new_controller_keeps_qc_31() -> None:
+    h = HistoryBuilder()
+    taken_over(h)
+    grant(h)
+    expire(h)  # a later matter: it was heard
+    assert verdict(h, "QC-31").witness is Witness.PEER
+
+
+def test_a_broker_that_was_fenced_already_does_not_exercise_qc_31() -> None:
+    h = HistoryBuilder()
+    record(h, 5, fenced=True)
+    h.add(NEW, ControllerElected(2, 9, 1))
+    grant(h)
+    assert verdict(h, "QC-31").verdict is Outcome.NOT_EXERCISED
+
+
+def test_qc_31_is_open_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    taken_over(h)
+    grant(h)
+    assert verdict(h, "QC-31", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ----------------------------------------------------------------------------------------- REG-01
+
+
+def test_a_broker_online_to_itself_alone_breaks_reg_01() -> None:
+    h = HistoryBuilder()
+    record(h, 4, fenced=True)
+    change(h, "FENCED", "ACTIVE", said="Online")
+    assert verdict(h, "REG-01").violations[0].witness is Witness.PEER
+
+
+@pytest.mark.parametrize(("new", "said"), [("FENCED", "Online"), ("ACTIVE", "Active")])
+def test_a_state_under_another_name_breaks_reg_01(new: str, said: str) -> None:
+    h = HistoryBuilder()
+    record(h, 5, fenced=False)
+    change(h, "FENCED", new, said=said)
+    assert verdict(h, "REG-01").violations[0].witness is Witness.SELF
+
+
+def test_a_stopping_broker_that_calls_itself_online_breaks_reg_01() -> None:
+    h = HistoryBuilder()
+    h.add(BROKER, BrokerStopping(1, "ACTIVE", "Online", 6000))
+    assert verdict(h, "REG-01").verdict is Outcome.VIOLATED
+
+
+def test_a_whole_life_in_the_drafts_words_keeps_reg_01() -> None:
+    h = HistoryBuilder()
+    change(h, "INITIAL", "FENCED", said="Fenced")
+    record(h, 5, fenced=False)
+    change(h, "FENCED", "ACTIVE", said="Online")
+    h.add(BROKER, BrokerStopping(1, "ACTIVE", "Stopping", 6000))
+    change(h, "ACTIVE", "SHUTDOWN", said="Offline")
+    found = verdict(h, "REG-01")
+    assert (found.verdict, found.exercised) == (Outcome.HOLDS, 1)
+    assert verdict(h, "REG-01", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ----------------------------------------------------------------------------------------- REG-06
+
+
+def online(h: HistoryBuilder) -> None:
+    h.add(BROKER, NodeStarted("broker", 1, "x", 0))
+    grant(h)
+    change(h, "FENCED", "ACTIVE")
+
+
+def refuse(h: HistoryBuilder) -> None:
+    error = "BROKER_NOT_AVAILABLE"
+    h.add(BROKER, RequestRefused("Metadata", "", -1, PROBE, -1, error, "fenced", "FENCED"))
+
+
+def test_an_answer_after_the_session_breaks_reg_06() -> None:
+    h = HistoryBuilder()
+    online(h)
+    h.after(4000)
+    probe(h, "answered", 3900)
+    h.add("harness", ProcessExited(BROKER, -9, 9, True))
+    assert verdict(h, "REG-06").violations[0].witness is Witness.CLIENT
+
+
+def test_a_broker_that_stays_online_to_the_end_breaks_reg_06() -> None:
+    h = HistoryBuilder()
+    online(h)
+    h.after(4000)
+    assert verdict(h, "REG-06").violations[0].witness is Witness.SELF
+
+
+def test_a_broker_that_fences_itself_at_the_end_keeps_reg_06() -> None:
+    h = HistoryBuilder()
+    online(h)
+    change(h.after(3100), "ACTIVE", "FENCED", "lease_expired")
+    refuse(h)
+    probe(h, "refused", 3104)
+    found = verdict(h, "REG-06")
+    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.CLIENT)
+
+
+def test_a_session_renewed_before_the_answer_keeps_reg_06() -> None:
+    h = HistoryBuilder()
+    online(h)
+    grant(h.after(2900))
+    probe(h.after(600), "answered", 3450)
+    assert verdict(h, "REG-06").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_killed_broker_owes_nothing_to_reg_06() -> None:
+    h = HistoryBuilder()
+    online(h)
+    h.add("harness", ProcessExited(BROKER, -9, 9, True))
+    h.after(9000)
+    assert verdict(h, "REG-06").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_stall_leaves_reg_06_open() -> None:
+    h = HistoryBuilder()
+    online(h)
+    h.after(4000)
+    h.add(BROKER, Stalled(3900 * MS))
+    change(h, "ACTIVE", "FENCED", "lease_expired")
+    assert verdict(h, "REG-06").verdict is Outcome.UNKNOWN
+
+
+# ----------------------------------------------------------------------------------------- REG-07
+
+
+def knows_fenced(h: HistoryBuilder) -> None:
+    h.add(BROKER, NodeStarted("broker", 1, "x", 0))
+    h.add(BROKER, BrokerCommitted(7, 2, 5, True, "y"))
+
+
+def test_a_fenced_broker_named_to_a_client_breaks_reg_07() -> None:
+    h = HistoryBuilder()
+    knows_fenced(h)
+    probe(h, "answered", 2, (1, 2))
+    found = verdict(h, "REG-07")
+    assert found.violations[0].witness is Witness.CLIENT
+    assert "broker 2" in found.violations[0].saying
+
+
+def test_a_fenced_broker_left_out_keeps_reg_07() -> None:
+    h = HistoryBuilder()
+    knows_fenced(h)
+    probe(h, "answered", 2, (1, 3))
+    assert verdict(h, "REG-07").verdict is Outcome.HOLDS
+    assert verdict(h, "REG-07", complete=False).verdict is Outcome.UNKNOWN
+
+
+def test_what_the_broker_learnt_since_does_not_count_for_reg_07() -> None:
+    h = HistoryBuilder()
+    knows_fenced(h)
+    probe(h, "answered", 1, (1, 2))  # sent before it knew
+    h.add(BROKER, BrokerCommitted(8, 2, 8, False, "y"))
+    probe(h, "answered", 2, (1, 2))  # and unfenced before it answered
+    assert verdict(h, "REG-07").verdict is Outcome.NOT_EXERCISED
+
+
+# --------------------------------------------------------------------------------- REG-08, REG-09
+
+
+def asked(h: HistoryBuilder, leading: bool = True) -> None:
+    leader = 1 if leading else 2
+    h.add(BROKER, PartitionCommitted(6, "orders", 0, leader, 1, (1, 2), (1, 2)))
+    h.add(BROKER, BrokerStopping(1, "ACTIVE", "Stopping", 6000))
+
+
+def tell(h: HistoryBuilder, next_state: str = "SHUTDOWN") -> None:
+    h.add(
+        NEW,
+        HeartbeatAnswered(BROKER, 1, "x", 5, 5, "NONE", next_state, 0, 3000, 3000, 1, 102, True),
+    )
+
+
+def test_a_broker_that_goes_untold_breaks_reg_08() -> None:
+    h = HistoryBuilder()
+    asked(h)
+    tell(h, "ACTIVE")
+    change(h, "ACTIVE", "SHUTDOWN", "shutdown_granted")
+    found = verdict(h, "REG-08")
+    assert found.violations[0].witness is Witness.PEER
+    assert "leading orders-0" in found.violations[0].saying
+
+
+def test_a_broker_that_was_told_keeps_reg_08() -> None:
+    h = HistoryBuilder()
+    asked(h)
+    tell(h)
+    change(h, "ACTIVE", "SHUTDOWN", "shutdown_granted")
+    assert verdict(h, "REG-08").verdict is Outcome.HOLDS
+    assert verdict(h, "REG-08", complete=False).verdict is Outcome.UNKNOWN
+
+
+def test_one_that_led_nothing_or_waited_in_vain_does_not_exercise_reg_08() -> None:
+    h = HistoryBuilder()
+    asked(h, leading=False)
+    tell(h)
+    change(h, "ACTIVE", "SHUTDOWN", "shutdown_granted")
+    assert verdict(h, "REG-08").verdict is Outcome.NOT_EXERCISED
+    h = HistoryBuilder()
+    asked(h)
+    change(h, "ACTIVE", "SHUTDOWN", "shutdown_timeout")
+    assert verdict(h, "REG-08").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_broker_that_hangs_breaks_reg_09() -> None:
+    h = HistoryBuilder()
+    asked(h)
+    h.after(9000)
+    assert verdict(h, "REG-09").verdict is Outcome.VIOLATED
+    h.add("harness", ProcessExited(BROKER, -9, 9, True))
+    assert verdict(h, "REG-09").violated == 1
+
+
+def test_a_broker_that_goes_at_its_limit_keeps_reg_09() -> None:
+    h = HistoryBuilder()
+    asked(h)
+    change(h.after(6100), "ACTIVE", "SHUTDOWN", "shutdown_timeout")
+    h.add("harness", ProcessExited(BROKER, 0, 0, True))
+    found = verdict(h.after(9000), "REG-09")
+    assert (found.verdict, found.witness) == (Outcome.HOLDS, Witness.PEER)
+
+
+def test_a_run_that_ends_before_the_limit_does_not_exercise_reg_09() -> None:
+    h = HistoryBuilder()
+    asked(h)
+    assert verdict(h.after(3000), "REG-09").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h, "REG-09", complete=False).verdict is Outcome.UNKNOWN
