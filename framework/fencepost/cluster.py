@@ -93,6 +93,17 @@ class Node:
         return Condition(f"{self} to have replayed all committed metadata", holds)
 
     @property
+    def renewed(self) -> Condition:
+        """The broker's newest lease is of the active controller."""
+
+        def holds(view: View) -> bool:
+            lease = view.latest.get((self.process(view), "broker.lease_granted"))
+            epoch = getattr(lease.body, "controller_epoch", -1) if lease is not None else -1
+            return view.active_controller is not None and epoch == view.controller_epoch
+
+        return Condition(f"{self} to hold a lease of the active controller", holds)
+
+    @property
     def elected(self) -> Condition:
         """The controller says of itself that it is the active one, and nobody says so since."""
         return Condition(

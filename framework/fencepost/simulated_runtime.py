@@ -332,6 +332,8 @@ class SimulatedRuntime:
         self._pids += 1
         skew = self._stream(f"clock/{slot.name}")
         drift_ppb = skew.randint(-MOST_DRIFT_PPB, MOST_DRIFT_PPB)
+        if slot.role is Role.CLIENT:
+            drift_ppb = 0  # a probe says by the host's own clock when it was sent
         offset_ms = skew.randint(-MOST_OFFSET_MS, MOST_OFFSET_MS)
         clock = Clock(START_NS, drift_ppb, offset_ms)
         ports = frozenset(k.port for k in self._layout.links if k.target == slot.name)

@@ -251,7 +251,7 @@ def test_a_fenced_broker_left_out_keeps_reg_07() -> None:
 def test_what_the_broker_learnt_since_does_not_count_for_reg_07() -> None:
     h = HistoryBuilder()
     knows_fenced(h)
-    probe(h, "answered", 1, (1, 2))  # sent before it knew
+    probe(h, "answered", 0, (1, 2))  # sent before it knew
     h.add(BROKER, BrokerCommitted(8, 2, 8, False, "y"))
     probe(h, "answered", 2, (1, 2))  # and unfenced before it answered
     assert verdict(h, "REG-07").verdict is Outcome.NOT_EXERCISED

@@ -9,6 +9,7 @@ from fencepost_suites.clauses import clauses
 OWED = {
     *("QC-07", "QC-08", "QC-09", "QC-13", "QC-14", "QC-16", "QC-17", "QC-18", "QC-19", "QC-20"),
     *("QC-21", "QC-22", "QC-28", "QC-30", "QC-35", "QC-36", "REG-03", "REG-05"),
+    *("QC-31", "REG-01", "REG-06", "REG-07", "REG-08", "REG-09"),
     *("RP-04", "RP-05", "RP-06", "RP-07", "RP-09", "RP-10", "RP-13", "RP-15", "RP-18", "RP-24"),
     *("RP-27", "RP-32"),
     *("QC-32", "RP-08", "RP-11", "RP-12", "RP-19", "RP-26", "RP-29", "RP-31"),

@@ -140,7 +140,7 @@ class FencedBrokersLeftOut:
     def _told(state: _Answering, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
         found: list[Finding] = []
         for broker, (since_ns, ref) in sorted(state.fenced.items()):
-            if since_ns >= body.sent_at_ns:
+            if since_ns > body.sent_at_ns:
                 continue
             if broker in body.brokers:
                 saying = f"{body.slot} named broker {broker}, which is fenced, to {event.process}"

@@ -41,6 +41,8 @@ class _Session:
 
     serving: Serving = field(default_factory=Serving)
     period_ns: int = 0
+    ran_out: bool = False
+    """Whether the process is fenced since its session ran out."""
 
     @property
     def slack_ns(self) -> int:
@@ -56,8 +58,9 @@ class _Session:
 @final
 @dataclass(frozen=True, slots=True)
 class EndedSessionFences:
-    """REG-06. A probe's word is best: sent when the session was over, and answered or not. A tenth
-    of the period, and 100 ms, are allowed to notice the end."""
+    """REG-06. A session lasts a period from the answer that granted it. A probe's word is best:
+    sent when the session was over, and answered or not. A tenth of the period, and 100 ms, are
+    allowed to notice the end."""
 
     clause: str = "REG-06"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -80,13 +83,12 @@ class EndedSessionFences:
             case LeaseGranted(next_state="ACTIVE"):
                 self._stayed(state, event.at_ns, event.ref)
                 state.period_ns = (body.lease_end_ms - body.lease_start_ms) * MS
-                known_ns = serving.ends_ns if serving.granted else 0
-                if body.ends_at_ns > known_ns:
-                    serving.ends_ns, serving.granted = body.ends_at_ns, event.ref
+                serving.ends_ns, serving.granted = event.at_ns + state.period_ns, event.ref
             case BrokerStateChanged():
                 stayed = self._stayed(state, event.at_ns, event.ref)
                 serving.changed(event, body)
-                if body.reason == "lease_expired" and not stayed:
+                state.ran_out = body.reason == "lease_expired"
+                if state.ran_out and not stayed:
                     return state, (Exercised(event.ref, Witness.SELF),)
             case RequestRefused():
                 serving.refuses(event, body)
@@ -114,9 +116,8 @@ class EndedSessionFences:
     @staticmethod
     def _probed(state: _Session, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
         serving = state.serving
-        ended_ns = max(serving.lost_ns, serving.ends_ns)
         refused = serving.lost is not None and serving.refused_probe(event, body)
-        if refused and body.sent_at_ns > ended_ns:
+        if refused and state.ran_out and body.sent_at_ns > serving.lost_ns:
             return (Exercised(event.ref, Witness.CLIENT),)
         over_ns = state.over_ns(body.sent_at_ns)
         if body.outcome != "answered" or not over_ns:

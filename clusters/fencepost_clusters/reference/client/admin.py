@@ -169,6 +169,7 @@ class Probing:
         if self._doing is None or self._doing[0] != call_id:
             return False
         outcome, error, records, base = "answered", "", 0, -1
+        brokers: tuple[int, ...] = ()
         code = 0
         match answer:
             case m.FetchResponse():
@@ -181,11 +182,13 @@ class Probing:
                 code, base = stored.error_code, stored.base_offset
             case m.MetadataResponse():
                 code = next((t.error_code for t in answer.topics if t.error_code), 0)
+                brokers = tuple(broker.node_id for broker in answer.brokers)
             case _:
                 raise AssertionError(f"{answer!r} answers no probe")
         if code:
             outcome, error, records, base = "refused", Error(code).name, 0, -1
-        self._complete(outcome, error, records, base)
+            brokers = ()
+        self._complete(outcome, error, records, base, brokers)
         self.tick(now)
         return True
 
@@ -198,7 +201,9 @@ class Probing:
         self.tick(now)
         return True
 
-    def _complete(self, outcome: str, error: str, records: int, base: int) -> None:
+    def _complete(
+        self, outcome: str, error: str, records: int, base: int, brokers: tuple[int, ...] = ()
+    ) -> None:
         assert self._doing is not None
         _, command, sent_ns = self._doing
         self._doing = None
@@ -215,6 +220,7 @@ class Probing:
                 records=records,
                 base_offset=base,
                 sent_at_ns=sent_ns,
+                brokers=brokers,
             )
         )
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from msgspec import Struct
+
 from fencepost import (
     BrokerStateChanged,
     BrokerStopping,
@@ -26,6 +28,16 @@ from fencepost_clusters.reference.wire.errors import Error
 
 MS = 1_000_000
 RETRY_NS = 50 * MS
+
+
+class _Beat(Struct, frozen=True):
+    """A heartbeat on its way: to whom, when it left, by the wall clock too, and from what state."""
+
+    call: int
+    target: int
+    sent_ns: int
+    lease_start_ms: int
+    state: BrokerState
 
 
 class Lifecycle:
@@ -53,7 +65,7 @@ class Lifecycle:
         self._protections = protections
         self._out = out
         self._next_ns = now.monotonic_ns
-        self._call: tuple[int, int, int] | None = None
+        self._beat: _Beat | None = None
         self._target = min(settings.voters)
         self._stopping_ns: int | None = None
 
@@ -83,7 +95,7 @@ class Lifecycle:
     def deadline_ns(self) -> int | None:
         """When a Tick is wanted next."""
         times: list[int] = []
-        if self._call is None:
+        if self._beat is None:
             times.append(self._next_ns)
         if self.state is BrokerState.ACTIVE and self._protections.holds("session-end-fences"):
             times.append(self.lease_ends_ns)
@@ -102,8 +114,8 @@ class Lifecycle:
                 self._become(BrokerState.ACTIVE, "unfenced")
         if self._stop_overdue(now):
             self._grant_shutdown("shutdown_timeout")
-        if self._call is None and now.monotonic_ns >= self._next_ns:
-            self._beat(now, leader, applied)
+        if self._beat is None and now.monotonic_ns >= self._next_ns:
+            self._ask(now, leader, applied)
 
     def hurry(self, now: Instant) -> None:
         """Something changed that a heartbeat should tell at once."""
@@ -154,7 +166,7 @@ class Lifecycle:
 
     # ------------------------------------------------------------------------------- heartbeats
 
-    def _beat(self, now: Instant, leader: int | None, applied: int) -> None:
+    def _ask(self, now: Instant, leader: int | None, applied: int) -> None:
         target = leader if leader is not None else self._target
         goal = BrokerState.ACTIVE if self._stopping_ns is None else BrokerState.SHUTDOWN
         request = m.BrokerHeartbeatRequest(
@@ -175,31 +187,30 @@ class Lifecycle:
         )
         timeout_ms = max(self._settings.heartbeat_ms, self._settings.lease_ms // 3)
         self._out.add(Call(call, self._settings.voters[target], "heartbeat", request, timeout_ms))
-        self._call = (call, now.monotonic_ns, target)
-        self._lease_start_ms = now.wall_ms
+        self._beat = _Beat(call, target, now.monotonic_ns, now.wall_ms, self.state)
         if goal is BrokerState.SHUTDOWN and not self._protections.holds("stop-when-told"):
             self._grant_shutdown("shutdown_requested")
 
     def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:
         """Takes in a heartbeat's answer; False if the call was not the newest heartbeat."""
-        if self._call is None or self._call[0] != call_id:
+        beat = self._beat
+        if beat is None or beat.call != call_id:
             return False
         assert isinstance(answer, m.BrokerHeartbeatResponse), answer
-        _, sent_ns, target = self._call
-        self._call = None
-        self._next_ns = sent_ns + self._settings.heartbeat_ms * MS
+        self._beat = None
+        self._next_ns = beat.sent_ns + self._settings.heartbeat_ms * MS
         if answer.error_code == Error.NONE:
-            self._accepted(answer, sent_ns, now)
+            self._accepted(answer, beat, now)
         else:
-            self._refused(Error(answer.error_code), answer, target, now)
+            self._refused(Error(answer.error_code), answer, beat.target, now)
         return True
 
     def failed(self, call_id: int, now: Instant) -> bool:
         """A heartbeat came to nothing; False if the call was none."""
-        if self._call is None or self._call[0] != call_id:
+        if self._beat is None or self._beat.call != call_id:
             return False
-        self._next_target(self._call[2])
-        self._call = None
+        self._next_target(self._beat.target)
+        self._beat = None
         self._next_ns = now.monotonic_ns + RETRY_NS
         return True
 
@@ -207,16 +218,16 @@ class Lifecycle:
         voters = sorted(self._settings.voters)
         self._target = voters[(voters.index(tried) + 1) % len(voters)]
 
-    def _accepted(self, answer: m.BrokerHeartbeatResponse, sent_ns: int, now: Instant) -> None:
+    def _accepted(self, answer: m.BrokerHeartbeatResponse, beat: _Beat, now: Instant) -> None:
         next_state = BrokerState.read(answer.next_state)
-        length_ms = answer.lease_end_time_ms - self._lease_start_ms
-        ends_ns = sent_ns + length_ms * MS
+        length_ms = answer.lease_end_time_ms - beat.lease_start_ms
+        ends_ns = beat.sent_ns + length_ms * MS
         self._out.note(
             LeaseGranted(
                 self._settings.node_id,
                 answer.broker_epoch,
                 next_state.name,
-                self._lease_start_ms,
+                beat.lease_start_ms,
                 answer.lease_end_time_ms,
                 ends_ns,
                 answer.controller_epoch,
@@ -236,6 +247,9 @@ class Lifecycle:
             if self.state is BrokerState.ACTIVE:
                 self._become(BrokerState.FENCED, "refused")
             self._next_ns = now.monotonic_ns + RETRY_NS
+            return
+        if beat.state is not self.state:
+            self.hurry(now)  # fenced since it asked: activity comes with another epoch (QC-20)
             return
         self.lease_ends_ns = max(self.lease_ends_ns, ends_ns)
         if self.state is BrokerState.FENCED and now.monotonic_ns < self.lease_ends_ns:

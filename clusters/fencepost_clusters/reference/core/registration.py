@@ -112,7 +112,7 @@ def heartbeat(
         error = Error.DUPLICATE_BROKER_REGISTRATION if taken else Error.STALE_BROKER_EPOCH
         return Decision(error, BrokerState.FENCED, -1)
     if BrokerState.read(asked.target_state) is BrokerState.SHUTDOWN:
-        return _shutdown(image, known, protections)
+        return _shutdown(image, known, asked, protections)
     if known.fenced or BrokerState.read(asked.current_state) is not BrokerState.ACTIVE:
         return _unfence(image, leases, known, asked, next_offset, settings, protections)
     return Decision(Error.NONE, BrokerState.ACTIVE, known.epoch, heard=True)
@@ -178,12 +178,18 @@ def _unfence(
     return Decision(Error.NONE, BrokerState.ACTIVE, epoch, (record, *back), heard=True)
 
 
-def _shutdown(image: Image, known: Broker, protections: Protections) -> Decision:
-    """Grants SHUTDOWN once nothing is led by the broker (QC-18); until then, moves it off."""
+def _shutdown(
+    image: Image, known: Broker, asked: m.BrokerHeartbeatRequest, protections: Protections
+) -> Decision:
+    """Grants SHUTDOWN once nothing is led by the broker (QC-18); until then, moves it off.
+
+    One that fenced itself meanwhile stays so: it would need another epoch to be active (QC-20).
+    """
     moved: list[r.Record] = []
     if protections.holds("shutdown-after-handover") and leadership.leads_any(image, known.id):
         moved = leadership.on_handover(image, known.id, protections)
-        state = BrokerState.FENCED if known.fenced else BrokerState.ACTIVE
+        active = not known.fenced and asked.current_state == BrokerState.ACTIVE
+        state = BrokerState.ACTIVE if active else BrokerState.FENCED
         return Decision(Error.NONE, state, known.epoch, tuple(moved), heard=True)
     moved = leadership.on_broker_gone(image, known.id, protections)
     fence = () if known.fenced else (broker_record(known, known.epoch, fenced=True),)
