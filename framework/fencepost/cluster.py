@@ -6,7 +6,7 @@ no node. Time passes in `Cluster.eventually` alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -14,7 +14,7 @@ from fencepost.clock import MS
 from fencepost.errors import Inconclusive, Violation, no_such
 from fencepost.events import Event, Stalled
 from fencepost.runtime import Condition, Runtime, describe
-from fencepost.systems import Timing
+from fencepost.systems import Configured, Timing
 from fencepost.topology import Layout, Role, Slot
 from fencepost.view import View
 
@@ -26,9 +26,13 @@ _STALL_SHARE = 10
 @final
 @dataclass(frozen=True, slots=True, order=True)
 class Node:
-    """A node by its slot; which of its processes is meant is for the moment to say: the newest."""
+    """A node by its slot; which of its processes is meant is for the moment to say: the newest.
+
+    `other` is set for the controller that lives in a broker's process.
+    """
 
     slot: Slot
+    other: Role | None = None
 
     @property
     def name(self) -> str:
@@ -38,7 +42,14 @@ class Node:
     @property
     def id(self) -> int:
         """2."""
-        return self.slot.node_id
+        found = self.slot.id_as(self.role)
+        assert found is not None, f"no {self.role} lives in {self}"
+        return found
+
+    @property
+    def role(self) -> Role:
+        """Whether it is meant as a controller or as a broker."""
+        return self.other or self.slot.role
 
     def __str__(self) -> str:
         return self.name
@@ -76,6 +87,17 @@ class Node:
         return Condition(f"{self} to be refused as no longer the owner of its id", holds)
 
     @property
+    def refused(self) -> Condition:
+        """A controller has refused a heartbeat of the broker, and not for being inactive."""
+
+        def holds(view: View) -> bool:
+            refusal = view.latest.get((self.process(view), "broker.heartbeat_refused"))
+            error = getattr(refusal.body, "error", "") if refusal is not None else ""
+            return error not in ("", "NOT_CONTROLLER")
+
+        return Condition(f"{self} to be refused", holds)
+
+    @property
     def fenced_by_controller(self) -> Condition:
         """The committed metadata says of the broker that it is fenced."""
         return Condition(
@@ -108,7 +130,7 @@ class Node:
         """The controller says of itself that it is the active one, and nobody says so since."""
         return Condition(
             f"{self} to be the active controller",
-            lambda view: self.slot.role is Role.CONTROLLER and view.active_controller == self.id,
+            lambda view: self.role is Role.CONTROLLER and view.active_controller == self.id,
         )
 
     @property
@@ -154,19 +176,20 @@ class Node:
 class Cluster:
     """The cluster under test."""
 
-    def __init__(self, runtime: Runtime, timing: Timing) -> None:
+    def __init__(self, runtime: Runtime, timing: Timing, system: object = None) -> None:
         self._runtime = runtime
+        self._system = system
         self.timing = timing
         """The bounds of this cluster's configuration, in milliseconds."""
 
     @property
     def brokers(self) -> tuple[Node, ...]:
-        """Every broker, without twins."""
+        """Every broker, without twins and spares."""
         return self._of(Role.BROKER)
 
     @property
     def controllers(self) -> tuple[Node, ...]:
-        """Every controller, without twins."""
+        """Every controller, without twins and spares."""
         return self._of(Role.CONTROLLER)
 
     def node(self, name: str) -> Node:
@@ -176,6 +199,22 @@ class Cluster:
             raise no_such("node", name, nodes)
         return Node(nodes[name])
 
+    def start(self, node: Node) -> None:
+        """Starts a spare node for the first time; returns before it is ready.
+
+        Raises UsageError when a process lives there already.
+        """
+        self._runtime.start(node.slot)
+
+    def effective(self, properties: Mapping[str, str]) -> Mapping[str, str]:
+        """What a node of this system would make of these properties: every setting as it has it.
+
+        Raises UsageError where the node would refuse to start, with the sentence it refuses by.
+        """
+        if not isinstance(self._system, Configured):
+            raise Inconclusive("this system does not say what it makes of a configuration")
+        return self._system.effective(properties)
+
     @property
     def active_controller(self) -> Node:
         """The active controller, once there is one."""
@@ -183,6 +222,20 @@ class Cluster:
             Condition("an active controller", lambda view: view.active_controller is not None)
         )
         return self._by_id(Role.CONTROLLER, self._runtime.view.active_controller)
+
+    @property
+    def led_by_controllers(self) -> Condition:
+        """Some living controller is the active one."""
+
+        def holds(view: View) -> bool:
+            slots = self._runtime.layout.of(Role.CONTROLLER, spares=True)
+            return any(
+                slot.id_as(Role.CONTROLLER) == view.active_controller
+                and view.newest.get(slot.name, "") in view.alive
+                for slot in slots
+            )
+
+        return Condition("a living controller to be active", holds)
 
     def another_controller(self, old: Node) -> Condition:
         """Some other controller says of itself that it is the active one."""
@@ -247,11 +300,16 @@ class Cluster:
         raise Violation(waited)
 
     def _of(self, role: Role) -> tuple[Node, ...]:
-        return tuple(Node(slot) for slot in self._runtime.layout.of(role))
+        return tuple(_node(slot, role) for slot in self._runtime.layout.of(role))
 
     def _by_id(self, role: Role, node_id: int | None) -> Node:
-        (found,) = (node for node in self._of(role) if node.id == node_id)
-        return found
+        slots = self._runtime.layout.of(role, spares=True)
+        (found,) = (slot for slot in slots if slot.id_as(role) == node_id)
+        return _node(found, role)
+
+
+def _node(slot: Slot, role: Role) -> Node:
+    return Node(slot, None if role is slot.role else role)
 
 
 def stalled_since(events: Sequence[Event], from_ns: int) -> int:
@@ -268,8 +326,10 @@ def missing(view: View, layout: Layout) -> tuple[str, ...]:
     lacks = []
     if view.active_controller is None and layout.of(Role.CONTROLLER):
         lacks.append("no controller is active")
-    for slot in layout.of(Role.BROKER):
+    for slot in layout.of(Role.BROKER, spares=True):
         process = view.newest.get(slot.name, "")
+        if slot.spare and process not in view.state:
+            continue  # not wanted, or never admitted
         state = view.state.get(process, "not started") if process in view.alive else "dead"
         if state != "ACTIVE":
             lacks.append(f"{slot.name} is {state}")

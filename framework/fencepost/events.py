@@ -230,6 +230,19 @@ class ControllerFollowed(Struct, frozen=True, tag="quorum.controller_followed"):
     leader: int
 
 
+class QuorumLearned(Struct, frozen=True, tag="quorum.learned"):
+    """This node takes these for the quorum's voters; `endpoints` are theirs, in the same order.
+
+    A broker learns them from answers; `bootstrap` are the addresses that it was configured with. A
+    controller, which has none, has them from its log, or, as long as that names none, from its
+    configuration.
+    """
+
+    voters: tuple[int, ...]
+    endpoints: tuple[str, ...]
+    bootstrap: tuple[str, ...]
+
+
 class MetadataCommitted(Struct, frozen=True, tag="metadata.committed"):
     """This node's metadata high watermark passed the record at `offset`, and it replayed it.
 
@@ -748,7 +761,8 @@ Body = (
     | NodeStopped | Stalled | ConnectionClosed | FaultStruck | FaultHealed | TestStarted | TestEnded
     | PromiseWitnessed
     | ClusterRecovered | ElectionStarted | VoteAnswered | ControllerElected | ControllerResigned
-    | ControllerFollowed | MetadataCommitted | MetadataTruncated | StateReverted | BrokerCommitted
+    | ControllerFollowed | QuorumLearned
+    | MetadataCommitted | MetadataTruncated | StateReverted | BrokerCommitted
     | TopicCommitted | PartitionCommitted | ChangeAnswered | HeartbeatAnswered | LeaseExpired
     | BrokerStateChanged | BrokerStopping | HeartbeatSent | LeaseGranted | HeartbeatRefused
     | LeadershipStarted

@@ -10,7 +10,8 @@ from fencepost.clock import wall_clock
 from fencepost.plugin_manager import Plugins
 from fencepost.run import Run, RunResult, RunSpec
 from fencepost.run_folder import RunFolder
-from fencepost.systems import Shape
+from fencepost.systems import Shape, Spare
+from fencepost.topology import Role
 
 TOPIC = "replayed"
 """What the clients work on: the record holds strikes, not what the clients of its run did."""
@@ -25,7 +26,10 @@ def replay(
     """
     info = recorded.info()
     planned = schedule.read(recorded.schedule)
-    shape = Shape(info.controllers, info.brokers, info.settings, info.defects)
+    spares = tuple(Spare(Role(slot.role), slot.node_id) for slot in info.slots if slot.spare)
+    shape = Shape(
+        info.controllers, info.brokers, info.settings, info.defects, spares, info.combined, info.own
+    )
     spec = RunSpec(plugins.system(info.system), shape, info.runtime, info.seed)
     folder = RunFolder.create_below(out, f"replay-{recorded.run}"[:80], wall_clock())
     with Run.start(spec, plugins, folder, tell) as run:

@@ -207,7 +207,7 @@ class Run:
         self.spec = spec
         self.folder = folder
         self.runtime = runtime
-        self.cluster = Cluster(runtime, spec.system.timing(spec.shape))
+        self.cluster = Cluster(runtime, spec.system.timing(spec.shape), spec.system)
         self.clients = Clients(runtime, self.cluster, spec.workload)
         self.faults = Faults(runtime, plugins, folder.schedule)
         self._plugins = plugins
@@ -288,7 +288,7 @@ class Run:
 
     def _start_nodes(self) -> None:
         layout = self.runtime.layout
-        for slot in (*layout.of(Role.CONTROLLER), *layout.of(Role.BROKER)):
+        for slot in dict.fromkeys((*layout.of(Role.CONTROLLER), *layout.of(Role.BROKER))):
             self.runtime.start(slot)
         deadline_ns = self.runtime.now_ns() + START_LIMIT_MS * MS
         if self.runtime.advance(self.cluster.recovered, deadline_ns) is None:

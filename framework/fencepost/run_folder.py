@@ -42,6 +42,8 @@ class RunSlot(Struct, frozen=True):
     node_id: int
     index: int
     twin: bool
+    spare: bool = False
+    controller_id: int = -1
 
 
 class RunInfo(Struct, frozen=True, kw_only=True):
@@ -57,6 +59,8 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     brokers: int
     settings: Mapping[str, str]
     defects: tuple[str, ...]
+    combined: int = 0
+    own: Mapping[str, Mapping[str, str]] = {}
     slots: tuple[RunSlot, ...]
     versions: Mapping[str, str]
     started_at: str

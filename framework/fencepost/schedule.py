@@ -91,7 +91,7 @@ def resolve(
 
 def _select(selector: str, view: View, layout: Layout) -> Sequence[str]:
     kind, *of = selector.split("/")
-    brokers = {slot.node_id: slot.name for slot in layout.of(Role.BROKER)}
+    brokers = {slot.node_id: slot.name for slot in layout.of(Role.BROKER, spares=True)}
     match kind, of:
         case "@controllers", []:
             return [slot.name for slot in layout.of(Role.CONTROLLER)]
@@ -99,7 +99,9 @@ def _select(selector: str, view: View, layout: Layout) -> Sequence[str]:
             return list(brokers.values())
         case "@active-controller", []:
             return [
-                s.name for s in layout.of(Role.CONTROLLER) if s.node_id == view.active_controller
+                s.name
+                for s in layout.of(Role.CONTROLLER, spares=True)
+                if s.id_as(Role.CONTROLLER) == view.active_controller
             ]
         case (("@leader" | "@follower"), [topic, partition]) if partition.isdecimal():
             known = view.partitions.get((topic, int(partition)))

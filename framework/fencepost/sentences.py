@@ -233,6 +233,7 @@ _WORDS: dict[type[Struct], Callable[[Any], str]] = {
         f"resigned as active controller of epoch {b.epoch} ({b.reason})"
     ),
     e.ControllerFollowed: lambda b: f"follows controller {b.leader} of epoch {b.epoch}",
+    e.QuorumLearned: lambda b: f"takes controllers {numbers(b.voters)} for the quorum",
     e.MetadataCommitted: lambda b: f"committed a {b.kind} record at metadata offset {b.offset}",
     e.MetadataTruncated: lambda b: (
         f"dropped metadata from offset {b.from_offset} to {b.log_end}, high watermark "

@@ -400,8 +400,12 @@ class SimulatedRuntime:
                 brokers=self._shape.brokers,
                 settings=self._shape.settings,
                 defects=self._shape.defects,
+                combined=self._shape.combined,
+                own=self._shape.own,
                 slots=tuple(
-                    RunSlot(s.name, s.role.value, s.node_id, s.index, s.twin)
+                    RunSlot(
+                        s.name, s.role.value, s.node_id, s.index, s.twin, s.spare, s.controller_id
+                    )
                     for s in self._layout.slots
                 ),
                 versions={"fencepost": version("fencepost"), "python": platform.python_version()},

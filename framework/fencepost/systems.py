@@ -12,17 +12,32 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from fencepost.topology import Layout, Slot
+from fencepost.topology import Layout, Role, Slot
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """A node with an id of its own that is laid out and not started: `Cluster.start` does that."""
+
+    role: Role
+    node_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How large a cluster is wanted, with its settings (Kafka's dotted names, values as text)."""
+    """How large a cluster is wanted, with its settings (Kafka's dotted names, values as text).
+
+    In the first `combined` brokers' processes a controller lives as well. `own` holds the settings
+    of single nodes, by the names of their slots, over those of all.
+    """
 
     controllers: int = 3
     brokers: int = 3
     settings: Mapping[str, str] = field(default_factory=dict)
     defects: tuple[str, ...] = ()
+    spares: tuple[Spare, ...] = ()
+    combined: int = 0
+    own: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +112,15 @@ class Defect:
     name: str
     breaks: tuple[str, ...]
     says: str
+
+
+@runtime_checkable
+class Configured(Protocol):
+    """A system that can say what a node would make of a configuration, without starting it."""
+
+    def effective(self, properties: Mapping[str, str]) -> Mapping[str, str]:
+        """Every setting as a node so configured has it; raises UsageError where it would refuse."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,9 @@ class Role(StrEnum):
 class Slot:
     """A place: `broker-2`, its twin `broker-2-twin`, or `clients`.
 
-    `index` is unique in a cluster, from 1 to 250; addresses and ports derive from it.
+    `index` is unique in a cluster, from 1 to 250; addresses and ports derive from it. A spare slot
+    is laid out and not started with the cluster. `controller_id` is the id of the controller that
+    shares a broker's process (-1: none does).
     """
 
     name: str
@@ -35,6 +37,14 @@ class Slot:
     node_id: int
     index: int
     twin: bool = False
+    spare: bool = False
+    controller_id: int = -1
+
+    def id_as(self, role: Role) -> int | None:
+        """The id of the node of that role in this slot; None if there is none."""
+        if role is Role.CONTROLLER and self.controller_id >= 0:
+            return self.controller_id
+        return self.node_id if role is self.role else None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -60,9 +70,16 @@ class Layout:
                 return slot
         raise KeyError(name)
 
-    def of(self, role: Role, twins: bool = False) -> tuple[Slot, ...]:
-        """The slots of one role, in order; twins only when asked for."""
-        return tuple(s for s in self.slots if s.role is role and (twins or not s.twin))
+    def of(self, role: Role, twins: bool = False, spares: bool = False) -> tuple[Slot, ...]:
+        """The slots in which a node of that role lives, in order; twins and spares when asked for.
+
+        A slot whose process is both broker and controller is among those of either role.
+        """
+        return tuple(
+            s
+            for s in self.slots
+            if s.id_as(role) is not None and (twins or not s.twin) and (spares or not s.spare)
+        )
 
 
 def one_way(sources: Iterable[str], targets: Iterable[str]) -> Cut:

@@ -41,7 +41,9 @@ class View:
     active_controller: int | None = None
     controller_epoch: int = -1
     node_of: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """process -> (role, node id), from its node.started."""
+    """process -> (role, node id), from its newest node.started."""
+    ids: dict[tuple[str, str], int] = field(default_factory=dict)
+    """(process, role) -> node id: a process may be both broker and controller."""
     slot_of: dict[str, str] = field(default_factory=dict)
     """process -> slot, from process.spawned."""
     alive: set[str] = field(default_factory=set)
@@ -97,12 +99,14 @@ def _exited(view: View, event: e.Event, body: e.ProcessExited) -> None:
 
 def _started(view: View, event: e.Event, body: e.NodeStarted) -> None:
     view.node_of[event.process] = (body.role, body.node_id)
+    view.ids[event.process, body.role] = body.node_id
 
 
 def _elected(view: View, event: e.Event, body: e.ControllerElected) -> None:
-    if body.epoch > view.controller_epoch and event.process in view.node_of:
+    me = view.ids.get((event.process, "controller"))
+    if body.epoch > view.controller_epoch and me is not None:
         view.controller_epoch = body.epoch
-        view.active_controller = view.node_of[event.process][1]
+        view.active_controller = me
 
 
 def _resigned(view: View, event: e.Event, body: e.ControllerResigned) -> None:
@@ -150,7 +154,7 @@ def _partition(view: View, event: e.Event, body: e.PartitionCommitted) -> None:
 def _leading(view: View, event: e.Event, body: e.LeadershipStarted) -> None:
     known = view.partitions.get((body.topic, body.partition))
     if known is not None and body.leader_epoch > known.serving_epoch:
-        known.serving = view.node_of.get(event.process, ("", -1))[1]
+        known.serving = view.ids.get((event.process, "broker"), -1)
         known.serving_epoch = body.leader_epoch
 
 

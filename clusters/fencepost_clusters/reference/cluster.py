@@ -1,7 +1,8 @@
 """The reference cluster's quorum plane as the framework sees it: slots, links, commands, defects.
 
 Controllers have ids from 101 on, brokers from 1: one space (QC-03). Each broker has a twin slot, so
-that a second live process with its id has addresses and links of its own.
+that a second live process with its id has addresses and links of its own. Where a broker and a
+controller share a process, they share a slot, and keep ids and endpoints of their own (QC-02).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from fencepost import (
     Command,
@@ -23,6 +25,7 @@ from fencepost import (
     SimulatedDisk,
     SimulatedProcess,
     Slot,
+    Spare,
     Timing,
     UsageError,
     WorkerConfig,
@@ -68,23 +71,32 @@ class ReferenceQuorum:
         """Controllers, brokers with a twin each, and the clients' slot; raises UsageError."""
         if not 1 <= shape.controllers <= MAX_NODES or not 1 <= shape.brokers <= MAX_NODES:
             raise UsageError(f"a cluster has 1 to {MAX_NODES} controllers and as many brokers")
+        if not 0 <= shape.combined <= min(shape.controllers, shape.brokers):
+            raise UsageError("no more processes can be both than there are controllers and brokers")
         switched_off(shape.defects)
         self._settings(shape)
+        index = count(1)
+        both = [FIRST_CONTROLLER_ID + n for n in range(shape.combined)]
         controllers = [
-            Slot(f"controller-{n}", Role.CONTROLLER, FIRST_CONTROLLER_ID + n - 1, n)
-            for n in range(1, shape.controllers + 1)
+            Slot(f"controller-{n}", Role.CONTROLLER, FIRST_CONTROLLER_ID + n - 1, next(index))
+            for n in range(shape.combined + 1, shape.controllers + 1)
         ]
-        first = shape.controllers + 1
         brokers = [
-            Slot(f"broker-{n}", Role.BROKER, n, first + n - 1) for n in range(1, shape.brokers + 1)
-        ]
-        first += shape.brokers
+            Slot(
+                f"broker-{n}", Role.BROKER, n, next(index),
+                controller_id=both[n - 1] if n <= shape.combined else -1,
+            )
+            for n in range(1, shape.brokers + 1)
+        ]  # fmt: skip
         twins = [
-            Slot(f"broker-{b.node_id}-twin", Role.BROKER, b.node_id, first + b.node_id - 1, True)
-            for b in brokers
+            Slot(f"{b.name}-twin", Role.BROKER, b.node_id, next(index), twin=True) for b in brokers
         ]
-        clients = Slot("clients", Role.CLIENT, -1, first + shape.brokers)
-        slots = (*controllers, *brokers, *twins, clients)
+        spares = [
+            Slot(_spare_name(spare), spare.role, spare.node_id, next(index), spare=True)
+            for spare in shape.spares
+        ]
+        clients = Slot("clients", Role.CLIENT, -1, next(index))
+        slots = (*controllers, *brokers, *twins, *spares, clients)
         return Layout(slots, tuple(_links(slots)))
 
     def client_port(self) -> int:
@@ -92,23 +104,37 @@ class ReferenceQuorum:
         return CLIENT_PORT
 
     def properties(self, slot: Slot, layout: Layout, shape: Shape, run: str) -> dict[str, str]:
-        """How the node in a slot is configured; raises UsageError for an unknown setting."""
-        voters = ",".join(
-            f"{c.node_id}@{c.name}:{CONTROLLER_PORT}" for c in layout.of(Role.CONTROLLER)
+        """How the process in a slot is configured; raises UsageError for an unknown setting.
+
+        Controllers must know each other's ids to begin with; brokers learn them (QC-05).
+        """
+        controllers = layout.of(Role.CONTROLLER)
+        ids = {role: slot.id_as(role) for role in (Role.BROKER, Role.CONTROLLER)}
+        mine = {f"{role.value}.id": str(node) for role, node in ids.items() if node is not None}
+        voters = (
+            [f"{c.id_as(Role.CONTROLLER)}@{c.name}:{CONTROLLER_PORT}" for c in controllers]
+            if "controller.id" in mine
+            else [f"{c.name}:{CONTROLLER_PORT}" for c in controllers]
         )
+        listeners = {"controller.listeners": CONTROLLER_LISTENER} if "controller.id" in mine else {}
         return {
             **_cluster_properties(shape),
-            "process.roles": slot.role.value,
-            f"{slot.role.value}.id": str(slot.node_id),
-            "controller.connect": voters,
+            "process.roles": ",".join(name.removesuffix(".id") for name in mine),
+            **mine,
+            **listeners,
+            "controller.connect": ",".join(voters),
             "cluster.id": f"fencepost-{run}",
+            **shape.own.get(slot.name, {}),
         }
 
     def ports(self, slot: Slot) -> dict[str, int]:
         """The port of each listener of the node in a slot."""
-        if slot.role is Role.CONTROLLER:
-            return {CONTROLLER_LISTENER: CONTROLLER_PORT}
-        return {CLIENT_LISTENER: CLIENT_PORT, REPLICATION_LISTENER: REPLICATION_PORT}
+        ports: dict[str, int] = {}
+        if slot.id_as(Role.CONTROLLER) is not None:
+            ports[CONTROLLER_LISTENER] = CONTROLLER_PORT
+        if slot.id_as(Role.BROKER) is not None:
+            ports |= {CLIENT_LISTENER: CLIENT_PORT, REPLICATION_LISTENER: REPLICATION_PORT}
+        return ports
 
     def command(self, place: Place, shape: Shape) -> Command:
         """One node as a Python process with a configuration file."""
@@ -162,6 +188,10 @@ class ReferenceQuorum:
         """The protections that can be switched off."""
         return DEFECTS
 
+    def effective(self, properties: Mapping[str, str]) -> Mapping[str, str]:
+        """What a node makes of a configuration; raises UsageError where it refuses to start."""
+        return s.read(properties).effective()
+
     def timing(self, shape: Shape) -> Timing:
         """What the settings mean for how long things take."""
         settings = self._settings(shape)
@@ -179,7 +209,7 @@ class ReferenceQuorum:
                 **_cluster_properties(shape),
                 "process.roles": "broker",
                 "broker.id": "1",
-                "controller.connect": f"{FIRST_CONTROLLER_ID}@controller-1:{CONTROLLER_PORT}",
+                "controller.connect": f"controller-1:{CONTROLLER_PORT}",
             }
         )
 
@@ -192,6 +222,12 @@ def _cluster_properties(shape: Shape) -> dict[str, str]:
     return {**SUITE_SETTINGS, **shape.settings}
 
 
+def _spare_name(spare: Spare) -> str:
+    if spare.role is Role.CONTROLLER and spare.node_id >= FIRST_CONTROLLER_ID:
+        return f"controller-{spare.node_id - FIRST_CONTROLLER_ID + 1}"
+    return f"{spare.role.value}-{spare.node_id}"
+
+
 def _links(slots: Sequence[Slot]) -> list[Link]:
     """Every connection that one slot dials to another."""
     links: list[Link] = []
@@ -199,11 +235,11 @@ def _links(slots: Sequence[Slot]) -> list[Link]:
         for target in slots:
             if source.name == target.name or target.role is Role.CLIENT:
                 continue
-            if source.role is Role.CLIENT:
-                if target.role is Role.BROKER:
-                    links.append(Link(source.name, target.name, CLIENT_PORT))
-            elif target.role is Role.CONTROLLER:
+            controller = target.id_as(Role.CONTROLLER) is not None
+            if controller:
                 links.append(Link(source.name, target.name, CONTROLLER_PORT))
-            elif source.role is Role.BROKER:
+            if target.role is Role.BROKER and source.role is Role.CLIENT:
+                links.append(Link(source.name, target.name, CLIENT_PORT))
+            if target.role is Role.BROKER and source.role is Role.BROKER:
                 links.append(Link(source.name, target.name, REPLICATION_PORT))
     return links

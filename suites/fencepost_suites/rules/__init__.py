@@ -9,6 +9,7 @@ from fencepost_suites.rules import (
     checkpoints,
     clients,
     elections,
+    electorate,
     failover,
     fencing,
     global_state,
@@ -20,10 +21,16 @@ from fencepost_suites.rules import (
     replication,
     sessions,
     stopping,
+    surfaces,
     watermarks,
 )
 
 ALL: tuple[Rule[Any], ...] = (
+    surfaces.SeenByTest("QC-01"),
+    electorate.OneSpaceOfIds(),
+    electorate.LearnsTheQuorum(),
+    electorate.FollowsNewAddresses(),
+    surfaces.SeenByTest("QC-24"),
     quorum.OneControllerAnEpoch(),
     quorum.VisibleOnceCommitted(),
     quorum.DeposedControllerReverts(),

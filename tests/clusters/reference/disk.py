@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from fencepost_clusters.reference.core.assembly import Stored
 from fencepost_clusters.reference.core.log_index import entry
 from fencepost_clusters.reference.core.metadata_log import LOG_NAME
@@ -75,4 +77,4 @@ def filled(answer: m.FetchResponse, disk: FakeDisk) -> m.FetchResponse:
                 )
             )
         topics.append(m.FetchableTopicResponse(tuple(parts), topic.topic, topic.topic_id))
-    return m.FetchResponse(answer.error_code, tuple(topics), answer.session_id)
+    return replace(answer, responses=tuple(topics))

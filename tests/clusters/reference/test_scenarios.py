@@ -119,9 +119,10 @@ def test_an_uncommitted_change_of_an_isolated_controller_is_undone(world: World)
     assert answer.topics[0].error_code != Error.NONE
     world.cuts.clear()
     assert world.until(world.healthy, 20)
-    world.run(2)
+    assert world.until(
+        lambda: any(process.startswith(old) for process, _ in world.bodies(MetadataTruncated)), 20
+    )
     assert world.bodies(StateReverted)
-    assert any(process.startswith(old) for process, _ in world.bodies(MetadataTruncated))
     assert all("lost" not in x.core.committed.image.topics for x in world.alive.values())
 
 

@@ -25,6 +25,7 @@ from fencepost_clusters.reference.core.effects import (
     ShutdownAsked,
     Tick,
 )
+from fencepost_clusters.reference.core.electorate import Electorate
 from fencepost_clusters.reference.core.fetching import Fetching
 from fencepost_clusters.reference.core.following import Following
 from fencepost_clusters.reference.core.forwarding import Forwarding
@@ -61,13 +62,17 @@ class BrokerNode:
         self._out = Outbox()
         self.log = MetadataLog(metadata)
         self._out.note(NodeStarted("broker", settings.node_id, str(incarnation), self.log.end))
+        electorate = Electorate({}, settings.bootstrap, protections, self._out)
         self.raft = Raft(
-            settings.node_id, settings.voters, self.log, max(0, self.log.last_epoch), None,
+            settings.node_id, electorate, self.log, max(0, self.log.last_epoch), None,
             raft_timing(settings), chance, protections, self._out, now,
         )  # fmt: skip
+        controllers = electorate.voters
         self.committed = Committed(self._out)
-        self.lifecycle = Lifecycle(settings, incarnation, listeners, protections, self._out, now)
-        self.replicas = Replicas(settings, disk, protections, self._out)
+        self.lifecycle = Lifecycle(
+            settings, incarnation, listeners, controllers, protections, self._out, now
+        )
+        self.replicas = Replicas(settings, disk, controllers, protections, self._out)
         self.following = Following(settings, self.replicas, self.lifecycle, protections, self._out)
         self.producing = Producing(settings, self.replicas, self.lifecycle, protections, self._out)
         self.fetching = Fetching(
@@ -81,7 +86,7 @@ class BrokerNode:
         )
         self._changed: set[tuple[UUID, int]] = set()
         self._joined = False
-        self.forwarding = Forwarding(settings, self._out)
+        self.forwarding = Forwarding(settings, controllers, self._out)
         self._producers = 0
 
     # ------------------------------------------------------------------------------------- driver

@@ -40,6 +40,7 @@ from fencepost_clusters.reference.core.effects import (
     ShutdownAsked,
     Tick,
 )
+from fencepost_clusters.reference.core.electorate import Electorate
 from fencepost_clusters.reference.core.image import Image
 from fencepost_clusters.reference.core.metadata_log import MetadataLog
 from fencepost_clusters.reference.core.raft import Raft, RaftTiming
@@ -89,8 +90,9 @@ class ControllerNode:
         self._out = Outbox()
         self.log = MetadataLog(metadata)
         self._out.note(NodeStarted("controller", settings.node_id, str(incarnation), self.log.end))
+        electorate = Electorate(settings.voters, (), protections, self._out)
         self.raft = Raft(
-            settings.node_id, settings.voters, self.log, epoch, voted_for,
+            settings.node_id, electorate, self.log, epoch, voted_for,
             raft_timing(settings), chance, protections, self._out, now,
         )  # fmt: skip
         self.committed = Committed(self._out)
@@ -210,7 +212,7 @@ class ControllerNode:
     def _request(self, received: Received, now: Instant) -> None:
         message = received.message
         if isinstance(message, quorum_messages.Request):
-            others = self.settings.voters.keys() - {self.settings.node_id}
+            others = self.raft.voters.keys() - {self.settings.node_id}
             fault = quorum_messages.fault(message, others)
             if fault is not None:
                 self._out.add(Close(received.request_id, fault))
@@ -246,8 +248,9 @@ class ControllerNode:
             self._refuse(received, self._out.cause)
             return
         decision = registration.heartbeat(
-            image, self._leases, asked, now, self.log.end, self.settings, self._protections
-        )
+            image, self._leases, asked, now, self.log.end, self.settings, self.raft.voters,
+            self._protections,
+        )  # fmt: skip
         granted = decision.error is Error.NONE
         start_ms = asked.lease_start_time_ms
         if not self._protections.holds("lease-from-request"):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fencepost import Cause
 from fencepost_clusters.reference.core import changes
 from fencepost_clusters.reference.core.effects import Instant, Outbox, Received, Reply
+from fencepost_clusters.reference.core.electorate import Voters
 from fencepost_clusters.reference.core.settings import Settings
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
@@ -30,8 +31,9 @@ class Forwarding:
     """See the module. A request that no active controller took in time fails with NOT_CONTROLLER;
     one that got no answer, with REQUEST_TIMED_OUT: it may have been carried out."""
 
-    def __init__(self, settings: Settings, out: Outbox) -> None:
+    def __init__(self, settings: Settings, controllers: Voters, out: Outbox) -> None:
         self._settings = settings
+        self._controllers = controllers
         self._out = out
         self._all: list[_Forwarded] = []
 
@@ -60,10 +62,10 @@ class Forwarding:
         left_ms = (one.deadline_ns - now.monotonic_ns) // MS
         if left_ms <= 0:
             self._answer(one, changes.refused(one.received.message, Error.NOT_CONTROLLER))
-        elif leader is None:
+        elif leader is None or leader not in self._controllers:
             one.retry_ns = now.monotonic_ns + RETRY_NS
         else:
-            address = self._settings.voters[leader]
+            address = self._controllers[leader]
             one.call = self._out.call(address, "admin", one.received.message, left_ms)
 
     def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:

@@ -21,6 +21,7 @@ from fencepost import (
     LeaseGranted,
 )
 from fencepost_clusters.reference.core.effects import Call, Instant, Outbox, Protections
+from fencepost_clusters.reference.core.electorate import Voters, known
 from fencepost_clusters.reference.core.registration import BrokerState, global_state
 from fencepost_clusters.reference.core.settings import Settings
 from fencepost_clusters.reference.wire import messages as m
@@ -48,10 +49,12 @@ class Lifecycle:
         settings: Settings,
         incarnation: UUID,
         listeners: tuple[m.Listener, ...],
+        controllers: Voters,
         protections: Protections,
         out: Outbox,
         now: Instant,
     ) -> None:
+        """`controllers` are the voters as the node knows them, kept up to date by others."""
         self.state = BrokerState.INITIAL
         self.epoch = -1
         self.incarnation = incarnation
@@ -62,11 +65,12 @@ class Lifecycle:
         self.granted_shutdown = False
         self._settings = settings
         self._listeners = listeners
+        self._controllers = controllers
         self._protections = protections
         self._out = out
         self._next_ns = now.monotonic_ns
         self._beat: _Beat | None = None
-        self._target = min(settings.voters)
+        self._target = -1
         self._stopping_ns: int | None = None
 
     # ------------------------------------------------------------------------------- questions
@@ -167,7 +171,10 @@ class Lifecycle:
     # ------------------------------------------------------------------------------- heartbeats
 
     def _ask(self, now: Instant, leader: int | None, applied: int) -> None:
-        target = leader if leader is not None else self._target
+        target = self._controller(leader)
+        if target is None:
+            self._next_ns = now.monotonic_ns + RETRY_NS
+            return
         goal = BrokerState.ACTIVE if self._stopping_ns is None else BrokerState.SHUTDOWN
         request = m.BrokerHeartbeatRequest(
             goal, self._settings.node_id, self.epoch, now.wall_ms, applied - 1, self._listeners,
@@ -186,7 +193,7 @@ class Lifecycle:
             )
         )
         timeout_ms = max(self._settings.heartbeat_ms, self._settings.lease_ms // 3)
-        self._out.add(Call(call, self._settings.voters[target], "heartbeat", request, timeout_ms))
+        self._out.add(Call(call, self._controllers[target], "heartbeat", request, timeout_ms))
         self._beat = _Beat(call, target, now.monotonic_ns, now.wall_ms, self.state)
         if goal is BrokerState.SHUTDOWN and not self._protections.holds("stop-when-told"):
             self._grant_shutdown("shutdown_requested")
@@ -215,8 +222,16 @@ class Lifecycle:
         return True
 
     def _next_target(self, tried: int) -> None:
-        voters = sorted(self._settings.voters)
-        self._target = voters[(voters.index(tried) + 1) % len(voters)]
+        """Whoever comes after the one that was tried, as long as nobody is known to lead."""
+        others = [node for node in known(self._controllers) if node != tried]
+        self._target = next((node for node in others if node > tried), others[0] if others else -1)
+
+    def _controller(self, leader: int | None) -> int | None:
+        """Whom to ask: the leader, or some controller; None while no controller is known."""
+        for node in (leader, self._target, *known(self._controllers)[:1]):
+            if node is not None and node in self._controllers and node >= 0:
+                return node
+        return None
 
     def _accepted(self, answer: m.BrokerHeartbeatResponse, beat: _Beat, now: Instant) -> None:
         next_state = BrokerState.read(answer.next_state)
@@ -263,7 +278,7 @@ class Lifecycle:
         self._out.note(HeartbeatRefused(self._settings.node_id, self.epoch, error.name, target))
         if error is Error.NOT_CONTROLLER:
             self._next_target(target)
-            if answer.active_controller_id in self._settings.voters:
+            if answer.active_controller_id in self._controllers:
                 self._target = answer.active_controller_id
             self._next_ns = now.monotonic_ns + RETRY_NS
             return

@@ -73,8 +73,9 @@ def fetch_answer(
     error: Error = Error.NONE,
     data: bytes = b"",
     diverging: m.EpochEndOffset | None = None,
+    voters: tuple[m.NodeEndpoint, ...] = (),
 ) -> m.FetchResponse:
-    """Records, or where the logs part, or why neither; always who leads."""
+    """Records, or where the logs part, or why neither; always who leads, and who votes."""
     part = m.PartitionData(
         0,
         error,
@@ -86,7 +87,7 @@ def fetch_answer(
         data,
     )
     topic = m.FetchableTopicResponse((part,), m.METADATA_TOPIC, m.METADATA_TOPIC_ID)
-    return m.FetchResponse(Error.NONE, (topic,))
+    return m.FetchResponse(Error.NONE, (topic,), node_endpoints=voters)
 
 
 def _id(leader: int | None) -> int:

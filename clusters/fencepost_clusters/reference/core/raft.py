@@ -9,7 +9,6 @@ gives up `resign_after` (shorter) after the last fetch that made its majority.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -26,7 +25,6 @@ from fencepost import (
 )
 from fencepost_clusters.reference.core import quorum_messages as messages
 from fencepost_clusters.reference.core.effects import (
-    Address,
     Append,
     Chance,
     Instant,
@@ -38,6 +36,7 @@ from fencepost_clusters.reference.core.effects import (
     Sync,
     Truncate,
 )
+from fencepost_clusters.reference.core.electorate import Electorate
 from fencepost_clusters.reference.core.metadata_log import LOG_NAME, MetadataLog
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
@@ -86,7 +85,7 @@ class Raft:
     def __init__(
         self,
         me: int,
-        voters: Mapping[int, Address],
+        electorate: Electorate,
         log: MetadataLog,
         epoch: int,
         voted_for: int | None,
@@ -98,14 +97,15 @@ class Raft:
         replica_epoch: int = -1,
     ) -> None:
         self.me = me
-        self.voters = dict(voters)
+        self.electorate = electorate
+        self.voters = electorate.voters
         self.log = log
         self.epoch = epoch
         self.voted_for = voted_for
         self.timing = timing
         self.leader: int | None = None
         self.high_watermark = 0
-        self.role = Role.UNATTACHED if me in voters else Role.OBSERVER
+        self.role = Role.UNATTACHED if me in self.voters else Role.OBSERVER
         self.replica_epoch = replica_epoch
         self._chance = chance
         self._protections = protections
@@ -389,8 +389,9 @@ class Raft:
         diverging: m.EpochEndOffset | None = None,
     ) -> None:
         answer = messages.fetch_answer(
-            self.leader, self.epoch, self.high_watermark, error, data, diverging
-        )
+            self.leader, self.epoch, self.high_watermark, error, data, diverging,
+            self.electorate.endpoints(),
+        )  # fmt: skip
         self._out.add(Reply(request_id, answer))
 
     def _release(self, now: Instant, everything: bool = False) -> None:
@@ -435,7 +436,7 @@ class Raft:
 
     def _fetch_from(self) -> int | None:
         """Whom to fetch from: the leader, or, for one that knows none, some controller."""
-        if self.leader is not None and self.leader != self.me:
+        if self.leader != self.me and self.leader in self.voters:
             return self.leader
         if self.role is Role.OBSERVER or (self.role is Role.UNATTACHED and len(self.voters) > 1):
             others = sorted(v for v in self.voters if v != self.me)
@@ -476,6 +477,7 @@ class Raft:
                     self._votes.add(peer)
                     self._count_votes(now)
             case m.FetchResponse():
+                self.electorate.learn(message.node_endpoints)
                 if call_id == self._fetch_call:
                     self._fetch_call = None
                     self._fetched(peer, message.responses[0].partitions[0], now)

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from fencepost_clusters.reference.core import leadership
 from fencepost_clusters.reference.core.effects import Instant, Protections
+from fencepost_clusters.reference.core.electorate import Voters
 from fencepost_clusters.reference.core.image import Broker, Image, broker_record
 from fencepost_clusters.reference.core.settings import Settings
 from fencepost_clusters.reference.wire import messages as m
@@ -95,11 +96,13 @@ def heartbeat(
     now: Instant,
     next_offset: int,
     settings: Settings,
+    controllers: Voters,
     protections: Protections,
 ) -> Decision:
     """Decides about one BrokerHeartbeat; `next_offset` is where its first record will stand."""
     known = image.brokers.get(asked.broker_id)
-    if asked.broker_id < 0 or asked.broker_id in settings.voters:
+    clashes = asked.broker_id in controllers and protections.holds("one-space-of-ids")
+    if asked.broker_id < 0 or clashes:
         return Decision(Error.INVALID_REQUEST, BrokerState.FENCED, -1)
     if asked.broker_epoch < 0:
         return _register(image, leases, known, asked, now, next_offset, settings, protections)

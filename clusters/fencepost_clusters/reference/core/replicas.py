@@ -16,6 +16,7 @@ from fencepost_clusters.reference.core.effects import (
     Outbox,
     Protections,
 )
+from fencepost_clusters.reference.core.electorate import Voters
 from fencepost_clusters.reference.core.image import Image, Partition
 from fencepost_clusters.reference.core.log_index import Entry
 from fencepost_clusters.reference.core.replica import Replica, log_name
@@ -42,11 +43,17 @@ class Replicas:
     """See the module."""
 
     def __init__(
-        self, settings: Settings, disk: Recovered, protections: Protections, out: Outbox
+        self,
+        settings: Settings,
+        disk: Recovered,
+        controllers: Voters,
+        protections: Protections,
+        out: Outbox,
     ) -> None:
         self.me = settings.node_id
         self.by_key: dict[Key, Replica] = {}
         self._settings = settings
+        self._controllers = controllers
         self._disk_logs = dict(disk.logs)
         self._checkpoints = dict(disk.high_watermarks)
         self._protections = protections
@@ -176,7 +183,7 @@ class Replicas:
         if gone and not self._protections.holds("stored-isr-counts"):
             one.drop_unstored(gone)
             one.advance()
-        if controller is None:
+        if controller is None or controller not in self._controllers:
             one.retry_ns = now.monotonic_ns + RETRY_NS
             return
         members = tuple(
@@ -221,7 +228,7 @@ class Replicas:
             )
         )
         timeout_ms = self._settings.ms("request.timeout.ms")
-        self._out.add(Call(call, self._settings.voters[controller], "isr", request, timeout_ms))
+        self._out.add(Call(call, self._controllers[controller], "isr", request, timeout_ms))
         one.asked, one.adding = call, tuple(sorted({*one.adding, *joined}))
         self._calls[call] = ((one.partition.topic_id, one.index), one.epoch)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from fencepost import UsageError
+from fencepost import UsageError, no_such
 
 Address = tuple[str, int]
 
+ROLES = ("broker", "controller")
+MAX_ID = (1 << 31) - 1
 CLIENT_LISTENER = "CLIENT"
 REPLICATION_LISTENER = "REPLICATION"
 CONTROLLER_LISTENER = "CONTROLLER"
@@ -37,13 +39,33 @@ TOPIC_SETTINGS = ("min.insync.replicas",)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """See the module. `voters` maps each controller's id to its address by name."""
+    """See the module. `node_id` is that of the role these settings are for (`for_role`).
+
+    `voters` maps each controller's id to its address by name, as configured; a broker may be given
+    addresses without ids. `bootstrap` are all addresses of controller.connect.
+    """
 
     node_id: int
     roles: frozenset[str]
+    ids: Mapping[str, int]
     voters: Mapping[int, Address]
+    bootstrap: tuple[Address, ...]
     cluster_id: str
     numbers: Mapping[str, int]
+
+    def for_role(self, role: str) -> Settings:
+        """The settings of one of the nodes of a process."""
+        return replace(self, node_id=self.ids[role], roles=frozenset({role}))
+
+    def effective(self) -> dict[str, str]:
+        """Every setting by its dotted name, as text."""
+        return {
+            "process.roles": ",".join(sorted(self.roles)),
+            **{f"{role}.id": str(node) for role, node in self.ids.items()},
+            "controller.connect": ",".join(f"{host}:{port}" for host, port in self.bootstrap),
+            "cluster.id": self.cluster_id,
+            **{name: str(number) for name, number in self.numbers.items()},
+        }
 
     def ms(self, name: str) -> int:
         """A whole-number setting by its dotted name."""
@@ -78,27 +100,63 @@ def names() -> tuple[str, ...]:
 def read(properties: Mapping[str, str]) -> Settings:
     """Settings from properties as in a server's configuration file; raises UsageError.
 
-    `process.roles` must be there (QC-24): this is the quorum plane.
+    This is the quorum plane: it refuses legacy mode, which is an unset `process.roles` (QC-01).
+    Properties of other software, such as a client's, are not refused.
     """
-    roles = frozenset(r.strip() for r in properties.get("process.roles", "").split(",") if r)
-    if not roles or not roles <= {"broker", "controller"}:
-        raise UsageError("process.roles must be broker, controller, or broker,controller")
-    if len(roles) > 1:
-        raise UsageError("a broker and a controller in one process are not supported yet")
-    id_name = "controller.id" if roles == {"controller"} else "broker.id"
+    roles = _roles(properties.get("process.roles"))
     numbers = dict(_DEFAULTS)
     for name, value in properties.items():
         if name in numbers:
             numbers[name] = _number(name, value)
-    node_id = _number(id_name, properties.get(id_name, ""))
-    voters = _voters(properties.get("controller.connect", ""))
-    if "controller" in roles and node_id not in voters:
-        raise UsageError(f"controller.id {node_id} is not among controller.connect")
-    if "broker" in roles and node_id in voters:
-        raise UsageError(f"broker.id {node_id} is a controller's id")
+    ids = {role: _id(f"{role}.id", properties.get(f"{role}.id")) for role in sorted(roles)}
+    voters, bootstrap = _connect(properties.get("controller.connect", ""), ids.get("controller"))
+    if "controller" in roles:
+        _check_controller(ids["controller"], properties.get("controller.listeners"), voters)
+    if "broker" in roles and ids["broker"] in {*voters, ids.get("controller")}:
+        raise UsageError(
+            f"broker.id {ids['broker']} is a controller's id: brokers and controllers share one "
+            f"space of ids"
+        )
     if numbers["registration.heartbeat.interval.ms"] >= numbers["registration.lease.timeout.ms"]:
         raise UsageError("registration.heartbeat.interval.ms must be below the lease")
-    return Settings(node_id, roles, voters, properties.get("cluster.id", "fencepost"), numbers)
+    node_id = ids["broker"] if "broker" in roles else ids["controller"]
+    cluster_id = properties.get("cluster.id", "fencepost")
+    return Settings(node_id, roles, ids, voters, bootstrap, cluster_id, numbers)
+
+
+def _roles(text: str | None) -> frozenset[str]:
+    if text is None:
+        raise UsageError(
+            "process.roles is not set, which means legacy mode; in this plane it must be broker, "
+            "controller, or broker,controller"
+        )
+    named = [part.strip() for part in text.split(",")]
+    for name in named:
+        if name not in ROLES:
+            raise no_such("role in process.roles", name, ROLES)
+    if len(set(named)) != len(named):
+        raise UsageError(f"process.roles names a role twice: {text}")
+    return frozenset(named)
+
+
+def _id(name: str, value: str | None) -> int:
+    """A node id; none is ever assigned automatically (QC-03)."""
+    if value is None:
+        raise UsageError(f"{name} must be set: ids are not assigned automatically")
+    number = _number(name, value)
+    if number > MAX_ID:
+        raise UsageError(f"{name} is a 32-bit id: {value} is more than {MAX_ID}")
+    return number
+
+
+def _check_controller(node_id: int, listeners: str | None, voters: Mapping[int, Address]) -> None:
+    if not listeners:
+        raise UsageError("controller.listeners must name the controller's listener")
+    for name in (part.strip() for part in listeners.split(",")):
+        if name != CONTROLLER_LISTENER:
+            raise no_such("controller listener", name, (CONTROLLER_LISTENER,))
+    if not voters:
+        raise UsageError("a controller's controller.connect wants id@host:port, not host:port")
 
 
 def _number(name: str, value: str) -> int:
@@ -107,14 +165,33 @@ def _number(name: str, value: str) -> int:
     return int(value)
 
 
-def _voters(text: str) -> dict[int, Address]:
+def _connect(text: str, controller: int | None) -> tuple[dict[int, Address], tuple[Address, ...]]:
+    """The voters by id, where ids are given, and every address; one good one is enough (QC-05).
+
+    A controller must know all the others: for it every address must be good.
+    """
     voters: dict[int, Address] = {}
+    addresses: list[Address] = []
+    wrong: UsageError | None = None
     for entry in filter(None, (part.strip() for part in text.split(","))):
-        node, at, address = entry.partition("@")
-        host, colon, port = address.rpartition(":")
-        if not (at and colon and host):
-            raise UsageError(f"controller.connect wants id@host:port, not {entry!r}")
-        voters[_number("controller.connect", node)] = (host, _number("controller.connect", port))
-    if not voters:
+        try:
+            node, address = _controller_uri(entry)
+        except UsageError as error:
+            wrong = wrong or error
+            continue
+        if node is not None and voters.setdefault(node, address) != address:
+            raise UsageError(f"controller.connect has id {node} twice")
+        addresses.append(address)
+    if wrong is not None and (controller is not None or not addresses):
+        raise wrong
+    if not addresses:
         raise UsageError("controller.connect names no controller")
-    return voters
+    return voters, tuple(addresses)
+
+
+def _controller_uri(entry: str) -> tuple[int | None, Address]:
+    node, at, address = entry.rpartition("@")
+    host, colon, port = address.rpartition(":")
+    if not (colon and host and port.isdecimal() and 0 < int(port) < 65536):
+        raise UsageError(f"controller.connect wants id@host:port or host:port, not {entry!r}")
+    return (_id("controller.connect", node) if at else None), (host, int(port))

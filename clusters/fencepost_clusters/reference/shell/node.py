@@ -10,6 +10,8 @@ import traceback
 from collections.abc import Mapping
 from typing import assert_never
 
+from msgspec.structs import replace
+
 from fencepost import ConnectionClosed, Recorder, Stalled
 from fencepost_clusters.reference.core import effects as e
 from fencepost_clusters.reference.core.assembly import Core
@@ -174,18 +176,15 @@ class Node:
 
     def _filled(self, answer: m.FetchResponse) -> m.FetchResponse:
         """The same answer with the bytes that its slices name."""
-        return m.FetchResponse(
-            answer.error_code,
-            tuple(
-                m.FetchableTopicResponse(
-                    tuple(self._filled_part(part) for part in topic.partitions),
-                    topic.topic,
-                    topic.topic_id,
-                )
-                for topic in answer.responses
-            ),
-            answer.session_id,
+        topics = tuple(
+            m.FetchableTopicResponse(
+                tuple(self._filled_part(part) for part in topic.partitions),
+                topic.topic,
+                topic.topic_id,
+            )
+            for topic in answer.responses
         )
+        return replace(answer, responses=topics)
 
     def _filled_part(self, part: m.PartitionData) -> m.PartitionData:
         if not isinstance(part.records, m.LogSlice):

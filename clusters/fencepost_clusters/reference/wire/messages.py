@@ -117,10 +117,19 @@ class FetchableTopicResponse(Struct, frozen=True):
     topic_id: UUID | None = None
 
 
+class NodeEndpoint(Struct, frozen=True):
+    node_id: int
+    host: str
+    port: int
+
+
 class FetchResponse(Struct, frozen=True):
+    """`node_endpoints`, of the metadata log, are the quorum's voters and where they are."""
+
     error_code: int
     responses: tuple[FetchableTopicResponse, ...]
     session_id: int = 0
+    node_endpoints: tuple[NodeEndpoint, ...] = ()
 
 
 # ------------------------------------------------------------------------- what clients ask about

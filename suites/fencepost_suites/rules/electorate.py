@@ -1,0 +1,224 @@
+"""Who is who in the quorum: ids that nobody shares, voters that brokers learn and follow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    Cause,
+    ControllerElected,
+    Event,
+    Exercised,
+    Finding,
+    HeartbeatAnswered,
+    HeartbeatRefused,
+    HeartbeatSent,
+    Key,
+    LeaseGranted,
+    NodeStarted,
+    QuorumLearned,
+    RunEnd,
+    Violated,
+    Witness,
+)
+from fencepost_suites.rules.keys import NOTHING, whole_run
+
+
+@dataclass(slots=True)
+class _Ids:
+    """Which ids controllers have, and brokers."""
+
+    controllers: dict[int, tuple[str, Cause]] = field(default_factory=dict)
+    brokers: dict[int, Cause] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OneSpaceOfIds:
+    """QC-03. A registration under a controller's id is told by every node that replays it; the
+    broker's word is the refusal that it got."""
+
+    clause: str = "QC-03"
+    kinds: frozenset[type[Struct]] = frozenset({NodeStarted, BrokerCommitted, HeartbeatRefused})
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Ids:
+        return _Ids()
+
+    def step(self, state: _Ids, event: Event) -> tuple[_Ids, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case NodeStarted(role="controller"):
+                state.controllers[body.node_id] = (event.process, event.ref)
+                if body.node_id in state.brokers:
+                    because = state.brokers[body.node_id]
+                    return state, self._shared(state, event, body.node_id, because)
+            case BrokerCommitted() if body.broker_id not in state.brokers:
+                state.brokers[body.broker_id] = event.ref
+                if body.broker_id in state.controllers:
+                    because = state.controllers[body.broker_id][1]
+                    return state, self._shared(state, event, body.broker_id, because)
+            case HeartbeatRefused() if body.broker_id in state.controllers:
+                if body.error != "NOT_CONTROLLER":
+                    return state, (Exercised(event.ref, Witness.PEER),)
+        return state, NOTHING
+
+    @staticmethod
+    def _shared(state: _Ids, event: Event, node: int, because: Cause) -> Sequence[Finding]:
+        saying = (
+            f"broker {node} is registered, and {state.controllers[node][0]} is controller {node}"
+        )
+        return (Violated(event.ref, Witness.PEER, saying, (because,)),)
+
+    def end(self, state: _Ids, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Known:
+    """What controllers take for the quorum, and what brokers were configured with and learned."""
+
+    quorums: set[tuple[tuple[int, ...], tuple[str, ...]]] = field(default_factory=set)
+    addresses: dict[int, str] = field(default_factory=dict)
+    given: dict[str, tuple[frozenset[str], Cause]] = field(default_factory=dict)
+    """broker process -> its bootstrap addresses, and the event that told them."""
+    partial: set[str] = field(default_factory=set)
+    """Brokers that were not given all the addresses of the quorum, or others too."""
+
+    def learned(self, event: Event, body: QuorumLearned) -> bool:
+        """Takes in what a node takes for the quorum; whether it is one that some controller has."""
+        quorum = (body.voters, body.endpoints)
+        if not body.bootstrap:
+            self.quorums.add(quorum)
+            self.addresses.update(zip(body.voters, body.endpoints, strict=True))
+            return True
+        given = frozenset(body.bootstrap)
+        self.given[event.process] = (given, event.ref)
+        if given != set(body.endpoints):
+            self.partial.add(event.process)
+        return quorum in self.quorums
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LearnsTheQuorum:
+    """QC-05. What a broker learned must be a quorum that some controller has; exercised when one
+    registers that was configured with other addresses than the quorum's."""
+
+    clause: str = "QC-05"
+    kinds: frozenset[type[Struct]] = frozenset({QuorumLearned, HeartbeatAnswered})
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Known:
+        return _Known()
+
+    def step(self, state: _Known, event: Event) -> tuple[_Known, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case QuorumLearned():
+                if state.learned(event, body):
+                    return state, NOTHING
+                saying = (
+                    f"{event.process} takes {list(body.endpoints)} for the quorum, which no "
+                    f"controller does"
+                )
+                return state, (Violated(event.ref, Witness.PEER, saying),)
+            case HeartbeatAnswered(request_epoch=-1, error="NONE", active=True):
+                if body.client in state.partial:
+                    state.partial.discard(body.client)
+                    return state, (Exercised(event.ref, Witness.PEER),)
+        return state, NOTHING
+
+    def end(self, state: _Known, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Followed:
+    """The active controller, by its event, and what each broker has done since about it."""
+
+    known: _Known = field(default_factory=_Known)
+    ids: dict[str, int] = field(default_factory=dict)
+    epoch: int = -1
+    active: int = -1
+    elected: Cause | None = None
+    asked: set[str] = field(default_factory=set)
+    """Brokers that have sent it a heartbeat."""
+    told: dict[str, Cause] = field(default_factory=dict)
+    """Brokers that another controller has told that it is not the active one."""
+    followed: set[str] = field(default_factory=set)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FollowsNewAddresses:
+    """QC-29. Exercised by a lease of a controller at an address that the broker was not configured
+    with; broken by a lease that ran out while other controllers answered and that one was never
+    asked."""
+
+    clause: str = "QC-29"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(NodeStarted, QuorumLearned, ControllerElected, HeartbeatSent, HeartbeatRefused),
+            *(LeaseGranted, BrokerStateChanged),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Followed:
+        return _Followed()
+
+    def step(self, state: _Followed, event: Event) -> tuple[_Followed, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case NodeStarted(role="controller"):
+                state.ids[event.process] = body.node_id
+            case QuorumLearned():
+                state.known.learned(event, body)
+            case ControllerElected() if body.epoch > state.epoch:
+                state.epoch, state.elected = body.epoch, event.ref
+                state.active = state.ids.get(event.process, -1)
+                state.asked, state.told, state.followed = set(), {}, set()
+            case HeartbeatSent() if body.controller == state.active:
+                state.asked.add(event.process)
+            case HeartbeatRefused(error="NOT_CONTROLLER") if body.controller != state.active:
+                state.told[event.process] = event.ref
+            case LeaseGranted() if body.controller_epoch == state.epoch:
+                return state, self._granted(state, event)
+            case BrokerStateChanged(reason="lease_expired"):
+                return state, self._expired(state, event)
+        return state, NOTHING
+
+    @staticmethod
+    def _strange(state: _Followed, process: str) -> bool:
+        """Whether a broker was not configured with the active controller's address."""
+        given = state.known.given.get(process)
+        address = state.known.addresses.get(state.active)
+        return given is not None and address is not None and address not in given[0]
+
+    def _granted(self, state: _Followed, event: Event) -> Sequence[Finding]:
+        if event.process in state.followed or not self._strange(state, event.process):
+            return NOTHING
+        state.followed.add(event.process)
+        return (Exercised(event.ref, Witness.PEER),)
+
+    def _expired(self, state: _Followed, event: Event) -> Sequence[Finding]:
+        told = state.told.get(event.process)
+        if told is None or event.process in state.asked or state.elected is None:
+            return NOTHING
+        if not self._strange(state, event.process):
+            return NOTHING
+        saying = (
+            f"{event.process} lost its lease without having asked controller {state.active}, the "
+            f"active one, whose address it was not configured with, though others answered it"
+        )
+        return (Violated(event.ref, Witness.PEER, saying, (state.elected, told)),)
+
+    def end(self, state: _Followed, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

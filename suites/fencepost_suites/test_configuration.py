@@ -1,0 +1,128 @@
+"""How a node is configured: KIP-631's settings, and the two spaces that ids and modes have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from fencepost import NodeStarted, Role, Shape, Spare, UsageError, Witness
+from fencepost.testing import Clients, Cluster, Faults, Happened
+
+clause = pytest.mark.clause
+
+BROKER = {"process.roles": "broker", "broker.id": "1", "controller.connect": "controller-1:9093"}
+CONTROLLER = {
+    "process.roles": "controller",
+    "controller.id": "101",
+    "controller.listeners": "CONTROLLER",
+    "controller.connect": "101@controller-1:9093,102@controller-2:9093",
+}
+REFUSED: Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]] = {
+    "a broker without an id": (BROKER, {"broker.id": ""}),
+    "a negative broker.id": (BROKER, {"broker.id": "-1"}),
+    "a controller without an id": (CONTROLLER, {"controller.id": ""}),
+    "a negative controller.id": (CONTROLLER, {"controller.id": "-1"}),
+    "a controller.id of more than 32 bits": (CONTROLLER, {"controller.id": "2147483648"}),
+    "a controller without controller.listeners": (CONTROLLER, {"controller.listeners": ""}),
+    "a broker without controller.connect": (BROKER, {"controller.connect": ""}),
+    "no good address in controller.connect": (BROKER, {"controller.connect": "nowhere"}),
+    "a controller.id that is the broker.id": (
+        {**CONTROLLER, **BROKER, "process.roles": "broker,controller"},
+        {"broker.id": "101"},
+    ),
+}
+
+
+def refusal(cluster: Cluster, properties: Mapping[str, str]) -> str:
+    """The sentence by which a node refuses a configuration; empty when it does not."""
+    try:
+        cluster.effective(properties)
+    except UsageError as refused:
+        return str(refused)
+    return ""
+
+
+@clause("QC-01")
+def test_an_unset_process_roles_is_legacy_mode_which_no_node_here_is_in(
+    cluster: Cluster, history: Happened
+) -> None:
+    unset = {name: value for name, value in BROKER.items() if name != "process.roles"}
+    sentence = refusal(cluster, unset)
+    history.saw(
+        "QC-01", "legacy mode" in sentence, f"process.roles unset: {sentence}", Witness.SELF
+    )
+    both = {**CONTROLLER, **BROKER, "controller.id": "101"}
+    both |= {"controller.connect": CONTROLLER["controller.connect"]}
+    for roles, properties in (
+        ("broker", BROKER),
+        ("controller", CONTROLLER),
+        ("broker,controller", both),
+    ):
+        sentence = refusal(cluster, {**properties, "process.roles": roles})
+        history.saw("QC-01", not sentence, f"process.roles={roles}: {sentence}", Witness.SELF)
+    assert "zookeeper" in refusal(cluster, {**BROKER, "process.roles": "zookeeper"})
+    # The mode is the whole cluster's: every node of it says by its role that it is in quorum mode.
+    began = {body.role for body in history.of(NodeStarted)}
+    history.saw("QC-01", began == {"broker", "controller"}, f"nodes began as {sorted(began)}")
+
+
+@clause("QC-24")
+def test_settings_have_kip_631s_defaults_and_checks(cluster: Cluster, history: Happened) -> None:
+    for properties in (BROKER, CONTROLLER):
+        read = cluster.effective(properties)
+        for name, default in (
+            ("registration.heartbeat.interval.ms", "2000"),
+            ("registration.lease.timeout.ms", "20000"),
+        ):
+            history.saw("QC-24", read[name] == default, f"{name} is {read[name]}", Witness.SELF)
+    given = {"registration.lease.timeout.ms": "9000"}
+    read = cluster.effective({**BROKER, **given})
+    assert read["registration.lease.timeout.ms"] == "9000"
+    for what, (good, change) in REFUSED.items():
+        assert not refusal(cluster, good) or "broker,controller" in good["process.roles"]
+        properties = {name: value for name, value in {**good, **change}.items() if value}
+        sentence = refusal(cluster, properties)
+        history.saw("QC-24", bool(sentence), f"{what}: {sentence or 'taken'}", Witness.SELF)
+
+
+@pytest.mark.parametrize(
+    "fencepost_shape", [Shape(spares=(Spare(Role.BROKER, 101),))], ids=["impostor"]
+)
+@clause("QC-03")
+def test_a_broker_with_a_controllers_id_is_refused(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    impostor = cluster.node("broker-101")
+    assert impostor.id in {controller.id for controller in cluster.controllers}
+    cluster.start(impostor)
+    cluster.eventually(impostor.refused)
+    assert not cluster.holds(impostor.active)
+    # Nor by a later controller, which has heard nothing of it.
+    with faults.kill(cluster.active_controller):
+        cluster.eventually(cluster.led_by_controllers)
+    cluster.eventually(cluster.recovered)
+
+
+@pytest.mark.parametrize(
+    "fencepost_shape",
+    [
+        Shape(
+            spares=(Spare(Role.CONTROLLER, 104),),
+            own={"broker-1": {"controller.connect": "?,controller-4:9093,controller-2:9093"}},
+        )
+    ],
+    ids=["one-good"],
+)
+@clause("QC-05")
+def test_a_broker_learns_the_quorum_from_the_one_good_address_it_has(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.create_topic("orders")
+    broker = cluster.node("broker-1")
+    cluster.eventually(broker.active)
+    # Whoever is active, it is followed, and the one address it was given is not needed any more.
+    with faults.kill(cluster.node("controller-2")):
+        cluster.eventually(cluster.led_by_controllers)
+        cluster.eventually(broker.renewed)
+    cluster.eventually(cluster.recovered)

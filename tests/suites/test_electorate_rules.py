@@ -1,0 +1,157 @@
+"""The rules of who is who in the quorum, each against a broken history and one that keeps."""
+
+from __future__ import annotations
+
+from fencepost import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    ControllerElected,
+    HeartbeatAnswered,
+    HeartbeatRefused,
+    HeartbeatSent,
+    LeaseGranted,
+    NodeStarted,
+    PromiseWitnessed,
+    QuorumLearned,
+    Witness,
+)
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_suites import rules
+from fencepost_suites.clauses import clauses
+
+CLAUSES = {clause.id: clause for clause in clauses()}
+ONE, FOUR = "controller-1#1", "controller-4#1"
+BROKER = "broker-1#1"
+HERE, THERE, GONE = "controller-1:9093", "controller-4:9093", "controller-9:9093"
+
+
+def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
+    chosen = [rule for rule in rules.ALL if rule.clause == clause]
+    return judge(h.events(), chosen, CLAUSES, h.end(complete), "quorum").verdicts[clause]
+
+
+def begin(h: HistoryBuilder, process: str, node: int) -> None:
+    h.add(process, NodeStarted("controller", node, "x", 0))
+
+
+def refuse(h: HistoryBuilder, broker: int, error: str, controller: int = 101) -> None:
+    h.add(BROKER, HeartbeatRefused(broker, -1, error, controller))
+
+
+# ------------------------------------------------------------------------------------------ QC-03
+
+
+def test_a_broker_registered_under_a_controllers_id_breaks_qc_03() -> None:
+    h = HistoryBuilder()
+    begin(h, ONE, 101)
+    h.add(ONE, BrokerCommitted(4, 101, 4, True, "y"))
+    found = verdict(h, "QC-03")
+    assert (found.verdict, found.violations[0].witness) == (Outcome.VIOLATED, Witness.PEER)
+
+
+def test_a_controller_that_begins_under_a_brokers_id_breaks_qc_03() -> None:
+    h = HistoryBuilder()
+    h.add(ONE, BrokerCommitted(4, 1, 4, True, "y"))
+    begin(h, FOUR, 1)
+    assert verdict(h, "QC-03").verdict is Outcome.VIOLATED
+
+
+def test_a_refused_registration_keeps_qc_03() -> None:
+    h = HistoryBuilder()
+    begin(h, ONE, 101)
+    refuse(h, 101, "INVALID_REQUEST")
+    assert verdict(h, "QC-03").verdict is Outcome.HOLDS
+    assert verdict(h, "QC-03", complete=False).verdict is Outcome.UNKNOWN
+
+
+def test_a_refusal_for_another_reason_does_not_exercise_qc_03() -> None:
+    h = HistoryBuilder()
+    begin(h, ONE, 101)
+    refuse(h, 101, "NOT_CONTROLLER")
+    refuse(h, 1, "INVALID_REQUEST")
+    assert verdict(h, "QC-03").verdict is Outcome.NOT_EXERCISED
+
+
+# ----------------------------------------------------------------------------------- QC-05, QC-29
+
+
+def learn(h: HistoryBuilder, process: str, endpoint: str, *bootstrap: str) -> None:
+    node = 100 + int(endpoint[11])
+    h.add(process, QuorumLearned((node,), (endpoint,), bootstrap))
+
+
+def registered(h: HistoryBuilder) -> None:
+    h.add(
+        ONE,
+        HeartbeatAnswered(BROKER, 1, "x", -1, 5, "NONE", "FENCED", 0, 3000, 3000, 1, 101, True),
+    )
+
+
+def test_a_quorum_that_no_controller_knows_breaks_qc_05() -> None:
+    h = HistoryBuilder()
+    learn(h, ONE, HERE)
+    learn(h, BROKER, THERE, HERE)
+    assert verdict(h, "QC-05").violations[0].witness is Witness.PEER
+
+
+def test_a_broker_that_registers_with_one_good_address_keeps_qc_05() -> None:
+    h = HistoryBuilder()
+    learn(h, ONE, HERE)
+    learn(h, BROKER, HERE, HERE, GONE)
+    registered(h)
+    assert verdict(h, "QC-05").verdict is Outcome.HOLDS
+    assert verdict(h, "QC-05", complete=False).verdict is Outcome.UNKNOWN
+
+
+def test_a_broker_that_was_given_all_addresses_does_not_exercise_qc_05() -> None:
+    h = HistoryBuilder()
+    learn(h, ONE, HERE)
+    learn(h, BROKER, HERE, HERE)
+    registered(h)
+    assert verdict(h, "QC-05").verdict is Outcome.NOT_EXERCISED
+
+
+def replaced(h: HistoryBuilder) -> None:
+    """Controller 104, at an address that the broker was not given, is the active one."""
+    begin(h, FOUR, 104)
+    learn(h, FOUR, THERE)
+    learn(h, BROKER, HERE, HERE)
+    h.add(FOUR, ControllerElected(2, 9, 1))
+
+
+def test_a_broker_that_never_asks_the_new_controller_breaks_qc_29() -> None:
+    h = HistoryBuilder()
+    replaced(h)
+    refuse(h, 1, "NOT_CONTROLLER")
+    h.add(BROKER, BrokerStateChanged(1, "ACTIVE", "FENCED", 5, "lease_expired"))
+    assert verdict(h, "QC-29").violations[0].witness is Witness.PEER
+
+
+def test_a_broker_that_asked_in_vain_does_not_break_qc_29() -> None:
+    h = HistoryBuilder()
+    replaced(h)
+    refuse(h, 1, "NOT_CONTROLLER")
+    h.add(BROKER, HeartbeatSent(1, 5, 104, 7, "ACTIVE", 0, 0))
+    h.add(BROKER, BrokerStateChanged(1, "ACTIVE", "FENCED", 5, "lease_expired"))
+    assert verdict(h, "QC-29").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_lease_of_the_new_controller_keeps_qc_29() -> None:
+    h = HistoryBuilder()
+    replaced(h)
+    h.add(BROKER, LeaseGranted(1, 5, "ACTIVE", 0, 3000, h.now_ns, 2))
+    assert verdict(h, "QC-29").verdict is Outcome.HOLDS
+    assert verdict(h, "QC-29", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ----------------------------------------------------------------------------------- QC-01, QC-24
+
+
+def test_what_a_test_saw_of_a_configuration_judges_its_clause() -> None:
+    for clause in ("QC-01", "QC-24"):
+        h = HistoryBuilder()
+        assert verdict(h, clause).verdict is Outcome.NOT_EXERCISED
+        h.add("harness", PromiseWitnessed(clause, True, "refused", "self"))
+        assert verdict(h, clause).verdict is Outcome.HOLDS
+        h.add("harness", PromiseWitnessed(clause, False, "taken", "self"))
+        assert verdict(h, clause).verdict is Outcome.VIOLATED
