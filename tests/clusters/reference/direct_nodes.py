@@ -55,7 +55,8 @@ class Nodes:
         """A good configuration of the node's next process."""
         role = node.partition("-")[0]
         own = {"process.roles": role}
-        own |= {"controller.id": "101"} if role == "controller" else {"broker.id": "1"}
+        controller = {"controller.id": "101", "controller.listeners": "CONTROLLER"}
+        own |= controller if role == "controller" else {"broker.id": "1"}
         names = ("CONTROLLER",) if role == "controller" else ("CLIENT", "REPLICATION")
         process = f"{node}#{self.starts.get(node, 0) + 1}"
         return {
