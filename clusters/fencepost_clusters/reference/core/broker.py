@@ -86,6 +86,7 @@ class BrokerNode:
         )
         self._changed: set[tuple[UUID, int]] = set()
         self._joined = False
+        self._due_ns: int | None = now.monotonic_ns
         self.forwarding = Forwarding(settings, controllers, self._out)
         self._producers = 0
 
@@ -94,13 +95,13 @@ class BrokerNode:
     def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]:
         """One step. An input that arrives after the deadline finds the Tick done first."""
         self._out.cause = None
-        self._tick(now)
+        if self._due_ns is not None and now.monotonic_ns >= self._due_ns:
+            self._tick(now)
         match what:
             case Received():
                 self._out.cause = Cause(what.client, what.correlation, True)
                 self._request(what, now)
             case Answered():
-                self._out.cause = None
                 self._answered(what, now)
             case CallFailed():
                 self._failed(what, now)
@@ -110,15 +111,24 @@ class BrokerNode:
                 pass
         self._out.cause = None
         self._follow_metadata(now)
-        self._tick(now)
         self.producing.settle(now)
         self.fetching.release(now)
+        self._due_ns = self._earliest_ns()
+        if self._due_ns is not None and now.monotonic_ns >= self._due_ns:
+            # What has just happened made something due: the next fetch, a heartbeat, an ISR change.
+            self._tick(now)
+            self.producing.settle(now)
+            self.fetching.release(now)
+            self._due_ns = self._earliest_ns()
         if self.lifecycle.granted_shutdown:
             self._stop(now)
         return self._out.drain()
 
     def deadline_ns(self) -> int | None:
         """The monotonic time of the next Tick."""
+        return self._due_ns
+
+    def _earliest_ns(self) -> int | None:
         times = [
             self.raft.deadline_ns(), self.lifecycle.deadline_ns(), self.producing.deadline_ns(),
             self.fetching.deadline_ns(),

@@ -49,15 +49,21 @@ class Following:
         self._out = out
         self._fetchers: dict[int, _Fetcher] = {}
         self._calls: dict[int, int] = {}
+        self._by_leader: dict[int, list[Replica]] = {}
+        self._version = -1
 
     # ------------------------------------------------------------------------- the follower's side
 
     def _followed(self) -> dict[int, list[Replica]]:
-        by_leader: dict[int, list[Replica]] = {}
-        for one in self._replicas.all():
-            if one.part is Part.FOLLOWER:
-                by_leader.setdefault(one.partition.leader, []).append(one)
-        return by_leader
+        """What is followed, by leader, in the order of the leaders' ids."""
+        if self._version != self._replicas.version:
+            self._version = self._replicas.version
+            by_leader: dict[int, list[Replica]] = {}
+            for one in self._replicas.all():
+                if one.part is Part.FOLLOWER:
+                    by_leader.setdefault(one.partition.leader, []).append(one)
+            self._by_leader = dict(sorted(by_leader.items()))
+        return self._by_leader
 
     def deadline_ns(self) -> int | None:
         """When the next fetch is due."""
@@ -75,7 +81,7 @@ class Following:
 
     def tick(self, image: Image, now: Instant) -> None:
         """Sends the fetches that are due."""
-        for leader, replicas in sorted(self._followed().items()):
+        for leader, replicas in self._followed().items():
             fetcher = self._fetchers.setdefault(leader, _Fetcher())
             if fetcher.call is None and now.monotonic_ns >= fetcher.next_ns:
                 self._fetch(leader, fetcher, replicas, image, now)

@@ -52,6 +52,9 @@ class Replicas:
     ) -> None:
         self.me = settings.node_id
         self.by_key: dict[Key, Replica] = {}
+        self.version = 0
+        """Counts the changes of who leads and who follows, for what is derived from it."""
+        self._ordered: tuple[Replica, ...] = ()
         self._settings = settings
         self._controllers = controllers
         self._disk_logs = dict(disk.logs)
@@ -68,13 +71,17 @@ class Replicas:
 
     def all(self) -> tuple[Replica, ...]:
         """Every replica, in a fixed order."""
-        return tuple(self.by_key[key] for key in sorted(self.by_key))
+        if len(self._ordered) != len(self.by_key):
+            self._ordered = tuple(self.by_key[key] for key in sorted(self.by_key))
+        return self._ordered
 
     # --------------------------------------------------------------------- following the metadata
 
     def adopt(self, image: Image, changed: Iterable[Key], now: Instant) -> tuple[Replica, ...]:
         """Takes on the committed state of the changed partitions; those that stopped leading."""
         stopped: list[Replica] = []
+        self.version += 1
+        self._ordered = ()
         for key in sorted(changed):
             partition = image.partitions.get(key[0], {}).get(key[1])
             mine = self.by_key.get(key)
@@ -119,6 +126,7 @@ class Replicas:
 
     def retire_all(self, reason: str) -> tuple[Replica, ...]:
         """Stops every replica; those that were leading."""
+        self.version += 1
         return tuple(one for one in self.all() if one.retire(reason))
 
     # --------------------------------------------------------------------------------------- ISR
