@@ -179,7 +179,8 @@ def run(
     """Runs tests against a system, with verdicts and receipts; the suites, if no path is given."""
     plugins = _plugins()
     plugins.system(system)
-    code, report = testrun.run_tests(path, system, runtime, seed, out, quiet=json)
+    wanted = testrun.Wanted(system, runtime, out, seed)
+    code, report = testrun.run_tests(path, wanted, quiet=json)
     if json:
         _print_json(report)
     raise typer.Exit(code)

@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -29,12 +29,19 @@ from fencepost.run_folder import RunFolder
 from fencepost.strikes import Faults
 from fencepost.systems import Shape
 
-_DEFAULTS = {"system": "reference/quorum", "runtime": "process", "seed": "", "out": ".fencepost"}
+_DEFAULTS = {
+    "system": "reference/quorum",
+    "runtime": "process",
+    "seed": "",
+    "out": ".fencepost",
+    "defects": "",
+}
 _HELP = {
     "system": "system under test, such as reference/quorum",
     "runtime": "where its processes live: process, or simulated",
     "seed": "what every choice of chance derives from; drawn anew when not given",
     "out": "folder in which each test's run is kept, below the root directory",
+    "defects": "defects of the system to switch on, comma-separated: what the tests must find",
 }
 """The options `--fencepost-*`, which are also the ini settings `fencepost_*`."""
 
@@ -48,10 +55,13 @@ class Settings:
     runtime: str
     seed: int
     out: Path
+    defects: tuple[str, ...] = ()
 
     def replay(self, nodeid: str) -> str:
         """The line that runs one test again in the same way."""
         options = {"system": self.system, "runtime": self.runtime, "seed": str(self.seed)}
+        if self.defects:
+            options["defects"] = ",".join(self.defects)
         words = [f"--fencepost-{name}={value}" for name, value in options.items()]
         return shlex.join(["pytest", nodeid, *words])
 
@@ -74,6 +84,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "clause(*ids): the promises this test is about; it passes only if each of them holds",
     )
+    config.addinivalue_line(
+        "markers", "only(*runtimes, reason): the runtimes that can show what this test is about"
+    )
     given = {
         n: config.getoption(f"fencepost_{n}") or config.getini(f"fencepost_{n}") for n in _HELP
     }
@@ -83,7 +96,8 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--fencepost-seed takes a number, not {chosen!r}")
     seed = int(chosen) if chosen else int.from_bytes(os.urandom(4))
     out = config.rootpath / given["out"]
-    config.stash[_SETTINGS] = Settings(given["system"], given["runtime"], seed, out)
+    defects = tuple(name for name in given["defects"].split(",") if name)
+    config.stash[_SETTINGS] = Settings(given["system"], given["runtime"], seed, out, defects)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -102,7 +116,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     """Refuses a system, a runtime or a clause that does not exist, before anything is started."""
-    marked = {clause for item in items for clause in _clauses(item)}
+    marked = {clause for item in items for clause in clauses_of(item)}
     ours = [item for item in items if "fencepost_run" in getattr(item, "fixturenames", ())]
     if not marked and not ours:
         return
@@ -130,10 +144,14 @@ def fencepost_run(request: pytest.FixtureRequest, fencepost_shape: Shape) -> Ite
     settings = request.config.stash[_SETTINGS]
     plugins = _plugins(request.config)
     system = plugins.system(settings.system)
-    marked = _clauses(request.node)
+    for mark in request.node.iter_markers("only"):
+        if settings.runtime not in mark.args:
+            pytest.skip(f"only {' and '.join(mark.args)}: {mark.kwargs['reason']}")
+    marked = clauses_of(request.node)
     if marked and not any(binds(plugins.clause(clause), system.plane) for clause in marked):
         pytest.skip(f"{', '.join(marked)} binds no {system.plane} plane")
-    spec = RunSpec(system, fencepost_shape, settings.runtime, settings.seed)
+    shape = replace(fencepost_shape, defects=settings.defects)
+    spec = RunSpec(system, shape, settings.runtime, settings.seed)
     folder = new_folder(settings.out, _label(request.node.name))
     request.node.stash[_FOLDER] = folder
     with Run.start(spec, plugins, folder) as run:
@@ -183,7 +201,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     run.record(TestEnded(item.nodeid, "passed"))
     result = run.finish()
     try:
-        result.check(_clauses(item))
+        result.check(clauses_of(item))
     except (FencepostError, Violation) as found:
         # How it was found is ours to know: the test's author needs the sentences alone.
         raise found.with_traceback(None) from None
@@ -224,10 +242,15 @@ def _plugins(config: pytest.Config) -> Plugins:
     return config.stash[_PLUGINS]
 
 
-def _clauses(item: pytest.Item) -> tuple[str, ...]:
+def clauses_of(item: pytest.Item) -> tuple[str, ...]:
     """The clauses a test is marked with, in order."""
     marks = [clause for mark in item.iter_markers("clause") for clause in mark.args]
     return tuple(dict.fromkeys(marks))
+
+
+def folder_of(item: pytest.Item) -> RunFolder | None:
+    """The folder of a test's run, once it has one."""
+    return item.stash.get(_FOLDER, None)
 
 
 def _label(name: str) -> str:

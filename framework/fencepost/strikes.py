@@ -75,7 +75,7 @@ class Faults:
         """The fault of that name; raises UsageError, with the nearest right name, for no fault."""
         if name.startswith("_"):
             raise AttributeError(name)
-        return partial(self._strike_named, name)
+        return partial(self._strike_nodes, name)
 
     def __dir__(self) -> Sequence[str]:
         return sorted({*object.__dir__(self), *self._plugins.faults})
@@ -117,6 +117,10 @@ class Faults:
             _let_pass(self._runtime, fault.lasts_ms)
             active.heal()
         return active
+
+    def strike_named(self, name: str, arguments: Mapping[str, object]) -> Active:
+        """Applies a fault by name with plain arguments; raises UsageError as `strike` does."""
+        return self.strike(self._plugins.fault(name, **arguments))
 
     def heal_all(self) -> Sequence[Receipt]:
         """Heals what is not healed, newest first; one that cannot be healed stops no other.
@@ -161,7 +165,7 @@ class Faults:
         self._runtime.advance(Condition(f"the targets of {strike.fault}", known), limit_ns)
         return schedule.resolve(strike.arguments, self._runtime.view, layout) or strike.arguments
 
-    def _strike_named(self, name: str, *args: object, **arguments: object) -> Active:
+    def _strike_nodes(self, name: str, *args: object, **arguments: object) -> Active:
         plain = {key: _plain(value) for key, value in arguments.items()}
         return self.strike(self._plugins.fault(name, *map(_plain, args), **plain))
 

@@ -1,9 +1,9 @@
-"""`fencepost run`: pytest on the suites or on somebody's tests, with our exit codes."""
+"""Pytest on the suites or on somebody's tests, with our exit codes and what each run came to."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
@@ -19,6 +19,8 @@ from fencepost.errors import (
     EXIT_VIOLATED,
     FencepostError,
 )
+from fencepost.pytest_plugin import clauses_of, folder_of
+from fencepost.run_folder import RunFolder
 
 SUITES = "fencepost_suites"
 _WEIGHT = (EXIT_VIOLATED, EXIT_USAGE, EXIT_ENVIRONMENT, EXIT_INCONCLUSIVE)
@@ -26,12 +28,43 @@ _WEIGHT = (EXIT_VIOLATED, EXIT_USAGE, EXIT_ENVIRONMENT, EXIT_INCONCLUSIVE)
 
 
 @final
-@dataclass
-class _Outcomes:
-    """Hears what became of each test, and why."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What tests are run against. `clauses`: only tests marked with one of them (none: all)."""
 
+    system: str
+    runtime: str
+    out: Path
+    seed: int | None = None
+    defects: tuple[str, ...] = ()
+    clauses: frozenset[str] = frozenset()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A test that had a run of its own."""
+
+    nodeid: str
+    outcome: str
+    folder: RunFolder
+
+
+@final
+@dataclass
+class Heard:
+    """Hears what became of each test, and why; `stop_when` may end the session after a test."""
+
+    clauses: frozenset[str] = frozenset()
+    stop_when: Callable[[Ran], bool] = lambda ran: False
     tests: list[dict[str, object]] = field(default_factory=list)
     codes: set[int] = field(default_factory=set)
+    runs: list[Ran] = field(default_factory=list)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        if self.clauses:
+            items[:] = [item for item in items if self.clauses & set(clauses_of(item))]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -48,44 +81,50 @@ class _Outcomes:
                 {"test": item.nodeid, "outcome": report.outcome, "seconds": report.duration}
                 | ({"again": lines} if lines else {})
             )
+        folder = folder_of(item)
+        if report.when == "call" and folder is not None:
+            ran = Ran(item.nodeid, report.outcome, folder)
+            self.runs.append(ran)
+            if self.stop_when(ran):
+                item.session.shouldstop = "found"
         return report
 
 
-def run_tests(
-    path: str | None,
-    system: str,
-    runtime: str,
-    seed: int | None,
-    out: Path,
-    quiet: bool,
-) -> tuple[int, Mapping[str, object]]:
+def run_tests(path: str | None, wanted: Wanted, quiet: bool) -> tuple[int, Mapping[str, object]]:
     """Runs the tests at `path`, or the suites; the exit code, and what became of each test.
 
     `quiet` sends pytest's own words to standard error.
     """
-    arguments = [path] if path is not None else ["--pyargs", SUITES]
-    arguments += [
-        # The command line has imported us already; pytest rewrites the tests' assertions only.
-        "--override-ini=filterwarnings=default",
-        "-Wignore::pytest.PytestAssertRewriteWarning",
-        f"--fencepost-system={system}",
-        f"--fencepost-runtime={runtime}",
-        f"--fencepost-out={out.absolute()}",
-    ]
-    if seed is not None:
-        arguments.append(f"--fencepost-seed={seed}")
-    heard = _Outcomes()
+    heard = Heard(wanted.clauses)
     stdout = sys.stdout
     if quiet:
         sys.stdout = sys.stderr
     try:
-        ended = pytest.main(arguments, plugins=[heard])
+        ended = listen(path, wanted, heard)
     finally:
         sys.stdout = stdout
     return _code(ended, heard), {"exit_code": _code(ended, heard), "tests": heard.tests}
 
 
-def _code(ended: int, heard: _Outcomes) -> int:
+def listen(path: str | None, wanted: Wanted, heard: Heard, *options: str) -> int:
+    """Runs the tests at `path`, or the suites, and lets `heard` hear it; pytest's exit code."""
+    arguments = [path] if path is not None else ["--pyargs", SUITES]
+    arguments += [
+        # The command line has imported us already; pytest rewrites the tests' assertions only.
+        "--override-ini=filterwarnings=default",
+        "-Wignore::pytest.PytestAssertRewriteWarning",
+        f"--fencepost-system={wanted.system}",
+        f"--fencepost-runtime={wanted.runtime}",
+        f"--fencepost-out={wanted.out.absolute()}",
+        f"--fencepost-defects={','.join(wanted.defects)}",
+        *options,
+    ]
+    if wanted.seed is not None:
+        arguments.append(f"--fencepost-seed={wanted.seed}")
+    return int(pytest.main(arguments, plugins=[heard]))
+
+
+def _code(ended: int, heard: Heard) -> int:
     match ended:
         case pytest.ExitCode.OK:
             return EXIT_CLEAN
