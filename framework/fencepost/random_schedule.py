@@ -9,7 +9,7 @@ is in the run's schedule.json, as after any run, and replays from there.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random  # noqa: TID251 - the schedule's own seeded stream
 from typing import final
 
@@ -31,12 +31,18 @@ QUIET_MS = (100, 900)
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A fault by name with its arguments, to be healed after `for_ms`; `victims` are slot names."""
+    """A fault by name with its arguments, to be healed after `for_ms`; `victims` are slot names.
+
+    `alone`: only while nothing else suffers, and nothing else is struck before it heals. While
+    others are out, a disk that is copied, or forgets, may be the only one that holds what was
+    committed; what is lost then was promised to nobody.
+    """
 
     fault: str
     arguments: Mapping[str, object]
     for_ms: int
     victims: frozenset[str]
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,21 @@ class Situation:
     offered: Collection[str]
     struck: frozenset[str] = frozenset()
 
+    @property
+    def quiet(self) -> bool:
+        """Whether nobody suffers, and every ISR is full."""
+        full = (set(p.isr) == set(p.replicas) for p in self.view.partitions.values())
+        return not self.struck and all(full)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lasting:
+    """A strike that was not healed yet."""
+
+    until_ns: int
+    active: Active
+    planned: Planned
+
 
 @final
 @dataclass(slots=True)
@@ -58,7 +79,6 @@ class _Draw:
 
     random: Random
     situation: Situation
-    victims: set[str] = field(default_factory=set)
 
     def one(self, several: Sequence[str]) -> str:
         return several[self.random.randrange(len(several))]
@@ -121,7 +141,7 @@ def _partition_controllers(d: _Draw) -> Planned:
 def _partition_brokers(d: _Draw) -> Planned:
     left = d.broker()
     right = d.another(left, Role.BROKER)
-    return _planned("partition", {"left": left, "right": right}, d.around_lease(), left)
+    return _planned("partition", {"left": left, "right": right}, d.around_lease(), left, right)
 
 
 def _cut_one_way(d: _Draw) -> Planned:
@@ -131,7 +151,7 @@ def _cut_one_way(d: _Draw) -> Planned:
     if d.random.random() < 0.5:
         source, target = target, source
     arguments = {"sources": source, "targets": target}
-    return _planned("cut", arguments, d.around_lease(), source)
+    return _planned("cut", arguments, d.around_lease(), source, target)
 
 
 def _kill(d: _Draw) -> Planned:
@@ -158,7 +178,7 @@ def _duplicate(d: _Draw) -> Planned:
     broker = d.broker()
     disk = d.one(["empty", "copy"])
     arguments = {"node": broker, "disk": disk}
-    return _planned("duplicate_id", arguments, d.around_lease(), broker)
+    return _planned("duplicate_id", arguments, d.around_lease(), broker, alone=True)
 
 
 def _slow(d: _Draw) -> Planned:
@@ -166,11 +186,13 @@ def _slow(d: _Draw) -> Planned:
     target = d.another(source, Role.BROKER if source.startswith("broker") else Role.CONTROLLER)
     latency_ms = d.between(20, 200)
     arguments = {"sources": source, "targets": target, "latency_ms": latency_ms}
-    return _planned("slow_link", arguments, d.around_lease(), source)
+    return _planned("slow_link", arguments, d.around_lease(), source, target)
 
 
-def _planned(fault: str, arguments: Mapping[str, object], for_ms: int, victim: str) -> Planned:
-    return Planned(fault, arguments, for_ms, frozenset({victim}))
+def _planned(
+    fault: str, arguments: Mapping[str, object], for_ms: int, *victims: str, alone: bool = False
+) -> Planned:
+    return Planned(fault, arguments, for_ms, frozenset(victims), alone)
 
 
 _MENU: Sequence[tuple[int, str, Callable[[_Draw], Planned]]] = (
@@ -199,7 +221,9 @@ def next_strike(random: Random, situation: Situation) -> Planned | None:
         ticket -= weight
         if ticket < 0:
             planned = make(_Draw(random, situation))
-            return None if planned.victims & situation.struck else planned
+            if planned.victims & situation.struck or (planned.alone and not situation.quiet):
+                return None
+            return planned
     raise AssertionError("the weights were drawn from")
 
 
@@ -217,31 +241,30 @@ def conduct(run: Run, seed: int, span_ms: int, offered: Collection[str]) -> None
     random = Random(f"{seed}/schedule")
     runtime, timing = run.runtime, run.cluster.timing
     end_ns = runtime.now_ns() + span_ms * MS
-    lasting: list[tuple[int, Active, frozenset[str]]] = []
+    lasting: list[_Lasting] = []
     while runtime.now_ns() < end_ns:
         _let_pass(run, random.randint(*QUIET_MS))
         lasting = _heal_due(run, lasting)
-        struck = frozenset(name for _, _, victims in lasting for name in victims)
-        if len(lasting) < MOST_AT_ONCE and random.random() < 0.5:
+        struck = frozenset(name for one in lasting for name in one.planned.victims)
+        full = len(lasting) >= MOST_AT_ONCE or any(one.planned.alone for one in lasting)
+        if not full and random.random() < 0.5:
             situation = Situation(runtime.view, runtime.layout, timing, offered, struck)
             planned = next_strike(random, situation)
             if planned is not None:
                 active = run.faults.strike_named(planned.fault, planned.arguments)
                 until_ns = runtime.now_ns() + planned.for_ms * MS
-                lasting.append((until_ns, active, planned.victims))
+                lasting.append(_Lasting(until_ns, active, planned))
         else:
             _probe(run, random, sorted(struck))
 
 
-def _heal_due(
-    run: Run, lasting: Sequence[tuple[int, Active, frozenset[str]]]
-) -> list[tuple[int, Active, frozenset[str]]]:
+def _heal_due(run: Run, lasting: Sequence[_Lasting]) -> list[_Lasting]:
     """Heals whose time is over; those that last on."""
     now_ns = run.runtime.now_ns()
-    for until_ns, active, _ in lasting:
-        if until_ns <= now_ns:
-            active.heal()
-    return [one for one in lasting if one[0] > now_ns]
+    for one in lasting:
+        if one.until_ns <= now_ns:
+            one.active.heal()
+    return [one for one in lasting if one.until_ns > now_ns]
 
 
 def _probe(run: Run, random: Random, struck: Sequence[str]) -> None:

@@ -187,13 +187,25 @@ def test_a_new_controller_gives_every_lease_a_full_period() -> None:
     assert verdict(h, "QC-14").verdict is Outcome.NOT_EXERCISED
 
 
-def test_a_stall_of_the_broker_leaves_qc_14_open() -> None:
+def test_a_broker_that_stood_still_past_its_lease_and_fences_itself_at_once_keeps_qc_14() -> None:
     h = HistoryBuilder()
     active_broker(h)
     h.after(LEASE_MS)
     expire(h)
     h.after(500)
     h.add(BROKER, Stalled(600 * MS))
+    fence_itself(h)
+    assert verdict(h, "QC-14").verdict is Outcome.HOLDS
+
+
+def test_a_stall_of_the_broker_that_does_not_cover_its_being_late_leaves_qc_14_open() -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    h.after(LEASE_MS - 100)
+    h.add(BROKER, Stalled(600 * MS))
+    h.after(100)
+    expire(h)
+    h.after(500)
     fence_itself(h)
     found = verdict(h, "QC-14")
     assert found.verdict is Outcome.UNKNOWN

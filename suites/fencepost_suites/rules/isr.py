@@ -125,7 +125,10 @@ class LaggardIsDropped:
         )
         violated = Violated(event.ref, Witness.SELF, saying)
         period_ns = state.keep_ms * MS
-        state.suspects.append(Late(violated, event.process, state.since_ns, event.at_ns, period_ns))
+        due_ns = state.since_ns + period_ns
+        state.suspects.append(
+            Late(violated, event.process, state.since_ns, event.at_ns, period_ns, due_ns)
+        )
 
     def end(self, state: _Blocked, end: RunEnd) -> Sequence[Finding]:
         return settle(state.suspects, end)

@@ -42,19 +42,28 @@ UNMATCHED_KEPT = 64
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """What looks like a broken time bound: judged at the end, when all stalls are known."""
+    """What looks like a broken time bound: judged at the end, when all stalls are known.
+
+    `due_ns` is for what a process failed to do: when it had to be done. Who stood still from then
+    on, and was late by no more than that, failed in nothing. It excuses no deed.
+    """
 
     violated: Violated
     process: str
     from_ns: int
     to_ns: int
     period_ns: int
+    due_ns: int | None = None
 
 
 def settle(suspects: Sequence[Late], end: RunEnd) -> Sequence[Finding]:
     """Violations, but for those that a stall of the process in question may explain."""
     found: list[Finding] = []
     for one in suspects:
+        if one.due_ns is not None:
+            late_ns = one.to_ns - one.due_ns
+            if end.stalled_ns(one.due_ns, one.to_ns, one.process) * 10 >= late_ns * 9:
+                continue
         stalled_ns = end.stalled_ns(one.from_ns, one.to_ns, one.process)
         if stalled_ns * 10 > one.period_ns:
             saying = (
@@ -247,7 +256,9 @@ class LostLeaseIsFenced:
         saying = f"{process} was active {span(over_ns)} after the end of its lease"
         violated = Violated(at or held.granted, Witness.SELF, saying, (held.granted,))
         start_ns = held.ends_ns - held.period_ns
-        state.suspects.append(Late(violated, process, start_ns, at_ns, held.period_ns))
+        state.suspects.append(
+            Late(violated, process, start_ns, at_ns, held.period_ns, held.ends_ns)
+        )
         return True
 
     # --------------------------------------------------------------------- the controller's side
@@ -293,7 +304,14 @@ class LostLeaseIsFenced:
         )
         violated = Violated(event.ref, Witness.PEER, saying, (known.heard,))
         state.suspects.append(
-            Late(violated, state.controller, known.since_ns, event.at_ns, state.period_ns)
+            Late(
+                violated,
+                state.controller,
+                known.since_ns,
+                event.at_ns,
+                state.period_ns,
+                known.since_ns + state.period_ns,
+            )
         )
 
     @staticmethod
@@ -328,6 +346,7 @@ class LostLeaseIsFenced:
                         known.since_ns,
                         end.ended_at_ns,
                         state.period_ns,
+                        known.since_ns + state.period_ns,
                     )
                 )
         return settle(state.suspects, end)

@@ -109,7 +109,7 @@ class EndedSessionFences:
         violated = Violated(at, Witness.SELF, saying, (granted,) if granted else ())
         ends_ns = state.serving.ends_ns
         state.serving.suspects.append(
-            Late(violated, state.serving.process, ends_ns, at_ns, over_ns * 9)
+            Late(violated, state.serving.process, ends_ns, at_ns, over_ns * 9, ends_ns)
         )
         return True
 

@@ -98,9 +98,10 @@ class Producing:
         times = [one.unsent[0][2]] if one.unsent else []
         times += [batch.limit_ns for batch in one.sent if batch.call is None]
         ready = self._producer is not None and not self._renewing
-        if one.sent and ready and self._routes.leader(one.sent[0].place) is not None:
-            if all(batch.call is None for batch in one.sent):
-                times.append(max(batch.again_ns for batch in one.sent))
+        if not (one.sent and ready) or any(batch.call is not None for batch in one.sent):
+            return min(times, default=None)
+        if self._routes.leader(one.sent[0].place) is not None:
+            times.append(max(batch.again_ns for batch in one.sent))
         return min(times, default=None)
 
     def _due_ns(self) -> int:

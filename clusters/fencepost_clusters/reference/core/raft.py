@@ -110,8 +110,10 @@ class Raft:
         self._chance = chance
         self._protections = protections
         self._out = out
-        # The first election of a process comes soon: nobody leads a cluster that just started.
-        self._election_ns = now.monotonic_ns + chance(timing.election_ns // 10, timing.election_ns)
+        # Nobody leads a cluster that just started, so its first election comes soon. A process that
+        # comes back does not know whom it promised to follow: it waits until that promise is over.
+        self._faithful_ns = now.monotonic_ns + (timing.fetch_timeout_ns if epoch > 0 else 0)
+        self._election_ns = self._faithful_ns + chance(timing.election_ns // 10, timing.election_ns)
         self._votes: set[int] = set()
         self._calls: dict[int, tuple[str, int, int]] = {}
         self._fetch_call: int | None = None
@@ -271,11 +273,16 @@ class Raft:
     # ------------------------------------------------------------------------------------ requests
 
     def vote(self, received: Received, request: m.VoteRequest, now: Instant) -> None:
-        """Answers a Vote; a granted one is stored before the answer leaves (KIP-595, QC-07)."""
+        """Answers a Vote; a granted one is stored before the answer leaves (KIP-595, QC-07).
+
+        A voter that hears from its leader takes part in no election, or a leader could be replaced
+        while it still renews leases (QC-36; Raft, section 4.2.3).
+        """
         asked = request.topics[0].partitions[0]
-        if asked.replica_epoch > self.epoch:
+        faithful = self.role is not Role.LEADER and now.monotonic_ns < self._faithful_ns
+        if asked.replica_epoch > self.epoch and not faithful:
             self._adopt(asked.replica_epoch, None, now)
-        reason = self._judge_candidate(asked)
+        reason = "has_leader" if faithful else self._judge_candidate(asked)
         granted = reason == "granted"
         if granted:
             self.voted_for = asked.replica_id
@@ -321,6 +328,7 @@ class Raft:
             error = Error.FENCED_LEADER_EPOCH
         else:
             self._adopt(said.leader_epoch, said.leader_id, now)
+            self._faithful_ns = now.monotonic_ns + self.timing.fetch_timeout_ns
         answer = messages.begin_answer(self.leader, self.epoch, error)
         self._out.add(Reply(received.request_id, answer))
 
@@ -333,6 +341,7 @@ class Raft:
                 self.role = Role.UNATTACHED
                 soon = self._chance(0, self.timing.election_ns // 2)
                 self._election_ns = now.monotonic_ns + soon
+                self._faithful_ns = now.monotonic_ns
         answer = messages.end_answer(self.epoch)
         self._out.add(Reply(received.request_id, answer))
 
@@ -516,12 +525,15 @@ class Raft:
         ):
             self._adopt(said.leader_epoch, said.leader_id, now)
         if part.error_code != Error.NONE or self.leader != peer:
+            if peer == known:
+                self._faithful_ns = now.monotonic_ns  # by its own word it leads no more
             if self.leader is None or self.leader == known:
                 self._look_elsewhere(now)
             return
         self._next_fetch_ns = now.monotonic_ns
         if self.role is not Role.OBSERVER:
             self._election_ns = now.monotonic_ns + self._patience()
+            self._faithful_ns = now.monotonic_ns + self.timing.fetch_timeout_ns
         if part.diverging_epoch.epoch >= 0:
             self._truncate(part.diverging_epoch)
             return

@@ -63,6 +63,8 @@ class MemoryDisk:
     logs: dict[str, MemoryLog] = field(default_factory=dict)
     vote: tuple[int, int | None] = (0, None)
     high_watermarks: Mapping[str, int] = field(default_factory=dict)
+    flushed: Mapping[str, int] = field(default_factory=dict)
+    """How far each log was synced, as the node checkpointed it."""
 
     def log(self, name: str) -> MemoryLog:
         """A log by name, made if need be."""
@@ -89,6 +91,7 @@ class MemoryDisk:
             {name: log.copy() for name, log in self.logs.items()},
             self.vote,
             dict(self.high_watermarks),
+            dict(self.flushed),
         )
 
     def lose_power(self, chance: Chance) -> None:

@@ -171,12 +171,15 @@ class Shell:
                 self._disk.log(effect.log).truncate(effect.to_offset)
             case e.Sync():
                 self._disk.log(effect.log).sync()
+            case e.Sync():
+                self._disk.log(effect.log).sync()
             case e.Delete():
                 self._disk.logs.pop(effect.log, None)
             case e.StoreVote():
                 self._disk.vote = (effect.epoch, effect.voted_for)
             case e.Checkpoint():
                 self._disk.high_watermarks = dict(effect.high_watermarks)
+                self._disk.flushed = dict(effect.flushed)
             case e.Close():
                 connection, _ = self._requests.pop(effect.request_id, (-1, -1))
                 if self._incoming.pop(connection, None) is not None:
