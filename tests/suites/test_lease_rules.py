@@ -187,6 +187,20 @@ def test_a_new_controller_gives_every_lease_a_full_period() -> None:
     assert verdict(h, "QC-14").verdict is Outcome.NOT_EXERCISED
 
 
+def test_a_new_controller_owes_nothing_to_a_broker_that_is_fenced_already() -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    h.after(LEASE_MS)
+    expire(h)
+    fence_itself(h)
+    h.add(OTHER, BrokerCommitted(6, 1, 5, True, "x"))
+    h.add(ONE, ControllerResigned(1, "no_majority"))
+    h.add(OTHER, ControllerElected(2, 6, 1))
+    h.after(3 * LEASE_MS)
+    h.add(OTHER, BrokerCommitted(7, 1, 7, True, "y"))
+    assert verdict(h, "QC-14").verdict is Outcome.HOLDS
+
+
 def test_a_broker_that_stood_still_past_its_lease_and_fences_itself_at_once_keeps_qc_14() -> None:
     h = HistoryBuilder()
     active_broker(h)

@@ -164,6 +164,8 @@ class _Watched:
     since_ns: int = 0
     heard: Cause | None = None
     watched: bool = False
+    fenced: bool = False
+    """By the newest committed record: whoever comes into office owes it nothing more."""
     expired: bool = False
 
 
@@ -217,7 +219,8 @@ class LostLeaseIsFenced:
             case ControllerElected() if body.epoch > state.epoch:
                 state.controller, state.epoch = event.process, body.epoch
                 for known in state.brokers.values():
-                    known.since_ns, known.heard, known.watched = event.at_ns, event.ref, True
+                    known.since_ns, known.heard = event.at_ns, event.ref
+                    known.watched = not known.fenced
             case ControllerResigned() if event.process == state.controller:
                 self._vacant(state)
             case ProcessExited():
@@ -282,7 +285,8 @@ class LostLeaseIsFenced:
             if not body.fenced:
                 known.since_ns, known.heard = event.at_ns, event.ref
                 known.expired = False
-            known.offset, known.watched = body.offset, not body.fenced
+            known.offset, known.fenced = body.offset, body.fenced
+            known.watched = not body.fenced
         told = body.offset == known.offset and body.fenced and known.expired
         if not told or event.process == state.controller:
             return NOTHING
