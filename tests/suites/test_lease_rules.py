@@ -193,11 +193,10 @@ def test_a_new_controller_owes_nothing_to_a_broker_that_is_fenced_already() -> N
     h.after(LEASE_MS)
     expire(h)
     fence_itself(h)
-    h.add(OTHER, BrokerCommitted(6, 1, 5, True, "x"))
     h.add(ONE, ControllerResigned(1, "no_majority"))
-    h.add(OTHER, ControllerElected(2, 6, 1))
+    h.add(TWO, ControllerElected(2, 10, 1))
     h.after(3 * LEASE_MS)
-    h.add(OTHER, BrokerCommitted(7, 1, 7, True, "y"))
+    h.add(TWO, BrokerCommitted(11, 1, 11, True, "y"))
     assert verdict(h, "QC-14").verdict is Outcome.HOLDS
 
 
