@@ -91,6 +91,20 @@ class NodeStarted(Struct, frozen=True, tag="node.started"):
     metadata_offset: int
 
 
+class RecoveryStarted(Struct, frozen=True, tag="node.recovery_started"):
+    """A starting node begins to recover the logs on its disk."""
+
+    node_id: int
+
+
+class RecoveryEnded(Struct, frozen=True, tag="node.recovery_ended"):
+    """A starting node has recovered the logs on its disk: how many, with how many batches."""
+
+    node_id: int
+    logs: int
+    batches: int
+
+
 class NodeStopped(Struct, frozen=True, tag="node.stopped"):
     """A node's last event, when it ends by itself; without it its last events may be lost."""
 
@@ -758,6 +772,7 @@ class Unrecognised(Struct, frozen=True, tag="fencepost.unrecognised"):
 
 Body = (
     RunStarted | PhaseStarted | RunEnded | ProcessSpawned | ProcessExited | NodeStarted
+    | RecoveryStarted | RecoveryEnded
     | NodeStopped | Stalled | ConnectionClosed | FaultStruck | FaultHealed | TestStarted | TestEnded
     | PromiseWitnessed
     | ClusterRecovered | ElectionStarted | VoteAnswered | ControllerElected | ControllerResigned

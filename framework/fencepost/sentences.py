@@ -213,6 +213,8 @@ _WORDS: dict[type[Struct], Callable[[Any], str]] = {
         f"began as {b.role} {b.node_id}, incarnation {b.incarnation[:8]}, metadata up to "
         f"{b.metadata_offset}"
     ),
+    e.RecoveryStarted: lambda b: f"recovers the logs of node {b.node_id}",
+    e.RecoveryEnded: lambda b: f"has recovered {b.logs} logs with {b.batches} batches",
     e.NodeStopped: lambda b: f"stopped{_because(b.reason)}",
     e.Stalled: lambda b: f"stood still for {span(b.stalled_ns)}",
     e.ConnectionClosed: lambda b: f"closed a connection of {b.peer}{_because(b.reason)}",

@@ -39,3 +39,16 @@ def test_a_starting_broker_answers_no_client_before_it_is_online(
         assert not clients.ask_metadata(victim, "orders").answered
     cluster.eventually(victim.active)
     assert clients.ask_metadata(victim, "orders").answered
+
+
+@clause("REG-02")
+def test_a_broker_registers_once_its_logs_are_recovered(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    writes = clients.produce("orders")
+    cluster.eventually(writes.acked_at_least(50))
+    victim = cluster.leader("orders", 0)
+    with faults.kill(victim):
+        pass
+    cluster.eventually(victim.active)
+    cluster.eventually(cluster.recovered)

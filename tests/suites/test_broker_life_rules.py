@@ -10,12 +10,15 @@ from fencepost import (
     BrokerStopping,
     ControllerElected,
     HeartbeatAnswered,
+    HeartbeatSent,
     LeaseExpired,
     LeaseGranted,
     NodeStarted,
     PartitionCommitted,
     ProbeCompleted,
     ProcessExited,
+    RecoveryEnded,
+    RecoveryStarted,
     RequestRefused,
     Stalled,
     Witness,
@@ -327,3 +330,39 @@ def test_a_run_that_ends_before_the_limit_does_not_exercise_reg_09() -> None:
     asked(h)
     assert verdict(h.after(3000), "REG-09").verdict is Outcome.NOT_EXERCISED
     assert verdict(h, "REG-09", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ----------------------------------------------------------------------------------------- REG-02
+
+
+def register(h: HistoryBuilder) -> None:
+    h.add(BROKER, HeartbeatSent(1, -1, 102, 1, "ACTIVE", 0, -1))
+    h.add(
+        NEW,
+        HeartbeatAnswered(BROKER, 1, "x", -1, 5, "NONE", "FENCED", 0, 3000, 3000, 1, 102, True),
+    )
+
+
+def test_a_broker_that_registers_while_it_recovers_breaks_reg_02() -> None:
+    h = HistoryBuilder()
+    h.add(BROKER, RecoveryStarted(1))
+    register(h)
+    h.add(BROKER, RecoveryEnded(1, 3, 9))
+    assert verdict(h, "REG-02").violated == 1
+
+
+def test_a_broker_that_recovers_first_keeps_reg_02() -> None:
+    h = HistoryBuilder()
+    h.add(BROKER, RecoveryStarted(1))
+    h.add(BROKER, RecoveryEnded(1, 3, 9))
+    register(h)
+    assert verdict(h, "REG-02").witness is Witness.PEER
+    assert verdict(h, "REG-02", complete=False).verdict is Outcome.UNKNOWN
+
+
+def test_an_empty_disk_does_not_exercise_reg_02() -> None:
+    h = HistoryBuilder()
+    h.add(BROKER, RecoveryStarted(1))
+    h.add(BROKER, RecoveryEnded(1, 0, 0))
+    register(h)
+    assert verdict(h, "REG-02").verdict is Outcome.NOT_EXERCISED

@@ -8,7 +8,7 @@ from fencepost_suites.clauses import clauses
 
 OWED = {
     *("QC-07", "QC-08", "QC-09", "QC-13", "QC-14", "QC-16", "QC-17", "QC-18", "QC-19", "QC-20"),
-    *("QC-21", "QC-22", "QC-28", "QC-30", "QC-35", "QC-36", "REG-03", "REG-05"),
+    *("QC-21", "QC-22", "QC-28", "QC-30", "QC-35", "QC-36", "REG-02", "REG-03", "REG-05"),
     *(
         "QC-01",
         "QC-03",

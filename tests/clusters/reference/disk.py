@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from fencepost_clusters.reference.core.assembly import Stored
+from fencepost_clusters.reference.core.effects import Recovered
 from fencepost_clusters.reference.core.log_index import entry
 from fencepost_clusters.reference.core.metadata_log import LOG_NAME
 from fencepost_clusters.reference.wire import messages as m
@@ -24,12 +25,15 @@ class FakeDisk:
     vote: tuple[int, int | None] = (0, None)
 
     def stored(self) -> Stored:
+        return Stored(tuple(self.logs.get(LOG_NAME, ())), *self.vote)
+
+    def recover(self) -> Recovered:
         logs = {
             log: tuple(entry(record_batch.parse(b)) for b in batches)
             for log, batches in self.logs.items()
             if log != LOG_NAME
         }
-        return Stored(tuple(self.logs.get(LOG_NAME, ())), *self.vote, logs, self.watermarks)
+        return Recovered(logs, self.watermarks)
 
     def truncate(self, log: str, to_offset: int) -> None:
         kept = [b for b in self.logs.get(log, []) if record_batch.parse(b).last_offset < to_offset]

@@ -68,6 +68,6 @@ STRIKES = (
 
 FINDS = (
     *("fences-at-takeover", "online-past-session", "names-fenced-brokers"),
-    *("stops-while-leading", "stops-never"),
+    *("stops-while-leading", "stops-never", "registers-unrecovered"),
 )
 """The defects that these strikes show, and those of every run may not."""

@@ -10,7 +10,7 @@ from fencepost.judge import Outcome, judge
 from fencepost.plugin_manager import Plugins, load
 from fencepost_clusters.reference.core.protections import DEFECTS
 
-CLAUSES = ("QC-31", "REG-01", "REG-06", "REG-07", "REG-08", "REG-09")
+CLAUSES = ("QC-31", "REG-02", "REG-01", "REG-06", "REG-07", "REG-08", "REG-09")
 
 
 @pytest.fixture(scope="module")

@@ -86,7 +86,7 @@ def test_a_deleted_log_is_gone(tmp_path: Path) -> None:
     disk = Disk(tmp_path, 400)
     disk.log("orders-0").append(batch(0))
     disk.delete("orders-0")
-    assert Disk(tmp_path, 400).logs == {}
+    assert Disk(tmp_path, 400).recover().logs == {}
 
 
 # ----------------------------------------------------------- the index against a naive twin of it

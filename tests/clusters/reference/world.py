@@ -202,6 +202,8 @@ class World:
         match effect:
             case e.Note():
                 self._record(living, effect)
+            case e.Recover():
+                self.later(self._draw.randint(MS, 50 * MS), lambda: self._recovered(living))
             case e.Append():
                 disk.logs.setdefault(effect.log, []).append(effect.data)
             case e.Truncate():
@@ -223,6 +225,10 @@ class World:
             case e.Exit():
                 self.alive.pop(living.slot, None)
                 self.note("harness", ProcessExited(living.name, 0, 0, True))
+
+    def _recovered(self, living: Living) -> None:
+        if self.alive.get(living.slot) is living:
+            self.step(living.slot, living.disk.recover())
 
     def note(self, process: str, body: Struct) -> None:
         """Records an event of the harness."""

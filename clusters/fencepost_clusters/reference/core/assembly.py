@@ -16,8 +16,6 @@ from fencepost import UsageError
 from fencepost_clusters.reference.core.broker import BrokerNode
 from fencepost_clusters.reference.core.controller import ControllerNode
 from fencepost_clusters.reference.core.effects import Chance, Effect, Input, Instant, Protections
-from fencepost_clusters.reference.core.log_index import Entry
-from fencepost_clusters.reference.core.replicas import Recovered
 from fencepost_clusters.reference.core.settings import (
     CLIENT_LISTENER,
     REPLICATION_LISTENER,
@@ -47,15 +45,13 @@ class Site(Struct, frozen=True):
 class Stored(Struct, frozen=True):
     """What a disk holds when a process starts upon it; the defaults are an empty one's.
 
-    `metadata` are the batches of the metadata log, `logs` the indexes of all others by name,
-    `epoch` and `voted_for` the quorum's vote, `high_watermarks` the checkpoints by log.
+    `metadata` are the batches of the metadata log, `epoch` and `voted_for` the quorum's vote. All
+    other logs are recovered when the core asks for that.
     """
 
     metadata: tuple[bytes, ...] = ()
     epoch: int = 0
     voted_for: int | None = None
-    logs: Mapping[str, tuple[Entry, ...]] = {}
-    high_watermarks: Mapping[str, int] = {}
 
 
 def check_site(settings: Settings, site: Site) -> None:
@@ -90,7 +86,4 @@ def assemble(
         m.Listener(CLIENT_LISTENER, site.advertised, site.ports[CLIENT_LISTENER]),
         m.Listener(REPLICATION_LISTENER, site.name, site.ports[REPLICATION_LISTENER]),
     )
-    recovered = Recovered(stored.logs, stored.high_watermarks)
-    return BrokerNode(
-        settings, incarnation, endpoints, stored.metadata, recovered, chance, protections, now
-    )
+    return BrokerNode(settings, incarnation, endpoints, stored.metadata, chance, protections, now)

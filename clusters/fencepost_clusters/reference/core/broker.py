@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
-from fencepost import Cause, NodeStarted, NodeStopped, RequestRefused
+from fencepost import (
+    Cause,
+    NodeStarted,
+    NodeStopped,
+    RecoveryEnded,
+    RecoveryStarted,
+    RequestRefused,
+)
 from fencepost_clusters.reference.core import changes, fetching, serving
 from fencepost_clusters.reference.core.committed import Committed
 from fencepost_clusters.reference.core.controller import raft_timing
@@ -21,6 +28,8 @@ from fencepost_clusters.reference.core.effects import (
     Outbox,
     Protections,
     Received,
+    Recover,
+    Recovered,
     Reply,
     ShutdownAsked,
     Tick,
@@ -34,7 +43,7 @@ from fencepost_clusters.reference.core.metadata_log import MetadataLog
 from fencepost_clusters.reference.core.producing import Producing
 from fencepost_clusters.reference.core.raft import Raft
 from fencepost_clusters.reference.core.registration import BrokerState
-from fencepost_clusters.reference.core.replicas import Recovered, Replicas
+from fencepost_clusters.reference.core.replicas import Replicas
 from fencepost_clusters.reference.core.settings import Settings
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
@@ -52,7 +61,6 @@ class BrokerNode:
         incarnation: UUID,
         listeners: tuple[m.Listener, ...],
         metadata: Iterable[bytes],
-        disk: Recovered,
         chance: Chance,
         protections: Protections,
         now: Instant,
@@ -72,7 +80,7 @@ class BrokerNode:
         self.lifecycle = Lifecycle(
             settings, incarnation, listeners, controllers, protections, self._out, now
         )
-        self.replicas = Replicas(settings, disk, controllers, protections, self._out)
+        self.replicas = Replicas(settings, controllers, protections, self._out)
         self.following = Following(settings, self.replicas, self.lifecycle, protections, self._out)
         self.producing = Producing(settings, self.replicas, self.lifecycle, protections, self._out)
         self.fetching = Fetching(
@@ -89,6 +97,9 @@ class BrokerNode:
         self._due_ns: int | None = now.monotonic_ns
         self.forwarding = Forwarding(settings, controllers, self._out)
         self._producers = 0
+        self._recovered = False
+        self._out.note(RecoveryStarted(settings.node_id))
+        self._out.add(Recover())
 
     # ------------------------------------------------------------------------------------- driver
 
@@ -105,6 +116,8 @@ class BrokerNode:
                 self._answered(what, now)
             case CallFailed():
                 self._failed(what, now)
+            case Recovered():
+                self._take_disk(what, now)
             case ShutdownAsked():
                 self.lifecycle.stop(now)
             case Tick():
@@ -123,6 +136,14 @@ class BrokerNode:
         if self.lifecycle.granted_shutdown:
             self._stop(now)
         return self._out.drain()
+
+    def _take_disk(self, found: Recovered, now: Instant) -> None:
+        """The single-node work of starting is done: only now does it register (REG-02)."""
+        batches = sum(len(entries) for entries in found.logs.values())
+        self._out.note(RecoveryEnded(self.settings.node_id, len(found.logs), batches))
+        self.replicas.recovered(found)
+        self._recovered = True
+        self.lifecycle.recovered(now)
 
     def deadline_ns(self) -> int | None:
         """The monotonic time of the next Tick."""
@@ -171,7 +192,7 @@ class BrokerNode:
         image = self.committed.image
         mine = image.brokers.get(self.settings.node_id)
         holds = mine is not None and mine.incarnation == self.lifecycle.incarnation
-        if holds and not self._joined:
+        if holds and not self._joined and self._recovered:
             # Only now is what the log says of this broker about this process.
             self._joined = True
             self._changed = {

@@ -9,12 +9,13 @@ says so by its `deadline`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from msgspec import Struct
 
 from fencepost import Cause
+from fencepost_clusters.reference.core.log_index import Entry
 from fencepost_clusters.reference.wire import messages as m
 
 Address = tuple[str, int]
@@ -64,6 +65,13 @@ class CallFailed(Struct, frozen=True):
     reason: str
 
 
+class Recovered(Struct, frozen=True):
+    """What recovering the disk's logs found: each one's index, and the checkpoints, by log."""
+
+    logs: Mapping[str, tuple[Entry, ...]]
+    high_watermarks: Mapping[str, int]
+
+
 class Tick(Struct, frozen=True):
     """The node's deadline has come, or it starts."""
 
@@ -72,7 +80,7 @@ class ShutdownAsked(Struct, frozen=True):
     """Somebody asked the process to end in good order (SIGTERM, SIGINT)."""
 
 
-Input = Received | Answered | CallFailed | Tick | ShutdownAsked
+Input = Received | Answered | CallFailed | Recovered | Tick | ShutdownAsked
 
 # ---------------------------------------------------------------------------------------- effects
 
@@ -104,6 +112,10 @@ class Close(Struct, frozen=True):
 
     request_id: int
     reason: str
+
+
+class Recover(Struct, frozen=True):
+    """Recover every log on the disk but the metadata's; ends in one Recovered, not in this step."""
 
 
 class Append(Struct, frozen=True):
@@ -161,7 +173,8 @@ class Exit(Struct, frozen=True):
 
 
 Effect = (
-    Call | Reply | Close | Append | Truncate | Sync | Delete | StoreVote | Checkpoint | Note | Exit
+    Call | Reply | Close | Recover | Append | Truncate | Sync | Delete | StoreVote | Checkpoint
+    | Note | Exit
 )  # fmt: skip
 
 

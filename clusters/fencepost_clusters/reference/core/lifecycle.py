@@ -65,6 +65,7 @@ class Lifecycle:
         self.granted_shutdown = False
         self._settings = settings
         self._listeners = listeners
+        self._may_register = not protections.holds("register-after-recovery")
         self._controllers = controllers
         self._protections = protections
         self._out = out
@@ -99,7 +100,7 @@ class Lifecycle:
     def deadline_ns(self) -> int | None:
         """When a Tick is wanted next."""
         times: list[int] = []
-        if self._beat is None:
+        if self._beat is None and self._may_register and known(self._controllers):
             times.append(self._next_ns)
         if self.state is BrokerState.ACTIVE and self._protections.holds("session-end-fences"):
             times.append(self.lease_ends_ns)
@@ -118,8 +119,13 @@ class Lifecycle:
                 self._become(BrokerState.ACTIVE, "unfenced")
         if self._stop_overdue(now):
             self._grant_shutdown("shutdown_timeout")
-        if self._beat is None and now.monotonic_ns >= self._next_ns:
+        if self._beat is None and self._may_register and now.monotonic_ns >= self._next_ns:
             self._ask(now, leader, applied)
+
+    def recovered(self, now: Instant) -> None:
+        """The logs are recovered: nothing keeps the broker from registering (REG-02)."""
+        self._may_register = True
+        self.hurry(now)
 
     def hurry(self, now: Instant) -> None:
         """Something changed that a heartbeat should tell at once."""
@@ -173,8 +179,7 @@ class Lifecycle:
     def _ask(self, now: Instant, leader: int | None, applied: int) -> None:
         target = self._controller(leader)
         if target is None:
-            self._next_ns = now.monotonic_ns + RETRY_NS
-            return
+            return  # until an answer to a fetch of the metadata names some
         goal = BrokerState.ACTIVE if self._stopping_ns is None else BrokerState.SHUTDOWN
         request = m.BrokerHeartbeatRequest(
             goal, self._settings.node_id, self.epoch, now.wall_ms, applied - 1, self._listeners,

@@ -60,6 +60,8 @@ _TABLE: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
      "a restarted process waits out the old lease"),
     ("check-quorum", "isolated-controller-stays", ("QC-36",),
      "an isolated controller renews leases for good"),
+    ("register-after-recovery", "registers-unrecovered", ("REG-02",),
+     "a broker registers before its logs are recovered"),
     ("register-fenced", "registers-unfenced", ("REG-03",),
      "a re-registered broker keeps its former Online state"),
     ("fenced-start", "starting-broker-serves", ("REG-05",),

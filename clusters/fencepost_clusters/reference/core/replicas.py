@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from uuid import UUID
-
-from msgspec import Struct
 
 from fencepost import IsrChangeAnswered, IsrChangeAsked, ReplicaRemoved
 from fencepost_clusters.reference.core.effects import (
@@ -15,6 +13,7 @@ from fencepost_clusters.reference.core.effects import (
     Instant,
     Outbox,
     Protections,
+    Recovered,
 )
 from fencepost_clusters.reference.core.electorate import Voters
 from fencepost_clusters.reference.core.image import Image, Partition
@@ -32,20 +31,12 @@ RETRY_NS = 100 * MS
 Key = tuple[UUID, int]
 
 
-class Recovered(Struct, frozen=True):
-    """What a broker's disk held when it started: each log's index, and the checkpoints."""
-
-    logs: Mapping[str, tuple[Entry, ...]]
-    high_watermarks: Mapping[str, int]
-
-
 class Replicas:
     """See the module."""
 
     def __init__(
         self,
         settings: Settings,
-        disk: Recovered,
         controllers: Voters,
         protections: Protections,
         out: Outbox,
@@ -57,13 +48,19 @@ class Replicas:
         self._ordered: tuple[Replica, ...] = ()
         self._settings = settings
         self._controllers = controllers
-        self._disk_logs = dict(disk.logs)
-        self._checkpoints = dict(disk.high_watermarks)
+        self._disk_logs: dict[str, tuple[Entry, ...]] = {}
+        self._checkpoints: dict[str, int] = {}
         self._protections = protections
         self._out = out
         self._calls: dict[int, tuple[Key, int]] = {}
         """AlterIsr in flight -> the partition, and the leader epoch in which it was asked."""
         self._next_checkpoint_ns = 0
+
+    def recovered(self, found: Recovered) -> None:
+        """Takes in what the disk holds, before any replica is opened."""
+        assert not self.by_key, "replicas are opened upon recovered logs"
+        self._disk_logs.update(found.logs)
+        self._checkpoints.update(found.high_watermarks)
 
     def get(self, topic_id: UUID | None, index: int) -> Replica | None:
         """The replica of a partition, if this broker has one."""

@@ -119,6 +119,16 @@ class Node:
             return
         self._set_timer()
 
+    def _recover(self) -> None:
+        """Recovers the disk's logs, however long that takes."""
+        try:
+            found = self._disk.recover()
+        except Exception:
+            traceback.print_exc()
+            self._finish(EXIT_BROKEN)
+            return
+        self._step(found)
+
     def _set_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -156,6 +166,8 @@ class Node:
                 connection = self._requests.pop(effect.request_id, None)
                 if connection is not None:
                     connection.close(effect.reason)
+            case e.Recover():
+                asyncio.get_running_loop().call_soon(self._recover)
             case e.Append():
                 self._disk.log(effect.log).append(effect.data)
             case e.Truncate():

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fencepost_clusters.reference.core.assembly import Stored
+from fencepost_clusters.reference.core.effects import Recovered
 from fencepost_clusters.reference.core.log_index import Entry, entry
 from fencepost_clusters.reference.core.metadata_log import LOG_NAME
 from fencepost_clusters.reference.wire import record_batch
@@ -167,19 +168,19 @@ class Disk:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._segment_bytes = segment_bytes
-        self.logs = {
-            path.name: Log(path, segment_bytes)
-            for path in sorted(folder.iterdir())
-            if path.is_dir()
-        }
+        self.logs: dict[str, Log] = {}
 
     def stored(self) -> Stored:
-        """What a process that starts finds here."""
+        """What a process that starts finds here, before it recovers the logs of partitions."""
         epoch, voted_for = self.vote()
-        known = self.logs.get(LOG_NAME)
-        logs = {name: tuple(x.entries) for name, x in self.logs.items() if name != LOG_NAME}
-        metadata = () if known is None else known.batches()
-        return Stored(metadata, epoch, voted_for, logs, self.watermarks())
+        metadata = self.log(LOG_NAME).batches() if (self.folder / LOG_NAME).exists() else ()
+        return Stored(metadata, epoch, voted_for)
+
+    def recover(self) -> Recovered:
+        """Opens every log but the metadata's, and says what is in them."""
+        names = sorted(path.name for path in self.folder.iterdir() if path.is_dir())
+        logs = {name: tuple(self.log(name).entries) for name in names if name != LOG_NAME}
+        return Recovered(logs, self.watermarks())
 
     def log(self, name: str) -> Log:
         """A log by name, made if need be."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from fencepost_clusters.reference.core.assembly import Stored
-from fencepost_clusters.reference.core.effects import Chance
+from fencepost_clusters.reference.core.effects import Chance, Recovered
 from fencepost_clusters.reference.core.log_index import entry
 from fencepost_clusters.reference.core.metadata_log import LOG_NAME
 from fencepost_clusters.reference.wire import record_batch
@@ -78,13 +78,16 @@ class MemoryDisk:
         return Stored(
             tuple(metadata.batches) if metadata is not None else (),
             *self.vote,
-            {
-                name: tuple(entry(record_batch.parse(b, verify=False)) for b in log.batches)
-                for name, log in self.logs.items()
-                if name != LOG_NAME
-            },
-            dict(self.high_watermarks),
         )
+
+    def recover(self) -> Recovered:
+        """The logs of partitions, as a node finds them that recovers them."""
+        logs = {
+            name: tuple(entry(record_batch.parse(b, verify=False)) for b in log.batches)
+            for name, log in self.logs.items()
+            if name != LOG_NAME
+        }
+        return Recovered(logs, dict(self.high_watermarks))
 
     def copy(self) -> Self:
         return type(self)(

@@ -21,6 +21,8 @@ from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.wire import messages as m
 
 MS = 1_000_000
+MOST_RECOVERY_MS = 100
+"""The longest that a node takes to recover its logs; how long is drawn."""
 
 
 class Core(Protocol):
@@ -80,12 +82,16 @@ class Shell:
         self._outgoing: dict[int, _Outgoing] = {}
         self._peers: dict[tuple[e.Address, str], int] = {}
         self._timeouts: list[tuple[int, int, int]] = []
+        self._recovered_ns: int | None = None
         self._core = make(self._instant())
 
     # ------------------------------------------------------------------------- what happens to it
 
     def wake(self) -> None:
         now_ns = self._host.monotonic_ns()
+        if self._recovered_ns is not None and now_ns >= self._recovered_ns:
+            self._recovered_ns = None
+            self._step(self._disk.recover())
         while self._timeouts and self._timeouts[0][0] <= now_ns:
             _, call_id, connection = heapq.heappop(self._timeouts)
             one = self._outgoing.get(connection)
@@ -95,7 +101,8 @@ class Shell:
         self._step(e.Tick())
 
     def deadline_ns(self) -> int | None:
-        core_ns = self._core.deadline_ns()
+        due = [t for t in (self._core.deadline_ns(), self._recovered_ns) if t is not None]
+        core_ns = min(due, default=None)
         while self._timeouts:
             due_ns, call_id, connection = self._timeouts[0]
             one = self._outgoing.get(connection)
@@ -165,6 +172,9 @@ class Shell:
                 self._call(effect)
             case e.Reply():
                 self._reply(effect)
+            case e.Recover():
+                took_ns = self._host.chance(MS, MOST_RECOVERY_MS * MS)
+                self._recovered_ns = self._host.monotonic_ns() + took_ns
             case e.Append():
                 self._disk.log(effect.log).append(effect.data)
             case e.Truncate():

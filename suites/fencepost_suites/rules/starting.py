@@ -1,0 +1,71 @@
+"""A broker that starts: what it must have done before the cluster hears of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    Event,
+    Exercised,
+    Finding,
+    HeartbeatAnswered,
+    HeartbeatSent,
+    Key,
+    RecoveryEnded,
+    RecoveryStarted,
+    RunEnd,
+    Violated,
+    Witness,
+)
+from fencepost_suites.rules.keys import NOTHING, by_process
+
+
+@dataclass(slots=True)
+class _Start:
+    """How far one process is with recovering its logs."""
+
+    began: Cause | None = None
+    logs: int = -1
+    settled: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RegistersRecovered:
+    """REG-02. The controller's word is that it accepted the registration; exercised where the
+    broker had logs to recover."""
+
+    clause: str = "REG-02"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {RecoveryStarted, RecoveryEnded, HeartbeatSent, HeartbeatAnswered}
+    )
+    keys = staticmethod(by_process)
+
+    def start(self, key: Key) -> _Start:
+        return _Start()
+
+    def step(self, state: _Start, event: Event) -> tuple[_Start, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case RecoveryStarted():
+                return _Start(event.ref), NOTHING
+            case RecoveryEnded():
+                state.logs = body.logs
+            case HeartbeatSent() if state.began is not None and state.logs < 0:
+                if not state.settled:
+                    state.settled = True
+                    saying = f"{event.process} registers while it still recovers its logs"
+                    return state, (Violated(event.ref, Witness.SELF, saying, (state.began,)),)
+            case HeartbeatAnswered(request_epoch=-1, error="NONE") if not state.settled:
+                state.settled = True
+                if state.logs > 0:
+                    return state, (Exercised(event.ref, Witness.PEER),)
+        return state, NOTHING
+
+    def end(self, state: _Start, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
