@@ -126,3 +126,28 @@ def test_a_broker_learns_the_quorum_from_the_one_good_address_it_has(
         cluster.eventually(cluster.led_by_controllers)
         cluster.eventually(broker.renewed)
     cluster.eventually(cluster.recovered)
+
+
+@pytest.mark.parametrize("fencepost_shape", [Shape(combined=2)], ids=["combined"])
+@clause("QC-02")
+def test_a_controller_and_a_broker_share_a_process_and_not_an_id(
+    cluster: Cluster, faults: Faults, clients: Clients, history: Happened
+) -> None:
+    writes = clients.produce("orders")
+    shared = [node for node in cluster.controllers if node.name.startswith("broker")]
+    assert len(shared) == 2
+    for node in shared:
+        ids = {body.role: body.node_id for body in history.of(NodeStarted, f"{node.name}#1")}
+        assert set(ids) == {"broker", "controller"}
+        assert len(set(ids.values())) == 2
+    # Killed together and back together, then ended in good order: the broker goes first.
+    both = cluster.node("broker-1")
+    with faults.kill(both):
+        cluster.eventually(both.fenced_by_controller)
+        cluster.eventually(cluster.led_by_controllers)
+        cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+    cluster.eventually(cluster.recovered)
+    with faults.terminate(both) as stopped:
+        assert stopped.receipt.true
+        assert cluster.leader("orders", 0) != both
+    cluster.eventually(cluster.recovered)

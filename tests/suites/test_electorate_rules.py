@@ -155,3 +155,40 @@ def test_what_a_test_saw_of_a_configuration_judges_its_clause() -> None:
         assert verdict(h, clause).verdict is Outcome.HOLDS
         h.add("harness", PromiseWitnessed(clause, False, "taken", "self"))
         assert verdict(h, clause).verdict is Outcome.VIOLATED
+
+
+# ------------------------------------------------------------------------------------------ QC-02
+
+
+def together(h: HistoryBuilder, broker: int) -> None:
+    h.add(BROKER, NodeStarted("controller", 101, "x", 0))
+    h.add(BROKER, NodeStarted("broker", broker, "x", 0))
+
+
+def admitted(h: HistoryBuilder) -> None:
+    h.add(
+        ONE, HeartbeatAnswered(BROKER, 1, "x", 5, 5, "NONE", "ACTIVE", 0, 3000, 3000, 1, 101, True)
+    )
+
+
+def test_one_id_for_both_nodes_of_a_process_breaks_qc_02() -> None:
+    h = HistoryBuilder()
+    together(h, 101)
+    assert verdict(h, "QC-02").verdict is Outcome.VIOLATED
+
+
+def test_a_broker_admitted_beside_a_controller_keeps_qc_02() -> None:
+    h = HistoryBuilder()
+    together(h, 1)
+    admitted(h)
+    admitted(h)
+    found = verdict(h, "QC-02")
+    assert (found.verdict, found.exercised) == (Outcome.HOLDS, 1)
+    assert verdict(h, "QC-02", complete=False).verdict is Outcome.UNKNOWN
+
+
+def test_a_broker_alone_does_not_exercise_qc_02() -> None:
+    h = HistoryBuilder()
+    h.add(BROKER, NodeStarted("broker", 1, "x", 0))
+    admitted(h)
+    assert verdict(h, "QC-02").verdict is Outcome.NOT_EXERCISED

@@ -28,6 +28,7 @@ from fencepost_suites.rules import (
 
 ALL: tuple[Rule[Any], ...] = (
     surfaces.SeenByTest("QC-01"),
+    electorate.TwoNodesInOneProcess(),
     electorate.OneSpaceOfIds(),
     electorate.LearnsTheQuorum(),
     electorate.FollowsNewAddresses(),

@@ -27,7 +27,7 @@ from fencepost import (
     Violated,
     Witness,
 )
-from fencepost_suites.rules.keys import NOTHING, whole_run
+from fencepost_suites.rules.keys import NOTHING, by_process, whole_run
 
 
 @dataclass(slots=True)
@@ -77,6 +77,47 @@ class OneSpaceOfIds:
         return (Violated(event.ref, Witness.PEER, saying, (because,)),)
 
     def end(self, state: _Ids, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Shared:
+    """Which nodes began in one process, by role."""
+
+    ids: dict[str, int] = field(default_factory=dict)
+    admitted: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TwoNodesInOneProcess:
+    """QC-02. Exercised when a controller accepts the broker of a process in which a controller
+    lives as well, each under an id of its own."""
+
+    clause: str = "QC-02"
+    kinds: frozenset[type[Struct]] = frozenset({NodeStarted, HeartbeatAnswered})
+    keys = staticmethod(by_process)
+
+    def start(self, key: Key) -> _Shared:
+        return _Shared()
+
+    def step(self, state: _Shared, event: Event) -> tuple[_Shared, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case NodeStarted():
+                other = {r: i for r, i in state.ids.items() if r != body.role}
+                state.ids[body.role] = body.node_id
+                if body.node_id in other.values():
+                    saying = f"{event.process} is broker and controller {body.node_id}"
+                    return state, (Violated(event.ref, Witness.SELF, saying),)
+            case HeartbeatAnswered(error="NONE", next_state="ACTIVE", active=True):
+                both = {"broker", "controller"} <= state.ids.keys()
+                if both and state.ids["broker"] == body.broker_id and not state.admitted:
+                    state.admitted = True
+                    return state, (Exercised(event.ref, Witness.PEER),)
+        return state, NOTHING
+
+    def end(self, state: _Shared, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 

@@ -76,7 +76,7 @@ class OneControllerAnEpoch:
             case ElectionStarted():
                 mine = state.ids.get(event.process, -1)
                 return state, self._vote(state, event, body.epoch, mine)
-            case NodeStarted():
+            case NodeStarted(role="controller"):
                 state.ids[event.process] = body.node_id
         return state, NOTHING
 

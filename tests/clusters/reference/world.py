@@ -25,11 +25,12 @@ from fencepost_clusters.reference.cluster import (
 )
 from fencepost_clusters.reference.core import effects as e
 from fencepost_clusters.reference.core import settings as s
-from fencepost_clusters.reference.core.assembly import Site, assemble
+from fencepost_clusters.reference.core.assembly import assemble
 from fencepost_clusters.reference.core.broker import BrokerNode
 from fencepost_clusters.reference.core.controller import ControllerNode
 from fencepost_clusters.reference.core.image import Partition
 from fencepost_clusters.reference.core.protections import switched_off
+from fencepost_clusters.reference.core.site import Site
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 
@@ -104,7 +105,7 @@ class World:
             disk.synced = dict(other.synced)
         core = assemble(
             s.read(self.system.properties(slot, self.layout, self.shape, "world")),
-            Site(slot_name, slot_name, self.system.ports(slot)),
+            Site(slot_name, slot_name, self.system.ports(slot), name),
             disk.stored(),
             self._draw.randint,
             switched_off(self.shape.defects),

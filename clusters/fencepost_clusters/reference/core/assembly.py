@@ -6,7 +6,7 @@ a node is the same node in each of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
 from typing import Protocol
 from uuid import UUID
 
@@ -14,13 +14,22 @@ from msgspec import Struct
 
 from fencepost import UsageError
 from fencepost_clusters.reference.core.broker import BrokerNode
+from fencepost_clusters.reference.core.combined import CombinedNode
 from fencepost_clusters.reference.core.controller import ControllerNode
-from fencepost_clusters.reference.core.effects import Chance, Effect, Input, Instant, Protections
+from fencepost_clusters.reference.core.effects import (
+    Chance,
+    Effect,
+    Input,
+    Instant,
+    Outbox,
+    Protections,
+)
 from fencepost_clusters.reference.core.settings import (
     CLIENT_LISTENER,
     REPLICATION_LISTENER,
     Settings,
 )
+from fencepost_clusters.reference.core.site import Site
 from fencepost_clusters.reference.wire import messages as m
 
 
@@ -29,17 +38,6 @@ class Core(Protocol):
 
     def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]: ...
     def deadline_ns(self) -> int | None: ...
-
-
-class Site(Struct, frozen=True):
-    """How a process is reached: by nodes as `name`, its slot's; by clients at `advertised`, a host.
-
-    `ports` has the port of each listener that it serves.
-    """
-
-    name: str
-    advertised: str
-    ports: Mapping[str, int]
 
 
 class Stored(Struct, frozen=True):
@@ -77,13 +75,26 @@ def assemble(
     The site must have passed `check_site`.
     """
     incarnation = UUID(int=chance(0, (1 << 128) - 1), version=4)
-    if "controller" in settings.roles:
+    calls = itertools.count(1)
+
+    def controller() -> ControllerNode:
         return ControllerNode(
-            settings, incarnation, stored.metadata, stored.epoch, stored.voted_for, chance,
-            protections, now,
+            settings.for_role("controller"), incarnation, stored.metadata, stored.epoch,
+            stored.voted_for, chance, protections, now, Outbox(calls),
         )  # fmt: skip
-    endpoints = (
-        m.Listener(CLIENT_LISTENER, site.advertised, site.ports[CLIENT_LISTENER]),
-        m.Listener(REPLICATION_LISTENER, site.name, site.ports[REPLICATION_LISTENER]),
-    )
-    return BrokerNode(settings, incarnation, endpoints, stored.metadata, chance, protections, now)
+
+    def broker(metadata: tuple[bytes, ...]) -> BrokerNode:
+        endpoints = (
+            m.Listener(CLIENT_LISTENER, site.advertised, site.ports[CLIENT_LISTENER]),
+            m.Listener(REPLICATION_LISTENER, site.name, site.ports[REPLICATION_LISTENER]),
+        )
+        return BrokerNode(
+            settings.for_role("broker"), incarnation, endpoints, metadata, chance, protections, now,
+            Outbox(calls),
+        )  # fmt: skip
+
+    if "broker" not in settings.roles:
+        return controller()
+    if "controller" not in settings.roles:
+        return broker(stored.metadata)
+    return CombinedNode(site, controller(), broker(()))

@@ -64,10 +64,11 @@ class BrokerNode:
         chance: Chance,
         protections: Protections,
         now: Instant,
+        out: Outbox,
     ) -> None:
         self.settings = settings
         self._protections = protections
-        self._out = Outbox()
+        self._out = out
         self.log = MetadataLog(metadata)
         self._out.note(NodeStarted("broker", settings.node_id, str(incarnation), self.log.end))
         electorate = Electorate({}, settings.bootstrap, protections, self._out)

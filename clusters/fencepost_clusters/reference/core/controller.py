@@ -84,10 +84,11 @@ class ControllerNode:
         chance: Chance,
         protections: Protections,
         now: Instant,
+        out: Outbox,
     ) -> None:
         self.settings = settings
         self._protections = protections
-        self._out = Outbox()
+        self._out = out
         self.log = MetadataLog(metadata)
         self._out.note(NodeStarted("controller", settings.node_id, str(incarnation), self.log.end))
         electorate = Electorate(settings.voters, (), protections, self._out)

@@ -9,7 +9,8 @@ says so by its `deadline`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from msgspec import Struct
@@ -179,11 +180,14 @@ Effect = (
 
 
 class Outbox:
-    """Collects the effects of one step in order, and numbers the calls of one process."""
+    """Collects the effects of one step in order, and numbers the calls of one process.
 
-    def __init__(self) -> None:
+    `calls` is where the numbers come from: nodes of one process share it.
+    """
+
+    def __init__(self, calls: Iterator[int] | None = None) -> None:
         self._effects: list[Effect] = []
-        self._calls = 0
+        self._calls = itertools.count(1) if calls is None else calls
         self.cause: Cause | None = None
         """What is being handled just now: the cause of every event noted meanwhile."""
 
@@ -198,8 +202,7 @@ class Outbox:
 
     def next_call(self) -> int:
         """The id that a call made later will bear (to name it in an event before it leaves)."""
-        self._calls += 1
-        return self._calls
+        return next(self._calls)
 
     def add(self, effect: Effect) -> None:
         self._effects.append(effect)

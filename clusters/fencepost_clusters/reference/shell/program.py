@@ -18,8 +18,9 @@ import msgspec
 
 from fencepost import Recorder, UsageError
 from fencepost_clusters.reference.core import settings as s
-from fencepost_clusters.reference.core.assembly import Site, assemble, check_site
+from fencepost_clusters.reference.core.assembly import assemble, check_site
 from fencepost_clusters.reference.core.protections import switched_off
+from fencepost_clusters.reference.core.site import Site
 from fencepost_clusters.reference.shell.node import Node, instant
 from fencepost_clusters.reference.shell.storage import Disk
 
@@ -53,7 +54,7 @@ def main(argv: list[str]) -> int:
             raise UsageError("give the path of one node.json")
         node = msgspec.json.decode(Path(argv[1]).read_bytes(), type=NodeFile)
         settings = s.read(node.properties)
-        site = Site(node.name, node.advertised, node.ports)
+        site = Site(node.name, node.advertised, node.ports, node.process)
         check_site(settings, site)
         protections = switched_off(node.defects)
     except (OSError, msgspec.DecodeError, UsageError) as error:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from fencepost import Host, Place, SimulatedDisk, UsageError, WorkerConfig
 from fencepost_clusters.reference.client.node import ClientNode, read_options
-from fencepost_clusters.reference.core.assembly import Site, assemble
+from fencepost_clusters.reference.core.assembly import assemble
 from fencepost_clusters.reference.core.effects import Instant, Protections
 from fencepost_clusters.reference.core.settings import Settings
+from fencepost_clusters.reference.core.site import Site
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.simulation.shell import Core, Shell
 
@@ -23,7 +24,7 @@ def node(
 ) -> Shell:
     """A node's process; `ports` maps its listeners to their ports."""
     assert isinstance(disk, MemoryDisk), disk
-    site = Site(place.slot.name, place.advertised, ports)
+    site = Site(place.slot.name, place.advertised, ports, place.process)
 
     def make(now: Instant) -> Core:
         return assemble(settings, site, disk.stored(), host.chance, protections, now)
