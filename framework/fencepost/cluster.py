@@ -277,6 +277,15 @@ class Cluster:
         layout = self._runtime.layout
         return Condition("the cluster to recover", lambda view: not missing(view, layout))
 
+    @property
+    def all_committed(self) -> Condition:
+        """Every leader has told that all it stored is below its high watermark."""
+
+        def holds(view: View) -> bool:
+            return all(p.high_watermark >= p.log_end for p in view.partitions.values())
+
+        return Condition("all that is stored to be committed", holds)
+
     def holds(self, condition: Condition) -> bool:
         """Whether the condition holds now, by the events so far."""
         return condition.holds(self._runtime.view)

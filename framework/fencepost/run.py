@@ -272,6 +272,10 @@ class Run:
             recovered = self._await_recovery()
             self.enter("drain")
             self.clients.drain()
+            # What was stored last is on its way to the followers: a reading now would miss it. If
+            # it never gets there, what that means is for rules.
+            bound_ns = self.cluster.timing.recovery_bound_ms * MS
+            self.runtime.advance(self.cluster.all_committed, self.runtime.now_ns() + bound_ns)
             self.enter("read")
             unread = self.clients.read_finally()
             self.enter("end")

@@ -30,6 +30,9 @@ class PartitionView:
     serving: int | None = None
     """The broker that last said it serves as leader, in `serving_epoch`."""
     serving_epoch: int = -1
+    log_end: int = 0
+    """The end of the leader's log and its high watermark, as it last told them."""
+    high_watermark: int = 0
 
 
 @dataclass(slots=True)
@@ -156,6 +159,21 @@ def _leading(view: View, event: e.Event, body: e.LeadershipStarted) -> None:
     if known is not None and body.leader_epoch > known.serving_epoch:
         known.serving = view.ids.get((event.process, "broker"), -1)
         known.serving_epoch = body.leader_epoch
+        known.log_end, known.high_watermark = body.log_end, body.high_watermark
+
+
+def _appended(view: View, event: e.Event, body: e.LogAppended) -> None:
+    if body.as_leader:
+        known = view.partitions.get((body.topic, body.partition))
+        if known is not None and body.leader_epoch == known.serving_epoch:
+            known.log_end = body.log_end
+
+
+def _watermark(view: View, event: e.Event, body: e.HighWatermarkAdvanced) -> None:
+    if body.as_leader:
+        known = view.partitions.get((body.topic, body.partition))
+        if known is not None and body.leader_epoch == known.serving_epoch:
+            known.high_watermark = body.high_watermark
 
 
 def _checkpointed(view: View, event: e.Event, body: e.ReplicaCheckpointed) -> None:
@@ -193,6 +211,8 @@ _HANDLERS: dict[type[Struct], Callable[[View, e.Event, Any], None]] = {
     e.TopicCommitted: _topic,
     e.PartitionCommitted: _partition,
     e.LeadershipStarted: _leading,
+    e.LogAppended: _appended,
+    e.HighWatermarkAdvanced: _watermark,
     e.ReplicaCheckpointed: _checkpointed,
     e.MetadataCommitted: _metadata,
     e.ProduceInvoked: _invoked,

@@ -235,6 +235,9 @@ class BrokerNode:
         if self.lifecycle.answered(what.call_id, what.message, now):
             if before is BrokerState.ACTIVE and self.lifecycle.state is BrokerState.FENCED:
                 self._fenced(now)
+            answer = what.message
+            if isinstance(answer, m.BrokerHeartbeatResponse) and answer.error_code == Error.NONE:
+                self.raft.told(answer.controller_epoch, answer.active_controller_id, now)
             return
         _ = (
             self.raft.answered(what.call_id, what.message, now)

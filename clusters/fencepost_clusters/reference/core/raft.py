@@ -266,6 +266,14 @@ class Raft:
             self._fetch_call = None
             self._next_fetch_ns = now.monotonic_ns
 
+    def told(self, epoch: int, leader: int, now: Instant) -> None:
+        """A controller in office says so itself, in an answer that is none of the quorum's.
+
+        An observer that waits on a silent voter would learn it only when that fetch times out.
+        """
+        if self.role is Role.OBSERVER and epoch >= self.epoch:
+            self._adopt(epoch, leader, now)
+
     def _patience(self) -> int:
         """How long a follower waits for its leader: never less than the fetch timeout."""
         return self.timing.fetch_timeout_ns + self._chance(0, self.timing.election_ns)
