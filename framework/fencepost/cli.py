@@ -9,8 +9,9 @@ from __future__ import annotations
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Literal, NoReturn
@@ -24,6 +25,9 @@ from typer._click import exceptions as click  # typer carries its own and re-exp
 from fencepost import doctor as checks
 from fencepost import testrun
 from fencepost.clock import wall_clock
+from fencepost.conformance import Row
+from fencepost.conformance import conformance as run_conformance
+from fencepost.defects import BUDGETS, Hunter, hunt_all
 from fencepost.demo import DemoResult
 from fencepost.demo import demo as run_demo
 from fencepost.errors import (
@@ -40,7 +44,15 @@ from fencepost.errors import (
 from fencepost.judge import Judgement, Outcome
 from fencepost.plugin_manager import Plugins, PluginWarning, load
 from fencepost.replay import replay as run_replay
-from fencepost.run import Run, RunResult, RunSpec, explain_violations, judge_folder
+from fencepost.run import (
+    Run,
+    RunResult,
+    RunSpec,
+    check_runtime,
+    explain_violations,
+    judge_folder,
+    runtimes_of,
+)
 from fencepost.run_folder import RunFolder
 from fencepost.runtime import Condition
 from fencepost.systems import Shape
@@ -216,6 +228,77 @@ def report(
     if any(judgement.of(Outcome.VIOLATED) for judgement, _ in judged):
         raise typer.Exit(EXIT_VIOLATED)
     raise typer.Exit(EXIT_CLEAN if all(end.complete for _, end in judged) else EXIT_INCONCLUSIVE)
+
+
+@app.command()
+def defects(
+    system: System = DEFAULT_SYSTEM,
+    runtime: Runtime = "simulated",
+    only: Annotated[str | None, typer.Option(help="One defect, by name.")] = None,
+    clean: Annotated[int | None, typer.Option(help="How many healthy seeds to compare.")] = None,
+    out: Out = DEFAULT_OUT,
+    json: Json = False,
+) -> None:
+    """Switches each defect on in turn and looks for it; then for false alarms without one."""
+    loaded = _plugins()
+    check_runtime(runtime)
+    budget = BUDGETS[runtime]
+    if clean is not None:
+        budget = replace(budget, clean_seeds=clean)
+    hunter = Hunter(loaded.system(system), runtime, loaded, out / "defects", budget, _tell())
+    results = hunt_all(hunter, only)
+    lost = [hunt.defect.name for hunt in results.hunts if not hunt.found]
+    if json:
+        _print_json(results.as_json())
+    else:
+        found = len(results.hunts) - len(lost)
+        typer.echo(f"{found} of {len(results.hunts)} defects found by a clause they break")
+        typer.echo(f"{len(results.false_alarms)} false alarms over {results.clean_seeds} seeds")
+    raise typer.Exit(EXIT_VIOLATED if lost or results.false_alarms else EXIT_CLEAN)
+
+
+@app.command()
+def conformance(
+    system: System = DEFAULT_SYSTEM,
+    runtime: Annotated[
+        str | None, typer.Option(help="One runtime; each that can, if none.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Drawn anew if not given.")] = None,
+    out: Out = DEFAULT_OUT,
+    json: Json = False,
+) -> None:
+    """Runs the suites and says of every clause what it came to, by whose word and which test."""
+    loaded = _plugins()
+    for name in [runtime] if runtime else []:
+        check_runtime(name)
+    one = loaded.system(system)
+    rows = [
+        row
+        for name in ([runtime] if runtime else runtimes_of(one))
+        for row in run_conformance(one, name, loaded, out / "conformance", seed)
+    ]
+    if json:
+        _print_json(rows)
+    else:
+        print_matrix(rows, loaded, _out())
+    outcomes = {row.verdict for row in rows}
+    if Outcome.VIOLATED in outcomes:
+        raise typer.Exit(EXIT_VIOLATED)
+    raise typer.Exit(EXIT_INCONCLUSIVE if Outcome.UNKNOWN in outcomes else EXIT_CLEAN)
+
+
+def print_matrix(rows: Sequence[Row], loaded: Plugins, console: Console) -> None:
+    """A table, one line a clause and runtime."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("clause", "runtime", "verdict", "exercised", "witness", "tests"):
+        table.add_column(name, justify="right" if name == "exercised" else "left", no_wrap=True)
+    table.add_column("promise", no_wrap=True, overflow="ellipsis")
+    for row in rows:
+        word = f"[{_STYLE[row.verdict]}]{row.verdict}[/]"
+        says = loaded.clause(row.clause).says
+        count, tests = str(row.exercised), str(len(row.tests))
+        table.add_row(row.clause, row.runtime, word, count, row.witness or "", tests, says)
+    console.print(table)
 
 
 @app.command()

@@ -40,8 +40,9 @@ from fencepost.plugin_manager import Plugins
 from fencepost.rules import RunEnd
 from fencepost.run_folder import RunFolder
 from fencepost.runtime import Runtime
+from fencepost.simulable import Simulable
 from fencepost.strikes import Faults
-from fencepost.systems import Shape, System, Timed
+from fencepost.systems import Launchable, Shape, System, Timed
 from fencepost.topology import Role
 
 START_LIMIT_MS = 30_000
@@ -94,6 +95,12 @@ def check_runtime(name: str) -> None:
     """Raises UsageError, with the nearest right name, for a runtime that does not exist."""
     if name not in RUNTIMES:
         raise no_such("runtime", name, RUNTIMES)
+
+
+def runtimes_of(system: System) -> Sequence[str]:
+    """The runtimes on which a system can run."""
+    able = {"process": isinstance(system, Launchable), "simulated": isinstance(system, Simulable)}
+    return [name for name in RUNTIMES if able[name]]
 
 
 @final

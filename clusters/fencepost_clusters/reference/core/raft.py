@@ -244,7 +244,13 @@ class Raft:
         self._resign("shutdown", now)
 
     def _adopt(self, epoch: int, leader: int | None, now: Instant) -> None:
-        """Moves to a newer epoch, or learns who leads this one."""
+        """Moves to a newer epoch, or learns who leads this one.
+
+        An observer takes no part in elections: an epoch that nobody leads, such as that of a
+        candidate whom a partition keeps from winning, is none of its concern.
+        """
+        if self.role is Role.OBSERVER and (leader is None or leader < 0):
+            return
         if epoch > self.epoch:
             if self.role is Role.LEADER:
                 self._resign("higher_epoch", now)

@@ -1,0 +1,77 @@
+"""`fencepost conformance`: what each clause comes to on a system and a runtime, by which tests.
+
+The suites run once; each test's verdicts are joined a clause: one violation outweighs all, then one
+unknown, then one that holds. A clause is not-applicable where it binds another plane.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from fencepost import testrun
+from fencepost.defects import verdicts_in
+from fencepost.judge import Outcome, Verdict, binds
+from fencepost.plugin_manager import Plugins
+from fencepost.rules import Witness
+from fencepost.systems import System
+
+_WEIGHT = (Outcome.VIOLATED, Outcome.UNKNOWN, Outcome.HOLDS, Outcome.NOT_EXERCISED)
+_STRENGTH = (Witness.CLIENT, Witness.PEER, Witness.SELF)
+
+
+class Row(Struct, frozen=True):
+    """One clause on one system and runtime; `tests` are those that exercised or violated it."""
+
+    clause: str
+    system: str
+    runtime: str
+    verdict: Outcome
+    exercised: int
+    witness: Witness | None
+    tests: tuple[str, ...]
+
+
+def conformance(
+    system: System, runtime: str, plugins: Plugins, out: Path, seed: int | None
+) -> Sequence[Row]:
+    """Runs the suites and joins what they found, a row a clause, in the clauses' order.
+
+    Raises UsageError for a runtime that does not exist.
+    """
+    heard = testrun.Heard()
+    wanted = testrun.Wanted(system.name, runtime, out, seed)
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        testrun.listen(None, wanted, heard, "-p", "no:cacheprovider")
+    found = [(ran.nodeid, verdicts_in(ran.folder)) for ran in heard.runs]
+    return [
+        _row(clause, system.name, runtime, found)
+        if binds(described, system.plane)
+        else Row(clause, system.name, runtime, Outcome.NOT_APPLICABLE, 0, None, ())
+        for clause, described in plugins.clauses.items()
+    ]
+
+
+def _row(
+    clause: str,
+    system: str,
+    runtime: str,
+    found: Iterable[tuple[str, Mapping[str, Verdict]]],
+) -> Row:
+    several = [(test, verdicts[clause]) for test, verdicts in found if clause in verdicts]
+    outcomes = {verdict.verdict for _, verdict in several}
+    exercised = sum(verdict.exercised for _, verdict in several)
+    witnesses = {verdict.witness for _, verdict in several if verdict.witness is not None}
+    return Row(
+        clause,
+        system,
+        runtime,
+        next((o for o in _WEIGHT if o in outcomes), Outcome.NOT_EXERCISED),
+        exercised,
+        next((w for w in _STRENGTH if w in witnesses), None),
+        tuple(test for test, verdict in several if verdict.exercised or verdict.violated),
+    )

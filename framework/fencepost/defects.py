@@ -1,0 +1,248 @@
+"""`fencepost defects`: switches each defect of a system on in turn, and looks for it.
+
+First with the suites' tests of the clauses it breaks, then with random schedules, seed by seed,
+until one of its clauses is reported as violated or the budget is spent. Then as many random
+schedules against the healthy system: whatever is reported there is a false alarm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import final
+
+import msgspec
+
+from fencepost import random_schedule, testrun
+from fencepost.clock import SECOND, now_ns
+from fencepost.errors import FencepostError, UsageError, Violation, no_such
+from fencepost.events import Codec
+from fencepost.history import HARNESS
+from fencepost.judge import Outcome, Verdict
+from fencepost.plugin_manager import Plugins
+from fencepost.run import Run, RunSpec, new_folder
+from fencepost.run_folder import RunFolder
+from fencepost.systems import Defect, HasDefects, Shape, System
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How long to look for one defect: this many seeds of this many milliseconds each, within a
+    wall time that stops the search between two runs; and how many healthy runs to compare with."""
+
+    seeds: int
+    span_ms: int
+    wall_s: float
+    clean_seeds: int
+
+
+BUDGETS: Mapping[str, Budget] = {
+    "simulated": Budget(seeds=40, span_ms=30_000, wall_s=120, clean_seeds=200),
+    "process": Budget(seeds=3, span_ms=30_000, wall_s=300, clean_seeds=3),
+}
+
+
+@final
+@dataclass(slots=True)
+class Hunt:
+    """What became of the search for one defect; `seeds` counts its random schedules."""
+
+    defect: Defect
+    reported_by: tuple[str, ...] = ()
+    wall_s: float = 0.0
+    virtual_s: float = 0.0
+    seeds: int = 0
+
+    @property
+    def found(self) -> bool:
+        """Whether a clause that the defect breaks was reported."""
+        return bool(set(self.reported_by) & set(self.defect.breaks))
+
+    def as_json(self) -> Mapping[str, object]:
+        """One element of `defects` in the command's object."""
+        return {
+            "name": self.defect.name,
+            "breaks": list(self.defect.breaks),
+            "found": self.found,
+            "reported_by": list(self.reported_by),
+            "wall_s": round(self.wall_s, 2),
+            "virtual_s": round(self.virtual_s, 1),
+            "seeds": self.seeds,
+        }
+
+
+class FalseAlarm(msgspec.Struct, frozen=True):
+    """A clause (or "recovery") that a healthy system was said to violate; `run` is its folder."""
+
+    seed: int
+    clause: str
+    saying: str
+    run: str
+
+
+@final
+@dataclass(slots=True)
+class Results:
+    """What the command prints."""
+
+    hunts: list[Hunt] = field(default_factory=list)
+    clean_seeds: int = 0
+    false_alarms: list[FalseAlarm] = field(default_factory=list)
+
+    def as_json(self) -> Mapping[str, object]:
+        """The object that `fencepost defects --json` prints."""
+        alarms = [msgspec.to_builtins(alarm) for alarm in self.false_alarms]
+        return {
+            "defects": [hunt.as_json() for hunt in self.hunts],
+            "clean": {"seeds": self.clean_seeds, "false_alarms": alarms},
+        }
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Hunter:
+    """Looks for the defects of one system on one runtime, below `out`."""
+
+    system: System
+    runtime: str
+    plugins: Plugins
+    out: Path
+    budget: Budget
+    tell: Tell
+
+    def chosen(self, only: str | None) -> Sequence[Defect]:
+        """The defects to look for; raises UsageError for a system or a name that has none."""
+        if not isinstance(self.system, HasDefects):
+            raise UsageError(f"{self.system.name} has no defects to switch on")
+        defects = self.system.defects()
+        if only is None:
+            return defects
+        named = [defect for defect in defects if defect.name == only]
+        if not named:
+            raise no_such("defect", only, [defect.name for defect in defects])
+        return named
+
+    def hunt(self, defect: Defect) -> Hunt:
+        """Looks for one defect until it is found or the budget is spent."""
+        hunt = Hunt(defect)
+        began_ns = now_ns()
+        self._by_suites(hunt)
+        for seed in range(1, self.budget.seeds + 1):
+            hunt.wall_s = (now_ns() - began_ns) / SECOND
+            if hunt.found or hunt.wall_s > self.budget.wall_s:
+                break
+            hunt.seeds = seed
+            folder, _ = self._schedule(seed, (defect.name,))
+            self._take(hunt, folder)
+        hunt.wall_s = (now_ns() - began_ns) / SECOND
+        return hunt
+
+    def clean(self, results: Results) -> None:
+        """Runs the healthy system under as many random schedules; every report is an alarm."""
+        for seed in range(1, self.budget.clean_seeds + 1):
+            folder, trouble = self._schedule(seed, ())
+            results.clean_seeds = seed
+            alarms = [
+                FalseAlarm(seed, clause, verdict.violations[0].saying, str(folder.path))
+                for clause, verdict in verdicts_in(folder).items()
+                if verdict.verdict is Outcome.VIOLATED
+            ]
+            if trouble:
+                alarms.append(FalseAlarm(seed, "recovery", trouble, str(folder.path)))
+            for alarm in alarms:
+                self.tell(f"false alarm: seed {seed}, {alarm.clause}: {alarm.saying}")
+            results.false_alarms += alarms
+            if not alarms:
+                shutil.rmtree(folder.path)
+
+    # ---------------------------------------------------------------------------------- workings
+
+    def _by_suites(self, hunt: Hunt) -> None:
+        """The suites' tests of the clauses that it breaks, up to the first that reports one."""
+
+        def reported(ran: testrun.Ran) -> bool:
+            self._take(hunt, ran.folder)
+            return hunt.found
+
+        clauses = frozenset(hunt.defect.breaks)
+        wanted = testrun.Wanted(
+            self.system.name, self.runtime, self.out, 1, (hunt.defect.name,), clauses
+        )
+        with _silence():
+            testrun.listen(None, wanted, testrun.Heard(clauses, reported), "-p", "no:cacheprovider")
+
+    def _schedule(self, seed: int, defects: tuple[str, ...]) -> tuple[RunFolder, str]:
+        """One random schedule: its run, and what went wrong in it, if anything did."""
+        spec = RunSpec(self.system, Shape(defects=defects), self.runtime, seed)
+        folder = new_folder(self.out, f"random-{seed}")
+        try:
+            with Run.start(spec, self.plugins, folder) as run:
+                trouble = ""
+                try:
+                    random_schedule.load(run)
+                    random_schedule.conduct(run, seed, self.budget.span_ms, self.plugins.faults)
+                except (FencepostError, Violation) as went_wrong:
+                    trouble = str(went_wrong)
+                result = run.finish()
+                if result.recovered is not None and not result.recovered.recovered:
+                    trouble = f"not recovered: {'; '.join(result.recovered.missing)}"
+                return folder, trouble or str(result.trouble or "")
+        except FencepostError as not_started:
+            return folder, str(not_started)
+
+    @staticmethod
+    def _take(hunt: Hunt, folder: RunFolder) -> None:
+        """Takes in what a run came to, and forgets a run that found nothing."""
+        violated = tuple(
+            clause
+            for clause, verdict in verdicts_in(folder).items()
+            if verdict.verdict is Outcome.VIOLATED
+        )
+        hunt.virtual_s += _lasted_s(folder)
+        hunt.reported_by = tuple(dict.fromkeys((*hunt.reported_by, *violated)))
+        if not set(violated) & set(hunt.defect.breaks):
+            shutil.rmtree(folder.path)
+
+
+def verdicts_in(folder: RunFolder) -> Mapping[str, Verdict]:
+    """The verdicts of a judged run; none for one that came to no judgement."""
+    path = folder.path / "verdicts.json"
+    if not path.exists():
+        return {}
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, Verdict])
+
+
+def hunt_all(hunter: Hunter, only: str | None) -> Results:
+    """Looks for each chosen defect, then for false alarms; raises UsageError as `chosen`."""
+    results = Results()
+    for defect in hunter.chosen(only):
+        hunt = hunter.hunt(defect)
+        word = f"found by {', '.join(hunt.reported_by)}" if hunt.found else "NOT found"
+        hunter.tell(f"{defect.name}: {word} ({hunt.wall_s:.1f} s, {hunt.seeds} seeds)")
+        results.hunts.append(hunt)
+    hunter.clean(results)
+    return results
+
+
+def _lasted_s(folder: RunFolder) -> float:
+    """From the harness's first event to its last one, by the clock of the run."""
+    path = folder.events_of(HARNESS)
+    if not path.exists():
+        return 0.0
+    codec = Codec()
+    lines = path.read_bytes().splitlines()
+    first, last = (codec.decode(line).at_ns for line in (lines[0], lines[-1]))
+    return (last - first) / SECOND
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """What pytest says of tests that are meant to fail is nobody's concern."""
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        yield
