@@ -309,7 +309,11 @@ class TopicCommitted(Struct, frozen=True, tag="metadata.topic"):
 
 
 class PartitionCommitted(Struct, frozen=True, tag="metadata.partition"):
-    """This node replayed a committed PartitionRecord or IsrChangeRecord: the partition as it is."""
+    """This node replayed a committed PartitionRecord or IsrChangeRecord: the partition as it is.
+
+    During a reassignment `replicas` holds the new ones, of which `adding` were none before, and
+    then those in `removing`.
+    """
 
     offset: int
     topic: str
@@ -318,10 +322,27 @@ class PartitionCommitted(Struct, frozen=True, tag="metadata.partition"):
     leader_epoch: int
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+class TopicMarked(Struct, frozen=True, tag="metadata.topic_marked"):
+    """This node replayed a committed TopicRecord that marks the topic as being deleted."""
+
+    offset: int
+    topic: str
+    topic_id: str
+
+
+class BrokerDeleted(Struct, frozen=True, tag="metadata.broker_deleted"):
+    """This node replayed a committed DeleteBrokerRecord."""
+
+    offset: int
+    broker_id: int
 
 
 class ChangeAnswered(Struct, frozen=True, tag="controller.change_answered"):
-    """The active controller is about to answer a change (CreateTopics, DeleteTopics, AlterIsr).
+    """The active controller is about to answer a change (CreateTopics, AlterIsr and their like).
 
     `offset` is the last record the change wrote (-1: it wrote none), `high_watermark` the committed
     offset (exclusive) at that moment; `client` the process that asked.
@@ -343,7 +364,8 @@ class HeartbeatAnswered(Struct, frozen=True, tag="controller.heartbeat_answered"
 
     `request_epoch` is the broker epoch in the request (-1: a registration), `client` the process
     that sent it, `next_state` a KIP-631 BrokerState name; `lease_*_ms` are the broker's wall clock,
-    `lease_period_ms` the controller's setting, `active_controller` the id in the answer.
+    `lease_period_ms` the controller's setting, `active_controller` the id in the answer;
+    `balance_ms` is how often it gives leaderships back to preferred replicas (0: never).
     """
 
     client: str
@@ -359,6 +381,7 @@ class HeartbeatAnswered(Struct, frozen=True, tag="controller.heartbeat_answered"
     controller_epoch: int
     active_controller: int
     active: bool
+    balance_ms: int = 0
 
 
 class LeaseExpired(Struct, frozen=True, tag="controller.lease_expired"):
@@ -778,7 +801,8 @@ Body = (
     | ClusterRecovered | ElectionStarted | VoteAnswered | ControllerElected | ControllerResigned
     | ControllerFollowed | QuorumLearned
     | MetadataCommitted | MetadataTruncated | StateReverted | BrokerCommitted
-    | TopicCommitted | PartitionCommitted | ChangeAnswered | HeartbeatAnswered | LeaseExpired
+    | TopicCommitted | PartitionCommitted | TopicMarked | BrokerDeleted | ChangeAnswered
+    | HeartbeatAnswered | LeaseExpired
     | BrokerStateChanged | BrokerStopping | HeartbeatSent | LeaseGranted | HeartbeatRefused
     | LeadershipStarted
     | LeadershipEnded | FollowingStarted | LogAppended | LogTruncated | HighWatermarkAdvanced

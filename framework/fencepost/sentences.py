@@ -91,9 +91,11 @@ def _broker(b: e.BrokerCommitted) -> str:
 
 def _partition(b: e.PartitionCommitted) -> str:
     leader = f"broker {b.leader} leads" if b.leader >= 0 else "nobody leads"
+    moves = f", adding {numbers(b.adding)}" if b.adding else ""
+    moves += f", removing {numbers(b.removing)}" if b.removing else ""
     return (
         f"committed at offset {b.offset}: {leader} {_at(b)} in leader epoch {b.leader_epoch}, "
-        f"ISR {numbers(b.isr)}"
+        f"ISR {numbers(b.isr)}{moves}"
     )
 
 
@@ -250,6 +252,10 @@ _WORDS: dict[type[Struct], Callable[[Any], str]] = {
         f"{'deleted' if b.deleted else 'there'}"
     ),
     e.PartitionCommitted: _partition,
+    e.TopicMarked: lambda b: (
+        f"committed at offset {b.offset}: the topic {b.topic} is being deleted"
+    ),
+    e.BrokerDeleted: lambda b: f"committed at offset {b.offset}: broker {b.broker_id} is deleted",
     e.ChangeAnswered: _changed,
     e.HeartbeatAnswered: _answered,
     e.LeaseExpired: _expired,

@@ -27,6 +27,8 @@ class PartitionView:
     leader_epoch: int
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
     serving: int | None = None
     """The broker that last said it serves as leader, in `serving_epoch`."""
     serving_epoch: int = -1
@@ -143,8 +145,9 @@ def _partition(view: View, event: e.Event, body: e.PartitionCommitted) -> None:
     known = view.partitions.get(key)
     if known is None:
         view.partitions[key] = PartitionView(
-            body.offset, body.leader, body.leader_epoch, body.isr, body.replicas
-        )
+            body.offset, body.leader, body.leader_epoch, body.isr, body.replicas, body.adding,
+            body.removing,
+        )  # fmt: skip
     elif body.offset > known.offset:
         known.offset, known.leader, known.leader_epoch = (
             body.offset,
@@ -152,6 +155,7 @@ def _partition(view: View, event: e.Event, body: e.PartitionCommitted) -> None:
             body.leader_epoch,
         )
         known.isr, known.replicas = body.isr, body.replicas
+        known.adding, known.removing = body.adding, body.removing
 
 
 def _leading(view: View, event: e.Event, body: e.LeadershipStarted) -> None:

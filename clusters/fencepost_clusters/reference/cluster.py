@@ -53,6 +53,7 @@ SUITE_SETTINGS: Mapping[str, str] = {
     "replica.fetch.wait.max.ms": "300",
     "replica.high.watermark.checkpoint.interval.ms": "1000",
     "controlled.shutdown.timeout.ms": "6000",
+    "leader.imbalance.check.interval.ms": "1000",
     "min.insync.replicas": "2",
     "default.replication.factor": "3",
     "log.segment.bytes": "65536",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import final
 
-from fencepost import BrokerCommitted, PartitionCommitted, TopicCommitted
+from fencepost import BrokerCommitted, BrokerDeleted, PartitionCommitted, TopicCommitted
 
 TopicPartition = tuple[str, int]
 
@@ -67,6 +67,18 @@ class Brokers:
             return False, known
         self.newest[body.broker_id] = body
         return True, known
+
+    def forget(self, body: BrokerDeleted) -> bool:
+        """Takes a deletion in; whether it is news."""
+        known = self.newest.get(body.broker_id)
+        if known is None or known.offset >= body.offset:
+            return False
+        del self.newest[body.broker_id]
+        return True
+
+    def live(self) -> tuple[int, ...]:
+        """Those that are not fenced, sorted."""
+        return tuple(sorted(b for b, one in self.newest.items() if not one.fenced))
 
     def fenced(self, broker: int) -> bool:
         """Whether a broker is fenced, or nobody registered it."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -10,9 +11,13 @@ from msgspec import Struct
 
 from fencepost import (
     BrokerCommitted,
+    ControllerElected,
+    ControllerResigned,
     Event,
     Exercised,
     Finding,
+    HeartbeatAnswered,
+    HeartbeatSent,
     Key,
     PartitionCommitted,
     RunEnd,
@@ -20,8 +25,10 @@ from fencepost import (
     Violated,
     Witness,
 )
-from fencepost_suites.rules.committed import Brokers, Partitions
+from fencepost_suites.rules.committed import Brokers, Partitions, TopicPartition
 from fencepost_suites.rules.keys import NOTHING, whole_run
+from fencepost_suites.rules.leases import MS, Late, settle
+from fencepost_suites.rules.words import span
 
 
 @dataclass(slots=True)
@@ -77,3 +84,185 @@ class DeadIsrLeadsNobody:
 
     def end(self, state: _Cluster, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
+
+
+@dataclass(slots=True)
+class _Failed:
+    """A fenced broker: which partitions it led with full ISRs, and who leads them since."""
+
+    survivors: tuple[int, ...]
+    due: dict[TopicPartition, int]
+    """Each partition -> the first live member of its ISR, in replica order."""
+    heirs: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Failures:
+    partitions: Partitions = field(default_factory=Partitions)
+    brokers: Brokers = field(default_factory=Brokers)
+    failed: dict[int, _Failed] = field(default_factory=dict)
+
+
+def _uneven(heirs: Iterable[int], survivors: Sequence[int]) -> bool:
+    counts = Counter({broker: 0 for broker in survivors})
+    counts.update(heirs)
+    return max(counts.values()) - min(counts.values()) > 1
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class HeirsAreMany:
+    """RP-02. Of a broker that led at least as many partitions with full ISRs as there are
+    survivors, where the next in each replica list would share them evenly. Exercised by the record
+    that moves the last of them."""
+
+    clause: str = "RP-02"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {TopicCommitted, PartitionCommitted, BrokerCommitted}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Failures:
+        return _Failures()
+
+    def step(self, state: _Failures, event: Event) -> tuple[_Failures, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case BrokerCommitted():
+                news, before = state.brokers.take(body)
+                if news:
+                    state.failed.pop(body.broker_id, None)
+                if news and body.fenced and before is not None and not before.fenced:
+                    self._fenced(state, body.broker_id)
+            case TopicCommitted():
+                state.partitions.forget(body)
+            case PartitionCommitted():
+                return state, self._moved(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _fenced(state: _Failures, broker: int) -> None:
+        survivors = state.brokers.live()
+        due: dict[TopicPartition, int] = {}
+        for place in state.partitions.led_by(broker):
+            one = state.partitions.newest[place]
+            heirs = [b for b in one.replicas if b in survivors]
+            if set(one.isr) == set(one.replicas) and heirs:
+                due[place] = heirs[0]
+        if len(due) >= len(survivors) >= 2 and not _uneven(due.values(), survivors):
+            state.failed[broker] = _Failed(survivors, due)
+
+    @staticmethod
+    def _moved(state: _Failures, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+        news, before = state.partitions.take(body)
+        if not news or before is None:
+            return NOTHING
+        place = (body.topic, body.partition)
+        failed = state.failed.get(before.leader)
+        if failed is None or place not in failed.due:
+            return NOTHING
+        failed.heirs[place] = body.leader
+        if len(failed.heirs) < len(failed.due):
+            return NOTHING
+        del state.failed[before.leader]
+        if _uneven(failed.heirs.values(), failed.survivors):
+            saying = (
+                f"of the {len(failed.due)} partitions that broker {before.leader} led, the "
+                f"survivors {list(failed.survivors)} got "
+                f"{[list(failed.heirs.values()).count(b) for b in failed.survivors]}"
+            )
+            return (Violated(event.ref, Witness.PEER, saying),)
+        return (Exercised(event.ref, Witness.PEER),)
+
+    def end(self, state: _Failures, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Preferred:
+    partitions: Partitions = field(default_factory=Partitions)
+    brokers: Brokers = field(default_factory=Brokers)
+    stopping: set[int] = field(default_factory=set)
+    owed: dict[TopicPartition, int] = field(default_factory=dict)
+    """Partitions that the preferred replica could lead -> since when."""
+    suspects: list[Late] = field(default_factory=list)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PreferredLeadsAgain:
+    """RP-21. The controller says how often it looks; twice that and two seconds are allowed, in one
+    office, for a broker that is neither fenced nor about to stop. Exercised when leadership goes
+    back from a leader that could have gone on."""
+
+    clause: str = "RP-21"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(TopicCommitted, PartitionCommitted, BrokerCommitted, HeartbeatSent),
+            *(HeartbeatAnswered, ControllerElected, ControllerResigned),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Preferred:
+        return _Preferred()
+
+    def step(self, state: _Preferred, event: Event) -> tuple[_Preferred, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case HeartbeatAnswered():
+                if body.active and body.error == "NONE" and body.balance_ms and state.owed:
+                    self._looked(state, event, body)
+            case PartitionCommitted():
+                return state, self._changed(state, event, body)
+            case HeartbeatSent(target_state="SHUTDOWN"):
+                state.stopping.add(body.broker_id)
+            case HeartbeatSent() if body.broker_epoch < 0:
+                state.stopping.discard(body.broker_id)
+            case BrokerCommitted():
+                state.brokers.take(body)
+            case TopicCommitted():
+                for place in state.partitions.forget(body):
+                    state.owed.pop(place, None)
+            case ControllerElected() | ControllerResigned():
+                state.owed = dict.fromkeys(state.owed, event.at_ns)
+        return state, NOTHING
+
+    @staticmethod
+    def _changed(state: _Preferred, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+        news, before = state.partitions.take(body)
+        if not news:
+            return NOTHING
+        place = (body.topic, body.partition)
+        preferred = body.replicas[0]
+        moving = body.adding or body.removing
+        if body.leader in (preferred, -1) or preferred not in body.isr or moving:
+            state.owed.pop(place, None)
+        else:
+            state.owed.setdefault(place, event.at_ns)
+        if before is None or before.leader in (preferred, -1) or body.leader != preferred:
+            return NOTHING
+        gone_on = before.leader in body.isr and not state.brokers.fenced(before.leader)
+        again = body.replicas == before.replicas and preferred in before.isr
+        return (Exercised(event.ref, Witness.PEER),) if gone_on and again else NOTHING
+
+    @staticmethod
+    def _looked(state: _Preferred, event: Event, body: HeartbeatAnswered) -> None:
+        allowed_ns = (2 * body.balance_ms + 2_000) * MS
+        for place, since_ns in list(state.owed.items()):
+            one = state.partitions.newest[place]
+            preferred = one.replicas[0]
+            if state.brokers.fenced(preferred) or preferred in state.stopping:
+                state.owed[place] = event.at_ns
+            elif event.at_ns - since_ns > allowed_ns:
+                state.owed[place] = event.at_ns
+                saying = (
+                    f"broker {preferred}, the preferred replica of {place[0]}-{place[1]}, has been "
+                    f"in its ISR for {span(event.at_ns - since_ns)}, and broker {one.leader} leads"
+                )
+                violated = Violated(event.ref, Witness.PEER, saying)
+                late = Late(violated, event.process, since_ns, event.at_ns, allowed_ns)
+                state.suspects.append(late)
+
+    def end(self, state: _Preferred, end: RunEnd) -> Sequence[Finding]:
+        return settle(state.suspects, end)

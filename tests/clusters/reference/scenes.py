@@ -8,12 +8,22 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from chaos import BROKERS, PRODUCER, Clients
+from chaos import BROKERS, CONTROLLERS, PRODUCER, Clients
 from crc32c import crc32c
 from world import MS, World, produce_request
 
-from fencepost import Event, ProduceCompleted, ProduceInvoked, RunEnd, RunEnded, RunStarted
+from fencepost import (
+    AdminCompleted,
+    Event,
+    ProduceCompleted,
+    ProduceInvoked,
+    RunEnd,
+    RunEnded,
+    RunStarted,
+)
+from fencepost_clusters.reference.core import changes
 from fencepost_clusters.reference.core.effects import ShutdownAsked
+from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error
@@ -22,11 +32,9 @@ Scene = Callable[[World], None]
 LOOKS_FOR_MS = 14_000
 
 
-def play(
-    scene: Scene, seed: int, defects: tuple[str, ...] = (), **shape: int | tuple[str, ...]
-) -> tuple[list[Event], RunEnd]:
+def play(scene: Scene, seed: int, defects: tuple[str, ...] = ()) -> tuple[list[Event], RunEnd]:
     """A scene's history and its end, all healed."""
-    world = World(seed, defects, **shape)  # type: ignore[arg-type]
+    world = World(seed, defects, **SHAPES.get(scene, {}))  # type: ignore[arg-type]
     world.note("harness", RunStarted("reference/quorum", "world", seed))
     assert world.until(world.healthy, 20)
     scene(world)
@@ -180,7 +188,113 @@ def client_looks_for_leader(world: World) -> None:
     world.start(old)
 
 
+def administer(world: World, api: str, subject: str, request: m.Request) -> m.Response | None:
+    """An administrator's request through a live broker, recorded as its client would."""
+    slot = next(name for name in world.alive if name.startswith("broker"))
+    answer = world.answer(slot, request)
+    bad = answer is None or any(changes.errors(answer))
+    body = AdminCompleted("op", api, subject, "failed" if bad else "ok", "")
+    Clients(world, "").record("clients/admin#1", body)
+    return answer
+
+
+def many_partitions(world: World) -> None:
+    """Enough partitions that each broker is preferred for several."""
+    world.create_topic("orders", 6)
+
+
+def topic_while_a_broker_is_dead(world: World) -> None:
+    """A topic is made while a broker is fenced."""
+    world.kill("broker-2")
+    world.run(5)
+    slot = others("broker-2")[0]
+    topic = m.CreatableTopic("orders", 4, 2)
+    world.answer(slot, m.CreateTopicsRequest((topic,), 2000))
+    world.run(0.5)
+    world.start("broker-2")
+
+
+def broker_with_many_leaderships_dies(world: World) -> None:
+    """A broker dies that leads as many partitions as there are survivors."""
+    world.create_topic("orders", 6)
+    world.run(0.5)
+    world.kill("broker-3")
+    world.run(6)
+    world.start("broker-3")
+
+
+def preferred_comes_back(world: World) -> None:
+    """A preferred leader dies, another leads, and the first one is in the ISR again."""
+    world.create_topic("orders")
+    old = world.leader("orders")
+    world.kill(old)
+    assert world.until(lambda: world.leader("orders") not in (old, "broker--1"), 10)
+    world.start(old)
+    world.until(lambda: len(world.isr("orders")) == 3, 15)
+    world.run(9)
+
+
+def reassigned(world: World) -> None:
+    """A partition under writes moves to a broker that has nothing of it; twice, and once the
+    controller fails meanwhile."""
+    world.create_topic("orders")
+    clients = Clients(world, "orders")
+    clients.start_producing()
+    world.run(1)
+    for replicas, failover in (((4, 2, 3), False), ((1, 2, 4), True)):
+        part = a.ReassignablePartition(0, replicas)
+        topic = a.ReassignableTopic("orders", (part,))
+        request = a.AlterPartitionReassignmentsRequest(2000, (topic,))
+        administer(world, "reassign", "orders", request)
+        if failover:
+            world.kill(world.active_slot())
+        world.until(lambda want=replicas: world.partition("orders").replicas == want, 10)
+        world.run(1.5)
+    clients.stop_producing()
+    for slot in CONTROLLERS:
+        if slot not in world.alive:
+            world.start(slot)
+
+
+def broker_added(world: World) -> None:
+    """A fourth broker is started, and given its share."""
+    world.create_topic("orders", 6, replicas=2)
+    world.create_topic("payments", 3, replicas=2)
+    world.start("broker-4")
+    assert world.until(world.healthy, 20)
+    administer(world, "add_brokers", "4", a.RebalanceRequest(2000, (4,)))
+    world.until(world.healthy, 20)
+
+
+def broker_deleted(world: World) -> None:
+    """A broker that runs is deleted; it registers anew."""
+    world.create_topic("orders", 3)
+    administer(world, "delete_broker", "2", a.UnregisterBrokerRequest(2))
+    world.run(3)
+
+
+def topic_deleted_behind_a_broker(world: World) -> None:
+    """A topic is deleted while a broker is down."""
+    world.create_topic("orders")
+    world.produce(world.leader("orders"), "orders", b"gone")
+    world.run(0.5)
+    world.kill("broker-2")
+    administer(world, "delete_topic", "orders", m.DeleteTopicsRequest(("orders",), 2000))
+    world.run(1)
+    world.start("broker-2")
+    world.run(3)
+
+
 FINDS: dict[str, Scene] = {
+    "one-neighbour-holds-all": many_partitions,
+    "places-on-dead-broker": topic_while_a_broker_is_dead,
+    "elects-lowest-id": broker_with_many_leaderships_dies,
+    "never-goes-back": preferred_comes_back,
+    "switches-before-caught-up": reassigned,
+    "former-replica-stays-in-isr": reassigned,
+    "adding-moves-everything": broker_added,
+    "deleted-broker-stays-in-isr": broker_deleted,
+    "deleted-topic-comes-back": topic_deleted_behind_a_broker,
     "applies-stale-isr-change": paused_leader,
     "elects-any-live-replica": dead_isr,
     "acks-on-stepping-down": handover_with_writes_waiting,
@@ -190,3 +304,8 @@ FINDS: dict[str, Scene] = {
     "metadata-names-former-leader": client_looks_for_leader,
 }
 """The scene in which each defect is found."""
+SHAPES: dict[Scene, dict[str, int | tuple[str, ...]]] = {
+    reassigned: {"brokers": 4},
+    broker_added: {"brokers": 4, "later": ("broker-4",)},
+}
+"""The worlds of those that want another than three brokers."""

@@ -9,7 +9,7 @@ import pytest
 
 from fencepost import Shape, UsageError
 from fencepost_clusters.reference.cluster import ReferenceQuorum
-from fencepost_clusters.reference.core import leadership, settings, topics
+from fencepost_clusters.reference.core import leadership, placement, settings, topics
 from fencepost_clusters.reference.core.image import Image
 from fencepost_clusters.reference.core.protections import DEFECTS, AllBut, switched_off
 from fencepost_clusters.reference.wire import messages as m
@@ -51,7 +51,7 @@ def with_partition(built: Image, isr: tuple[int, ...], leader: int) -> Image:
 
 @pytest.mark.parametrize("brokers", range(2, 8))
 def test_placement_puts_no_two_replicas_on_one_broker_and_spreads_them(brokers: int) -> None:
-    placed = leadership.place(range(1, brokers + 1), brokers * (brokers - 1), 2)
+    placed = placement.place(range(1, brokers + 1), brokers * (brokers - 1), 2)
     assert all(len(set(replicas)) == len(replicas) for replicas in placed)
     preferred = Counter(replicas[0] for replicas in placed)
     assert set(preferred.values()) == {brokers - 1}
@@ -121,7 +121,7 @@ def test_an_isr_change_is_judged(
 def test_a_topic_is_created_or_refused_with_kafkas_error(
     topic: m.CreatableTopic, error: Error
 ) -> None:
-    records, result = topics.create(image(), topic, settings.read(BROKER), TOPIC)
+    records, result = topics.create(image(), topic, settings.read(BROKER), TOPIC, AllBut())
     assert result.error_code == error
     assert bool(records) == (error is Error.NONE)
 

@@ -66,6 +66,7 @@ class World:
         """`later` are the slots in which nothing is started yet."""
         names = {key.replace("_", "."): value for key, value in settings.items()}
         self.shape = Shape(3, brokers, names, defects)
+        self._stays = "never-goes-back" in defects
         self.system = ReferenceQuorum()
         self.layout = self.system.layout(self.shape)
         self.timing = self.system.timing(self.shape)
@@ -363,12 +364,20 @@ class World:
         return self.partition(topic, partition).isr
 
     def healthy(self) -> bool:
-        """Every broker active, every partition led, every ISR full, everywhere known."""
+        """Every broker active, every ISR full, and the preferred replica leads and knows it."""
         core = self.active()
         if core is None or not self.brokers_active():
             return False
         parts = core.committed.image.all_partitions()
-        return all(p.leader > 0 and len(p.isr) == len(p.replicas) for p in parts)
+        return all(len(p.isr) == len(p.replicas) and self._led(p) for p in parts)
+
+    def _led(self, one: Partition) -> bool:
+        living = self.alive.get(f"broker-{one.leader}")
+        if living is None or not isinstance(living.core, BrokerNode):
+            return False
+        replica = living.core.replicas.get(one.topic_id, one.index)
+        serves = replica is not None and replica.leading and replica.epoch == one.leader_epoch
+        return serves and (one.leader == one.replicas[0] or self._stays)
 
     def bodies(self, kind: type) -> list[tuple[str, object]]:
         """(process, body) of every event of a kind."""
@@ -376,9 +385,9 @@ class World:
 
     # ------------------------------------------------------------------------------- conveniences
 
-    def create_topic(self, name: str, partitions: int = 1) -> None:
+    def create_topic(self, name: str, partitions: int = 1, replicas: int = 3) -> None:
         """Creates a topic and waits until all brokers know its leader."""
-        request = m.CreateTopicsRequest((m.CreatableTopic(name, partitions, 3),), 2000)
+        request = m.CreateTopicsRequest((m.CreatableTopic(name, partitions, replicas),), 2000)
         made = (0, 36)  # NONE, or TOPIC_ALREADY_EXISTS after an answer that was lost
 
         def created() -> bool:

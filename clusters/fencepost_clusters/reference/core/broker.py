@@ -13,7 +13,7 @@ from fencepost import (
     RecoveryStarted,
     RequestRefused,
 )
-from fencepost_clusters.reference.core import changes, fetching, serving
+from fencepost_clusters.reference.core import changes, configs, fetching, serving
 from fencepost_clusters.reference.core.committed import Committed
 from fencepost_clusters.reference.core.controller import raft_timing
 from fencepost_clusters.reference.core.effects import (
@@ -45,6 +45,7 @@ from fencepost_clusters.reference.core.raft import Raft
 from fencepost_clusters.reference.core.registration import BrokerState
 from fencepost_clusters.reference.core.replicas import Replicas
 from fencepost_clusters.reference.core.settings import Settings
+from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
@@ -203,6 +204,11 @@ class BrokerNode:
             }
             self.replicas.delete_strays(image)
             self.lifecycle.hurry(now)
+        if self._joined and mine is None:
+            self._joined = False
+            self.lifecycle.deleted(now)
+            self.replicas.retire_all("deleted")
+            self.producing.settle(now)
         if self._joined and not holds and self._protections.holds("newest-incarnation-wins"):
             self._joined = False
             self.lifecycle.taken_over()
@@ -307,6 +313,8 @@ class BrokerNode:
             case m.MetadataRequest():
                 cluster = self.settings.cluster_id
                 answer = serving.metadata(image, message, me, cluster, self._protections)
+            case a.DescribeConfigsRequest():
+                answer = configs.describe(image, self.settings, me, message)
             case m.ListOffsetsRequest():
                 answer = serving.list_offsets(image, self.replicas, message)
             case m.OffsetForLeaderEpochRequest():

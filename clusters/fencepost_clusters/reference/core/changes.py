@@ -14,30 +14,19 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from fencepost_clusters.reference.core import leadership, topics
-from fencepost_clusters.reference.core.effects import Protections
-from fencepost_clusters.reference.core.image import Image
-from fencepost_clusters.reference.core.settings import Settings
+from fencepost_clusters.reference.core import (
+    configs,
+    leadership,
+    quorum_messages,
+    reassigning,
+    registration,
+    topics,
+)
+from fencepost_clusters.reference.core.grounds import Decided, Grounds
+from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
-
-
-class Grounds(Struct, frozen=True):
-    """What a change is decided upon; `end` is the offset at which its first record will stand."""
-
-    image: Image
-    end: int
-    controller_epoch: int
-    settings: Settings
-    protections: Protections
-
-
-class Decided(Struct, frozen=True):
-    """What a request leads to: records, in one batch, and its answer once they are committed."""
-
-    records: tuple[r.Record, ...]
-    answer: m.Response
 
 
 class _Change(Struct, frozen=True):
@@ -140,8 +129,8 @@ def _create_topics(on: Grounds, asked: m.CreateTopicsRequest) -> Decided:
             results.append(m.CreatableTopicResult(topic.name, Error.INVALID_REQUEST, saying))
             continue
         names.add(topic.name)
-        new_id = topics.topic_id(on.controller_epoch, on.end + len(records))
-        made, result = topics.create(on.image, topic, on.settings, new_id)
+        new_id = topics.topic_id(on.quorum.epoch, on.end + len(records))
+        made, result = topics.create(on.image, topic, on.settings, new_id, on.protections)
         if not asked.validate_only:
             records += made
         results.append(result)
@@ -170,8 +159,77 @@ def _delete_refused(asked: m.DeleteTopicsRequest, error: Error) -> m.Response:
     )
 
 
+# ----------------------------------------------------------------------- elections and brokers
+
+
+def _elect_leaders(on: Grounds, asked: a.ElectLeadersRequest) -> Decided:
+    """Preferred elections; an unclean one would lose what is committed, and is refused."""
+    if asked.election_type != 0:
+        return Decided((), _elect_refused(asked, Error.INVALID_REQUEST))
+    places: dict[tuple[str, int], None]
+    if asked.topic_partitions is None:
+        every = on.image.all_partitions()
+        places = {(on.image.names[p.topic_id], p.index): None for p in every}
+    else:
+        places = {(t.topic, i): None for t in asked.topic_partitions for i in t.partitions}
+    records: list[r.Record] = []
+    results: dict[str, list[a.PartitionResult]] = {}
+    for topic, index in places:
+        one = on.image.partition(topic, index)
+        record = None
+        error = Error.UNKNOWN_TOPIC_OR_PARTITION
+        if one is not None:
+            record = leadership.to_preferred(one, on.ready, on.protections)
+            there = one.leader == one.replicas[0]
+            error = Error.ELECTION_NOT_NEEDED if there else Error.PREFERRED_LEADER_NOT_AVAILABLE
+        if record is not None:
+            records.append(record)
+            error = Error.NONE
+        if asked.topic_partitions is not None or error is Error.NONE:
+            results.setdefault(topic, []).append(a.PartitionResult(index, error))
+    listed = tuple(a.ReplicaElectionResult(t, tuple(found)) for t, found in results.items())
+    return Decided(tuple(records), a.ElectLeadersResponse(Error.NONE, listed))
+
+
+def _elect_refused(asked: a.ElectLeadersRequest, error: Error) -> m.Response:
+    return a.ElectLeadersResponse(error, ())
+
+
+def _unregister(on: Grounds, asked: a.UnregisterBrokerRequest) -> Decided:
+    """DeleteBroker: it leaves every ISR but as the last member (QC-26)."""
+    if asked.broker_id not in on.image.brokers:
+        return Decided((), a.UnregisterBrokerResponse(Error.BROKER_ID_NOT_REGISTERED))
+    records = registration.delete(on.image, asked.broker_id, on.protections)
+    return Decided(records, a.UnregisterBrokerResponse(Error.NONE))
+
+
+def _unregister_refused(asked: a.UnregisterBrokerRequest, error: Error) -> m.Response:
+    return a.UnregisterBrokerResponse(error)
+
+
+def _describe_quorum(on: Grounds, asked: a.DescribeQuorumRequest) -> Decided:
+    return Decided((), quorum_messages.described(on.quorum, asked))
+
+
+def _describe_refused(asked: a.DescribeQuorumRequest, error: Error) -> m.Response:
+    return a.DescribeQuorumResponse(error, ())
+
+
 _TABLE: Mapping[type, _Change] = {
     m.AlterPartitionRequest: _Change("AlterIsr", _alter_isr, _isr_refused, forwarded=False),
     m.CreateTopicsRequest: _Change("CreateTopics", _create_topics, _create_refused),
     m.DeleteTopicsRequest: _Change("DeleteTopics", _delete_topics, _delete_refused),
+    a.AlterPartitionReassignmentsRequest: _Change(
+        "AlterPartitionReassignments", reassigning.alter, reassigning.alter_refused
+    ),
+    a.ListPartitionReassignmentsRequest: _Change(
+        "ListPartitionReassignments", reassigning.listed, reassigning.list_refused
+    ),
+    a.RebalanceRequest: _Change("Rebalance", reassigning.rebalance, reassigning.rebalance_refused),
+    a.ElectLeadersRequest: _Change("ElectLeaders", _elect_leaders, _elect_refused),
+    a.IncrementalAlterConfigsRequest: _Change(
+        "IncrementalAlterConfigs", configs.alter, configs.alter_refused
+    ),
+    a.UnregisterBrokerRequest: _Change("DeleteBroker", _unregister, _unregister_refused),
+    a.DescribeQuorumRequest: _Change("DescribeQuorum", _describe_quorum, _describe_refused),
 }

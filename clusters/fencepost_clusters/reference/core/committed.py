@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from zlib import crc32
 
-from fencepost import BrokerCommitted, MetadataCommitted, PartitionCommitted, TopicCommitted
+from fencepost import (
+    BrokerCommitted,
+    BrokerDeleted,
+    MetadataCommitted,
+    PartitionCommitted,
+    TopicCommitted,
+    TopicMarked,
+)
 from fencepost_clusters.reference.core.effects import Outbox
 from fencepost_clusters.reference.core.image import Image
 from fencepost_clusters.reference.core.metadata_log import MetadataLog
@@ -68,8 +75,12 @@ class Committed:
                         str(record.incarnation_id or ""),
                     )
                 )
+            case r.TopicRecord(deleting=True):
+                self._out.note(TopicMarked(at, record.name, str(record.topic_id)))
             case r.TopicRecord():
                 self._out.note(TopicCommitted(at, record.name, str(record.topic_id), deleted=False))
+            case r.DeleteBrokerRecord():
+                self._out.note(BrokerDeleted(at, record.id))
             case r.DeleteTopicRecord():
                 self._out.note(TopicCommitted(at, self._name, str(record.name), deleted=True))
             case r.PartitionRecord() | r.IsrChangeRecord():
@@ -84,6 +95,8 @@ class Committed:
                         one.leader_epoch,
                         one.isr,
                         one.replicas,
+                        one.adding,
+                        one.removing,
                     )
                 )
             case _:

@@ -21,7 +21,13 @@ from fencepost import (
     NodeStopped,
     StateReverted,
 )
-from fencepost_clusters.reference.core import changes, quorum_messages, registration
+from fencepost_clusters.reference.core import (
+    changes,
+    quorum_messages,
+    reassigning,
+    registration,
+    topics,
+)
 from fencepost_clusters.reference.core.committed import Committed
 from fencepost_clusters.reference.core.effects import (
     Answered,
@@ -41,6 +47,7 @@ from fencepost_clusters.reference.core.effects import (
     Tick,
 )
 from fencepost_clusters.reference.core.electorate import Electorate
+from fencepost_clusters.reference.core.grounds import Grounds, Quorum
 from fencepost_clusters.reference.core.image import Image
 from fencepost_clusters.reference.core.metadata_log import MetadataLog
 from fencepost_clusters.reference.core.raft import Raft, RaftTiming
@@ -101,6 +108,7 @@ class ControllerNode:
         self._led_epoch = -1
         self._leases = Leases()
         self._waiting: list[_Waiting] = []
+        self._next_check_ns = 0
 
     # ------------------------------------------------------------------------------------- driver
 
@@ -129,6 +137,7 @@ class ControllerNode:
         self._out.cause = None
         self._follow_leadership(now)
         self.committed.advance(self.log, self.raft.high_watermark)
+        self._maintain(now)
         self._answer_committed()
         return self._out.drain()
 
@@ -136,6 +145,7 @@ class ControllerNode:
         """The monotonic time of the next Tick."""
         times = [t for t in (self.raft.deadline_ns(),) if t is not None]
         if self._ahead is not None:
+            times.append(self._next_check_ns)
             lease_ns = self.settings.lease_ms * 1_000_000
             times.extend(
                 self._leases.heard_ns[b.id] + lease_ns
@@ -163,6 +173,7 @@ class ControllerNode:
             self._leases = registration.at_takeover(
                 self._ahead, now, self.settings.lease_ms * 1_000_000, self._protections
             )
+            self._next_check_ns = now.monotonic_ns
         elif not self.raft.leading and self._ahead is not None:
             self._leave()
 
@@ -261,6 +272,7 @@ class ControllerNode:
         if self._ahead is not None:
             if decision.heard:
                 self._leases.heard_ns[asked.broker_id] = now.monotonic_ns
+                self._leases.targets[asked.broker_id] = BrokerState.read(asked.target_state)
             offset = self._apply(decision.records, now)
         answer = m.BrokerHeartbeatResponse(
             decision.error, self.settings.node_id, decision.next_state, decision.broker_epoch,
@@ -277,7 +289,7 @@ class ControllerNode:
             asked.broker_epoch, answer.broker_epoch, Error(answer.error_code).name,
             BrokerState.read(answer.next_state).name, asked.lease_start_time_ms,
             answer.lease_end_time_ms, self.settings.lease_ms, self.raft.epoch,
-            answer.active_controller_id, self.active,
+            answer.active_controller_id, self.active, self._balance_ms(),
         )  # fmt: skip
 
     def _change(self, received: Received, now: Instant) -> None:
@@ -285,11 +297,16 @@ class ControllerNode:
         if self._ahead is None:
             self._refuse(received, self._out.cause)
             return
-        grounds = changes.Grounds(
-            self._ahead, self.log.end, self.raft.epoch, self.settings, self._protections
+        quorum = Quorum(
+            self.settings.node_id, self.raft.epoch, self.raft.high_watermark, self.raft.ends()
+        )
+        grounds = Grounds(
+            self._ahead, self.log.end, quorum, self._ready(), self.settings, self._protections
         )
         decided = changes.decide(grounds, received.message)
         end = self._apply(decided.records, now)
+        if isinstance(received.message, m.AlterPartitionRequest):
+            self._settle(decided.records, now)
         event = ChangeAnswered(
             changes.name(received.message),
             received.client,
@@ -299,6 +316,51 @@ class ControllerNode:
             self.raft.epoch,
         )
         self._answer_later(_Waiting(end, received, decided.answer, event, self._out.cause))
+
+    # ------------------------------------------------------------------------- what nobody asks for
+
+    def _balance_ms(self) -> int:
+        """How often leaderships are given back to preferred replicas; 0: never."""
+        if not self.settings.ms("auto.leader.rebalance.enable"):
+            return 0
+        return self.settings.ms("leader.imbalance.check.interval.ms")
+
+    def _ready(self) -> frozenset[int]:
+        """The brokers that may be given leaderships: active, and not about to stop (RP-21)."""
+        assert self._ahead is not None
+        targets = self._leases.targets
+        return frozenset(b for b in self._ahead.live() if targets.get(b) is BrokerState.ACTIVE)
+
+    def _willing(self) -> frozenset[int]:
+        """Those to whom leaderships go back by themselves."""
+        return self._ready() if self._balance_ms() else frozenset()
+
+    def _settle(self, records: Iterable[r.Record], now: Instant) -> None:
+        """Ends the reassignments, and gives back the leaderships, that were waiting for these."""
+        assert self._ahead is not None
+        places = [
+            self._ahead.partitions[record.topic_id][record.partition_id]
+            for record in records
+            if isinstance(record, r.IsrChangeRecord) and record.topic_id is not None
+        ]
+        self._apply(
+            reassigning.settle(self._ahead, places, self._willing(), self._protections), now
+        )
+
+    def _maintain(self, now: Instant) -> None:
+        """Finishes deletions once marked, and at times looks at every partition."""
+        if self._ahead is None:
+            return
+        if self.committed.image.deleting:
+            self._apply(topics.finish_deletions(self.committed.image, self._ahead), now)
+        if now.monotonic_ns >= self._next_check_ns:
+            every = self._ahead.all_partitions()
+            self._apply(
+                reassigning.settle(self._ahead, every, self._willing(), self._protections), now
+            )
+            self._next_check_ns = now.monotonic_ns + self.settings.ns(
+                "leader.imbalance.check.interval.ms"
+            )
 
     # ---------------------------------------------------------------------------------- answering
 

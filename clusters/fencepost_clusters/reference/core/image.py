@@ -15,6 +15,8 @@ from fencepost_clusters.reference.wire import records as r
 
 TOPIC_RESOURCE = 2
 """Kafka's resource type of a topic in ConfigRecord."""
+BROKER_RESOURCE = 4
+"""Kafka's resource type of a broker; under an empty name, of all brokers."""
 
 
 class Broker(Struct, frozen=True):
@@ -39,7 +41,11 @@ class Broker(Struct, frozen=True):
 
 
 class Partition(Struct, frozen=True):
-    """A partition as its newest record has it; `leader` is -1 when there is none."""
+    """A partition as its newest record has it; `leader` is -1 when there is none.
+
+    During a reassignment `replicas` holds the new ones, of which `adding` were none before, and
+    then those in `removing`.
+    """
 
     topic_id: UUID
     index: int
@@ -47,6 +53,8 @@ class Partition(Struct, frozen=True):
     isr: tuple[int, ...]
     leader: int
     leader_epoch: int
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
 
 
 class Image:
@@ -60,6 +68,10 @@ class Image:
         self.partitions: dict[UUID, dict[int, Partition]] = {}
         self.settings: dict[str, dict[str, str]] = {}
         """topic -> its own settings."""
+        self.broker_settings: dict[str, str] = {}
+        """The settings of all brokers."""
+        self.deleting: set[UUID] = set()
+        """Topics that are marked, and for clients gone; what is left is to be deleted."""
 
     def copy(self) -> Image:
         """The same state, to be changed apart."""
@@ -70,6 +82,8 @@ class Image:
         other.names = dict(self.names)
         other.partitions = {topic: dict(parts) for topic, parts in self.partitions.items()}
         other.settings = {topic: dict(values) for topic, values in self.settings.items()}
+        other.broker_settings = dict(self.broker_settings)
+        other.deleting = set(self.deleting)
         return other
 
     def live(self) -> tuple[int, ...]:
@@ -101,11 +115,14 @@ class Image:
                 self.topics[record.name] = record.topic_id
                 self.names[record.topic_id] = record.name
                 self.partitions.setdefault(record.topic_id, {})
+                if record.deleting:
+                    self.deleting.add(record.topic_id)
             case r.PartitionRecord():
                 assert record.topic_id is not None
                 self.partitions[record.topic_id][record.partition_id] = Partition(
                     record.topic_id, record.partition_id, record.replicas, record.isr,
-                    record.leader, record.leader_epoch,
+                    record.leader, record.leader_epoch, record.adding_replicas,
+                    record.removing_replicas,
                 )  # fmt: skip
             case r.IsrChangeRecord():
                 self._isr_change(record)
@@ -113,11 +130,14 @@ class Image:
                 if record.resource_type == TOPIC_RESOURCE:
                     values = self.settings.setdefault(record.resource_name, {})
                     values[record.name] = record.value
+                elif record.resource_type == BROKER_RESOURCE:
+                    self.broker_settings[record.name] = record.value
             case r.DeleteTopicRecord():
                 assert record.name is not None
                 name = self.names.pop(record.name)
                 del self.topics[name], self.partitions[record.name]
                 self.settings.pop(name, None)
+                self.deleting.discard(record.name)
             case r.DeleteBrokerRecord():
                 self.brokers.pop(record.id, None)
             case r.AccessControlRecord():

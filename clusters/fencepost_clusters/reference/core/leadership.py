@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from fencepost_clusters.reference.core.effects import Protections
 from fencepost_clusters.reference.core.image import Image, Partition, isr_change
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.reference.wire.records import IsrChangeRecord, Record
-
-
-def place(brokers: Sequence[int], partitions: int, replicas: int) -> tuple[tuple[int, ...], ...]:
-    """The replicas of each new partition, preferred one first (replication design; RP-01).
-
-    Partition p has its preferred replica on broker i = p mod n; replica j (from 1) of the k-th
-    partition (from 0) of broker i goes to broker (i + 1 + (j - 1 + k) mod (n - 1)) mod n.
-    """
-    ordered = sorted(brokers)
-    n = len(ordered)
-    assert 0 < replicas <= n, "checked by the caller"
-    placed: list[tuple[int, ...]] = []
-    for number in range(partitions):
-        i, k = number % n, number // n
-        others = [(i + 1 + (j - 1 + k) % (n - 1)) % n for j in range(1, replicas)]
-        placed.append(tuple(ordered[x] for x in (i, *others)))
-    return tuple(placed)
 
 
 def _next_epoch(partition: Partition, protections: Protections) -> int:
@@ -40,7 +23,10 @@ def _elect(
         outside = [r for r in partition.replicas if r in live and r not in partition.isr]
         if outside:
             return outside[0]
-    found = next((r for r in partition.replicas if r in isr and r in live), -1)
+    heirs = [r for r in partition.replicas if r in isr and r in live]
+    if heirs and not protections.holds("heirs-in-replica-order"):
+        return min(heirs)
+    found = heirs[0] if heirs else -1
     if found < 0 and not protections.holds("dead-isr-leads-nobody"):
         return next((r for r in partition.replicas if r in live), -1)
     return found
@@ -86,6 +72,16 @@ def on_handover(image: Image, broker: int, protections: Protections) -> list[Rec
         if leader >= 0:
             changes.append(isr_change(one, one.isr, leader, _next_epoch(one, protections)))
     return changes
+
+
+def to_preferred(
+    one: Partition, ready: Collection[int], protections: Protections
+) -> IsrChangeRecord | None:
+    """What gives leadership back to the preferred replica, if that is in the ISR and ready."""
+    preferred = one.replicas[0]
+    if one.leader in (preferred, -1) or preferred not in one.isr or preferred not in ready:
+        return None
+    return isr_change(one, one.isr, preferred, _next_epoch(one, protections))
 
 
 def leads_any(image: Image, broker: int) -> bool:

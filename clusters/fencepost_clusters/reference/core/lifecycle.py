@@ -156,6 +156,13 @@ class Lifecycle:
         if self.state is not BrokerState.FENCED:
             self._become(BrokerState.FENCED, "taken_over")
 
+    def deleted(self, now: Instant) -> None:
+        """The committed metadata has no broker of this id any more: it registers anew (QC-26)."""
+        self.epoch = -1
+        if self.state is BrokerState.ACTIVE:
+            self._become(BrokerState.FENCED, "refused")
+        self.hurry(now)
+
     def _become(self, state: BrokerState, reason: str) -> None:
         old, self.state = self.state, state
         self.was_active = self.was_active or state is BrokerState.ACTIVE

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from fencepost import Cause, ProduceAnswered, RequestRefused
+from fencepost_clusters.reference.core import configs
 from fencepost_clusters.reference.core.effects import (
     Instant,
     Note,
@@ -132,8 +133,7 @@ class Producing:
         return self._store(one, batches)
 
     def _min_isr(self, image: Image, topic: str) -> int:
-        own = image.settings.get(topic, {}).get("min.insync.replicas")
-        return int(own) if own is not None else self._settings.ms("min.insync.replicas")
+        return configs.number(image, self._settings, topic, "min.insync.replicas")
 
     def _store(
         self, one: Replica, batches: tuple[tuple[BatchHeader, bytes], ...]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from fencepost_clusters.reference.core.grounds import Quorum
+from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 
@@ -88,6 +90,27 @@ def fetch_answer(
     )
     topic = m.FetchableTopicResponse((part,), m.METADATA_TOPIC, m.METADATA_TOPIC_ID)
     return m.FetchResponse(Error.NONE, (topic,), node_endpoints=voters)
+
+
+def described(quorum: Quorum, asked: a.DescribeQuorumRequest) -> a.DescribeQuorumResponse:
+    """The quorum to whoever asks for it by name; other topics have none."""
+    voters = tuple(a.QuorumReplica(voter, end) for voter, end in quorum.ends)
+    known = a.QuorumPartitionResult(
+        0, Error.NONE, quorum.leader, quorum.epoch, quorum.high_watermark, voters
+    )
+    topics = tuple(
+        a.QuorumTopicResult(
+            topic.topic_name,
+            tuple(
+                known
+                if (topic.topic_name, part.partition_index) == (m.METADATA_TOPIC, 0)
+                else a.QuorumPartitionResult(part.partition_index, Error.UNKNOWN_TOPIC_OR_PARTITION)
+                for part in topic.partitions
+            ),
+        )
+        for topic in asked.topics
+    )
+    return a.DescribeQuorumResponse(Error.NONE, topics)
 
 
 def _id(leader: int | None) -> int:

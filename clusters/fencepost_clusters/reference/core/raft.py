@@ -132,6 +132,11 @@ class Raft:
     def leading(self) -> bool:
         return self.role is Role.LEADER
 
+    def ends(self) -> tuple[tuple[int, int], ...]:
+        """Each voter's log end as its leader knows it; -1 of one that has not fetched."""
+        known = {**self._ends, self.me: self.log.end}
+        return tuple((voter, known.get(voter, -1)) for voter in sorted(self.voters))
+
     def _majority(self) -> int:
         return len(self.voters) // 2 + 1
 

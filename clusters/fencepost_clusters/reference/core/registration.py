@@ -67,6 +67,8 @@ class Leases:
     """Soft state: when each broker's current incarnation was last heard, on our monotonic clock."""
 
     heard_ns: dict[int, int] = field(default_factory=dict)
+    targets: dict[int, BrokerState] = field(default_factory=dict)
+    """The state that each broker was heard to want in this office; unheard ones are missing."""
     epochs_given: int = 0
     """Only the defect that reuses broker epochs counts here."""
 
@@ -215,6 +217,14 @@ def fence(image: Image, broker: int, protections: Protections) -> tuple[r.Record
     known = image.brokers[broker]
     moved = leadership.on_broker_gone(image, broker, protections)
     return (broker_record(known, known.epoch, fenced=True), *moved)
+
+
+def delete(image: Image, broker: int, protections: Protections) -> tuple[r.Record, ...]:
+    """The records that delete a broker: out of every ISR but as the last member (QC-26)."""
+    moved: list[r.Record] = []
+    if protections.holds("deleted-leaves-isr"):
+        moved = leadership.on_broker_gone(image, broker, protections)
+    return (r.DeleteBrokerRecord(id=broker), *moved)
 
 
 def _broker_epoch(leases: Leases, next_offset: int, protections: Protections) -> int:

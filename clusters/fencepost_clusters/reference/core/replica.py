@@ -144,7 +144,7 @@ class Replica:
             self.log.forget_producers()
         self.followers = {
             r: Follower(caught_up_ns=now.monotonic_ns)
-            for r in self.partition.replicas
+            for r in {*self.partition.replicas, *self.partition.isr}
             if r != self.me
         }
         self._continue(now)

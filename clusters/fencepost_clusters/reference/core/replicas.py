@@ -112,6 +112,8 @@ class Replicas:
             for one in image.all_partitions()
             if self.me in one.replicas
         }
+        if not self._protections.holds("strays-go"):
+            return
         for name in sorted(set(self._disk_logs) - known):
             del self._disk_logs[name]
             self._remove(name, "stray")

@@ -28,7 +28,8 @@ def metadata(
         address = image.brokers[broker].endpoint(CLIENT_LISTENER)
         if address is not None:
             brokers.append(m.MetadataResponseBroker(broker, *address))
-    wanted = sorted(image.topics) if request.topics is None else [t.name for t in request.topics]
+    there = sorted(name for name, topic in image.topics.items() if topic not in image.deleting)
+    wanted = there if request.topics is None else [t.name for t in request.topics]
     live = set(image.live())
     topics = tuple(_topic(image, name, live, protections) for name in wanted)
     return m.MetadataResponse(tuple(brokers), cluster_id, me, topics)
@@ -38,7 +39,7 @@ def _topic(
     image: Image, name: str, live: set[int], protections: Protections
 ) -> m.MetadataResponseTopic:
     topic_id = image.topics.get(name)
-    if topic_id is None:
+    if topic_id is None or topic_id in image.deleting:
         return m.MetadataResponseTopic(Error.UNKNOWN_TOPIC_OR_PARTITION, name, ())
     now = protections.holds("metadata-names-leader")
     parts = tuple(

@@ -32,6 +32,8 @@ _DEFAULTS: Mapping[str, int] = {
     "default.replication.factor": 1,
     "controlled.shutdown.timeout.ms": 30000,
     "metadata.max.lag.records": 1000,
+    "leader.imbalance.check.interval.ms": 5000,
+    "auto.leader.rebalance.enable": 1,
 }
 TOPIC_SETTINGS = ("min.insync.replicas",)
 """What a topic may set for itself; anything else is refused with INVALID_CONFIG."""

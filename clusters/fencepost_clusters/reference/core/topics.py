@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from uuid import UUID
 
+from fencepost_clusters.reference.core.effects import Protections
 from fencepost_clusters.reference.core.image import TOPIC_RESOURCE, Image
-from fencepost_clusters.reference.core.leadership import place
+from fencepost_clusters.reference.core.placement import place
 from fencepost_clusters.reference.core.settings import TOPIC_SETTINGS, Settings
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
@@ -22,10 +23,14 @@ def topic_id(controller_epoch: int, offset: int) -> UUID:
 
 
 def create(
-    image: Image, asked: m.CreatableTopic, settings: Settings, new_id: UUID
+    image: Image,
+    asked: m.CreatableTopic,
+    settings: Settings,
+    new_id: UUID,
+    protections: Protections,
 ) -> tuple[list[r.Record], m.CreatableTopicResult]:
     """The records that make a topic, placed on brokers that are live now (RP-28), or why not."""
-    error, saying, replicas = _judge(image, asked, settings)
+    error, saying, replicas = _judge(image, asked, settings, protections)
     if error is not Error.NONE:
         return [], m.CreatableTopicResult(asked.name, error, saying)
     found: list[r.Record] = [r.TopicRecord(name=asked.name, topic_id=new_id)]
@@ -47,7 +52,7 @@ def create(
                 topic_id=new_id,
                 replicas=members,
                 isr=isr,
-                leader=isr[0],
+                leader=isr[0] if isr else -1,
                 leader_epoch=0,
             )
         )
@@ -57,7 +62,7 @@ def create(
 
 
 def _judge(
-    image: Image, asked: m.CreatableTopic, settings: Settings
+    image: Image, asked: m.CreatableTopic, settings: Settings, protections: Protections
 ) -> tuple[Error, str | None, tuple[tuple[int, ...], ...]]:
     if not _LEGAL.fullmatch(asked.name) or asked.name in (".", "..", m.METADATA_TOPIC):
         return Error.INVALID_TOPIC_EXCEPTION, f"{asked.name!r} is no legal topic name", ()
@@ -68,6 +73,8 @@ def _judge(
             saying = f"{config.name}={config.value} cannot be set for a topic here"
             return Error.INVALID_CONFIG, saying, ()
     live = image.live()
+    if not protections.holds("placed-on-live"):
+        live = tuple(sorted(image.brokers))
     if asked.assignments:
         chosen = {a.partition_index: a.broker_ids for a in asked.assignments}
         members = tuple(chosen.get(i, ()) for i in range(len(chosen)))
@@ -83,12 +90,24 @@ def _judge(
     if not 0 < factor <= len(live):
         saying = f"replication factor {factor}; {len(live)} brokers are live"
         return Error.INVALID_REPLICATION_FACTOR, saying, ()
-    return Error.NONE, None, place(live, count, factor)
+    spread = protections.holds("placement-spreads")
+    return Error.NONE, None, place(live, count, factor, spread)
 
 
 def delete(image: Image, name: str) -> tuple[list[r.Record], m.DeletableTopicResult]:
-    """The record that deletes a topic with all its partitions, or why not."""
+    """The record that marks a topic as being deleted, or why not; see `finish_deletions`."""
     known = image.topics.get(name)
-    if known is None:
+    if known is None or known in image.deleting:
         return [], m.DeletableTopicResult(name, Error.UNKNOWN_TOPIC_OR_PARTITION)
-    return [r.DeleteTopicRecord(name=known)], m.DeletableTopicResult(name, Error.NONE)
+    marked = r.TopicRecord(name=name, topic_id=known, deleting=True)
+    return [marked], m.DeletableTopicResult(name, Error.NONE)
+
+
+def finish_deletions(committed: Image, ahead: Image) -> tuple[r.Record, ...]:
+    """The records that delete the topics whose mark is committed, with all their partitions.
+
+    Whoever is in office when the mark is seen finishes it, the successor too (QC-26).
+    """
+    return tuple(
+        r.DeleteTopicRecord(name=topic) for topic in sorted(committed.deleting & ahead.deleting)
+    )

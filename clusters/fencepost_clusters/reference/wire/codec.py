@@ -22,7 +22,8 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from fencepost_clusters.reference.wire import guard, heartbeats
+from fencepost_clusters.reference.wire import administration as a
+from fencepost_clusters.reference.wire import guard, heartbeats, rebalance
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 
@@ -60,6 +61,14 @@ CLIENT_APIS = (
     Api(20, m.DeleteTopicsRequest, m.DeleteTopicsResponse, 1, 3),
     Api(22, m.InitProducerIdRequest, m.InitProducerIdResponse, 0, 1),
     Api(23, m.OffsetForLeaderEpochRequest, m.OffsetForLeaderEpochResponse, 2, 3),
+    Api(32, a.DescribeConfigsRequest, a.DescribeConfigsResponse, 1, 4),
+    Api(43, a.ElectLeadersRequest, a.ElectLeadersResponse, 1, 2),
+    Api(44, a.IncrementalAlterConfigsRequest, a.IncrementalAlterConfigsResponse, 0, 1),
+    Api(45, a.AlterPartitionReassignmentsRequest, a.AlterPartitionReassignmentsResponse, 0, 0),
+    Api(46, a.ListPartitionReassignmentsRequest, a.ListPartitionReassignmentsResponse, 0, 0),
+    Api(55, a.DescribeQuorumRequest, a.DescribeQuorumResponse, 0, 0),
+    Api(64, a.UnregisterBrokerRequest, a.UnregisterBrokerResponse, 0, 0),
+    Api(rebalance.KEY, a.RebalanceRequest, a.RebalanceResponse, 0, 0),
 )
 """What clients are offered: measured to suit librdkafka, kafka-python and aiokafka."""
 
@@ -73,7 +82,14 @@ CONTROLLER_APIS = (
     Api(52, m.VoteRequest, m.VoteResponse, 0, 0),
     Api(53, m.BeginQuorumEpochRequest, m.BeginQuorumEpochResponse, 0, 0),
     Api(54, m.EndQuorumEpochRequest, m.EndQuorumEpochResponse, 0, 0),
+    Api(43, a.ElectLeadersRequest, a.ElectLeadersResponse, 2, 2),
+    Api(44, a.IncrementalAlterConfigsRequest, a.IncrementalAlterConfigsResponse, 1, 1),
+    Api(45, a.AlterPartitionReassignmentsRequest, a.AlterPartitionReassignmentsResponse, 0, 0),
+    Api(46, a.ListPartitionReassignmentsRequest, a.ListPartitionReassignmentsResponse, 0, 0),
+    Api(55, a.DescribeQuorumRequest, a.DescribeQuorumResponse, 0, 0),
     Api(56, m.AlterPartitionRequest, m.AlterPartitionResponse, 3, 3),
+    Api(64, a.UnregisterBrokerRequest, a.UnregisterBrokerResponse, 0, 0),
+    Api(rebalance.KEY, a.RebalanceRequest, a.RebalanceResponse, 0, 0),
 )
 REPLICATION_APIS = (
     Api(1, m.FetchRequest, m.FetchResponse, 16, 16),
@@ -92,10 +108,12 @@ CALLS = {api.request: api for api in (*REPLICATION_APIS, *CONTROLLER_APIS)}
 _SEED_REQUESTS = {
     50: heartbeats.BrokerHeartbeatRequest,
     51: heartbeats.ControllerHeartbeatRequest,
+    rebalance.KEY: rebalance.RebalanceRequest,
 }
 _SEED_RESPONSES = {
     50: heartbeats.BrokerHeartbeatResponse,
     51: heartbeats.ControllerHeartbeatResponse,
+    rebalance.KEY: rebalance.RebalanceResponse,
 }
 
 

@@ -11,6 +11,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from fencepost_clusters.reference.wire.administration import AdminRequest, AdminResponse
+
 METADATA_TOPIC = "__kafka_metadata"
 METADATA_TOPIC_ID = UUID(int=1)
 
@@ -563,7 +565,7 @@ Request = (
     | OffsetForLeaderEpochRequest | InitProducerIdRequest | ApiVersionsRequest | CreateTopicsRequest
     | DeleteTopicsRequest | FindCoordinatorRequest | OffsetCommitRequest | OffsetFetchRequest
     | JoinGroupRequest | VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest
-    | AlterPartitionRequest | BrokerHeartbeatRequest | ControllerHeartbeatRequest
+    | AlterPartitionRequest | BrokerHeartbeatRequest | ControllerHeartbeatRequest | AdminRequest
 )  # fmt: skip
 Response = (
     ProduceResponse | FetchResponse | MetadataResponse | ListOffsetsResponse
@@ -571,5 +573,5 @@ Response = (
     | CreateTopicsResponse | DeleteTopicsResponse | FindCoordinatorResponse | OffsetCommitResponse
     | OffsetFetchResponse | JoinGroupResponse | VoteResponse | BeginQuorumEpochResponse
     | EndQuorumEpochResponse | AlterPartitionResponse | BrokerHeartbeatResponse
-    | ControllerHeartbeatResponse
+    | ControllerHeartbeatResponse | AdminResponse
 )  # fmt: skip

@@ -1,0 +1,100 @@
+"""Where replicas go: pure arithmetic over broker ids, by the replication design."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+K = TypeVar("K")
+Replicas = tuple[int, ...]
+
+
+def place(
+    brokers: Sequence[int], partitions: int, replicas: int, spread: bool = True
+) -> tuple[Replicas, ...]:
+    """The replicas of each new partition, preferred one first (RP-01).
+
+    Partition p has its preferred replica on broker i = p mod n; replica j (from 1) of the k-th
+    partition (from 0) of broker i goes to broker (i + 1 + (j - 1 + k) mod (n - 1)) mod n. Without
+    `spread`, the defect, k does not count, and one neighbour gets it all.
+    """
+    ordered = sorted(brokers)
+    n = len(ordered)
+    assert 0 < replicas <= n, "checked by the caller"
+    placed: list[Replicas] = []
+    for number in range(partitions):
+        i, k = number % n, number // n if spread else 0
+        others = [(i + 1 + (j - 1 + k) % (n - 1)) % n for j in range(1, replicas)]
+        placed.append(tuple(ordered[x] for x in (i, *others)))
+    return tuple(placed)
+
+
+def add_brokers(
+    held: Mapping[K, Replicas], old: Sequence[int], new: Sequence[int]
+) -> dict[K, Replicas]:
+    """The partitions that move when brokers are added, with their new replicas (RP-03).
+
+    Replicas move from old brokers to new ones only, one at a time from whoever has most to whoever
+    has least, until no move would make the counts more alike: they then differ by at most one, if
+    those of the old ones did. A moved replica keeps its place in the list; leaderships follow suit.
+    """
+    load = Counter({broker: 0 for broker in (*old, *new)})
+    preferred: Counter[int] = Counter()
+    placed = dict(held)
+    on: dict[int, list[K]] = {broker: [] for broker in old}
+    for key, replicas in held.items():
+        load.update(r for r in replicas if r in load)
+        preferred[replicas[0]] += 1
+        for broker in replicas:
+            if broker in on:
+                on[broker].append(key)
+    moved: dict[K, Replicas] = {}
+    while True:
+        found = _next_move(placed, load, preferred, on, sorted(new))
+        if found is None:
+            return moved
+        key, giver, taker = found
+        before = placed[key]
+        placed[key] = moved[key] = tuple(taker if r == giver else r for r in before)
+        load[giver] -= 1
+        load[taker] += 1
+        if before[0] == giver:
+            preferred[giver] -= 1
+            preferred[taker] += 1
+        on[giver].remove(key)
+
+
+def _next_move(
+    placed: Mapping[K, Replicas],
+    load: Mapping[int, int],
+    preferred: Mapping[int, int],
+    on: Mapping[int, Sequence[K]],
+    new: Sequence[int],
+) -> tuple[K, int, int] | None:
+    """A partition, the old broker that gives it, and the new one that takes it."""
+    for taker in sorted(new, key=lambda b: (load[b], b)):
+        for giver in sorted(on, key=lambda b: (-load[b], b)):
+            if load[giver] - load[taker] < 2:
+                break
+            free = [key for key in on[giver] if taker not in placed[key]]
+            if free:
+                lead = preferred[giver] - preferred[taker] > 1
+                fits = (key for key in free if (placed[key][0] == giver) is lead)
+                return next(fits, free[0]), giver, taker
+    return None
+
+
+def rebalance(
+    topics: Mapping[str, Mapping[int, Replicas]], brokers: Sequence[int]
+) -> dict[tuple[str, int], Replicas]:
+    """Every partition placed anew over these brokers as if its topic were made now; those whose
+    replicas change, with their new ones."""
+    moved: dict[tuple[str, int], Replicas] = {}
+    for topic, held in topics.items():
+        factor = min(len(brokers), max((len(r) for r in held.values()), default=1))
+        placed = place(brokers, max(held, default=-1) + 1, factor)
+        for index, replicas in held.items():
+            if placed[index] != replicas:
+                moved[topic, index] = placed[index]
+    return moved

@@ -1,0 +1,247 @@
+"""Plain messages of administration: reassignment, elections, settings, the quorum, deletion.
+
+As in `messages`, which has those of topics: fields bear the names of Kafka's schemas. Rebalance is
+this cluster's own: Kafka leaves that arithmetic to a tool.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+# ---------------------------------------------------------------------------------- reassignment
+
+
+class ReassignablePartition(Struct, frozen=True):
+    """`replicas` None: the reassignment under way is called off."""
+
+    partition_index: int
+    replicas: tuple[int, ...] | None
+
+
+class ReassignableTopic(Struct, frozen=True):
+    name: str
+    partitions: tuple[ReassignablePartition, ...]
+
+
+class AlterPartitionReassignmentsRequest(Struct, frozen=True):
+    timeout: int
+    topics: tuple[ReassignableTopic, ...]
+
+
+class ReassignablePartitionResponse(Struct, frozen=True):
+    partition_index: int
+    error_code: int
+    error_message: str | None = None
+
+
+class ReassignableTopicResponse(Struct, frozen=True):
+    name: str
+    partitions: tuple[ReassignablePartitionResponse, ...]
+
+
+class AlterPartitionReassignmentsResponse(Struct, frozen=True):
+    error_code: int
+    responses: tuple[ReassignableTopicResponse, ...]
+    error_message: str | None = None
+
+
+class ListPartitionReassignmentsTopics(Struct, frozen=True):
+    name: str
+    partition_indexes: tuple[int, ...]
+
+
+class ListPartitionReassignmentsRequest(Struct, frozen=True):
+    timeout: int
+    topics: tuple[ListPartitionReassignmentsTopics, ...] | None
+
+
+class OngoingPartitionReassignment(Struct, frozen=True):
+    partition_index: int
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+
+
+class OngoingTopicReassignment(Struct, frozen=True):
+    name: str
+    partitions: tuple[OngoingPartitionReassignment, ...]
+
+
+class ListPartitionReassignmentsResponse(Struct, frozen=True):
+    error_code: int
+    topics: tuple[OngoingTopicReassignment, ...]
+    error_message: str | None = None
+
+
+class RebalanceRequest(Struct, frozen=True):
+    """`brokers`: those to be given replicas, with as few moves as may be; none: all anew."""
+
+    timeout: int
+    brokers: tuple[int, ...]
+
+
+class RebalanceResponse(Struct, frozen=True):
+    """`moved` is how many partitions are being reassigned."""
+
+    error_code: int
+    moved: int = 0
+    error_message: str | None = None
+
+
+# ------------------------------------------------------------------------------------- elections
+
+
+class TopicPartitions(Struct, frozen=True):
+    topic: str
+    partitions: tuple[int, ...]
+
+
+class ElectLeadersRequest(Struct, frozen=True):
+    """`election_type` 0 is of the preferred replica; `topic_partitions` None: everywhere."""
+
+    election_type: int
+    topic_partitions: tuple[TopicPartitions, ...] | None
+    timeout: int
+
+
+class PartitionResult(Struct, frozen=True):
+    partition_id: int
+    error_code: int
+    error_message: str | None = None
+
+
+class ReplicaElectionResult(Struct, frozen=True):
+    topic: str
+    partition_result: tuple[PartitionResult, ...]
+
+
+class ElectLeadersResponse(Struct, frozen=True):
+    error_code: int
+    replica_election_results: tuple[ReplicaElectionResult, ...]
+
+
+# -------------------------------------------------------------------------------------- settings
+
+
+class AlterableConfig(Struct, frozen=True):
+    """`config_operation`: 0 sets, 1 deletes."""
+
+    name: str
+    config_operation: int
+    value: str | None
+
+
+class AlterConfigsResource(Struct, frozen=True):
+    resource_type: int
+    resource_name: str
+    configs: tuple[AlterableConfig, ...]
+
+
+class IncrementalAlterConfigsRequest(Struct, frozen=True):
+    resources: tuple[AlterConfigsResource, ...]
+    validate_only: bool = False
+
+
+class AlterConfigsResourceResponse(Struct, frozen=True):
+    error_code: int
+    error_message: str | None
+    resource_type: int
+    resource_name: str
+
+
+class IncrementalAlterConfigsResponse(Struct, frozen=True):
+    responses: tuple[AlterConfigsResourceResponse, ...]
+
+
+class DescribeConfigsResource(Struct, frozen=True):
+    resource_type: int
+    resource_name: str
+    configuration_keys: tuple[str, ...] | None
+
+
+class DescribeConfigsRequest(Struct, frozen=True):
+    resources: tuple[DescribeConfigsResource, ...]
+
+
+class DescribeConfigsResourceResult(Struct, frozen=True):
+    """`config_source`: 1 of the topic, 3 of all brokers, 4 of this broker, 5 a default."""
+
+    name: str
+    value: str | None
+    read_only: bool
+    config_source: int
+    is_sensitive: bool = False
+
+
+class DescribeConfigsResult(Struct, frozen=True):
+    error_code: int
+    error_message: str | None
+    resource_type: int
+    resource_name: str
+    configs: tuple[DescribeConfigsResourceResult, ...] = ()
+
+
+class DescribeConfigsResponse(Struct, frozen=True):
+    results: tuple[DescribeConfigsResult, ...]
+
+
+# ------------------------------------------------------------------------- brokers and controllers
+
+
+class UnregisterBrokerRequest(Struct, frozen=True):
+    broker_id: int
+
+
+class UnregisterBrokerResponse(Struct, frozen=True):
+    error_code: int
+    error_message: str | None = None
+
+
+class QuorumPartition(Struct, frozen=True):
+    partition_index: int
+
+
+class QuorumTopic(Struct, frozen=True):
+    topic_name: str
+    partitions: tuple[QuorumPartition, ...]
+
+
+class DescribeQuorumRequest(Struct, frozen=True):
+    topics: tuple[QuorumTopic, ...]
+
+
+class QuorumReplica(Struct, frozen=True):
+    replica_id: int
+    log_end_offset: int
+
+
+class QuorumPartitionResult(Struct, frozen=True):
+    partition_index: int
+    error_code: int
+    leader_id: int = -1
+    leader_epoch: int = -1
+    high_watermark: int = -1
+    current_voters: tuple[QuorumReplica, ...] = ()
+    observers: tuple[QuorumReplica, ...] = ()
+
+
+class QuorumTopicResult(Struct, frozen=True):
+    topic_name: str
+    partitions: tuple[QuorumPartitionResult, ...]
+
+
+class DescribeQuorumResponse(Struct, frozen=True):
+    error_code: int
+    topics: tuple[QuorumTopicResult, ...]
+
+
+AdminRequest = (
+    AlterPartitionReassignmentsRequest | ListPartitionReassignmentsRequest | RebalanceRequest
+    | ElectLeadersRequest | IncrementalAlterConfigsRequest | DescribeConfigsRequest
+    | UnregisterBrokerRequest | DescribeQuorumRequest
+)  # fmt: skip
+AdminResponse = (
+    AlterPartitionReassignmentsResponse | ListPartitionReassignmentsResponse | RebalanceResponse
+    | ElectLeadersResponse | IncrementalAlterConfigsResponse | DescribeConfigsResponse
+    | UnregisterBrokerResponse | DescribeQuorumResponse
+)  # fmt: skip

@@ -1,0 +1,67 @@
+"""Reassignment: when a partition's replicas are exchanged for others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Event,
+    Exercised,
+    Finding,
+    Key,
+    PartitionCommitted,
+    RunEnd,
+    TopicCommitted,
+    Violated,
+    Witness,
+)
+from fencepost_suites.rules.committed import Partitions
+from fencepost_suites.rules.keys import NOTHING, by_topic
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SwitchesWhenCaughtUp:
+    """RP-20. By the records: who was in the ISR just before. Exercised by each switch that had to
+    wait for a new replica."""
+
+    clause: str = "RP-20"
+    kinds: frozenset[type[Struct]] = frozenset({TopicCommitted, PartitionCommitted})
+    keys = staticmethod(by_topic)
+
+    def start(self, key: Key) -> Partitions:
+        return Partitions()
+
+    def step(self, state: Partitions, event: Event) -> tuple[Partitions, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, TopicCommitted):
+            state.forget(body)
+            return state, NOTHING
+        assert isinstance(body, PartitionCommitted)
+        news, before = state.take(body)
+        if not news or before is None or body.adding or body.removing:
+            return state, NOTHING
+        place = f"{body.topic}-{body.partition}"
+        new = set(body.replicas)
+        early = sorted(new - set(before.isr))
+        moving = bool(before.adding or before.removing)
+        called_off = moving and new == set(before.replicas) - set(before.adding)
+        ended = (moving or new != set(before.replicas)) and not called_off
+        if ended and early:
+            saying = (
+                f"{place} switched from {list(before.replicas)} to {list(body.replicas)} while "
+                f"brokers {early} were not in the ISR {list(before.isr)}"
+            )
+            return state, (Violated(event.ref, Witness.PEER, saying),)
+        if body.leader >= 0 and body.leader not in new:
+            saying = f"broker {body.leader} leads {place}, and is none of its replicas"
+            return state, (Violated(event.ref, Witness.PEER, saying),)
+        switched = bool(before.adding) and set(before.adding) <= new
+        return state, (Exercised(event.ref, Witness.PEER),) if switched else NOTHING
+
+    def end(self, state: Partitions, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
