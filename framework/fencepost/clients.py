@@ -27,13 +27,18 @@ from fencepost.events import (
 from fencepost.runtime import ClientSession, ClientSpec, Condition, Runtime
 from fencepost.view import View
 from fencepost.workload import (
+    AddBrokers,
     AdminCommand,
     AdminOptions,
+    AlterSettings,
     ClientOptions,
     ConsumerOptions,
     CreateTopic,
+    DeleteBroker,
     DeleteTopic,
     DescribeCluster,
+    ElectPreferred,
+    ListReassignments,
     ListTopics,
     ProbeCommand,
     ProbeFetch,
@@ -42,6 +47,8 @@ from fencepost.workload import (
     ProbeProduce,
     ProducerOptions,
     ReaderOptions,
+    Reassign,
+    Rebalance,
     Seek,
 )
 
@@ -221,6 +228,49 @@ class Clients:
         """Asks for the cluster's nodes; the outcome."""
         return self._ask_admin(DescribeCluster(operation=self._next_operation()))
 
+    # ---------------------------------------------------------------------- replicas and brokers
+
+    def reassign(self, topic: str, partition: int, replicas: Sequence[Node | int]) -> None:
+        """Begins to move a partition to these brokers; none: calls off what is under way.
+
+        Returns once that is stored; `cluster.assigned` is when it is done. Raises Violation when
+        the cluster refuses.
+        """
+        ids = tuple(r.id if isinstance(r, Node) else r for r in replicas)
+        self._administer(
+            Reassign(operation=self._next_operation(), moves=((topic, partition, ids),))
+        )
+
+    def reassignments(self) -> tuple[str, ...]:
+        """The partitions that are being reassigned, by name (`orders-0`)."""
+        return self._administer(ListReassignments(operation=self._next_operation())).details
+
+    def elect_preferred(self, topic: str) -> AdminCompleted:
+        """Asks for the preferred replicas of a topic to lead; the outcome."""
+        partitions = self._partitions(topic)
+        return self._ask_admin(
+            ElectPreferred(operation=self._next_operation(), topic=topic, partitions=partitions)
+        )
+
+    def alter_settings(self, topic: str, config: Mapping[str, str]) -> None:
+        """Sets a topic's own settings; raises Violation when the cluster refuses."""
+        self._administer(
+            AlterSettings(operation=self._next_operation(), topic=topic, config=config)
+        )
+
+    def delete_broker(self, node: Node) -> None:
+        """Deletes a broker; one that runs registers anew. Raises as `reassign`."""
+        self._administer(DeleteBroker(operation=self._next_operation(), broker=node.id))
+
+    def add_brokers(self, *nodes: Node) -> None:
+        """Begins to give brokers that hold nothing yet their share; raises as `reassign`."""
+        ids = tuple(node.id for node in nodes)
+        self._administer(AddBrokers(operation=self._next_operation(), brokers=ids))
+
+    def rebalance(self) -> None:
+        """Begins to place every partition anew over all brokers; raises as `reassign`."""
+        self._administer(Rebalance(operation=self._next_operation()))
+
     # ------------------------------------------------------------------- producers, consumers
 
     def produce(
@@ -362,12 +412,14 @@ class Clients:
         self._running.append(session)
         return session
 
-    def _administer(self, command: CreateTopic | DeleteTopic) -> None:
+    def _administer(self, command: AdminCommand) -> AdminCompleted:
         completed = self._ask_admin(command)
         if completed.outcome != "ok":
             raise Violation(
-                f"{completed.api} {command.topic} ended as {completed.outcome}: {completed.error}"
+                f"{completed.api} {completed.subject} ended as {completed.outcome}: "
+                f"{completed.error}"
             )
+        return completed
 
     def _ask_admin(self, command: AdminCommand) -> AdminCompleted:
         if self._admin is None:

@@ -286,6 +286,25 @@ class Cluster:
 
         return Condition("all that is stored to be committed", holds)
 
+    def assigned(self, topic: str, partition: int, replicas: Sequence[Node | int]) -> Condition:
+        """The partition has these replicas, in this order, and no reassignment is under way."""
+        wanted = tuple(r.id if isinstance(r, Node) else r for r in replicas)
+
+        def holds(view: View) -> bool:
+            known = view.partitions.get((topic, partition))
+            moving = known is not None and (known.adding or known.removing)
+            return known is not None and not moving and known.replicas == wanted
+
+        return Condition(f"{topic}-{partition} to be on brokers {list(wanted)}", holds)
+
+    def caught_up(self, node: Node) -> Condition:
+        """The node has replayed all metadata that any node had committed by now."""
+        due = max(self._runtime.view.applied.values(), default=-1)
+        return Condition(
+            f"{node} to replay the metadata up to offset {due}",
+            lambda view: view.applied.get(node.process(view), -1) >= due,
+        )
+
     def holds(self, condition: Condition) -> bool:
         """Whether the condition holds now, by the events so far."""
         return condition.holds(self._runtime.view)

@@ -479,7 +479,10 @@ class LeadershipStarted(Struct, frozen=True, tag="replica.leadership_started"):
 
 
 class LeadershipEnded(Struct, frozen=True, tag="replica.leadership_ended"):
-    """This broker stopped serving as leader. `reason`: metadata, fenced, deleted, shutdown."""
+    """This broker stopped serving as leader.
+
+    `reason`: metadata, fenced, deleted (the topic), unassigned (no replica any more), shutdown.
+    """
 
     topic: str
     partition: int
@@ -766,7 +769,9 @@ class ProbeCompleted(Struct, frozen=True, tag="client.probe_completed"):
 class AdminCompleted(Struct, frozen=True, tag="client.admin_completed"):
     """An administrative call ended: ok, failed or unknown. `subject` is the topic it was about.
 
-    `api` is create_topic, delete_topic, list_topics or describe_cluster.
+    `api` is the command: create_topic, delete_topic, list_topics, describe_cluster, reassign,
+    list_reassignments, elect_preferred, alter_settings, delete_broker, add_brokers or rebalance.
+    The subject of those about brokers are their ids; `details` is what a listing found.
     """
 
     operation: str
@@ -774,6 +779,7 @@ class AdminCompleted(Struct, frozen=True, tag="client.admin_completed"):
     subject: str
     outcome: str
     error: str
+    details: tuple[str, ...] = ()
 
 
 class ClientFailed(Struct, frozen=True, tag="client.failed"):

@@ -83,7 +83,7 @@ class ReaderOptions(
 class AdminOptions(
     Struct, frozen=True, kw_only=True, tag_field="kind", tag="admin", forbid_unknown_fields=True
 ):
-    """Takes `CreateTopic`, `DeleteTopic`, `ListTopics` and `DescribeCluster`, one after another."""
+    """Takes every `AdminCommand`, one after another."""
 
     limit_ms: int = 15_000
     settings: Mapping[str, str] = {}
@@ -150,6 +150,92 @@ class DescribeCluster(
     operation: str
 
 
+class Reassign(
+    Struct, frozen=True, kw_only=True, tag_field="do", tag="reassign", forbid_unknown_fields=True
+):
+    """To an administrator: the partitions (topic, number) are to have these replicas.
+
+    No replicas: the reassignment under way is called off.
+    """
+
+    operation: str
+    moves: tuple[tuple[str, int, tuple[int, ...]], ...]
+
+
+class ListReassignments(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="do",
+    tag="list_reassignments",
+    forbid_unknown_fields=True,
+):
+    """To an administrator; the details are the partitions that are being reassigned."""
+
+    operation: str
+
+
+class ElectPreferred(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="do",
+    tag="elect_preferred",
+    forbid_unknown_fields=True,
+):
+    """To an administrator: the partitions of the topic go back to their preferred replicas."""
+
+    operation: str
+    topic: str
+    partitions: tuple[int, ...]
+
+
+class AlterSettings(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="do",
+    tag="alter_settings",
+    forbid_unknown_fields=True,
+):
+    """To an administrator: sets a topic's own settings."""
+
+    operation: str
+    topic: str
+    config: Mapping[str, str]
+
+
+class DeleteBroker(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="do",
+    tag="delete_broker",
+    forbid_unknown_fields=True,
+):
+    """To an administrator."""
+
+    operation: str
+    broker: int
+
+
+class AddBrokers(
+    Struct, frozen=True, kw_only=True, tag_field="do", tag="add_brokers", forbid_unknown_fields=True
+):
+    """To an administrator: brokers that hold nothing yet are given their share."""
+
+    operation: str
+    brokers: tuple[int, ...]
+
+
+class Rebalance(
+    Struct, frozen=True, kw_only=True, tag_field="do", tag="rebalance", forbid_unknown_fields=True
+):
+    """To an administrator: every partition is placed anew over all live brokers."""
+
+    operation: str
+
+
 class Seek(
     Struct, frozen=True, kw_only=True, tag_field="do", tag="seek", forbid_unknown_fields=True
 ):
@@ -200,6 +286,9 @@ class ProbeMetadata(
     limit_ms: int = 5_000
 
 
-AdminCommand = CreateTopic | DeleteTopic | ListTopics | DescribeCluster
+AdminCommand = (
+    CreateTopic | DeleteTopic | ListTopics | DescribeCluster | Reassign | ListReassignments
+    | ElectPreferred | AlterSettings | DeleteBroker | AddBrokers | Rebalance
+)  # fmt: skip
 ProbeCommand = ProbeFetch | ProbeProduce | ProbeMetadata
 ClientCommand = AdminCommand | ProbeCommand | Seek

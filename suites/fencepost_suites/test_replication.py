@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost import Shape
 from fencepost.testing import Clients, Cluster, Faults
 
 clause = pytest.mark.clause
+LEADERS_STAY = Shape(settings={"auto.leader.rebalance.enable": "0"})
+"""A cluster in which no leadership goes back to the preferred replica by itself."""
 
 
 @clause("RP-06", "RP-13", "RP-05", "JEPSEN-lost-write", "JEPSEN-duplicate")
@@ -35,6 +38,7 @@ def test_a_follower_that_does_not_keep_up_leaves_the_isr_and_comes_back_caught_u
     cluster.eventually(follower.in_sync("orders", 0))
 
 
+@pytest.mark.parametrize("fencepost_shape", [LEADERS_STAY], ids=["leaders-stay"])
 @clause("RP-15", "RP-24", "RP-18")
 def test_a_former_leader_truncates_what_it_alone_had(
     cluster: Cluster, faults: Faults, clients: Clients

@@ -6,21 +6,29 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, final
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from fencepost import (
     AdminCommand,
     AdminCompleted,
     AdminOptions,
+    AlterSettings,
     CreateTopic,
     DeleteTopic,
     DescribeCluster,
+    ElectPreferred,
     ListTopics,
 )
-from fencepost_plugins.kafka_clients import outcomes
+from fencepost_plugins.kafka_clients import outcomes, raw_admin
+from fencepost_plugins.kafka_clients.raw_admin import RAW, Ended
 from fencepost_plugins.kafka_clients.session import Session
+
+LibraryCommand = (
+    CreateTopic | DeleteTopic | ListTopics | DescribeCluster | ElectPreferred | AlterSettings
+)
 
 
 @final
@@ -41,7 +49,19 @@ class Administering:
                 self._session.refuse(command)
 
     def _carry_out(self, command: AdminCommand) -> None:
+        if isinstance(command, RAW):
+            config = self._session.config
+            addresses = (broker.rpartition(":") for broker in config.bootstrap)
+            brokers = [(host, int(port)) for host, _, port in addresses]
+            ended = raw_admin.carry_out(command, brokers, config.process, self._limit_s)
+            self._record(command, ended)
+        else:
+            self._complete(command, *self._call(command))
+
+    def _call(self, command: LibraryCommand) -> tuple[str, str, Callable[[], object]]:
+        """What a command is called and about, and the library's call behind it."""
         limits = {"request_timeout": self._limit_s, "operation_timeout": self._limit_s}
+        client, wait = self._client, self._wait
         match command:
             case CreateTopic(topic=topic):
                 new = NewTopic(
@@ -50,35 +70,35 @@ class Administering:
                     replication_factor=command.replication,
                     config=dict(command.config),
                 )
-                self._complete(
-                    command,
-                    "create_topic",
-                    topic,
-                    lambda: self._wait(self._client.create_topics([new], **limits)[topic]),
-                )
+                create = client.create_topics
+                return "create_topic", topic, lambda: wait(create([new], **limits)[topic])
             case DeleteTopic(topic=topic):
-                self._complete(
-                    command,
-                    "delete_topic",
-                    topic,
-                    lambda: self._wait(self._client.delete_topics([topic], **limits)[topic]),
-                )
+                delete = client.delete_topics
+                return "delete_topic", topic, lambda: wait(delete([topic], **limits)[topic])
             case ListTopics():
-                self._complete(
-                    command,
-                    "list_topics",
-                    "",
-                    lambda: self._client.list_topics(timeout=self._limit_s),
-                )
+                return "list_topics", "", lambda: client.list_topics(timeout=self._limit_s)
             case DescribeCluster():
-                self._complete(
-                    command,
-                    "describe_cluster",
-                    "",
-                    lambda: self._wait(
-                        self._client.describe_cluster(request_timeout=self._limit_s)
-                    ),
+                describe = client.describe_cluster
+                limit_s = self._limit_s
+                return "describe_cluster", "", lambda: wait(describe(request_timeout=limit_s))
+            case ElectPreferred(topic=topic):
+                places = [TopicPartition(topic, number) for number in command.partitions]
+                elect, kind = client.elect_leaders, ElectionType.PREFERRED
+                return (
+                    "elect_preferred",
+                    topic,
+                    lambda: _elected(wait(elect(kind, places, **limits))),
                 )
+            case AlterSettings(topic=topic):
+                entries = [
+                    ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+                    for name, value in command.config.items()
+                ]
+                about = ConfigResource(
+                    ConfigResource.Type.TOPIC, topic, incremental_configs=entries
+                )
+                alter = client.incremental_alter_configs
+                return "alter_settings", topic, lambda: wait(alter([about])[about])
 
     def _wait(self, future: Future[Any]) -> object:
         # The library keeps its own limit; the second one is for a library that does not.
@@ -91,15 +111,24 @@ class Administering:
             call()
         except KafkaException as failed:
             error: KafkaError = failed.args[0]
-            self._record(command, api, subject, outcomes.of_admin(error), error.name())
+            ended = Ended(api, subject, outcomes.of_admin(error), error.name())
         except TimeoutError:
-            self._record(command, api, subject, "unknown", "_TIMED_OUT")
+            ended = Ended(api, subject, "unknown", "_TIMED_OUT")
         else:
-            self._record(command, api, subject, "ok", "")
+            ended = Ended(api, subject, "ok")
+        self._record(command, ended)
 
-    def _record(
-        self, command: AdminCommand, api: str, subject: str, outcome: str, error: str
-    ) -> None:
+    def _record(self, command: AdminCommand, ended: Ended) -> None:
         self._session.recorder.record(
-            AdminCompleted(command.operation, api, subject, outcome, error)
-        )
+            AdminCompleted(
+                command.operation, ended.api, ended.subject, ended.outcome, ended.error,
+                ended.details,
+            )
+        )  # fmt: skip
+
+
+def _elected(results: Any) -> None:
+    """Raises the first error of a partition that could not be elected for."""
+    for error in results.values():
+        if error is not None and error.code() != KafkaError.ELECTION_NOT_NEEDED:
+            raise KafkaException(error)

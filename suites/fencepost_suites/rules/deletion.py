@@ -152,6 +152,8 @@ class _Replicas:
     held: dict[Held, str] = field(default_factory=dict)
     """What is on the slots' disks -> the topic's name."""
     owed: dict[Held, tuple[int, Cause]] = field(default_factory=dict)
+    replayed: set[tuple[str, str]] = field(default_factory=set)
+    """process and topic id: deletions that the process knows of."""
     since: dict[str, int] = field(default_factory=dict)
     """process -> when it began."""
     newest: dict[str, str] = field(default_factory=dict)
@@ -161,9 +163,9 @@ class _Replicas:
 @final
 @dataclass(frozen=True, slots=True)
 class DeletedReplicasAreRemoved:
-    """RP-25. A broker that began after the deletion has replayed it by the time it is active.
-    Exercised by what such a broker removes. Twins, whose disks may be laid out anew, are left
-    aside."""
+    """RP-25. A broker that knows of the deletion, or began after it, has removed its replicas by
+    the time it is active. Exercised by what a broker finds and removes when it starts. Twins, whose
+    disks may be laid out anew, are left aside."""
 
     clause: str = "RP-25"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -189,6 +191,7 @@ class DeletedReplicasAreRemoved:
             case TopicCommitted(deleted=False):
                 state.ids[event.process, body.topic] = body.topic_id
             case TopicCommitted():
+                state.replayed.add((event.process, body.topic_id))
                 for place in state.held:
                     if place[1] == body.topic_id:
                         state.owed.setdefault(place, (event.at_ns, event.ref))
@@ -199,8 +202,7 @@ class DeletedReplicasAreRemoved:
             case ReplicaRemoved():
                 place = (slot, body.topic_id, body.partition)
                 state.held.pop(place, None)
-                at_ns, _ = state.owed.pop(place, (None, None))
-                if at_ns is not None and state.since.get(event.process, 0) > at_ns:
+                if state.owed.pop(place, None) is not None and body.reason == "stray":
                     return state, (Exercised(event.ref, Witness.SELF),)
             case BrokerStateChanged(new="ACTIVE"):
                 return state, self._active(state, event, slot)
@@ -211,11 +213,12 @@ class DeletedReplicasAreRemoved:
         began_ns = state.since.get(event.process, 0)
         found: list[Finding] = []
         for place, (at_ns, ref) in list(state.owed.items()):
-            if place[0] == slot and at_ns < began_ns:
+            knows = at_ns < began_ns or (event.process, place[1]) in state.replayed
+            if place[0] == slot and knows:
                 del state.owed[place]
                 saying = (
                     f"{event.process} is active and still has its log of "
-                    f"{state.held[place]}-{place[2]}, a topic deleted before it began"
+                    f"{state.held[place]}-{place[2]}, a topic that was deleted before"
                 )
                 found.append(Violated(event.ref, Witness.SELF, saying, (ref,)))
         return found

@@ -17,6 +17,8 @@ from fencepost_clusters.reference.core.protections import DEFECTS
 NEEDS_TWO_CANDIDATES = "votes-twice"
 ELSEWHERE = {NEEDS_TWO_CANDIDATES, *FINDS, *node_strikes.FINDS, *test_suite_defects.FINDS}
 """What no strike of every run is aimed at."""
+SEEDS = (1, 2, 3)
+"""Some defects need a fault at the right moment: as many schedules are tried."""
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +43,14 @@ def test_a_healthy_cluster_breaks_no_promise(seed: int, plugins: Plugins) -> Non
 def test_a_defect_is_found_by_a_clause_it_breaks(defect: object, plugins: Plugins) -> None:
     assert hasattr(defect, "name")
     assert hasattr(defect, "breaks")
-    events, end, _ = chaos(1, (defect.name,))
-    judgement = judge(events, plugins.rules, plugins.clauses, end, "quorum")
-    assert set(judgement.of(Outcome.VIOLATED)) & set(defect.breaks)
+    found = []
+    for seed in SEEDS:
+        events, end, _ = chaos(seed, (defect.name,))
+        judgement = judge(events, plugins.rules, plugins.clauses, end, "quorum")
+        found += judgement.of(Outcome.VIOLATED)
+        if set(found) & set(defect.breaks):
+            return
+    pytest.fail(f"{defect.name} was found by {found} only")
 
 
 @pytest.mark.parametrize(

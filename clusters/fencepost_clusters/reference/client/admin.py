@@ -99,7 +99,9 @@ class Administering:
         if one is None or one.call != call_id:
             return False
         code = one.asked.error_in(answer)
-        self._complete(one, outcomes.of_admin(code), outcomes.name_of(code) if code else "")
+        details = () if code else one.asked.details_in(answer)
+        name = outcomes.name_of(code) if code else ""
+        self._complete(one, outcomes.of_admin(code), name, details)
         self.tick(now)
         return True
 
@@ -118,9 +120,12 @@ class Administering:
             self.tick(now)
         return True
 
-    def _complete(self, one: _Doing, outcome: str, error: str) -> None:
+    def _complete(
+        self, one: _Doing, outcome: str, error: str, details: tuple[str, ...] = ()
+    ) -> None:
+        asked = one.asked
         self._out.note(
-            AdminCompleted(one.command.operation, one.asked.api, one.asked.subject, outcome, error)
+            AdminCompleted(one.command.operation, asked.api, asked.subject, outcome, error, details)
         )
         self._doing = None
 

@@ -7,9 +7,26 @@ from typing import Any
 
 from msgspec import Struct
 
-from fencepost import AdminCommand, CreateTopic, DeleteTopic, DescribeCluster, ListTopics
+from fencepost import (
+    AddBrokers,
+    AdminCommand,
+    AlterSettings,
+    CreateTopic,
+    DeleteBroker,
+    DeleteTopic,
+    DescribeCluster,
+    ElectPreferred,
+    ListReassignments,
+    ListTopics,
+    Reassign,
+    Rebalance,
+)
+from fencepost_clusters.reference.core import changes
+from fencepost_clusters.reference.core.image import TOPIC_RESOURCE
+from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
+from fencepost_clusters.reference.wire.errors import Error
 
 
 class Asked(Struct, frozen=True):
@@ -20,6 +37,7 @@ class Asked(Struct, frozen=True):
     request: m.Request
     error_in: Callable[[Any], int]
     reads_only: bool = False
+    details_in: Callable[[Any], tuple[str, ...]] = lambda answer: ()
 
 
 def ask_admin(command: AdminCommand, limit_ms: int) -> Asked:
@@ -43,6 +61,48 @@ def ask_admin(command: AdminCommand, limit_ms: int) -> Asked:
             return Asked("list_topics", "", m.MetadataRequest(None), _no_error, True)
         case DescribeCluster():
             return Asked("describe_cluster", "", m.MetadataRequest(()), _no_error, True)
+        case Reassign():
+            topics = tuple(
+                a.ReassignableTopic(t, (a.ReassignablePartition(p, replicas or None),))
+                for t, p, replicas in command.moves
+            )
+            asked = a.AlterPartitionReassignmentsRequest(limit_ms, topics)
+            subject = ",".join(f"{t}-{p}" for t, p, _ in command.moves)
+            return Asked("reassign", subject, asked, _first_error)
+        case ListReassignments():
+            listing = a.ListPartitionReassignmentsRequest(limit_ms, None)
+            return Asked("list_reassignments", "", listing, _first_error, True, _under_way)
+        case ElectPreferred():
+            places = (a.TopicPartitions(command.topic, command.partitions),)
+            election = a.ElectLeadersRequest(0, places, limit_ms)
+            return Asked("elect_preferred", command.topic, election, _election_error)
+        case AlterSettings():
+            changed = tuple(a.AlterableConfig(k, 0, v) for k, v in command.config.items())
+            resource = a.AlterConfigsResource(TOPIC_RESOURCE, command.topic, changed)
+            altering = a.IncrementalAlterConfigsRequest((resource,))
+            return Asked("alter_settings", command.topic, altering, _first_error)
+        case DeleteBroker():
+            deletion = a.UnregisterBrokerRequest(command.broker)
+            return Asked("delete_broker", str(command.broker), deletion, _first_error)
+        case AddBrokers():
+            adding = a.RebalanceRequest(limit_ms, command.brokers)
+            return Asked("add_brokers", ",".join(map(str, command.brokers)), adding, _first_error)
+        case Rebalance():
+            return Asked("rebalance", "", a.RebalanceRequest(limit_ms, ()), _first_error)
+
+
+def _first_error(answer: Any) -> int:
+    return next(changes.errors(answer), Error.NONE)
+
+
+def _election_error(answer: Any) -> int:
+    """As confluent-kafka tells it: of one partition that could not be elected for."""
+    harmless = (Error.NONE, Error.ELECTION_NOT_NEEDED)
+    return next((e for e in changes.errors(answer) if e not in harmless), Error.NONE)
+
+
+def _under_way(answer: Any) -> tuple[str, ...]:
+    return tuple(f"{t.name}-{p.partition_index}" for t in answer.topics for p in t.partitions)
 
 
 def _no_error(answer: Any) -> int:

@@ -207,7 +207,7 @@ class BrokerNode:
         if self._joined and mine is None:
             self._joined = False
             self.lifecycle.deleted(now)
-            self.replicas.retire_all("deleted")
+            self.replicas.retire_all("unassigned")
             self.producing.settle(now)
         if self._joined and not holds and self._protections.holds("newest-incarnation-wins"):
             self._joined = False

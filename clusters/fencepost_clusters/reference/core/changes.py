@@ -30,12 +30,14 @@ from fencepost_clusters.reference.wire.errors import Error
 
 
 class _Change(Struct, frozen=True):
-    """A row of the table. `name` is the request's in events; `forwarded`: clients may ask it."""
+    """A row of the table. `name` is the request's in events; `forwarded`: clients may ask it;
+    `reads`: it changes nothing, and may be asked again."""
 
     name: str
     decide: Callable[[Grounds, Any], Decided]
     refuse: Callable[[Any, Error], m.Response]
     forwarded: bool = True
+    reads: bool = False
 
 
 def is_change(request: m.Request) -> bool:
@@ -46,6 +48,11 @@ def is_change(request: m.Request) -> bool:
 def is_forwarded(request: m.Request) -> bool:
     """Whether a broker passes a client's request of this kind on to the active controller."""
     return is_change(request) and _TABLE[type(request)].forwarded
+
+
+def is_read(request: m.Request) -> bool:
+    """Whether a request changes nothing, so that it may be asked again without harm."""
+    return is_change(request) and _TABLE[type(request)].reads
 
 
 def name(request: m.Request) -> str:
@@ -223,7 +230,7 @@ _TABLE: Mapping[type, _Change] = {
         "AlterPartitionReassignments", reassigning.alter, reassigning.alter_refused
     ),
     a.ListPartitionReassignmentsRequest: _Change(
-        "ListPartitionReassignments", reassigning.listed, reassigning.list_refused
+        "ListPartitionReassignments", reassigning.listed, reassigning.list_refused, reads=True
     ),
     a.RebalanceRequest: _Change("Rebalance", reassigning.rebalance, reassigning.rebalance_refused),
     a.ElectLeadersRequest: _Change("ElectLeaders", _elect_leaders, _elect_refused),
@@ -231,5 +238,7 @@ _TABLE: Mapping[type, _Change] = {
         "IncrementalAlterConfigs", configs.alter, configs.alter_refused
     ),
     a.UnregisterBrokerRequest: _Change("DeleteBroker", _unregister, _unregister_refused),
-    a.DescribeQuorumRequest: _Change("DescribeQuorum", _describe_quorum, _describe_refused),
+    a.DescribeQuorumRequest: _Change(
+        "DescribeQuorum", _describe_quorum, _describe_refused, reads=True
+    ),
 }

@@ -29,7 +29,8 @@ class _Forwarded:
 
 class Forwarding:
     """See the module. A request that no active controller took in time fails with NOT_CONTROLLER;
-    one that got no answer, with REQUEST_TIMED_OUT: it may have been carried out."""
+    one that got no answer, with REQUEST_TIMED_OUT: it may have been carried out. One that only
+    reads is asked again."""
 
     def __init__(self, settings: Settings, controllers: Voters, out: Outbox) -> None:
         self._settings = settings
@@ -66,6 +67,8 @@ class Forwarding:
             one.retry_ns = now.monotonic_ns + RETRY_NS
         else:
             address = self._controllers[leader]
+            if changes.is_read(one.received.message):
+                left_ms = min(left_ms, self._settings.ms("request.timeout.ms"))
             one.call = self._out.call(address, "admin", one.received.message, left_ms)
 
     def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:
@@ -84,6 +87,9 @@ class Forwarding:
         one = next((x for x in self._all if x.call == call_id), None)
         if one is None:
             return False
+        if changes.is_read(one.received.message):
+            one.call, one.retry_ns = None, now.monotonic_ns + RETRY_NS
+            return True
         self._answer(one, changes.refused(one.received.message, Error.REQUEST_TIMED_OUT))
         return True
 

@@ -85,9 +85,9 @@ class Replicas:
             if partition is None or self.me not in partition.replicas:
                 if mine is not None:
                     del self.by_key[key]
-                    if mine.retire("deleted"):
-                        stopped.append(mine)
                     reason = "deleted" if partition is None else "unassigned"
+                    if mine.retire(reason):
+                        stopped.append(mine)
                     self._remove(mine.name, reason)
                 continue
             if mine is None:

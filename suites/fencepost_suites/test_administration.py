@@ -1,0 +1,151 @@
+"""Administration while clients work: placement, reassignment, leaders, brokers that come and go."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost import Role, Shape, Spare
+from fencepost.testing import Clients, Cluster, Faults, Happened
+
+clause = pytest.mark.clause
+FOUR = pytest.mark.parametrize("fencepost_shape", [Shape(brokers=4)], ids=["four-brokers"])
+ONE_LATER = pytest.mark.parametrize(
+    "fencepost_shape", [Shape(spares=(Spare(Role.BROKER, 4),))], ids=["one-later"]
+)
+
+
+@clause("RP-01", "RP-02", "RP-21")
+def test_a_failed_brokers_leaderships_go_to_all_others_and_come_back(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.create_topic("orders", partitions=6)
+    victim = cluster.leader("orders", 0)
+    with faults.kill(victim):
+        cluster.eventually(victim.fenced_by_controller)
+        for partition in range(6):
+            assert cluster.leader("orders", partition) != victim
+    cluster.eventually(victim.in_sync("orders", 0))
+    cluster.eventually(victim.leads("orders", 0))
+
+
+@clause("RP-28")
+def test_a_topic_is_placed_on_brokers_that_live(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    dead = cluster.brokers[1]
+    with faults.kill(dead):
+        cluster.eventually(dead.fenced_by_controller)
+        clients.create_topic("orders", partitions=4, replication=2)
+        for partition in range(4):
+            assert not cluster.holds(dead.in_sync("orders", partition))
+    cluster.eventually(dead.active)
+
+
+@FOUR
+@clause("RP-20", "RP-19", "RP-06")
+def test_a_partition_moves_while_it_is_written_to_and_the_controller_fails(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.create_topic("orders", partitions=1)
+    writes = clients.produce("orders", count=800, rate=200)
+    cluster.eventually(writes.acked_at_least(50))
+    first, second, third, fourth = cluster.brokers
+    clients.reassign("orders", 0, [fourth, second, third])
+    cluster.eventually(cluster.assigned("orders", 0, [fourth, second, third]))
+    cluster.eventually(fourth.leads("orders", 0))
+    # The new replica cannot catch up until the cut is healed: the move outlives a controller.
+    with faults.cut(first, [b.name for b in (second, third, fourth)]):
+        clients.reassign("orders", 0, [first, second, third])
+        assert clients.reassignments() == ("orders-0",)
+        old = cluster.active_controller
+        with faults.kill(old):
+            cluster.eventually(cluster.another_controller(old))
+            assert clients.reassignments() == ("orders-0",)
+    cluster.eventually(cluster.assigned("orders", 0, [first, second, third]))
+    cluster.eventually(writes.settled, within_ms=60_000)
+    assert clients.reassignments() == ()
+    assert writes.acked <= clients.read_all("orders")
+
+
+@FOUR
+@clause("RP-20")
+def test_a_reassignment_under_way_can_be_called_off(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.create_topic("orders", partitions=1)
+    first, second, third, fourth = cluster.brokers
+    with faults.cut(fourth, [b.name for b in (first, second, third)]):
+        clients.reassign("orders", 0, [fourth, second, third])
+        clients.reassign("orders", 0, [])
+        cluster.eventually(cluster.assigned("orders", 0, [second, third, first]))
+    clients.reassign("orders", 0, [second, fourth, third])
+    cluster.eventually(cluster.assigned("orders", 0, [second, fourth, third]))
+
+
+@ONE_LATER
+@clause("RP-03", "RP-33")
+def test_a_broker_that_is_added_gets_its_share_and_a_rebalance_places_all_anew(
+    cluster: Cluster, clients: Clients, history: Happened
+) -> None:
+    clients.create_topic("orders", partitions=6, replication=2)
+    writes = clients.produce("orders")
+    cluster.eventually(writes.acked_at_least(50))
+    added = cluster.node("broker-4")
+    cluster.start(added)
+    cluster.eventually(added.active)
+    clients.add_brokers(added)
+    cluster.eventually(cluster.recovered)
+    places = range(6)
+    share = [p for p in places if cluster.holds(added.in_sync("orders", p))]
+    clients.rebalance()
+    cluster.eventually(cluster.assigned("orders", 4, [1, 3]))
+    cluster.eventually(cluster.recovered)
+    history.saw(
+        "RP-33",
+        share != [] and added in cluster.brokers and cluster.holds(added.leads("orders", 3)),
+        f"four brokers registered, 6 partitions made, {added} was given {share} and, when all was "
+        "placed anew, leads orders-3",
+    )
+    cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+
+
+@clause("QC-26")
+def test_a_deleted_broker_leaves_every_isr_and_may_register_anew(
+    cluster: Cluster, clients: Clients
+) -> None:
+    writes = clients.produce("orders")
+    deleted = cluster.leader("orders", 0)
+    clients.delete_broker(deleted)
+    cluster.eventually(deleted.active)
+    cluster.eventually(deleted.in_sync("orders", 0))
+    cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+
+
+@clause("RP-25")
+def test_a_topic_deleted_behind_a_brokers_back_is_removed_when_it_returns(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    writes = clients.produce("orders", count=50)
+    cluster.eventually(writes.settled)
+    cluster.eventually(cluster.recovered)
+    away = cluster.brokers[2]
+    with faults.kill(away):
+        clients.delete_topic("orders")
+    cluster.eventually(away.active)
+
+
+def test_a_topics_setting_can_be_changed_and_leaders_elected_by_hand(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.create_topic("orders", partitions=1)
+    leader = cluster.leader("orders", 0)
+    followers = [f.name for f in cluster.followers("orders", 0)]
+    with faults.cut(followers, leader):
+        cluster.eventually(~cluster.node(followers[0]).in_sync("orders", 0))
+        cluster.eventually(~cluster.node(followers[1]).in_sync("orders", 0))
+        cluster.eventually(cluster.caught_up(leader))
+        assert clients.produce_directly(leader, "orders", 0).error == "NOT_ENOUGH_REPLICAS"
+        clients.alter_settings("orders", {"min.insync.replicas": "1"})
+        cluster.eventually(cluster.caught_up(leader))
+        assert clients.produce_directly(leader, "orders", 0).answered
+    assert clients.elect_preferred("orders").outcome == "ok"
