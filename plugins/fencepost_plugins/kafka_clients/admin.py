@@ -83,12 +83,9 @@ class Administering:
                 return "describe_cluster", "", lambda: wait(describe(request_timeout=limit_s))
             case ElectPreferred(topic=topic):
                 places = [TopicPartition(topic, number) for number in command.partitions]
+                # Keyword arguments crash this call of confluent-kafka 2.16.
                 elect, kind = client.elect_leaders, ElectionType.PREFERRED
-                return (
-                    "elect_preferred",
-                    topic,
-                    lambda: _elected(wait(elect(kind, places, **limits))),
-                )
+                return "elect_preferred", topic, lambda: _elected(wait(elect(kind, places)))
             case AlterSettings(topic=topic):
                 entries = [
                     ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)

@@ -1,0 +1,370 @@
+"""The rules of placement, elections, reassignment and deletion, each against a broken history, one
+that keeps, and an open one."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost import (
+    AdminCompleted,
+    BrokerCommitted,
+    BrokerDeleted,
+    BrokerStateChanged,
+    ControllerElected,
+    FollowingStarted,
+    HeartbeatAnswered,
+    HeartbeatSent,
+    NodeStarted,
+    PartitionCommitted,
+    ProcessExited,
+    PromiseWitnessed,
+    ReplicaRemoved,
+    TopicCommitted,
+    TopicMarked,
+    Witness,
+)
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_suites import rules
+from fencepost_suites.clauses import clauses
+
+CLAUSES = {clause.id: clause for clause in clauses()}
+C1, B2, B2_AGAIN = "controller-1#1", "broker-2#1", "broker-2#2"
+ALL3 = (1, 2, 3)
+
+
+def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
+    chosen = [rule for rule in rules.ALL if rule.clause == clause]
+    return judge(h.events(), chosen, CLAUSES, h.end(complete), "quorum").verdicts[clause]
+
+
+class Log:
+    """A metadata log that one controller replays, record by record."""
+
+    def __init__(self, live: tuple[int, ...] = ALL3, fenced: tuple[int, ...] = ()) -> None:
+        self.h = HistoryBuilder()
+        self.offset = 0
+        for broker in live:
+            self.broker(broker)
+        for broker in fenced:
+            self.broker(broker, fenced=True)
+
+    def broker(self, broker: int, fenced: bool = False) -> None:
+        self.offset += 1
+        self.h.add(C1, BrokerCommitted(self.offset, broker, self.offset, fenced, f"u{broker}"))
+
+    def partition(
+        self,
+        partition: int,
+        replicas: tuple[int, ...],
+        leader: int | None = None,
+        epoch: int = 0,
+        isr: tuple[int, ...] | None = None,
+        adding: tuple[int, ...] = (),
+        removing: tuple[int, ...] = (),
+    ) -> None:
+        self.offset += 1
+        first = replicas[0] if leader is None else leader
+        members = replicas if isr is None else isr
+        self.h.add(
+            C1,
+            PartitionCommitted(
+                self.offset, "orders", partition, first, epoch, members, replicas, adding, removing
+            ),
+        )
+
+    def deleted_broker(self, broker: int) -> None:
+        self.offset += 1
+        self.h.add(C1, BrokerDeleted(self.offset, broker))
+
+    def topic(self, deleted: bool, process: str = C1) -> None:
+        self.offset += 1
+        self.h.add(process, TopicCommitted(self.offset, "orders", "t", deleted))
+
+
+# ------------------------------------------------------------------------------------------ RP-01
+
+
+def test_replicas_that_all_land_on_one_neighbour_break_rp_01() -> None:
+    log = Log()
+    log.partition(0, (1, 2))
+    log.partition(3, (1, 2))
+    assert "belongs on [1, 3]" in verdict(log.h, "RP-01").violations[0].saying
+
+
+def test_replicas_placed_by_the_formula_keep_rp_01() -> None:
+    log = Log()
+    for number, replicas in enumerate(((1, 2), (2, 3), (3, 1), (1, 3))):
+        log.partition(number, replicas)
+    found = verdict(log.h, "RP-01")
+    assert (found.verdict, found.exercised) == (Outcome.HOLDS, 1)
+    assert verdict(log.h, "RP-01", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ RP-28
+
+
+def test_a_replica_on_a_fenced_broker_breaks_rp_28() -> None:
+    log = Log(live=(1, 3), fenced=(2,))
+    log.partition(0, (1, 2))
+    assert "broker 2, which is fenced" in verdict(log.h, "RP-28").violations[0].saying
+
+
+def test_replicas_on_live_brokers_alone_keep_rp_28() -> None:
+    log = Log(live=(1, 3), fenced=(2,))
+    log.partition(0, (1, 3))
+    assert verdict(log.h, "RP-28").verdict is Outcome.HOLDS
+    assert verdict(log.h, "RP-28", complete=False).verdict is Outcome.UNKNOWN
+
+
+def test_a_topic_made_while_all_lived_does_not_exercise_rp_28() -> None:
+    log = Log()
+    log.partition(0, ALL3)
+    assert verdict(log.h, "RP-28").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ RP-03
+
+
+def added(log: Log, outcome: str = "ok") -> None:
+    log.h.add("clients/admin#1", AdminCompleted("op", "add_brokers", "4", outcome, ""))
+
+
+def three_on_three() -> Log:
+    log = Log()
+    for number, replicas in enumerate(((1, 2), (2, 3), (3, 1), (1, 3))):
+        log.partition(number, replicas)
+    log.broker(4)
+    return log
+
+
+def test_a_move_between_old_brokers_breaks_rp_03() -> None:
+    log = three_on_three()
+    log.partition(0, (4, 3, 1, 2), 1, 1, (1, 2), (4, 3), (1, 2))
+    added(log)
+    assert "to broker 3 as well" in verdict(log.h, "RP-03").violations[0].saying
+
+
+def test_too_little_for_the_new_broker_breaks_rp_03() -> None:
+    log = three_on_three()
+    added(log)
+    assert "are to hold [3, 2, 3, 0]" in verdict(log.h, "RP-03").violations[0].saying
+
+
+def test_a_call_that_failed_is_not_rp_03s_matter() -> None:
+    log = three_on_three()
+    added(log, outcome="unknown")
+    assert verdict(log.h, "RP-03").verdict is Outcome.NOT_EXERCISED
+
+
+def test_moves_to_the_new_broker_alone_keep_rp_03() -> None:
+    log = three_on_three()
+    log.partition(0, (4, 2, 1), 1, 1, (1, 2), (4,), (1,))
+    log.partition(1, (2, 4, 3), 2, 1, (2, 3), (4,), (3,))
+    added(log)
+    assert verdict(log.h, "RP-03").verdict is Outcome.HOLDS
+    assert verdict(log.h, "RP-03", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ RP-20
+
+
+def moving(isr: tuple[int, ...]) -> Log:
+    log = Log(live=(1, 2, 3, 4))
+    log.partition(0, ALL3)
+    log.partition(0, (4, 2, 3, 1), 1, 1, ALL3, (4,), (1,))
+    if isr != ALL3:
+        log.partition(0, (4, 2, 3, 1), 1, 2, isr, (4,), (1,))
+    return log
+
+
+def test_a_switch_before_a_new_replica_caught_up_breaks_rp_20() -> None:
+    log = moving(ALL3)
+    log.partition(0, (4, 2, 3), 4, 2)
+    assert "while brokers [4] were not in the ISR" in verdict(log.h, "RP-20").violations[0].saying
+
+
+def test_a_switch_once_all_are_in_the_isr_keeps_rp_20() -> None:
+    log = moving((1, 2, 3, 4))
+    log.partition(0, (4, 2, 3), 4, 3)
+    assert verdict(log.h, "RP-20").verdict is Outcome.HOLDS
+    assert verdict(log.h, "RP-20", complete=False).verdict is Outcome.UNKNOWN
+
+
+def test_a_reassignment_called_off_needs_nobody_to_catch_up() -> None:
+    log = moving((1, 2))
+    log.partition(0, (2, 3, 1), 1, 3, (1, 2))
+    assert verdict(log.h, "RP-20").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ RP-02
+
+
+def heirs(*leaders: int) -> Log:
+    log = Log()
+    for number, replicas in enumerate(((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2))):
+        log.partition(number, replicas)
+    log.broker(1, fenced=True)
+    for number, leader in zip((0, 3), leaders, strict=False):
+        log.partition(number, (1, 2, 3), leader, 1, (2, 3))
+    return log
+
+
+def test_leaderships_that_all_go_to_one_survivor_break_rp_02() -> None:
+    assert "[2, 3] got [2, 0]" in verdict(heirs(2, 2).h, "RP-02").violations[0].saying
+
+
+def test_leaderships_shared_by_the_survivors_keep_rp_02() -> None:
+    assert verdict(heirs(2, 3).h, "RP-02").verdict is Outcome.HOLDS
+    assert verdict(heirs(2, 3).h, "RP-02", complete=False).verdict is Outcome.UNKNOWN
+
+
+def test_until_all_have_moved_rp_02_is_not_exercised() -> None:
+    assert verdict(heirs(2).h, "RP-02").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ RP-21
+
+
+def led_by_another() -> Log:
+    log = Log()
+    log.partition(0, ALL3)
+    log.partition(0, ALL3, 2, 1)
+    return log
+
+
+def looked(log: Log) -> None:
+    log.h.add(
+        C1,
+        HeartbeatAnswered(
+            B2, 2, "u2", 5, 5, "NONE", "ACTIVE", 0, 3000, 3000, 1, 101, True, balance_ms=1000
+        ),
+    )
+
+
+def test_leadership_that_never_goes_back_breaks_rp_21() -> None:
+    log = led_by_another()
+    log.h.after(5_000)
+    looked(log)
+    assert "and broker 2 leads" in verdict(log.h, "RP-21").violations[0].saying
+
+
+def test_leadership_that_goes_back_keeps_rp_21() -> None:
+    log = led_by_another()
+    log.partition(0, ALL3, 1, 2)
+    log.h.after(5_000)
+    looked(log)
+    assert verdict(log.h, "RP-21").verdict is Outcome.HOLDS
+    assert verdict(log.h, "RP-21", complete=False).verdict is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize("why", ["fenced", "stopping", "out", "new controller"])
+def test_leadership_need_not_go_back_to_a_broker_that_cannot_have_it(why: str) -> None:
+    log = led_by_another()
+    log.h.after(2_500)
+    if why == "fenced":
+        log.broker(1, fenced=True)
+    elif why == "stopping":
+        log.h.add("broker-1#1", HeartbeatSent(1, 5, 101, 9, "SHUTDOWN", 0, 5))
+    elif why == "out":
+        log.partition(0, ALL3, 2, 2, isr=(2, 3))
+    else:
+        log.h.add(C1, ControllerElected(2, 9, 1))
+    log.h.after(2_500)
+    looked(log)
+    assert verdict(log.h, "RP-21").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ QC-26
+
+
+def test_a_deleted_broker_that_registers_and_is_still_in_an_isr_breaks_qc_26() -> None:
+    log = Log()
+    log.partition(0, ALL3)
+    log.deleted_broker(2)
+    log.broker(2, fenced=True)
+    assert "kept its place in orders-0" in verdict(log.h, "QC-26").violations[0].saying
+
+
+def test_a_deleted_broker_that_left_keeps_qc_26_and_a_last_member_may_stay() -> None:
+    log = Log()
+    log.partition(0, ALL3)
+    log.partition(1, (2, 3, 1), 2, 3, isr=(2,))
+    log.deleted_broker(2)
+    log.partition(0, ALL3, 1, 1, isr=(1, 3))
+    log.partition(1, (2, 3, 1), -1, 4, isr=(2,))
+    assert verdict(log.h, "QC-26").verdict is Outcome.HOLDS
+
+
+def marked() -> Log:
+    log = Log()
+    log.h.add(C1, TopicMarked(9, "orders", "t"))
+    log.offset = 9
+    log.h.add("controller-2#1", ControllerElected(2, 10, 1))
+    return log
+
+
+def test_a_marked_topic_that_a_later_controller_deletes_keeps_qc_26() -> None:
+    log = marked()
+    log.topic(deleted=True)
+    assert verdict(log.h, "QC-26").verdict is Outcome.HOLDS
+
+
+def test_a_marked_topic_that_stays_breaks_qc_26_or_leaves_it_open() -> None:
+    assert verdict(marked().h, "QC-26").verdict is Outcome.UNKNOWN
+    log = marked()
+    log.h.after(11_000)
+    assert "is still there" in verdict(log.h, "QC-26").violations[0].saying
+
+
+# ------------------------------------------------------------------------------------------ RP-25
+
+
+def deleted_while_away() -> HistoryBuilder:
+    h = HistoryBuilder()
+    h.add(B2, NodeStarted("broker", 2, "u2", 0))
+    h.add(B2, TopicCommitted(5, "orders", "t", deleted=False))
+    h.add(B2, FollowingStarted("orders", 0, 1, 1, 0, 0))
+    h.add("harness", ProcessExited(B2, -9, 9, True))
+    h.add(C1, TopicCommitted(7, "orders", "t", deleted=True))
+    return h
+
+
+def back(h: HistoryBuilder, removes: bool) -> None:
+    h.add(B2_AGAIN, NodeStarted("broker", 2, "u3", 0))
+    if removes:
+        h.add(B2_AGAIN, ReplicaRemoved("orders", 0, "t", "stray"))
+    h.add(B2_AGAIN, BrokerStateChanged(2, "FENCED", "ACTIVE", 8, "unfenced"))
+
+
+def test_a_broker_that_returns_with_a_deleted_topic_breaks_rp_25() -> None:
+    h = deleted_while_away()
+    back(h, removes=False)
+    assert "still has its log of orders-0" in verdict(h, "RP-25").violations[0].saying
+
+
+def test_a_broker_that_returns_and_removes_it_keeps_rp_25() -> None:
+    h = deleted_while_away()
+    back(h, removes=True)
+    found = verdict(h, "RP-25")
+    assert (found.verdict, found.witness) == (Outcome.HOLDS, Witness.SELF)
+
+
+def test_rp_25_is_open_while_a_broker_that_runs_had_no_time() -> None:
+    h = HistoryBuilder()
+    h.add(B2, NodeStarted("broker", 2, "u2", 0))
+    h.add(B2, TopicCommitted(5, "orders", "t", deleted=False))
+    h.add(B2, FollowingStarted("orders", 0, 1, 1, 0, 0))
+    h.add(C1, TopicCommitted(7, "orders", "t", deleted=True))
+    assert verdict(h, "RP-25").verdict is Outcome.UNKNOWN
+    assert verdict(deleted_while_away(), "RP-25").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ RP-33
+
+
+@pytest.mark.parametrize(("held", "outcome"), [(True, Outcome.HOLDS), (False, Outcome.VIOLATED)])
+def test_rp_33_is_what_a_test_saw(held: bool, outcome: Outcome) -> None:
+    h = HistoryBuilder()
+    h.add("harness", PromiseWitnessed("RP-33", held, "brokers were added", "client"))
+    assert verdict(h, "RP-33").verdict is outcome
+    assert verdict(HistoryBuilder(), "RP-33").verdict is Outcome.NOT_EXERCISED
