@@ -297,8 +297,12 @@ class ControllerNode:
         if self._ahead is None:
             self._refuse(received, self._out.cause)
             return
+        ends = self.raft.ends()
         quorum = Quorum(
-            self.settings.node_id, self.raft.epoch, self.raft.high_watermark, self.raft.ends()
+            self.settings.node_id,
+            self.raft.epoch,
+            self.raft.high_watermark,
+            tuple((voter, ends.get(voter, -1)) for voter in sorted(self.raft.voters)),
         )
         grounds = Grounds(
             self._ahead, self.log.end, quorum, self._ready(), self.settings, self._protections

@@ -132,10 +132,9 @@ class Raft:
     def leading(self) -> bool:
         return self.role is Role.LEADER
 
-    def ends(self) -> tuple[tuple[int, int], ...]:
-        """Each voter's log end as its leader knows it; -1 of one that has not fetched."""
-        known = {**self._ends, self.me: self.log.end}
-        return tuple((voter, known.get(voter, -1)) for voter in sorted(self.voters))
+    def ends(self) -> dict[int, int]:
+        """The voters' log ends as far as their leader knows them."""
+        return self._ends | {self.me: self.log.end}
 
     def _majority(self) -> int:
         return len(self.voters) // 2 + 1
@@ -445,8 +444,7 @@ class Raft:
         assert self.role is Role.LEADER, "only a leader appends"
         base = self.log.end
         data = record_batch.build(values, base, self.epoch, now.wall_ms, control)
-        self.log.append(data)
-        self._out.add(Append(LOG_NAME, base, data))
+        self._out.add(Append(LOG_NAME, self.log.append(data).base, data))
         self._out.add(Sync(LOG_NAME))  # what it votes and counts with must outlive the machine
         self._advance(now)
         self._release(now)
@@ -558,8 +556,7 @@ class Raft:
             return
         assert isinstance(part.records, bytes | None)
         for _, data in record_batch.split(part.records or b""):
-            batch = self.log.append(data)
-            self._out.add(Append(LOG_NAME, batch.base, data))
+            self._out.add(Append(LOG_NAME, self.log.append(data).base, data))
         if part.records and self.me in self.voters:
             self._out.add(Sync(LOG_NAME))
         self.high_watermark = max(self.high_watermark, min(part.high_watermark, self.log.end))
