@@ -56,7 +56,11 @@ def _topic(
 def list_offsets(
     image: Image, replicas: Replicas, request: m.ListOffsetsRequest
 ) -> m.ListOffsetsResponse:
-    """Earliest, latest (the high watermark), or the first offset of a timestamp."""
+    """Earliest, latest (the high watermark), or the first offset of a timestamp.
+
+    A new leader whose high watermark lags behind the start of its epoch does not know the latest
+    yet, and what it knows may be less than was told before: an error to be retried (KIP-207).
+    """
     topics = tuple(
         m.ListOffsetsTopicResponse(
             topic.name,
@@ -77,6 +81,8 @@ def _offset(
     one = replicas.get(known.topic_id, index)
     if one is None or not one.leading:
         return m.ListOffsetsPartitionResponse(index, Error.NOT_LEADER_OR_FOLLOWER)
+    if asked.timestamp == LATEST and one.high_watermark < one.epoch_start:
+        return m.ListOffsetsPartitionResponse(index, Error.LEADER_NOT_AVAILABLE)
     if asked.timestamp == LATEST:
         return m.ListOffsetsPartitionResponse(index, Error.NONE, -1, one.high_watermark)
     if asked.timestamp == EARLIEST:
