@@ -260,13 +260,97 @@ class QuorumLearned(Struct, frozen=True, tag="quorum.learned"):
 class MetadataCommitted(Struct, frozen=True, tag="metadata.committed"):
     """This node's metadata high watermark passed the record at `offset`, and it replayed it.
 
-    `epoch` is the record's own; `kind` its KIP-631 name; `digest` a checksum of its bytes.
+    `epoch` is the record's own; `kind` its KIP-631 name, `version` the one it is written in;
+    `digest` a checksum of what it says.
     """
 
     offset: int
     epoch: int
     kind: str
     digest: str
+    version: int = 0
+
+
+class MetadataDigest(Struct, frozen=True, tag="metadata.digest"):
+    """A checksum of this node's whole metadata, with all below `offset` replayed.
+
+    `entities` is how many records it takes to describe it. Written at the same offsets by every
+    node, and where a snapshot begins.
+    """
+
+    offset: int
+    entities: int
+    digest: str
+
+
+class FeatureFinalized(Struct, frozen=True, tag="metadata.feature"):
+    """This node replayed a record that enables `level` of a feature (KIP-584)."""
+
+    offset: int
+    feature: str
+    level: int
+
+
+class SnapshotStarted(Struct, frozen=True, tag="snapshot.started"):
+    """This node begins a snapshot of its state with all below `offset` replayed.
+
+    `controller_epoch` is that of the active controller that asked for it (-1: its own decision).
+    """
+
+    offset: int
+    entities: int
+    controller_epoch: int
+
+
+class SnapshotStored(Struct, frozen=True, tag="snapshot.stored"):
+    """This node is about to store a snapshot.
+
+    `records` is how many it holds, `entities` how many the state needs that it describes, `digest`
+    that state's checksum, read back from the snapshot; `level` the metadata.format it is written
+    by, `epoch` that of the last record below `offset`.
+    """
+
+    offset: int
+    epoch: int
+    records: int
+    entities: int
+    level: int
+    digest: str
+
+
+class SnapshotLoaded(Struct, frozen=True, tag="snapshot.loaded"):
+    """This node rebuilt its state from a snapshot, its own or a leader's; `digest` is the state's.
+
+    What it had replayed before no longer counts; it goes on with the log at `offset`.
+    """
+
+    offset: int
+    epoch: int
+    digest: str
+
+
+class SnapshotKnown(Struct, frozen=True, tag="controller.snapshot_known"):
+    """The active controller learned that `controller`'s last snapshot is at `offset` (-1: none)."""
+
+    controller: int
+    offset: int
+    controller_epoch: int
+
+
+class SnapshotAsked(Struct, frozen=True, tag="controller.snapshot_asked"):
+    """The active controller tells `controller` (perhaps itself) to take a snapshot.
+
+    `last_offset` is that of the one it has, `committed` the end of what is committed. `waited`: it
+    was due before, while another's was under way. One that is not heard of for `patience_ms` may be
+    given up.
+    """
+
+    controller: int
+    last_offset: int
+    committed: int
+    controller_epoch: int
+    waited: bool
+    patience_ms: int
 
 
 class MetadataTruncated(Struct, frozen=True, tag="metadata.truncated"):
@@ -366,6 +450,8 @@ class HeartbeatAnswered(Struct, frozen=True, tag="controller.heartbeat_answered"
     that sent it, `next_state` a KIP-631 BrokerState name; `lease_*_ms` are the broker's wall clock,
     `lease_period_ms` the controller's setting, `active_controller` the id in the answer;
     `balance_ms` is how often it gives leaderships back to preferred replicas (0: never).
+    `metadata_offset`, `target_state` and `features` (`name=lowest-highest`) are the request's;
+    `most_behind` is by how many records a broker may be behind (-1: not told).
     """
 
     client: str
@@ -382,6 +468,10 @@ class HeartbeatAnswered(Struct, frozen=True, tag="controller.heartbeat_answered"
     active_controller: int
     active: bool
     balance_ms: int = 0
+    metadata_offset: int = -1
+    target_state: str = ""
+    features: tuple[str, ...] = ()
+    most_behind: int = -1
 
 
 class LeaseExpired(Struct, frozen=True, tag="controller.lease_expired"):
@@ -806,7 +896,9 @@ Body = (
     | PromiseWitnessed
     | ClusterRecovered | ElectionStarted | VoteAnswered | ControllerElected | ControllerResigned
     | ControllerFollowed | QuorumLearned
-    | MetadataCommitted | MetadataTruncated | StateReverted | BrokerCommitted
+    | MetadataCommitted | MetadataDigest | FeatureFinalized | SnapshotStarted
+    | SnapshotStored | SnapshotLoaded | SnapshotKnown | SnapshotAsked | MetadataTruncated
+    | StateReverted | BrokerCommitted
     | TopicCommitted | PartitionCommitted | TopicMarked | BrokerDeleted | ChangeAnswered
     | HeartbeatAnswered | LeaseExpired
     | BrokerStateChanged | BrokerStopping | HeartbeatSent | LeaseGranted | HeartbeatRefused

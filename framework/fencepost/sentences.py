@@ -239,6 +239,29 @@ _WORDS: dict[type[Struct], Callable[[Any], str]] = {
     e.ControllerFollowed: lambda b: f"follows controller {b.leader} of epoch {b.epoch}",
     e.QuorumLearned: lambda b: f"takes controllers {numbers(b.voters)} for the quorum",
     e.MetadataCommitted: lambda b: f"committed a {b.kind} record at metadata offset {b.offset}",
+    e.MetadataDigest: lambda b: (
+        f"has the state {b.digest} at metadata offset {b.offset}, of {b.entities} entities"
+    ),
+    e.FeatureFinalized: lambda b: (
+        f"committed at offset {b.offset}: {b.feature} is enabled at level {b.level}"
+    ),
+    e.SnapshotStarted: lambda b: (
+        f"begins a snapshot of {b.entities} entities at metadata offset {b.offset}"
+    ),
+    e.SnapshotStored: lambda b: (
+        f"stores a snapshot at metadata offset {b.offset}: {b.records} records, which make the "
+        f"state {b.digest}"
+    ),
+    e.SnapshotLoaded: lambda b: (
+        f"loaded a snapshot at metadata offset {b.offset}, which makes the state {b.digest}"
+    ),
+    e.SnapshotKnown: lambda b: (
+        f"knows that controller {b.controller}'s last snapshot is at offset {b.offset}"
+    ),
+    e.SnapshotAsked: lambda b: (
+        f"tells controller {b.controller} to take a snapshot: its last one is at offset "
+        f"{b.last_offset}, and offset {b.committed} is committed"
+    ),
     e.MetadataTruncated: lambda b: (
         f"dropped metadata from offset {b.from_offset} to {b.log_end}, high watermark "
         f"{b.high_watermark}"

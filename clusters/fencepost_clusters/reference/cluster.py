@@ -57,6 +57,8 @@ SUITE_SETTINGS: Mapping[str, str] = {
     "min.insync.replicas": "2",
     "default.replication.factor": "3",
     "log.segment.bytes": "65536",
+    "metadata.snapshot.interval.records": "100",
+    "metadata.snapshot.slice.records": "5",
 }
 """What suites run with unless a test asks for something else; KIP-631's defaults are slower."""
 

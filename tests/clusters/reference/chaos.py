@@ -6,7 +6,7 @@ the seed; the seed moves every delay, and where the clients are when a strike co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from world import MS, SECOND, World, produce_request, read_values
 
@@ -170,10 +170,13 @@ Strike = Callable[[World, "Clients"], None]
 
 
 def chaos(
-    seed: int, defects: tuple[str, ...] = (), strikes: Sequence[Strike] | None = None
+    seed: int,
+    defects: tuple[str, ...] = (),
+    strikes: Sequence[Strike] | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> tuple[list[Event], RunEnd, bool]:
     """Runs the strikes, `STRIKES` unless told: the history, its end, whether all recovered."""
-    world = World(seed, defects)
+    world = World(seed, defects, **(settings or {}))  # type: ignore[arg-type]
     world.note("harness", RunStarted("reference/quorum", "world", seed))
     world.until(world.healthy, 20)
     world.create_topic("orders")

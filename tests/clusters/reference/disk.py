@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from fencepost_clusters.reference.core.assembly import Stored
 from fencepost_clusters.reference.core.effects import Recovered
 from fencepost_clusters.reference.core.log_index import entry
-from fencepost_clusters.reference.core.metadata_log import LOG_NAME
+from fencepost_clusters.reference.core.metadata_log import LOG_NAME, Snapshot
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 
@@ -23,9 +23,10 @@ class FakeDisk:
     synced: dict[str, int] = field(default_factory=dict)
     """log -> how many of its batches survive the loss of power."""
     vote: tuple[int, int | None] = (0, None)
+    snapshot: Snapshot | None = None
 
     def stored(self) -> Stored:
-        return Stored(tuple(self.logs.get(LOG_NAME, ())), *self.vote)
+        return Stored(tuple(self.logs.get(LOG_NAME, ())), *self.vote, self.snapshot)
 
     def recover(self) -> Recovered:
         logs = {
@@ -35,6 +36,17 @@ class FakeDisk:
         }
         return Recovered(logs, self.watermarks)
 
+    def store_snapshot(self, log: str, snapshot: Snapshot) -> None:
+        kept = [
+            b
+            for b in self.logs.get(log, [])
+            if record_batch.parse(b).last_offset >= snapshot.offset
+        ]
+        gone = len(self.logs.get(log, ())) - len(kept)
+        self.logs[log] = kept
+        self.synced[log] = max(0, self.synced.get(log, 0) - gone)
+        self.snapshot = snapshot
+
     def truncate(self, log: str, to_offset: int) -> None:
         kept = [b for b in self.logs.get(log, []) if record_batch.parse(b).last_offset < to_offset]
         self.logs[log] = kept
@@ -43,6 +55,8 @@ class FakeDisk:
     def delete(self, log: str) -> None:
         self.logs.pop(log, None)
         self.synced.pop(log, None)
+        if log == LOG_NAME:
+            self.snapshot = None
 
     def sync(self, log: str) -> None:
         self.synced[log] = len(self.logs.get(log, ()))
@@ -68,17 +82,6 @@ def filled(answer: m.FetchResponse, disk: FakeDisk) -> m.FetchResponse:
             records = part.records
             if isinstance(records, m.LogSlice):
                 records = disk.read(records)
-            parts.append(
-                m.PartitionData(
-                    part.partition_index,
-                    part.error_code,
-                    part.high_watermark,
-                    part.last_stable_offset,
-                    part.log_start_offset,
-                    part.diverging_epoch,
-                    part.current_leader,
-                    records,
-                )
-            )
+            parts.append(replace(part, records=records))
         topics.append(m.FetchableTopicResponse(tuple(parts), topic.topic, topic.topic_id))
     return replace(answer, responses=tuple(topics))

@@ -6,7 +6,7 @@ Each leaves a history like any run's, for the rules to judge. The seed moves eve
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from chaos import BROKERS, CONTROLLERS, PRODUCER, Clients
 from crc32c import crc32c
@@ -32,9 +32,11 @@ Scene = Callable[[World], None]
 LOOKS_FOR_MS = 14_000
 
 
-def play(scene: Scene, seed: int, defects: tuple[str, ...] = ()) -> tuple[list[Event], RunEnd]:
+def play(
+    scene: Scene, seed: int, defects: tuple[str, ...] = (), settings: Mapping[str, str] = {}
+) -> tuple[list[Event], RunEnd]:
     """A scene's history and its end, all healed."""
-    world = World(seed, defects, **SHAPES.get(scene, {}))  # type: ignore[arg-type]
+    world = World(seed, defects, **SHAPES.get(scene, {}), **settings)  # type: ignore[arg-type]
     world.note("harness", RunStarted("reference/quorum", "world", seed))
     assert world.until(world.healthy, 20)
     scene(world)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import metadata_scenes
 import node_strikes
 import pytest
 import test_suite_defects
@@ -15,7 +16,10 @@ from fencepost_clusters.reference.core import quorum_messages
 from fencepost_clusters.reference.core.protections import DEFECTS
 
 NEEDS_TWO_CANDIDATES = "votes-twice"
-ELSEWHERE = {NEEDS_TWO_CANDIDATES, *FINDS, *node_strikes.FINDS, *test_suite_defects.FINDS}
+ELSEWHERE = {
+    NEEDS_TWO_CANDIDATES, *FINDS, *node_strikes.FINDS, *test_suite_defects.FINDS,
+    *metadata_scenes.FINDS,
+}  # fmt: skip
 """What no strike of every run is aimed at."""
 SEEDS = (1, 2, 3)
 """Some defects need a fault at the right moment: as many schedules are tried."""

@@ -29,6 +29,7 @@ from fencepost_clusters.reference.core.assembly import assemble
 from fencepost_clusters.reference.core.broker import BrokerNode
 from fencepost_clusters.reference.core.controller import ControllerNode
 from fencepost_clusters.reference.core.image import Partition
+from fencepost_clusters.reference.core.metadata_log import Snapshot
 from fencepost_clusters.reference.core.protections import switched_off
 from fencepost_clusters.reference.core.site import Site
 from fencepost_clusters.reference.wire import messages as m
@@ -85,6 +86,8 @@ class World:
         self._started: dict[str, int] = {}
         self._notes: dict[str, int] = {}
         self._open_calls: dict[tuple[str, int], bool] = {}
+        self.metadata_delay_ns: dict[str, int] = {}
+        """slot -> how much longer the metadata it fetches is under way."""
         self._paused: dict[str, list[e.Input]] = {}
         self._paused_at: dict[str, int] = {}
         for slot in self.layout.slots:
@@ -104,6 +107,7 @@ class World:
             disk.logs = {log: list(batches) for log, batches in other.logs.items()}
             disk.watermarks = dict(other.watermarks)
             disk.synced = dict(other.synced)
+            disk.snapshot = other.snapshot
         core = assemble(
             s.read(self.system.properties(slot, self.layout, self.shape, "world")),
             Site(slot_name, slot_name, self.system.ports(slot), name),
@@ -212,6 +216,8 @@ class World:
                 disk.truncate(effect.log, effect.to_offset)
             case e.Delete():
                 disk.delete(effect.log)
+            case e.StoreSnapshot():
+                disk.store_snapshot(effect.log, Snapshot(effect.offset, effect.epoch, effect.data))
             case e.Sync():
                 disk.sync(effect.log)
             case e.StoreVote():
@@ -286,7 +292,10 @@ class World:
             if self._open_calls.pop((asker, call_id), False):
                 self.step(slot, e.Answered(call_id, message))
 
-        self.later(self._delay(), arrive)
+        delay_ns = self._delay()
+        if isinstance(message, m.FetchResponse) and isinstance(living.core, ControllerNode):
+            delay_ns += self.metadata_delay_ns.get(slot, 0)
+        self.later(delay_ns, arrive)
 
     def cut(self, *pairs: tuple[str, str]) -> None:
         """Nothing the first sends reaches the second, for each pair."""

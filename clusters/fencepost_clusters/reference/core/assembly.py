@@ -24,6 +24,7 @@ from fencepost_clusters.reference.core.effects import (
     Outbox,
     Protections,
 )
+from fencepost_clusters.reference.core.metadata_log import MetadataLog, Snapshot
 from fencepost_clusters.reference.core.settings import (
     CLIENT_LISTENER,
     REPLICATION_LISTENER,
@@ -43,13 +44,14 @@ class Core(Protocol):
 class Stored(Struct, frozen=True):
     """What a disk holds when a process starts upon it; the defaults are an empty one's.
 
-    `metadata` are the batches of the metadata log, `epoch` and `voted_for` the quorum's vote. All
-    other logs are recovered when the core asks for that.
+    `metadata` are the batches of the metadata log after its `snapshot`, `epoch` and `voted_for` the
+    quorum's vote. All other logs are recovered when the core asks for that.
     """
 
     metadata: tuple[bytes, ...] = ()
     epoch: int = 0
     voted_for: int | None = None
+    snapshot: Snapshot | None = None
 
 
 def check_site(settings: Settings, site: Site) -> None:
@@ -72,29 +74,31 @@ def assemble(
 ) -> Core:
     """The core of a process that starts now; it draws its incarnation from `chance`.
 
-    The site must have passed `check_site`.
+    The site must have passed `check_site`. Raises CorruptBatch or UnknownRecord for metadata that
+    cannot be read.
     """
     incarnation = UUID(int=chance(0, (1 << 128) - 1), version=4)
     calls = itertools.count(1)
 
     def controller() -> ControllerNode:
         return ControllerNode(
-            settings.for_role("controller"), incarnation, stored.metadata, stored.epoch,
-            stored.voted_for, chance, protections, now, Outbox(calls),
+            settings.for_role("controller"), incarnation,
+            MetadataLog(stored.metadata, stored.snapshot), stored.epoch, stored.voted_for, chance,
+            protections, now, Outbox(calls),
         )  # fmt: skip
 
-    def broker(metadata: tuple[bytes, ...]) -> BrokerNode:
+    def broker(log: MetadataLog) -> BrokerNode:
         endpoints = (
             m.Listener(CLIENT_LISTENER, site.advertised, site.ports[CLIENT_LISTENER]),
             m.Listener(REPLICATION_LISTENER, site.name, site.ports[REPLICATION_LISTENER]),
         )
         return BrokerNode(
-            settings.for_role("broker"), incarnation, endpoints, metadata, chance, protections, now,
+            settings.for_role("broker"), incarnation, endpoints, log, chance, protections, now,
             Outbox(calls),
         )  # fmt: skip
 
     if "broker" not in settings.roles:
         return controller()
     if "controller" not in settings.roles:
-        return broker(stored.metadata)
-    return CombinedNode(site, controller(), broker(()))
+        return broker(MetadataLog(stored.metadata, stored.snapshot))
+    return CombinedNode(site, controller(), broker(MetadataLog()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from uuid import UUID
 
 from fencepost import (
@@ -39,12 +38,13 @@ from fencepost_clusters.reference.core.fetching import Fetching
 from fencepost_clusters.reference.core.following import Following
 from fencepost_clusters.reference.core.forwarding import Forwarding
 from fencepost_clusters.reference.core.lifecycle import Lifecycle
-from fencepost_clusters.reference.core.metadata_log import MetadataLog
+from fencepost_clusters.reference.core.metadata_log import MetadataLog, Snapshot
 from fencepost_clusters.reference.core.producing import Producing
 from fencepost_clusters.reference.core.raft import Raft
 from fencepost_clusters.reference.core.registration import BrokerState
 from fencepost_clusters.reference.core.replicas import Replicas
 from fencepost_clusters.reference.core.settings import Settings
+from fencepost_clusters.reference.core.snapshots import Snapshots
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
@@ -61,7 +61,7 @@ class BrokerNode:
         settings: Settings,
         incarnation: UUID,
         listeners: tuple[m.Listener, ...],
-        metadata: Iterable[bytes],
+        log: MetadataLog,
         chance: Chance,
         protections: Protections,
         now: Instant,
@@ -70,7 +70,7 @@ class BrokerNode:
         self.settings = settings
         self._protections = protections
         self._out = out
-        self.log = MetadataLog(metadata)
+        self.log = log
         self._out.note(NodeStarted("broker", settings.node_id, str(incarnation), self.log.end))
         electorate = Electorate({}, settings.bootstrap, protections, self._out)
         self.raft = Raft(
@@ -78,7 +78,8 @@ class BrokerNode:
             raft_timing(settings), chance, protections, self._out, now,
         )  # fmt: skip
         controllers = electorate.voters
-        self.committed = Committed(self._out)
+        self.committed = Committed(self._out, log)
+        self.snapshots = Snapshots(settings, log, protections, self._out)
         self.lifecycle = Lifecycle(
             settings, incarnation, listeners, controllers, protections, self._out, now
         )
@@ -155,7 +156,7 @@ class BrokerNode:
         times = [
             self.raft.deadline_ns(), self.lifecycle.deadline_ns(), self.producing.deadline_ns(),
             self.fetching.deadline_ns(),
-            self.forwarding.deadline_ns(),
+            self.forwarding.deadline_ns(), self.snapshots.deadline_ns(),
         ]  # fmt: skip
         if self._joined:
             times += [self.replicas.deadline_ns(), self.following.deadline_ns()]
@@ -189,9 +190,15 @@ class BrokerNode:
     # ----------------------------------------------------------------------------------- metadata
 
     def _follow_metadata(self, now: Instant) -> None:
-        if not self.committed.advance(self.log, self.raft.high_watermark, self._replayed):
-            return
+        news = self.committed.advance(self.log, self.raft.high_watermark, self._replayed)
         image = self.committed.image
+        self.snapshots.tick(image, now)
+        if not news:
+            return
+        if self.committed.was_replaced and self.log.snapshot is not None:
+            self._replaced(self.log.snapshot)
+        if self.snapshots.due(self.committed.applied):
+            self.snapshots.start(image, now)
         mine = image.brokers.get(self.settings.node_id)
         holds = mine is not None and mine.incarnation == self.lifecycle.incarnation
         if holds and not self._joined and self._recovered:
@@ -219,6 +226,16 @@ class BrokerNode:
             self.replicas.adopt(image, changed, now)
             self.following.hurry(now)
 
+    def _replaced(self, snapshot: Snapshot) -> None:
+        """The metadata has jumped: anything may be different."""
+        self.snapshots.replaced(snapshot)
+        image = self.committed.image
+        self._changed.update(self.replicas.by_key)
+        self._changed.update((one.topic_id, one.index) for one in image.all_partitions())
+        for one in self.replicas.all():
+            for broker in image.brokers:
+                one.forget(broker)
+
     def _replayed(self, record: r.Record, offset: int) -> None:
         match record:
             case r.PartitionRecord() | r.IsrChangeRecord():
@@ -241,6 +258,8 @@ class BrokerNode:
         if self.lifecycle.answered(what.call_id, what.message, now):
             if before is BrokerState.ACTIVE and self.lifecycle.state is BrokerState.FENCED:
                 self._fenced(now)
+            if before is BrokerState.INITIAL and self.lifecycle.state is BrokerState.FENCED:
+                self.snapshots.checkpoint(self.committed.image, now)  # REG-04
             answer = what.message
             if isinstance(answer, m.BrokerHeartbeatResponse) and answer.error_code == Error.NONE:
                 self.raft.told(answer.controller_epoch, answer.active_controller_id, now)

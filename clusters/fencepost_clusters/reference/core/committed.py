@@ -11,41 +11,53 @@ from zlib import crc32
 from fencepost import (
     BrokerCommitted,
     BrokerDeleted,
+    FeatureFinalized,
     MetadataCommitted,
     PartitionCommitted,
     TopicCommitted,
     TopicMarked,
 )
+from fencepost_clusters.reference.core import features, snapshots
 from fencepost_clusters.reference.core.effects import Outbox
 from fencepost_clusters.reference.core.image import Image
-from fencepost_clusters.reference.core.metadata_log import MetadataLog
+from fencepost_clusters.reference.core.metadata_log import Batch, MetadataLog
 from fencepost_clusters.reference.wire import records as r
 
+DIGEST_RECORDS = 32
+"""How many records there are between two digests of a small state."""
 Replayed = Callable[[r.Record, int], None]
 
 
 class Committed:
     """A node's committed image; `applied` is the first offset not replayed yet."""
 
-    def __init__(self, out: Outbox) -> None:
-        self.image = Image()
-        self.applied = 0
+    was_replaced = False
+
+    def __init__(self, out: Outbox, log: MetadataLog) -> None:
+        """Begins with the log's snapshot, if it has one."""
         self._out = out
+        self._rebuild(log)
+
+    def _rebuild(self, log: MetadataLog) -> None:
+        self.image = Image() if log.snapshot is None else snapshots.load(log.snapshot)
+        self.applied = log.start
 
     def advance(self, log: MetadataLog, to_offset: int, replayed: Replayed | None = None) -> bool:
         """Replays what is below `to_offset`; True if there was anything.
 
         `replayed` is called after each record. A log cut below what was replayed means that a
-        leader lacked committed records: the image is built again from what is left.
+        leader lacked committed records: the image is built again from what is left. A log that
+        begins past it was replaced by a leader's snapshot: `was_replaced` then says so, once.
         """
-        if log.end < self.applied:
-            self.image, self.applied = Image(), 0
         before = self.applied
+        self.was_replaced = log.snapshot is not None and log.start > self.applied
+        if log.end < self.applied or self.was_replaced:
+            self._rebuild(log)
         for batch in log.batches(self.applied, to_offset):
             for at, record in enumerate(batch.records, batch.base):
                 self._tell_gone(record, at)
                 self.image.replay(record, at)
-                self._tell(record, at, batch.epoch)
+                self._tell(record, at, batch.epoch, batch.versions[at - batch.base])
                 if replayed is not None:
                     replayed(record, at)
             if not batch.records:
@@ -53,17 +65,26 @@ class Committed:
                 self._out.note(MetadataCommitted(batch.base, batch.epoch, "LeaderChange", digest))
             self.applied = batch.end
             self.image.offset = batch.end
-        return self.applied > before
+            self._tell_digest(batch)
+        return self.applied > before or self.was_replaced
+
+    def _tell_digest(self, batch: Batch) -> None:
+        """Says now and then what the state comes to: every node at the same offsets, and the
+        larger the state is, the more seldom."""
+        entities = len(self.image.brokers) + sum(map(len, self.image.partitions.values()))
+        stride = max(DIGEST_RECORDS, 1 << entities.bit_length())
+        if batch.base // stride != batch.end // stride:
+            self._out.note(snapshots.told(self.image, batch.end))
 
     def _tell_gone(self, record: r.Record, at: int) -> None:
         """A deleted topic's name is known only before its record is replayed."""
         if isinstance(record, r.DeleteTopicRecord) and record.name is not None:
             self._name = self.image.names[record.name]
 
-    def _tell(self, record: r.Record, at: int, epoch: int) -> None:
+    def _tell(self, record: r.Record, at: int, epoch: int, version: int) -> None:
         kind = type(record).__name__.removesuffix("Record")
         digest = f"{crc32(r.encode(record)):08x}"
-        self._out.note(MetadataCommitted(at, epoch, kind, digest))
+        self._out.note(MetadataCommitted(at, epoch, kind, digest, version))
         match record:
             case r.BrokerRecord():
                 self._out.note(
@@ -99,5 +120,7 @@ class Committed:
                         one.removing,
                     )
                 )
+            case r.ConfigRecord(resource_type=features.FEATURE_RESOURCE):
+                self._out.note(FeatureFinalized(at, record.name, int(record.value)))
             case _:
                 pass

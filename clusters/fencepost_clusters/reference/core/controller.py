@@ -23,6 +23,7 @@ from fencepost import (
 )
 from fencepost_clusters.reference.core import (
     changes,
+    features,
     quorum_messages,
     reassigning,
     registration,
@@ -53,6 +54,8 @@ from fencepost_clusters.reference.core.metadata_log import MetadataLog
 from fencepost_clusters.reference.core.raft import Raft, RaftTiming
 from fencepost_clusters.reference.core.registration import BrokerState, Leases
 from fencepost_clusters.reference.core.settings import Settings
+from fencepost_clusters.reference.core.snapshot_coordination import Coordination, Reporting
+from fencepost_clusters.reference.core.snapshots import Snapshots
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
@@ -85,7 +88,7 @@ class ControllerNode:
         self,
         settings: Settings,
         incarnation: UUID,
-        metadata: Iterable[bytes],
+        log: MetadataLog,
         epoch: int,
         voted_for: int | None,
         chance: Chance,
@@ -96,14 +99,17 @@ class ControllerNode:
         self.settings = settings
         self._protections = protections
         self._out = out
-        self.log = MetadataLog(metadata)
+        self.log = log
         self._out.note(NodeStarted("controller", settings.node_id, str(incarnation), self.log.end))
         electorate = Electorate(settings.voters, (), protections, self._out)
         self.raft = Raft(
             settings.node_id, electorate, self.log, epoch, voted_for,
             raft_timing(settings), chance, protections, self._out, now,
         )  # fmt: skip
-        self.committed = Committed(self._out)
+        self.committed = Committed(self._out, log)
+        self.snapshots = Snapshots(settings, log, protections, self._out)
+        self._coordination: Coordination | None = None
+        self._reporting = Reporting(settings, self._out, now)
         self._ahead: Image | None = None
         self._led_epoch = -1
         self._leases = Leases()
@@ -123,10 +129,14 @@ class ControllerNode:
                 self._out.cause = Cause(what.client, what.correlation, True)
                 self._request(what, now)
             case Answered():
-                handled = self.raft.answered(what.call_id, what.message, now)
-                assert handled, f"call {what.call_id} is nobody's"
+                told = self._reporting.answered(what.call_id, what.message)
+                if told:
+                    self.snapshots.start(self.committed.image, now, self.raft.epoch)
+                elif told is None:
+                    handled = self.raft.answered(what.call_id, what.message, now)
+                    assert handled, f"call {what.call_id} is nobody's"
             case CallFailed():
-                self.raft.failed(what.call_id, now)
+                _ = self._reporting.failed(what.call_id) or self.raft.failed(what.call_id, now)
             case ShutdownAsked():
                 self.raft.step_down(now)
                 self._follow_leadership(now)
@@ -136,14 +146,21 @@ class ControllerNode:
                 pass
         self._out.cause = None
         self._follow_leadership(now)
-        self.committed.advance(self.log, self.raft.high_watermark)
+        self._follow_log()
         self._maintain(now)
         self._answer_committed()
+        self._snapshot(now)
         return self._out.drain()
 
     def deadline_ns(self) -> int | None:
         """The monotonic time of the next Tick."""
-        times = [t for t in (self.raft.deadline_ns(),) if t is not None]
+        leader = None if self.active else self.raft.leader
+        known = (
+            self.raft.deadline_ns(),
+            self.snapshots.deadline_ns(),
+            self._reporting.deadline_ns(leader),
+        )
+        times = [t for t in known if t is not None]
         if self._ahead is not None:
             times.append(self._next_check_ns)
             lease_ns = self.settings.lease_ms * 1_000_000
@@ -165,7 +182,7 @@ class ControllerNode:
             if self._ahead is not None:
                 self._leave()
             self._led_epoch = self.raft.epoch
-            self.committed.advance(self.log, self.raft.high_watermark)
+            self._follow_log()
             self._ahead = self.committed.image.copy()
             for batch in self.log.batches(self.committed.applied, self.log.end):
                 for at, record in enumerate(batch.records, batch.base):
@@ -174,12 +191,39 @@ class ControllerNode:
                 self._ahead, now, self.settings.lease_ms * 1_000_000, self._protections
             )
             self._next_check_ns = now.monotonic_ns
+            self._coordination = Coordination(
+                self.settings, self.raft.epoch, self._protections, self._out
+            )
+            wanted = self.settings.ms("metadata.format.level")
+            self._apply(features.finalize(self._ahead, wanted), now)
         elif not self.raft.leading and self._ahead is not None:
             self._leave()
+
+    def _follow_log(self) -> None:
+        """Replays what is committed; another log, that of a leader's snapshot, from its start."""
+        self.committed.advance(self.log, self.raft.high_watermark)
+        if self.committed.was_replaced and self.log.snapshot is not None:
+            self.snapshots.replaced(self.log.snapshot)
+
+    def _snapshot(self, now: Instant) -> None:
+        """Goes on with a snapshot; a standby tells of it, the active controller also begins one."""
+        me, offset = self.settings.node_id, self.snapshots.last_offset
+        if self.snapshots.tick(self.committed.image, now):
+            offset = self.snapshots.last_offset
+            self._reporting.hurry(now)
+        if self._coordination is None:
+            self._reporting.tick(self.raft.leader, offset, now)
+            return
+        self._coordination.heard(me, offset, now)
+        if not self.snapshots.under_way and self._coordination.should_start(
+            me, self.committed.applied, now
+        ):
+            self.snapshots.start(self.committed.image, now, self.raft.epoch)
 
     def _leave(self) -> None:
         """Out of office: nothing that was not committed stays (QC-09)."""
         ahead, self._ahead = self._ahead, None
+        self._coordination = None
         assert ahead is not None
         reverted = self.committed.applied
         if not self._protections.holds("revert-on-deposition"):
@@ -198,7 +242,10 @@ class ControllerNode:
         assert self._ahead is not None
         if batch:
             base = self.log.end
-            self.raft.append([r.encode(record) for record in batch], now)
+            level = features.level(self._ahead)
+            if not self._protections.holds("format-by-level"):
+                level = r.MAX_LEVEL
+            self.raft.append([r.encode(record, level) for record in batch], now)
             for at, record in enumerate(batch, base):
                 self._ahead.replay(record, at)
             self._ahead.offset = self.log.end
@@ -225,7 +272,7 @@ class ControllerNode:
         message = received.message
         if isinstance(message, quorum_messages.Request):
             others = self.raft.voters.keys() - {self.settings.node_id}
-            fault = quorum_messages.fault(message, others)
+            fault = quorum_messages.fault(message, others, self.raft.epoch)
             if fault is not None:
                 self._out.add(Close(received.request_id, fault))
                 return
@@ -238,15 +285,27 @@ class ControllerNode:
                 self.raft.end_epoch(received, message, now)
             case m.FetchRequest():
                 self.raft.fetch(received, message, now)
+            case m.FetchSnapshotRequest():
+                self.raft.fetch_snapshot(received, message, now)
             case m.BrokerHeartbeatRequest():
                 self._heartbeat(received, message, now)
             case m.ControllerHeartbeatRequest():
-                error = Error.NONE if self.active else Error.NOT_CONTROLLER
-                self._out.add(Reply(received.request_id, m.ControllerHeartbeatResponse(error)))
+                self._out.add(Reply(received.request_id, self._controller_heartbeat(message, now)))
             case _ if changes.is_change(message):
                 self._change(received, now)
             case _:
                 self._out.add(Close(received.request_id, "no request for a controller"))
+
+    def _controller_heartbeat(
+        self, asked: m.ControllerHeartbeatRequest, now: Instant
+    ) -> m.ControllerHeartbeatResponse:
+        if self._coordination is None:
+            return m.ControllerHeartbeatResponse(Error.NOT_CONTROLLER)
+        if asked.controller_id not in self.settings.voters.keys() - {self.settings.node_id}:
+            return m.ControllerHeartbeatResponse(Error.INVALID_REQUEST)
+        self._coordination.heard(asked.controller_id, asked.last_snapshot_offset, now)
+        start = self._coordination.should_start(asked.controller_id, self.committed.applied, now)
+        return m.ControllerHeartbeatResponse(Error.NONE, start)
 
     def _heartbeat(self, received: Received, asked: m.BrokerHeartbeatRequest, now: Instant) -> None:
         image = self._ahead
@@ -273,6 +332,7 @@ class ControllerNode:
             if decision.heard:
                 self._leases.heard_ns[asked.broker_id] = now.monotonic_ns
                 self._leases.targets[asked.broker_id] = BrokerState.read(asked.target_state)
+                self._leases.committed[asked.broker_id] = self.committed.applied
             offset = self._apply(decision.records, now)
         answer = m.BrokerHeartbeatResponse(
             decision.error, self.settings.node_id, decision.next_state, decision.broker_epoch,
@@ -290,6 +350,9 @@ class ControllerNode:
             BrokerState.read(answer.next_state).name, asked.lease_start_time_ms,
             answer.lease_end_time_ms, self.settings.lease_ms, self.raft.epoch,
             answer.active_controller_id, self.active, self._balance_ms(),
+            asked.cur_metadata_offset, BrokerState.read(asked.target_state).name,
+            tuple(f"{f.name}={f.min_level}-{f.max_level}" for f in asked.features),
+            self.settings.ms("metadata.max.lag.records"),
         )  # fmt: skip
 
     def _change(self, received: Received, now: Instant) -> None:

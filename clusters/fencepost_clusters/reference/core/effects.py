@@ -1,10 +1,10 @@
 """What a node can be told and what it can want: two closed unions.
 
 A node is `handle(input, now) -> tuple[Effect, ...]`. Effects are carried out in their order, and
-one that persists (`Append`, `Truncate`, `Delete`, `Sync`, `StoreVote`, `Checkpoint`) is a barrier:
-whatever follows it may rely on its being stored. Stored means that it outlives the process; what is
-to outlive the machine's memory is synced (`Sync`; a vote always is). A node that wants to be woken
-says so by its `deadline`.
+one that persists (`Append`, `Truncate`, `Delete`, `Sync`, `StoreVote`, `StoreSnapshot`,
+`Checkpoint`) is a barrier: whatever follows it may rely on its being stored. Stored means that it
+outlives the process; what is to outlive the machine's memory is synced (`Sync`; a vote and a
+snapshot always are). A node that wants to be woken says so by its `deadline`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from fencepost import Cause
+from fencepost import Cause, NodeStopped
 from fencepost_clusters.reference.core.log_index import Entry
 from fencepost_clusters.reference.wire import messages as m
 
 Address = tuple[str, int]
 """Host name and port, as the cluster names them; the shell resolves the name."""
+
+EXIT_UNREADABLE = 4
+"""The exit code of a process that cannot read what it must: its disk, or the metadata log."""
 
 Chance = Callable[[int, int], int]
 """Draws a whole number between two bounds, both included."""
@@ -153,6 +156,18 @@ class StoreVote(Struct, frozen=True):
     voted_for: int | None
 
 
+class StoreSnapshot(Struct, frozen=True):
+    """Store a log's snapshot beside it, whole or not at all, and synced; then drop older ones.
+
+    What the log holds below `offset` may be dropped too.
+    """
+
+    log: str
+    offset: int
+    epoch: int
+    data: bytes
+
+
 class Checkpoint(Struct, frozen=True):
     """Store the high watermarks, and the offsets below which logs were synced, by log."""
 
@@ -168,14 +183,15 @@ class Note(Struct, frozen=True):
 
 
 class Exit(Struct, frozen=True):
-    """End the process."""
+    """End the process; `code` is 0, or says why it had to."""
 
     reason: str
+    code: int = 0
 
 
 Effect = (
-    Call | Reply | Close | Recover | Append | Truncate | Sync | Delete | StoreVote | Checkpoint
-    | Note | Exit
+    Call | Reply | Close | Recover | Append | Truncate | Sync | Delete | StoreVote | StoreSnapshot
+    | Checkpoint | Note | Exit
 )  # fmt: skip
 
 
@@ -188,16 +204,17 @@ class Outbox:
     def __init__(self, calls: Iterator[int] | None = None) -> None:
         self._effects: list[Effect] = []
         self._calls = itertools.count(1) if calls is None else calls
+        self._ended = False
         self.cause: Cause | None = None
         """What is being handled just now: the cause of every event noted meanwhile."""
 
     def note(self, body: Struct, cause: Cause | None = None) -> None:
-        self._effects.append(Note(body, cause or self.cause))
+        self.add(Note(body, cause or self.cause))
 
     def call(self, address: Address, channel: str, message: m.Request, timeout_ms: int) -> int:
         """Adds a call; its id, which is its correlation id."""
         call_id = self.next_call()
-        self._effects.append(Call(call_id, address, channel, message, timeout_ms))
+        self.add(Call(call_id, address, channel, message, timeout_ms))
         return call_id
 
     def next_call(self) -> int:
@@ -205,7 +222,14 @@ class Outbox:
         return next(self._calls)
 
     def add(self, effect: Effect) -> None:
-        self._effects.append(effect)
+        if not self._ended:
+            self._effects.append(effect)
+
+    def end(self, reason: str, code: int) -> None:
+        """Ends the process, which cannot go on: nothing that is wanted after this is done."""
+        self.note(NodeStopped(reason))
+        self.add(Exit(reason, code))
+        self._ended = True
 
     def drain(self) -> tuple[Effect, ...]:
         """All that was collected, in order; nothing is left."""

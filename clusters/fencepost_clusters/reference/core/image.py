@@ -72,6 +72,10 @@ class Image:
         """The settings of all brokers."""
         self.deleting: set[UUID] = set()
         """Topics that are marked, and for clients gone; what is left is to be deleted."""
+        self.other_settings: dict[tuple[int, str], dict[str, str]] = {}
+        """(resource type, name) -> the settings of brokers, and of what else has any."""
+        self.rights: set[r.AccessControlRecord] = set()
+        """Who may do what; kept, and used by nobody yet."""
 
     def copy(self) -> Image:
         """The same state, to be changed apart."""
@@ -84,6 +88,8 @@ class Image:
         other.settings = {topic: dict(values) for topic, values in self.settings.items()}
         other.broker_settings = dict(self.broker_settings)
         other.deleting = set(self.deleting)
+        other.other_settings = {one: dict(values) for one, values in self.other_settings.items()}
+        other.rights = set(self.rights)
         return other
 
     def live(self) -> tuple[int, ...]:
@@ -130,8 +136,12 @@ class Image:
                 if record.resource_type == TOPIC_RESOURCE:
                     values = self.settings.setdefault(record.resource_name, {})
                     values[record.name] = record.value
-                elif record.resource_type == BROKER_RESOURCE:
+                elif record.resource_type == BROKER_RESOURCE and not record.resource_name:
                     self.broker_settings[record.name] = record.value
+                else:
+                    resource = (record.resource_type, record.resource_name)
+                    values = self.other_settings.setdefault(resource, {})
+                    values[record.name] = record.value
             case r.DeleteTopicRecord():
                 assert record.name is not None
                 name = self.names.pop(record.name)
@@ -141,7 +151,7 @@ class Image:
             case r.DeleteBrokerRecord():
                 self.brokers.pop(record.id, None)
             case r.AccessControlRecord():
-                pass  # rights are not kept yet; the record is carried, not understood
+                self.rights.add(record)
 
     def _broker(self, record: r.BrokerRecord, offset: int) -> None:
         before = self.brokers.get(record.broker_id)
@@ -149,13 +159,17 @@ class Image:
         superseded = before.superseded if before is not None else frozenset()
         if before is not None and not same and before.incarnation is not None:
             superseded |= {before.incarnation}
+        registered_at = before.registered_at if before is not None and same else offset
+        if record.registered_at >= 0:  # of a snapshot, which tells the past too
+            registered_at = record.registered_at
+            superseded = frozenset(one for one in record.superseded if one is not None)
         self.brokers[record.broker_id] = Broker(
             record.broker_id,
             record.broker_epoch,
             record.fenced,
             record.incarnation_id,
             tuple((e.name, e.host, e.port) for e in record.end_points),
-            before.registered_at if before is not None and same else offset,
+            registered_at,
             superseded,
         )
 

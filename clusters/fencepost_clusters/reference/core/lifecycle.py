@@ -20,6 +20,7 @@ from fencepost import (
     HeartbeatSent,
     LeaseGranted,
 )
+from fencepost_clusters.reference.core import features
 from fencepost_clusters.reference.core.effects import Call, Instant, Outbox, Protections
 from fencepost_clusters.reference.core.electorate import Voters, known
 from fencepost_clusters.reference.core.registration import BrokerState, global_state
@@ -190,7 +191,7 @@ class Lifecycle:
         goal = BrokerState.ACTIVE if self._stopping_ns is None else BrokerState.SHUTDOWN
         request = m.BrokerHeartbeatRequest(
             goal, self._settings.node_id, self.epoch, now.wall_ms, applied - 1, self._listeners,
-            self.incarnation, self.state,
+            self.incarnation, self.state, features.mine(),
         )  # fmt: skip
         call = self._out.next_call()
         self._out.note(
@@ -270,6 +271,8 @@ class Lifecycle:
         if next_state is BrokerState.SHUTDOWN:
             self._grant_shutdown("shutdown_granted")
             return
+        if next_state is BrokerState.UNKNOWN:
+            return  # not ours to follow, and no lease either (QC-27)
         if next_state is not BrokerState.ACTIVE:
             if self.state is BrokerState.ACTIVE:
                 self._become(BrokerState.FENCED, "refused")

@@ -45,21 +45,27 @@ class LogIndex:
         self._entries: list[Entry] = []
         self._bases: list[int] = []
         self._producers: dict[int, list[Entry]] = {}
+        self._begin, self._begin_epoch = 0, -1
         for one in entries:
             self.append(one)
 
+    def begin_at(self, offset: int, epoch: int) -> None:
+        """An empty log that goes on where another had come to, with that one's last epoch."""
+        assert not self._entries, "only an empty log can be told where it begins"
+        self._begin, self._begin_epoch = offset, epoch
+
     @property
     def start(self) -> int:
-        return self._entries[0].base if self._entries else 0
+        return self._entries[0].base if self._entries else self._begin
 
     @property
     def end(self) -> int:
-        return self._entries[-1].end if self._entries else 0
+        return self._entries[-1].end if self._entries else self._begin
 
     @property
     def last_epoch(self) -> int:
         """The leader epoch of the last batch; -1 in an empty log."""
-        return self._entries[-1].epoch if self._entries else -1
+        return self._entries[-1].epoch if self._entries else self._begin_epoch
 
     def append(self, one: Entry) -> None:
         """Adds a batch; it must not overlap what is there, and epochs must not go back."""
@@ -86,6 +92,8 @@ class LogIndex:
         (-1, 0) when the log has nothing that old.
         """
         at = bisect_right(self._entries, epoch, key=lambda one: one.epoch)
+        if at == 0 and 0 <= self._begin_epoch <= epoch:
+            return self._begin_epoch, self._begin
         return (self._entries[at - 1].epoch, self._entries[at - 1].end) if at else (-1, 0)
 
     def epoch_at(self, offset: int) -> int:

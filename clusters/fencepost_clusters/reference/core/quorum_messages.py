@@ -10,20 +10,36 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 
 MAX_FETCH_BYTES = 1 << 20
-Request = m.VoteRequest | m.BeginQuorumEpochRequest | m.EndQuorumEpochRequest | m.FetchRequest
+MAX_EPOCH = (1 << 31) - 1
+FARTHEST_EPOCH = 1 << 24
+"""How far ahead of ours an epoch may be: more elections than any node can have missed."""
+Request = (
+    m.VoteRequest | m.BeginQuorumEpochRequest | m.EndQuorumEpochRequest | m.FetchRequest
+    | m.FetchSnapshotRequest
+)  # fmt: skip
 
 
-def fault(request: Request, others: Collection[int]) -> str | None:
-    """Why a request cannot be one of this quorum's, or None; `others` are the other voters."""
+def fault(request: Request, others: Collection[int], epoch: int) -> str | None:
+    """Why a request cannot be one of this quorum's, or None.
+
+    `others` are the other voters, `epoch` is the newest one known here.
+    """
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return "a quorum request is about one partition"
+    speaker = -1
     match request:
         case m.VoteRequest():
             speaker = request.topics[0].partitions[0].replica_id
+            said = request.topics[0].partitions[0].replica_epoch
         case m.BeginQuorumEpochRequest() | m.EndQuorumEpochRequest():
             speaker = request.topics[0].partitions[0].leader_id
-        case m.FetchRequest():
-            return None  # observers fetch too
+            said = request.topics[0].partitions[0].leader_epoch
+        case m.FetchRequest() | m.FetchSnapshotRequest():
+            said = request.topics[0].partitions[0].current_leader_epoch
+    if said > epoch + FARTHEST_EPOCH:
+        return f"epoch {said} is not to be believed in epoch {epoch}"
+    if isinstance(request, m.FetchRequest | m.FetchSnapshotRequest):
+        return None  # observers fetch too
     return None if speaker in others else f"{speaker} is no other voter of this quorum"
 
 
@@ -76,8 +92,10 @@ def fetch_answer(
     data: bytes = b"",
     diverging: m.EpochEndOffset | None = None,
     voters: tuple[m.NodeEndpoint, ...] = (),
+    snapshot: m.SnapshotId | None = None,
 ) -> m.FetchResponse:
-    """Records, or where the logs part, or why neither; always who leads, and who votes."""
+    """Records, or where the logs part, or which snapshot to fetch, or why none of it; always who
+    leads, and who votes."""
     part = m.PartitionData(
         0,
         error,
@@ -85,8 +103,9 @@ def fetch_answer(
         high_watermark,
         0,
         diverging or m.EpochEndOffset(),
-        m.LeaderIdAndEpoch(_id(leader), epoch),
+        current_leader(leader, epoch),
         data,
+        snapshot or m.SnapshotId(),
     )
     topic = m.FetchableTopicResponse((part,), m.METADATA_TOPIC, m.METADATA_TOPIC_ID)
     return m.FetchResponse(Error.NONE, (topic,), node_endpoints=voters)
@@ -111,6 +130,43 @@ def described(quorum: Quorum, asked: a.DescribeQuorumRequest) -> a.DescribeQuoru
         for topic in asked.topics
     )
     return a.DescribeQuorumResponse(Error.NONE, topics)
+
+
+def fetch_snapshot(
+    replica: int, epoch: int, wanted: m.SnapshotId, position: int
+) -> m.FetchSnapshotRequest:
+    """A follower or observer asks for a part of a snapshot, from a position on."""
+    part = m.PartitionSnapshot(0, epoch, wanted, position)
+    return m.FetchSnapshotRequest(
+        replica, MAX_FETCH_BYTES, (m.TopicSnapshot(m.METADATA_TOPIC, (part,)),)
+    )
+
+
+def snapshot_answer(part: m.PartitionSnapshotData) -> m.FetchSnapshotResponse:
+    """A part of a snapshot, or why there is none."""
+    topic = m.TopicSnapshotData(m.METADATA_TOPIC, (part,))
+    return m.FetchSnapshotResponse(Error.NONE, (topic,))
+
+
+def current_leader(leader: int | None, epoch: int) -> m.LeaderIdAndEpoch:
+    """Who leads which epoch, as fetches are told."""
+    return m.LeaderIdAndEpoch(_id(leader), epoch)
+
+
+def is_empty(answer: m.Response) -> bool:
+    """Whether an answer of the quorum is about no partition at all."""
+    match answer:
+        case m.FetchResponse():
+            return not answer.responses or not answer.responses[0].partitions
+        case (
+            m.VoteResponse()
+            | m.BeginQuorumEpochResponse()
+            | m.EndQuorumEpochResponse()
+            | m.FetchSnapshotResponse()
+        ):
+            return not answer.topics or not answer.topics[0].partitions
+        case _:
+            raise AssertionError(f"{answer!r} answers no call of the quorum")
 
 
 def _id(leader: int | None) -> int:

@@ -12,10 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from msgspec import Struct
-
 from fencepost import (
-    Cause,
     ControllerElected,
     ControllerFollowed,
     ControllerResigned,
@@ -25,22 +22,28 @@ from fencepost import (
 )
 from fencepost_clusters.reference.core import quorum_messages as messages
 from fencepost_clusters.reference.core.effects import (
+    EXIT_UNREADABLE,
     Append,
     Chance,
+    Delete,
     Instant,
     Outbox,
     Protections,
     Received,
     Reply,
+    StoreSnapshot,
     StoreVote,
     Sync,
     Truncate,
 )
 from fencepost_clusters.reference.core.electorate import Electorate
 from fencepost_clusters.reference.core.metadata_log import LOG_NAME, MetadataLog
+from fencepost_clusters.reference.core.quorum_serving import NEVER_NS, Serving
+from fencepost_clusters.reference.core.snapshot_download import Download
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error
+from fencepost_clusters.reference.wire.records import UnknownRecord
 
 MS = 1_000_000
 
@@ -69,16 +72,6 @@ class RaftTiming:
         return self.fetch_timeout_ns * 4 // 5
 
 
-class _Parked(Struct, frozen=True):
-    """A fetch that waits for news."""
-
-    request_id: int
-    offset: int
-    requester: str
-    deadline_ns: int
-    cause: Cause | None
-
-
 class Raft:
     """See the module. Hard state: the log, `epoch`, `voted_for`. All else is lost at a restart."""
 
@@ -104,7 +97,7 @@ class Raft:
         self.voted_for = voted_for
         self.timing = timing
         self.leader: int | None = None
-        self.high_watermark = 0
+        self.high_watermark = log.start  # a snapshot holds what was committed
         self.role = Role.UNATTACHED if me in self.voters else Role.OBSERVER
         self.replica_epoch = replica_epoch
         self._chance = chance
@@ -119,12 +112,10 @@ class Raft:
         self._fetch_call: int | None = None
         self._next_fetch_ns = now.monotonic_ns
         self._fetch_target = -1
+        self._download = Download()
         self._epoch_start = 0
-        self._ends: dict[int, int] = {}
-        self._fetched_ns: dict[int, int] = {}
         self._announced: dict[int, int] = {}
-        self._parked: list[_Parked] = []
-        self._told: dict[str, int] = {}
+        self._serving = Serving(me, electorate, log, self, protections, out)
 
     # ------------------------------------------------------------------------------- questions
 
@@ -134,14 +125,14 @@ class Raft:
 
     def ends(self) -> dict[int, int]:
         """The voters' log ends as far as their leader knows them."""
-        return self._ends | {self.me: self.log.end}
+        return self._serving.ends()
 
     def _majority(self) -> int:
         return len(self.voters) // 2 + 1
 
     def deadline_ns(self) -> int | None:
         """When a Tick is wanted next."""
-        times = [p.deadline_ns for p in self._parked]
+        times = [self._serving.deadline_ns()]
         if self.role is Role.LEADER:
             times.extend(self._announced.values())
             times.append(self._quorum_lost_ns())
@@ -154,18 +145,15 @@ class Raft:
 
     def _quorum_lost_ns(self) -> int:
         """When the leader must have resigned, unless a voter fetches before."""
-        others = sorted((self._fetched_ns[v] for v in self.voters if v != self.me), reverse=True)
-        needed = self._majority() - 1
-        if needed == 0 or not self._protections.holds("check-quorum"):
-            return 1 << 62
-        return others[needed - 1] + self.timing.resign_after_ns
+        seen_ns = self._serving.majority_seen_ns()
+        return NEVER_NS if seen_ns is None else seen_ns + self.timing.resign_after_ns
 
     # ------------------------------------------------------------------------------- time passes
 
     def tick(self, now: Instant) -> None:
         """Does whatever is due."""
         at = now.monotonic_ns
-        self._release(now)
+        self._serving.release(now)
         if self.role is Role.LEADER:
             if at >= self._quorum_lost_ns():
                 self._resign("no_majority", now)
@@ -185,6 +173,9 @@ class Raft:
     # ----------------------------------------------------------------------------------- election
 
     def _stand(self, now: Instant) -> None:
+        if self.epoch >= messages.MAX_EPOCH:
+            self._out.end("the epochs of the quorum are used up", EXIT_UNREADABLE)
+            return
         self.role = Role.CANDIDATE
         self.leader = None
         self.epoch += 1
@@ -211,9 +202,7 @@ class Raft:
         self.role = Role.LEADER
         self.leader = self.me
         self._epoch_start = self.log.end
-        self._ends = {}
-        self._told = {}
-        self._fetched_ns = {v: now.monotonic_ns for v in self.voters}
+        self._serving.begin(now)
         self._announced = {v: now.monotonic_ns for v in self.voters if v != self.me}
         self._out.note(ControllerElected(self.epoch, self.log.end, self.log.last_epoch))
         self.append([self.me.to_bytes(4, "big")], now, control=True)
@@ -234,7 +223,7 @@ class Raft:
         self.leader = None
         self._draw_election(now)
         self._out.note(ControllerResigned(self.epoch, reason))
-        self._release(now, everything=True)
+        self._serving.release(now, everything=True)
         self._next_fetch_ns = now.monotonic_ns
 
     def step_down(self, now: Instant) -> None:
@@ -269,6 +258,7 @@ class Raft:
             if leader == self.me or self.role is Role.LEADER:
                 return  # of an epoch this process led in an earlier life, or leads now
             self.leader = leader
+            self._download = Download()
             self._out.note(ControllerFollowed(epoch, leader))
             if self.role is not Role.OBSERVER:
                 self.role = Role.FOLLOWER
@@ -368,74 +358,19 @@ class Raft:
         asked = request.topics[0].partitions[0]
         if asked.current_leader_epoch > self.epoch:
             self._adopt(asked.current_leader_epoch, None, now)
-        error = Error.NONE
-        if self.role is not Role.LEADER:
-            error = Error.NOT_LEADER_OR_FOLLOWER
-        elif asked.current_leader_epoch < self.epoch and asked.current_leader_epoch >= 0:
-            error = Error.FENCED_LEADER_EPOCH
-        if error is not Error.NONE:
-            self._reply_fetch(received.request_id, error)
-            return
-        epoch, end = self.log.index.end_for_epoch(asked.last_fetched_epoch)
-        if asked.fetch_offset > 0 and (
-            epoch != asked.last_fetched_epoch or end < asked.fetch_offset
-        ):
-            diverging = m.EpochEndOffset(max(epoch, 0), end)
-            self._reply_fetch(received.request_id, diverging=diverging)
-            return
-        voter = request.replica_state.replica_id
-        if voter in self.voters:
-            self._fetched_ns[voter] = now.monotonic_ns
-            self._announced.pop(voter, None)
-            if self._ends.get(voter) != asked.fetch_offset:
-                self._ends[voter] = asked.fetch_offset
-                self._advance(now)
-        told = self._told.get(received.client, -1)
-        parked = _Parked(
-            received.request_id,
-            asked.fetch_offset,
-            received.client,
-            now.monotonic_ns + request.max_wait * MS,
-            self._out.cause,
-        )
-        if asked.fetch_offset < self.log.end or told < self.high_watermark or not request.max_wait:
-            self._serve(parked)
-        else:
-            self._parked.append(parked)
+        moved, good = self._serving.fetch(received, request, now)
+        if self.role is Role.LEADER:
+            self._announced.pop(request.replica_state.replica_id, None)
+        if moved >= 0:
+            self._advance(now)
+        if good:
+            self._serving.serve(received, request, now)
 
-    def _serve(self, parked: _Parked) -> None:
-        self._told[parked.requester] = self.high_watermark
-        data = self.log.read(parked.offset, messages.MAX_FETCH_BYTES)
-        self._reply_fetch(parked.request_id, data=data)
-
-    def _reply_fetch(
-        self,
-        request_id: int,
-        error: Error = Error.NONE,
-        data: bytes = b"",
-        diverging: m.EpochEndOffset | None = None,
+    def fetch_snapshot(
+        self, received: Received, request: m.FetchSnapshotRequest, now: Instant
     ) -> None:
-        answer = messages.fetch_answer(
-            self.leader, self.epoch, self.high_watermark, error, data, diverging,
-            self.electorate.endpoints(),
-        )  # fmt: skip
-        self._out.add(Reply(request_id, answer))
-
-    def _release(self, now: Instant, everything: bool = False) -> None:
-        """Answers the fetches that have waited long enough, or for something that came."""
-        kept: list[_Parked] = []
-        for parked in self._parked:
-            if everything or self.role is not Role.LEADER:
-                self._reply_fetch(parked.request_id, Error.NOT_LEADER_OR_FOLLOWER)
-            elif (
-                parked.offset < self.log.end
-                or self._told.get(parked.requester, -1) < self.high_watermark
-                or now.monotonic_ns >= parked.deadline_ns
-            ):
-                self._serve(parked)
-            else:
-                kept.append(parked)
-        self._parked = kept
+        """A voter or an observer fetches what the log no longer holds."""
+        self._serving.fetch_snapshot(received, request, now)
 
     # -------------------------------------------------------------------------------- replication
 
@@ -447,18 +382,15 @@ class Raft:
         self._out.add(Append(LOG_NAME, self.log.append(data).base, data))
         self._out.add(Sync(LOG_NAME))  # what it votes and counts with must outlive the machine
         self._advance(now)
-        self._release(now)
+        self._serving.release(now)
         return self.log.end
 
     def _advance(self, now: Instant) -> None:
         """Moves the high watermark to what a majority holds, in this leader's own epoch."""
-        ends = sorted([self.log.end, *self._ends.values()], reverse=True)
-        if len(ends) < self._majority():
-            return
-        held = ends[self._majority() - 1]
+        held = self._serving.held()
         if held > self.high_watermark and held > self._epoch_start:
             self.high_watermark = held
-            self._release(now)
+            self._serving.release(now)
 
     def _fetch_from(self) -> int | None:
         """Whom to fetch from: the leader, or, for one that knows none, some controller."""
@@ -488,12 +420,25 @@ class Raft:
         self._fetch_call = self._out.call(self.voters[target], "metadata", request, timeout_ms)
         self._calls[self._fetch_call] = ("fetch", target, self.epoch)
 
+    def _fetch_snapshot(self, wanted: m.SnapshotId, peer: int) -> None:
+        request = self._download.request(wanted, self.me, self.epoch)
+        timeout_ms = self.timing.fetch_timeout_ns // MS
+        self._fetch_call = self._out.call(self.voters[peer], "metadata", request, timeout_ms)
+        self._calls[self._fetch_call] = ("fetch", peer, self.epoch)
+
     def answered(self, call_id: int, message: m.Response, now: Instant) -> bool:
         """Takes in the answer to a call of the quorum; False if the call was not one."""
         known = self._calls.pop(call_id, None)
         if known is None:
             return False
         _, peer, epoch = known
+        newest = call_id == self._fetch_call
+        if newest:
+            self._fetch_call = None
+        if messages.is_empty(message):
+            if newest:  # well-formed, and about nothing: as good as no answer
+                self._look_elsewhere(now)
+            return True
         match message:
             case m.VoteResponse():
                 result = message.topics[0].partitions[0]
@@ -504,9 +449,11 @@ class Raft:
                     self._count_votes(now)
             case m.FetchResponse():
                 self.electorate.learn(message.node_endpoints)
-                if call_id == self._fetch_call:
-                    self._fetch_call = None
+                if newest:
                     self._fetched(peer, message.responses[0].partitions[0], now)
+            case m.FetchSnapshotResponse():
+                if newest:
+                    self._snapshot_fetched(peer, message.topics[0].partitions[0], now)
             case m.BeginQuorumEpochResponse() | m.EndQuorumEpochResponse():
                 theirs = message.topics[0].partitions[0]
                 if theirs.leader_epoch > self.epoch:
@@ -534,41 +481,71 @@ class Raft:
             self._fetch_target = (after or others)[0]
         self._next_fetch_ns = now.monotonic_ns + self.timing.fetch_wait_ns // 4
 
-    def _fetched(self, peer: int, part: m.PartitionData, now: Instant) -> None:
-        said = part.current_leader
+    def _of_leader(self, peer: int, said: m.LeaderIdAndEpoch, error: int, now: Instant) -> bool:
+        """Learns from an answer who leads; whether it came, without an error, from the leader."""
         known = self.leader
         if said.leader_epoch > self.epoch or (
             said.leader_epoch == self.epoch and self.leader is None
         ):
             self._adopt(said.leader_epoch, said.leader_id, now)
-        if part.error_code != Error.NONE or self.leader != peer:
+        if error != Error.NONE or self.leader != peer:
             if peer == known:
                 self._faithful_ns = now.monotonic_ns  # by its own word it leads no more
             if self.leader is None or self.leader == known:
                 self._look_elsewhere(now)
-            return
+            return False
         self._next_fetch_ns = now.monotonic_ns
         if self.role is not Role.OBSERVER:
             self._election_ns = now.monotonic_ns + self._patience()
             self._faithful_ns = now.monotonic_ns + self.timing.fetch_timeout_ns
+        return True
+
+    def _fetched(self, peer: int, part: m.PartitionData, now: Instant) -> None:
+        if not self._of_leader(peer, part.current_leader, part.error_code, now):
+            return
+        if part.snapshot_id.epoch >= 0:
+            self._fetch_snapshot(part.snapshot_id, peer)
+            return
         if part.diverging_epoch.epoch >= 0:
             self._truncate(part.diverging_epoch)
             return
         assert isinstance(part.records, bytes | None)
-        for _, data in record_batch.split(part.records or b""):
-            self._out.add(Append(LOG_NAME, self.log.append(data).base, data))
+        try:
+            for _, data in record_batch.split(part.records or b""):
+                self._out.add(Append(LOG_NAME, self.log.append(data).base, data))
+        except UnknownRecord as unknown:
+            self._out.end(f"the metadata log cannot be read on: {unknown}", EXIT_UNREADABLE)
+            return
+        except record_batch.CorruptBatch:
+            self._look_elsewhere(now)
+            return
         if part.records and self.me in self.voters:
             self._out.add(Sync(LOG_NAME))
         self.high_watermark = max(self.high_watermark, min(part.high_watermark, self.log.end))
+
+    def _snapshot_fetched(self, peer: int, part: m.PartitionSnapshotData, now: Instant) -> None:
+        """Takes in a part of a snapshot; with the last one, the log begins at its offset."""
+        if not self._of_leader(peer, part.current_leader, part.error_code, now):
+            self._download = Download()
+            return
+        snapshot = self._download.take(part)
+        if snapshot is not None:
+            self._out.add(StoreSnapshot(LOG_NAME, snapshot.offset, snapshot.epoch, snapshot.data))
+            self._out.add(Truncate(LOG_NAME, 0))
+            self.log.install(snapshot)
+            self.high_watermark = max(self.high_watermark, snapshot.offset)
+        elif self._download.wanted is not None:
+            self._fetch_snapshot(self._download.wanted, peer)
 
     def _truncate(self, diverging: m.EpochEndOffset) -> None:
         """Drops what the leader does not have: past the end of the last epoch both know."""
         _, mine = self.log.index.end_for_epoch(diverging.epoch)
         to_offset = min(diverging.end_offset, mine)
         before = self.log.end
+        whole = to_offset < self.log.start
         after = self.log.truncate(to_offset)
         self._out.note(MetadataTruncated(after, before, self.high_watermark, self.epoch))
-        self._out.add(Truncate(LOG_NAME, after))
+        self._out.add(Delete(LOG_NAME) if whole else Truncate(LOG_NAME, after))
         # Below the high watermark only when a leader lacks what was committed: the history shows
         # it, and this node follows its leader all the same.
         self.high_watermark = min(self.high_watermark, after)

@@ -14,7 +14,7 @@ from enum import IntEnum, StrEnum
 
 from msgspec import Struct
 
-from fencepost_clusters.reference.core import leadership
+from fencepost_clusters.reference.core import features, leadership
 from fencepost_clusters.reference.core.effects import Instant, Protections
 from fencepost_clusters.reference.core.electorate import Voters
 from fencepost_clusters.reference.core.image import Broker, Image, broker_record
@@ -69,6 +69,8 @@ class Leases:
     heard_ns: dict[int, int] = field(default_factory=dict)
     targets: dict[int, BrokerState] = field(default_factory=dict)
     """The state that each broker was heard to want in this office; unheard ones are missing."""
+    committed: dict[int, int] = field(default_factory=dict)
+    """broker -> the committed end of the metadata when it was last heard."""
     epochs_given: int = 0
     """Only the defect that reuses broker epochs counts here."""
 
@@ -106,6 +108,8 @@ def heartbeat(
     clashes = asked.broker_id in controllers and protections.holds("one-space-of-ids")
     if asked.broker_id < 0 or clashes:
         return Decision(Error.INVALID_REQUEST, BrokerState.FENCED, -1)
+    if features.unsupported(image, asked.features) and protections.holds("features-supported"):
+        return _revoke(image, known, asked, Error.UNSUPPORTED_VERSION, protections)
     if asked.broker_epoch < 0:
         return _register(image, leases, known, asked, now, next_offset, settings, protections)
     if known is None:
@@ -116,11 +120,51 @@ def heartbeat(
         taken = asked.incarnation_id in known.superseded
         error = Error.DUPLICATE_BROKER_REGISTRATION if taken else Error.STALE_BROKER_EPOCH
         return Decision(error, BrokerState.FENCED, -1)
-    if BrokerState.read(asked.target_state) is BrokerState.SHUTDOWN:
+    if _too_far_behind(leases, known, asked, settings, protections):
+        return _revoke(image, known, asked, Error.STALE_BROKER_EPOCH, protections)
+    target = BrokerState.read(asked.target_state)
+    if target is BrokerState.SHUTDOWN:
         return _shutdown(image, known, asked, protections)
-    if known.fenced or BrokerState.read(asked.current_state) is not BrokerState.ACTIVE:
+    current = BrokerState.read(asked.current_state)
+    fenced = known.fenced or current in (BrokerState.INITIAL, BrokerState.FENCED)
+    if target is BrokerState.UNKNOWN:  # it wants what this software does not know: it stays
+        state = BrokerState.FENCED if fenced else BrokerState.ACTIVE
+        return Decision(Error.NONE, state, known.epoch, heard=True)
+    if fenced:
         return _unfence(image, leases, known, asked, next_offset, settings, protections)
     return Decision(Error.NONE, BrokerState.ACTIVE, known.epoch, heard=True)
+
+
+def _too_far_behind(
+    leases: Leases,
+    known: Broker,
+    asked: m.BrokerHeartbeatRequest,
+    settings: Settings,
+    protections: Protections,
+) -> bool:
+    """Whether an active broker has not kept up with the metadata (QC-15).
+
+    It is measured by what was committed when it was last heard, so that it had time to fetch it: a
+    large change by itself makes nobody stale.
+    """
+    if known.fenced or not protections.holds("metadata-kept-up"):
+        return False
+    behind = leases.committed.get(known.id, 0) - 1 - asked.cur_metadata_offset
+    return behind > settings.ms("metadata.max.lag.records")
+
+
+def _revoke(
+    image: Image,
+    known: Broker | None,
+    asked: m.BrokerHeartbeatRequest,
+    error: Error,
+    protections: Protections,
+) -> Decision:
+    """Refuses a heartbeat; a lease that its very process still has ends with that."""
+    records: tuple[r.Record, ...] = ()
+    if known is not None and not known.fenced and known.incarnation == asked.incarnation_id:
+        records = fence(image, known.id, protections)
+    return Decision(error, BrokerState.FENCED, -1, records)
 
 
 def _register(
@@ -171,8 +215,9 @@ def _unfence(
 ) -> Decision:
     """A fenced broker becomes active, with a new epoch, once it has caught up (REG-04, QC-20)."""
     behind = image.offset - 1 - asked.cur_metadata_offset
-    if asked.cur_metadata_offset < known.registered_at or behind > settings.ms(
-        "metadata.max.lag.records"
+    stale = behind > settings.ms("metadata.max.lag.records")
+    if (stale or asked.cur_metadata_offset < known.registered_at) and protections.holds(
+        "online-when-caught-up"
     ):
         return Decision(Error.NONE, BrokerState.FENCED, known.epoch, heard=True)
     epoch = known.epoch

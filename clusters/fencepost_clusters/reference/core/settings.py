@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from fencepost import UsageError, no_such
+from fencepost_clusters.reference.wire import records as r
 
 Address = tuple[str, int]
 
@@ -34,6 +35,9 @@ _DEFAULTS: Mapping[str, int] = {
     "metadata.max.lag.records": 1000,
     "leader.imbalance.check.interval.ms": 5000,
     "auto.leader.rebalance.enable": 1,
+    "metadata.snapshot.interval.records": 10000,
+    "metadata.snapshot.slice.records": 500,
+    "metadata.format.level": 1,
 }
 TOPIC_SETTINGS = ("min.insync.replicas",)
 """What a topic may set for itself; anything else is refused with INVALID_CONFIG."""
@@ -110,6 +114,7 @@ def read(properties: Mapping[str, str]) -> Settings:
     for name, value in properties.items():
         if name in numbers:
             numbers[name] = _number(name, value)
+    _check_metadata(numbers)
     ids = {role: _id(f"{role}.id", properties.get(f"{role}.id")) for role in sorted(roles)}
     voters, bootstrap = _connect(properties.get("controller.connect", ""), ids.get("controller"))
     if "controller" in roles:
@@ -124,6 +129,13 @@ def read(properties: Mapping[str, str]) -> Settings:
     node_id = ids["broker"] if "broker" in roles else ids["controller"]
     cluster_id = properties.get("cluster.id", "fencepost")
     return Settings(node_id, roles, ids, voters, bootstrap, cluster_id, numbers)
+
+
+def _check_metadata(numbers: Mapping[str, int]) -> None:
+    if not 1 <= numbers["metadata.format.level"] <= r.MAX_LEVEL:
+        raise UsageError(f"metadata.format.level must be 1 to {r.MAX_LEVEL}")
+    if numbers["metadata.snapshot.slice.records"] < 1:
+        raise UsageError("metadata.snapshot.slice.records must be at least 1")
 
 
 def _roles(text: str | None) -> frozenset[str]:

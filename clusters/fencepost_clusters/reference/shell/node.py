@@ -178,11 +178,13 @@ class Node:
                 self._disk.delete(effect.log)
             case e.StoreVote():
                 self._disk.store_vote(effect.epoch, effect.voted_for)
+            case e.StoreSnapshot():
+                self._disk.store_snapshot(effect.log, effect.offset, effect.epoch, effect.data)
             case e.Checkpoint():
                 self._disk.checkpoint(effect.high_watermarks, effect.flushed)
             case e.Exit():
                 print(f"exit: {effect.reason}", flush=True)
-                self._finish(0)
+                self._finish(effect.code)
             case _:
                 assert_never(effect)
 

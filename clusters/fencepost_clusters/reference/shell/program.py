@@ -2,8 +2,8 @@
 
 The file it is given holds: run, process, events (path), data (path), address, hosts, advertised,
 name, ports, properties (Kafka's dotted names), defects, seed. Exit codes: 0 asked to stop, 2 bad
-configuration, 4 a port or file could not be had, 70 the node broke (the traceback is on standard
-error).
+configuration, 4 a port or file could not be had or its disk or metadata not be read, 70 the node
+broke (the traceback is on standard error).
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from typing import Annotated
 
 import msgspec
 
-from fencepost import Recorder, UsageError
+from fencepost import NodeStopped, Recorder, UsageError
 from fencepost_clusters.reference.core import settings as s
 from fencepost_clusters.reference.core.assembly import assemble, check_site
 from fencepost_clusters.reference.core.protections import switched_off
 from fencepost_clusters.reference.core.site import Site
 from fencepost_clusters.reference.shell.node import Node, instant
-from fencepost_clusters.reference.shell.storage import Disk
+from fencepost_clusters.reference.shell.storage import DamagedFile, Disk
+from fencepost_clusters.reference.wire.record_batch import CorruptBatch
+from fencepost_clusters.reference.wire.records import UnknownRecord
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
@@ -61,14 +63,18 @@ def main(argv: list[str]) -> int:
         print(f"bad node configuration: {error}", file=sys.stderr)
         return 2
     try:
-        disk = Disk(Path(node.data), settings.ms("log.segment.bytes"))
         recorder = Recorder.open(Path(node.events), node.run, node.process)
+        disk = Disk(Path(node.data), settings.ms("log.segment.bytes"))
         # Seeded by the process, so that no two processes of a run draw alike.
         draw = random.Random(f"{node.run}/{node.seed}/{node.process}")
         core = assemble(settings, site, disk.stored(), draw.randint, protections, instant())
         running = Node(core, disk, recorder, node.process, node.hosts)
         listeners = {name: (node.address, port) for name, port in node.ports.items()}
         return asyncio.run(running.run(listeners))
+    except (DamagedFile, CorruptBatch, UnknownRecord) as error:
+        print(f"{node.process} cannot read its disk: {error}", file=sys.stderr)
+        recorder.record(NodeStopped(str(error)))
+        return 4
     except OSError as error:
         print(f"{node.process} cannot run: {error}", file=sys.stderr)
         return 4

@@ -1,6 +1,8 @@
 """A node's disk: segmented logs of whole record batches, the quorum's vote, high watermarks.
 
     <data>/<log>/<base offset, 20 digits>.log   batches as they came, each with its own checksum
+    <data>/<log>/<offset, 20 digits>-<epoch, 10 digits>.checkpoint
+                                                the metadata's snapshot: replaced atomically, synced
     <data>/quorum-state.json                    {"epoch", "voted_for"}: replaced atomically, synced
     <data>/high-watermarks.json                 {log: offset}: replaced atomically
     <data>/flushed-offsets.json                 {log: offset}: so far each log was synced
@@ -14,16 +16,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from fencepost_clusters.reference.core.assembly import Stored
 from fencepost_clusters.reference.core.effects import Recovered
 from fencepost_clusters.reference.core.log_index import Entry, entry
-from fencepost_clusters.reference.core.metadata_log import LOG_NAME
+from fencepost_clusters.reference.core.metadata_log import LOG_NAME, Snapshot
 from fencepost_clusters.reference.wire import record_batch
 
 _QUORUM = "quorum-state.json"
@@ -150,6 +155,17 @@ class Log:
         size = run[-1].position + run[-1].size - run[0].position
         return os.pread(self._segments[at].fd, size, run[0].position)
 
+    def drop_below(self, offset: int) -> None:
+        """Drops the segments that hold nothing from an offset on; the last one stays."""
+        while len(self._segments) > 1:
+            first = self._segments[0]
+            if any(p.segment == first.base and p.end > offset for p in self._places):
+                break
+            self._places = [p for p in self._places if p.segment != first.base]
+            os.close(first.fd)
+            first.path.unlink()
+            del self._segments[0]
+
     def batches(self) -> tuple[bytes, ...]:
         """Every batch, one by one."""
         return tuple(self.read(p.base, p.end) for p in self._places)
@@ -159,6 +175,15 @@ class Log:
         for segment in self._segments:
             os.close(segment.fd)
         self._segments.clear()
+
+
+class DamagedFile(ValueError):
+    """A file that a node wrote and can no longer read; says which."""
+
+
+class _Vote(msgspec.Struct, frozen=True):
+    epoch: int
+    voted_for: int | None
 
 
 class Disk:
@@ -174,13 +199,34 @@ class Disk:
         """What a process that starts finds here, before it recovers the logs of partitions."""
         epoch, voted_for = self.vote()
         metadata = self.log(LOG_NAME).batches() if (self.folder / LOG_NAME).exists() else ()
-        return Stored(metadata, epoch, voted_for)
+        return Stored(metadata, epoch, voted_for, self.snapshot(LOG_NAME))
 
     def recover(self) -> Recovered:
         """Opens every log but the metadata's, and says what is in them."""
         names = sorted(path.name for path in self.folder.iterdir() if path.is_dir())
         logs = {name: tuple(self.log(name).entries) for name in names if name != LOG_NAME}
         return Recovered(logs, self.watermarks())
+
+    def snapshot(self, log: str) -> Snapshot | None:
+        """The newest snapshot of a log; raises DamagedFile for one of another form."""
+        paths = sorted((self.folder / log).glob("*.checkpoint"))
+        if not paths:
+            return None
+        named = re.fullmatch(r"(\d{20})-(\d{10}|-1)", paths[-1].stem)
+        if named is None:
+            raise DamagedFile(f"{paths[-1].name} is not named as a snapshot is")
+        return Snapshot(int(named[1]), int(named[2]), paths[-1].read_bytes())
+
+    def store_snapshot(self, log: str, offset: int, epoch: int, data: bytes) -> None:
+        """Stores a snapshot, synced; then drops older ones, and of the log what it stands for."""
+        folder = self.folder / log
+        number = "-1" if epoch < 0 else f"{epoch:010d}"
+        path = folder / f"{offset:020d}-{number}.checkpoint"
+        self._replace(path, data, sync=True)
+        for older in folder.glob("*.checkpoint"):
+            if older != path:
+                older.unlink()
+        self.log(log).drop_below(offset)
 
     def log(self, name: str) -> Log:
         """A log by name, made if need be."""
@@ -196,16 +242,19 @@ class Disk:
         shutil.rmtree(self.folder / name, ignore_errors=True)
 
     def vote(self) -> tuple[int, int | None]:
-        """The stored epoch and vote; (0, None) on a new disk."""
+        """The stored epoch and vote; (0, None) on a new disk. Raises DamagedFile."""
         path = self.folder / _QUORUM
         if not path.exists():
             return 0, None
-        stored = json.loads(path.read_text())
-        return stored["epoch"], stored["voted_for"]
+        try:
+            stored = msgspec.json.decode(path.read_bytes(), type=_Vote)
+        except msgspec.MsgspecError as error:
+            raise DamagedFile(f"{_QUORUM} cannot be read: {error}") from error
+        return stored.epoch, stored.voted_for
 
     def store_vote(self, epoch: int, voted_for: int | None) -> None:
         """Stores epoch and vote so that they survive the machine."""
-        self._replace(_QUORUM, {"epoch": epoch, "voted_for": voted_for}, sync=True)
+        self._store(_QUORUM, {"epoch": epoch, "voted_for": voted_for}, sync=True)
 
     def watermarks(self) -> Mapping[str, int]:
         """The checkpointed high watermarks, by log."""
@@ -214,14 +263,25 @@ class Disk:
 
     def checkpoint(self, watermarks: Mapping[str, int], flushed: Mapping[str, int]) -> None:
         """Stores the high watermarks, and how far each log was synced."""
-        self._replace(_WATERMARKS, watermarks, sync=False)
-        self._replace(_FLUSHED, flushed, sync=False)
+        self._store(_WATERMARKS, watermarks, sync=False)
+        self._store(_FLUSHED, flushed, sync=False)
 
-    def _replace(self, name: str, value: object, sync: bool) -> None:
-        temporary = self.folder / f"{name}.new"
-        with temporary.open("w") as file:
-            json.dump(value, file)
+    def _store(self, name: str, value: object, sync: bool) -> None:
+        self._replace(self.folder / name, json.dumps(value).encode(), sync)
+
+    @staticmethod
+    def _replace(path: Path, data: bytes, sync: bool) -> None:
+        path.parent.mkdir(exist_ok=True)
+        temporary = path.with_name(f"{path.name}.new")
+        with temporary.open("wb") as file:
+            file.write(data)
             if sync:
                 file.flush()
                 os.fsync(file.fileno())
-        temporary.replace(self.folder / name)
+        temporary.replace(path)
+        if sync:
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)  # the new name, too
+            finally:
+                os.close(folder)

@@ -10,7 +10,7 @@ from typing import Self
 from fencepost_clusters.reference.core.assembly import Stored
 from fencepost_clusters.reference.core.effects import Chance, Recovered
 from fencepost_clusters.reference.core.log_index import entry
-from fencepost_clusters.reference.core.metadata_log import LOG_NAME
+from fencepost_clusters.reference.core.metadata_log import LOG_NAME, Snapshot
 from fencepost_clusters.reference.wire import record_batch
 
 
@@ -35,6 +35,11 @@ class MemoryLog:
         keep = bisect_right(self.ends, to_offset)
         del self.batches[keep:], self.bases[keep:], self.ends[keep:]
         self.synced = min(self.synced, self.ends[-1] if self.ends else 0)
+
+    def drop_below(self, offset: int) -> None:
+        """Drops every batch that ends at or before an offset."""
+        gone = bisect_right(self.ends, offset)
+        del self.batches[:gone], self.bases[:gone], self.ends[:gone]
 
     def read(self, start: int, end: int) -> bytes:
         """The whole batches from the one at `start` up to offset `end`."""
@@ -65,6 +70,8 @@ class MemoryDisk:
     high_watermarks: Mapping[str, int] = field(default_factory=dict)
     flushed: Mapping[str, int] = field(default_factory=dict)
     """How far each log was synced, as the node checkpointed it."""
+    snapshot: Snapshot | None = None
+    """Of the metadata log, the only one that has any; always synced."""
 
     def log(self, name: str) -> MemoryLog:
         """A log by name, made if need be."""
@@ -78,6 +85,7 @@ class MemoryDisk:
         return Stored(
             tuple(metadata.batches) if metadata is not None else (),
             *self.vote,
+            self.snapshot,
         )
 
     def recover(self) -> Recovered:
@@ -89,12 +97,19 @@ class MemoryDisk:
         }
         return Recovered(logs, dict(self.high_watermarks))
 
+    def delete(self, name: str) -> None:
+        """Removes a log and its data, snapshot and all."""
+        self.logs.pop(name, None)
+        if name == LOG_NAME:
+            self.snapshot = None
+
     def copy(self) -> Self:
         return type(self)(
             {name: log.copy() for name, log in self.logs.items()},
             self.vote,
             dict(self.high_watermarks),
             dict(self.flushed),
+            self.snapshot,
         )
 
     def lose_power(self, chance: Chance) -> None:

@@ -17,6 +17,7 @@ import msgspec
 from fencepost import ClientCommand, Host, Signal
 from fencepost_clusters.reference.client.node import Told
 from fencepost_clusters.reference.core import effects as e
+from fencepost_clusters.reference.core.metadata_log import Snapshot
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.wire import messages as m
 
@@ -184,9 +185,12 @@ class Shell:
             case e.Sync():
                 self._disk.log(effect.log).sync()
             case e.Delete():
-                self._disk.logs.pop(effect.log, None)
+                self._disk.delete(effect.log)
             case e.StoreVote():
                 self._disk.vote = (effect.epoch, effect.voted_for)
+            case e.StoreSnapshot():
+                self._disk.log(effect.log).drop_below(effect.offset)
+                self._disk.snapshot = Snapshot(effect.offset, effect.epoch, effect.data)
             case e.Checkpoint():
                 self._disk.high_watermarks = dict(effect.high_watermarks)
                 self._disk.flushed = dict(effect.flushed)
@@ -195,7 +199,7 @@ class Shell:
                 if self._incoming.pop(connection, None) is not None:
                     self._host.hang_up(connection)
             case e.Exit():
-                self._host.exit(0)
+                self._host.exit(effect.code)
             case _:
                 assert_never(effect)
 

@@ -88,6 +88,7 @@ CONTROLLER_APIS = (
     Api(46, a.ListPartitionReassignmentsRequest, a.ListPartitionReassignmentsResponse, 0, 0),
     Api(55, a.DescribeQuorumRequest, a.DescribeQuorumResponse, 0, 0),
     Api(56, m.AlterPartitionRequest, m.AlterPartitionResponse, 3, 3),
+    Api(59, m.FetchSnapshotRequest, m.FetchSnapshotResponse, 0, 0),
     Api(64, a.UnregisterBrokerRequest, a.UnregisterBrokerResponse, 0, 0),
     Api(rebalance.KEY, a.RebalanceRequest, a.RebalanceResponse, 0, 0),
 )
@@ -236,8 +237,7 @@ def _read(schema: Any, frame: bytes) -> tuple[Any, Any]:
     header_schema = schema.__header_schema__
     guard.check(header_schema, frame, 0)
     header, at = entity_reader(header_schema)(frame, 0)
-    guard.check(schema, frame, at)
-    body, _ = entity_reader(schema)(frame, at)
+    body, _ = entity_reader(schema)(guard.known_part(schema, frame[at:]), 0)
     return header, body
 
 

@@ -2,7 +2,8 @@
 
 That decoder reserves memory for an array before it reads one, and aborts the whole process when a
 corrupt length asks for more than there is. So every message is first walked by its schema: no
-string or array may claim more than the bytes that follow can hold.
+string or array may claim more than the bytes that follow can hold. Nor does it skip tagged fields
+that it does not know (KIP-482): those are taken out before.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from kio.serial._introspect import (
     is_optional,
 )
 
-Walker = Callable[[bytes, int], int]
+Edit = tuple[int, int, bytes]
+"""What is to be put in the place of some bytes: from, to, and what."""
+Walker = Callable[[bytes, int, list[Edit]], int]
 
 _FIXED = {
     "int8": 1, "uint8": 1, "bool": 1, "int16": 2, "uint16": 2, "error_code": 2, "int32": 4,
@@ -38,14 +41,37 @@ class Malformed(ValueError):
 
 def check(schema: type, data: bytes, at: int) -> None:
     """Raises Malformed unless a `schema` entity fits into `data` from `at` on."""
+    _walk(schema, data, at)
+
+
+def known_part(schema: type, data: bytes) -> bytes:
+    """The bytes of a `schema` entity without the tagged fields that nobody declared.
+
+    Raises Malformed as `check` does.
+    """
+    return _edited(data, _walk(schema, data, 0))
+
+
+def _walk(schema: type, data: bytes, at: int) -> list[Edit]:
+    edits: list[Edit] = []
     try:
-        _walker(schema)(data, at)
+        _walker(schema)(data, at, edits)
     except IndexError:
         raise Malformed(f"{schema.__name__} is cut short") from None
+    return edits
+
+
+def _edited(data: bytes, edits: list[Edit]) -> bytes:
+    parts: list[bytes] = []
+    done = 0
+    for start, end, instead in edits:
+        parts += [data[done:start], instead]
+        done = end
+    return b"".join((*parts, data[done:])) if edits else data
 
 
 def _fixed(size: int) -> Walker:
-    def walk(data: bytes, at: int) -> int:
+    def walk(data: bytes, at: int, edits: list[Edit]) -> int:
         if at + size > len(data):
             raise Malformed("cut short")
         return at + size
@@ -82,7 +108,7 @@ def _length(width: int) -> Callable[[bytes, int], tuple[int, int]]:
 def _blob(width: int) -> Walker:
     read = _length(width)
 
-    def walk(data: bytes, at: int) -> int:
+    def walk(data: bytes, at: int, edits: list[Edit]) -> int:
         size, at = read(data, at)
         if size < -1 or at + size > len(data):
             raise Malformed(f"a string or blob of {size} bytes with {len(data) - at} left")
@@ -94,12 +120,12 @@ def _blob(width: int) -> Walker:
 def _array(width: int, item: Walker) -> Walker:
     read = _length(width)
 
-    def walk(data: bytes, at: int) -> int:
+    def walk(data: bytes, at: int, edits: list[Edit]) -> int:
         count, at = read(data, at)
         if count < -1 or count > len(data) - at:
             raise Malformed(f"an array of {count} with {len(data) - at} bytes left")
         for _ in range(count):
-            at = item(data, at)
+            at = item(data, at, edits)
         return at
 
     return walk
@@ -117,8 +143,8 @@ def _primitive(kafka_type: str, flexible: bool) -> Walker:
 def _nullable(item: Walker) -> Walker:
     """An entity that may be null is preceded by a byte, -1 for null."""
 
-    def walk(data: bytes, at: int) -> int:
-        return at + 1 if data[at] == 0xFF else item(data, at + 1)
+    def walk(data: bytes, at: int, edits: list[Edit]) -> int:
+        return at + 1 if data[at] == 0xFF else item(data, at + 1, edits)
 
     return walk
 
@@ -138,10 +164,10 @@ def _walker(schema: type) -> Walker:
         else:
             tagged[tag] = walker
 
-    def walk(data: bytes, at: int) -> int:
+    def walk(data: bytes, at: int, edits: list[Edit]) -> int:
         for step in steps:
-            at = step(data, at)
-        return _tags(data, at, tagged) if flexible else at
+            at = step(data, at, edits)
+        return _tags(data, at, tagged, edits) if flexible else at
 
     return walk
 
@@ -161,17 +187,39 @@ def _field(one: Any, flexible: bool, width: int, in_header: bool, tagged: bool) 
     return _nullable(inner) if is_optional(one) and not tagged else inner
 
 
-def _tags(data: bytes, at: int, known: dict[int, Walker]) -> int:
-    """Tagged fields: each says its own size; the known ones are walked too."""
+def _tags(data: bytes, at: int, known: dict[int, Walker], edits: list[Edit]) -> int:
+    """Tagged fields: each says its own size; the known ones are walked too, others taken out."""
+    start = at
     count, at = _varint(data, at)
     if count > len(data) - at:
         raise Malformed(f"{count} tagged fields with {len(data) - at} bytes left")
+    kept: list[bytes] = []
+    changed = False
     for _ in range(count):
         tag, at = _varint(data, at)
         size, at = _varint(data, at)
         if size > len(data) - at:
             raise Malformed(f"a tagged field of {size} bytes with {len(data) - at} left")
-        if tag in known and known[tag](data, at) > at + size:
-            raise Malformed(f"tagged field {tag} is longer than it says")
+        value = data[at : at + size]
         at += size
+        if tag not in known:
+            changed = True
+            continue
+        inner: list[Edit] = []
+        if known[tag](value, 0, inner) > size:
+            raise Malformed(f"tagged field {tag} is longer than it says")
+        changed = changed or bool(inner)
+        value = _edited(value, inner)
+        kept += [_unsigned(tag), _unsigned(len(value)), value]
+    if changed:
+        edits.append((start, at, _unsigned(len(kept) // 3) + b"".join(kept)))
     return at
+
+
+def _unsigned(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append((number & 0x7F) | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)

@@ -27,6 +27,18 @@ class Listener:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Feature:
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar = 0
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar = 50
+    __header_schema__: ClassVar = RequestHeader
+    name: str = field(metadata={"kafka_type": "string"})
+    min_level: int = field(metadata={"kafka_type": "int16"})
+    max_level: int = field(metadata={"kafka_type": "int16"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerHeartbeatRequest:
     __type__: ClassVar = EntityType.request
     __version__: ClassVar = 0
@@ -43,6 +55,7 @@ class BrokerHeartbeatRequest:
         metadata={"kafka_type": "uuid", "tag": 0}, default=None
     )
     current_state: int = field(metadata={"kafka_type": "int8", "tag": 1}, default=0)
+    features: tuple[Feature, ...] = field(metadata={"tag": 2}, default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

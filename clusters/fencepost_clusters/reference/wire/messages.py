@@ -102,6 +102,13 @@ class LeaderIdAndEpoch(Struct, frozen=True):
     leader_epoch: int = -1
 
 
+class SnapshotId(Struct, frozen=True):
+    """A snapshot of the metadata log: the offset it stands for, and the epoch before that."""
+
+    end_offset: int = -1
+    epoch: int = -1
+
+
 class PartitionData(Struct, frozen=True):
     partition_index: int
     error_code: int
@@ -111,6 +118,7 @@ class PartitionData(Struct, frozen=True):
     diverging_epoch: EpochEndOffset = EpochEndOffset()
     current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
     records: Records = None
+    snapshot_id: SnapshotId = SnapshotId()
 
 
 class FetchableTopicResponse(Struct, frozen=True):
@@ -470,6 +478,47 @@ class EndQuorumEpochResponse(Struct, frozen=True):
     topics: tuple[EpochTopic, ...]
 
 
+class PartitionSnapshot(Struct, frozen=True):
+    partition: int
+    current_leader_epoch: int
+    snapshot_id: SnapshotId
+    position: int
+
+
+class TopicSnapshot(Struct, frozen=True):
+    name: str
+    partitions: tuple[PartitionSnapshot, ...]
+
+
+class FetchSnapshotRequest(Struct, frozen=True):
+    """KIP-630: a part of the snapshot that a fetch was pointed to."""
+
+    replica_id: int
+    max_bytes: int
+    topics: tuple[TopicSnapshot, ...]
+    cluster_id: str | None = None
+
+
+class PartitionSnapshotData(Struct, frozen=True):
+    index: int
+    error_code: int
+    snapshot_id: SnapshotId
+    current_leader: LeaderIdAndEpoch
+    size: int
+    position: int
+    unaligned_records: bytes
+
+
+class TopicSnapshotData(Struct, frozen=True):
+    name: str
+    partitions: tuple[PartitionSnapshotData, ...]
+
+
+class FetchSnapshotResponse(Struct, frozen=True):
+    error_code: int
+    topics: tuple[TopicSnapshotData, ...]
+
+
 # ---------------------------------------------------- brokers and the active controller (KIP-631)
 
 
@@ -526,8 +575,16 @@ class Listener(Struct, frozen=True):
     security_protocol: int = 0
 
 
+class Feature(Struct, frozen=True):
+    """The levels of a feature that a broker supports, both included."""
+
+    name: str
+    min_level: int
+    max_level: int
+
+
 class BrokerHeartbeatRequest(Struct, frozen=True):
-    """KIP-631's heartbeat; `incarnation_id` and `current_state` travel as tagged fields."""
+    """KIP-631's heartbeat; what comes after `listeners` travels in tagged fields."""
 
     target_state: int
     broker_id: int
@@ -537,6 +594,7 @@ class BrokerHeartbeatRequest(Struct, frozen=True):
     listeners: tuple[Listener, ...]
     incarnation_id: UUID | None = None
     current_state: int = 0
+    features: tuple[Feature, ...] = ()
 
 
 class BrokerHeartbeatResponse(Struct, frozen=True):
@@ -566,6 +624,7 @@ Request = (
     | DeleteTopicsRequest | FindCoordinatorRequest | OffsetCommitRequest | OffsetFetchRequest
     | JoinGroupRequest | VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest
     | AlterPartitionRequest | BrokerHeartbeatRequest | ControllerHeartbeatRequest | AdminRequest
+    | FetchSnapshotRequest
 )  # fmt: skip
 Response = (
     ProduceResponse | FetchResponse | MetadataResponse | ListOffsetsResponse
@@ -573,5 +632,5 @@ Response = (
     | CreateTopicsResponse | DeleteTopicsResponse | FindCoordinatorResponse | OffsetCommitResponse
     | OffsetFetchResponse | JoinGroupResponse | VoteResponse | BeginQuorumEpochResponse
     | EndQuorumEpochResponse | AlterPartitionResponse | BrokerHeartbeatResponse
-    | ControllerHeartbeatResponse | AdminResponse
+    | ControllerHeartbeatResponse | AdminResponse | FetchSnapshotResponse
 )  # fmt: skip

@@ -2,18 +2,22 @@
 
 A record has a null key; its value is an unsigned varint for the type, one for the version, and the
 payload in Kafka's flexible encoding. Tagged fields carry what the seed's fields cannot: the fenced
-state and the incarnation (a fence must survive a failover); topic settings ride in ConfigRecord.
+state and the incarnation (a fence must survive a failover), and in snapshots a registration's past;
+topic settings ride in ConfigRecord. An unknown tagged field is skipped. From level 2 of the feature
+metadata.format on, BrokerRecord is written in version 1, in which what every broker has is a field.
 kio builds codecs from real types, so this module must not postpone the evaluation of annotations.
 """
 
 import io
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 from kio.serial import entity_reader, entity_writer
 from kio.serial.writers import write_unsigned_varint
 from kio.static.constants import EntityType
+
+from fencepost_clusters.reference.wire import guard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +43,27 @@ class BrokerRecord:
     fenced: bool = field(metadata={"kafka_type": "bool", "tag": 0}, default=False)
     incarnation_id: uuid.UUID | None = field(
         metadata={"kafka_type": "uuid", "tag": 1}, default=None
+    )
+    registered_at: int = field(metadata={"kafka_type": "int64", "tag": 2}, default=-1)
+    superseded: tuple[uuid.UUID | None, ...] = field(
+        metadata={"kafka_type": "uuid", "tag": 3}, default=()
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRecordV1:
+    __type__: ClassVar = EntityType.data
+    __version__: ClassVar = 1
+    __flexible__: ClassVar[bool] = True
+    broker_id: int = field(metadata={"kafka_type": "int32"})
+    broker_epoch: int = field(metadata={"kafka_type": "int64"})
+    end_points: tuple[EndPoint, ...]
+    rack: str | None = field(metadata={"kafka_type": "string"}, default=None)
+    fenced: bool = field(metadata={"kafka_type": "bool"})
+    incarnation_id: uuid.UUID | None = field(metadata={"kafka_type": "uuid"})
+    registered_at: int = field(metadata={"kafka_type": "int64", "tag": 2}, default=-1)
+    superseded: tuple[uuid.UUID | None, ...] = field(
+        metadata={"kafka_type": "uuid", "tag": 3}, default=()
     )
 
 
@@ -142,31 +167,66 @@ TYPES: tuple[type[Record], ...] = (
 TYPE_OF = {cls: number for number, cls in enumerate(TYPES)}
 
 
+MAX_LEVEL = 2
+"""The highest level of metadata.format that this software writes and reads."""
+
+
 class UnknownRecord(ValueError):
     """A metadata record of a type or version this software does not know (QC-10)."""
 
 
-def encode(record: Record) -> bytes:
-    """The value of a metadata record."""
+def version_at(kind: type[Record], level: int) -> int:
+    """The version in which a kind of record is written at a level of metadata.format."""
+    return 1 if kind is BrokerRecord and level >= 2 else 0
+
+
+def with_past(record: BrokerRecord, registered_at: int, superseded: Any) -> BrokerRecord:
+    """A broker as a snapshot holds it: with what its earlier records would have told."""
+    return replace(record, registered_at=registered_at, superseded=superseded)
+
+
+def encode(record: Record, level: int = 1) -> bytes:
+    """The value of a metadata record, in the version of that level of metadata.format."""
     buffer = io.BytesIO()
     kind: Any = type(record)
+    version = version_at(kind, level)
     write_unsigned_varint(buffer, TYPE_OF[kind])  # type: ignore[arg-type]
-    write_unsigned_varint(buffer, 0)  # type: ignore[arg-type]
-    entity_writer(kind)(buffer, record)
+    write_unsigned_varint(buffer, version)  # type: ignore[arg-type]
+    schema = _schema(kind, version)
+    entity_writer(schema)(buffer, record if schema is kind else _fields(record, schema))
     return buffer.getvalue()
 
 
 def decode(value: bytes) -> Record:
-    """The record of a value; raises UnknownRecord for a type or version that is not known."""
+    """The record of a value; raises UnknownRecord for a type or version that is not known, or for
+    bytes that are no such record."""
     number, at = _varint(value, 0)
     version, at = _varint(value, at)
     if number >= len(TYPES):
         raise UnknownRecord(f"metadata record type {number} is not known")
-    if version != 0:
-        raise UnknownRecord(f"version {version} of {TYPES[number].__name__} is not known")
     kind: Any = TYPES[number]
-    record: Record = entity_reader(kind)(value, at)[0]
+    if version > version_at(kind, MAX_LEVEL):
+        raise UnknownRecord(f"version {version} of {kind.__name__} is not known")
+    schema = _schema(kind, version)
+    try:
+        entity = entity_reader(schema)(guard.known_part(schema, value[at:]), 0)[0]
+    except Exception as error:  # kio raises four kinds of its own, and ValueError and KeyError
+        raise UnknownRecord(f"{kind.__name__} cannot be read: {error!r}") from error
+    record: Record = entity if schema is kind else _fields(entity, kind)
     return record
+
+
+def version_of(value: bytes) -> int:
+    """The version that a record's value says it is written in."""
+    return _varint(value, _varint(value, 0)[1])[0]
+
+
+def _schema(kind: Any, version: int) -> Any:
+    return BrokerRecordV1 if kind is BrokerRecord and version == 1 else kind
+
+
+def _fields(source: Any, target: Any) -> Any:
+    return target(**{one.name: getattr(source, one.name) for one in fields(target)})
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

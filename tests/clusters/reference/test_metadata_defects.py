@@ -1,0 +1,92 @@
+"""The metadata's promises in scenes of their own: kept by healthy cores, and each defect is found
+in the scene that is aimed at it."""
+
+from __future__ import annotations
+
+import pytest
+from chaos import chaos
+from metadata_scenes import FINDS, OFTEN, left_behind
+from scenes import play
+from world import World
+
+from fencepost import Event, MetadataDigest, SnapshotLoaded
+from fencepost.judge import Outcome, judge
+from fencepost.plugin_manager import Plugins, load
+from fencepost_clusters.reference.core.protections import DEFECTS
+from fencepost_clusters.reference.wire import messages as m
+
+BREAKS = {defect.name: defect.breaks for defect in DEFECTS}
+
+
+@pytest.fixture(scope="module")
+def plugins() -> Plugins:
+    return load()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("defect", FINDS)
+def test_healthy_cores_keep_the_promise_and_exercise_it(
+    defect: str, seed: int, plugins: Plugins
+) -> None:
+    scene, settings = FINDS[defect]
+    events, end = play(scene, seed, settings=settings)
+    judgement = judge(events, plugins.rules, plugins.clauses, end, "quorum")
+    assert not judgement.of(Outcome.VIOLATED)
+    assert BREAKS[defect][0] in judgement.of(Outcome.HOLDS)
+
+
+@pytest.mark.parametrize("defect", FINDS)
+def test_the_defect_is_found(defect: str, plugins: Plugins) -> None:
+    scene, settings = FINDS[defect]
+    events, end = play(scene, 1, (defect,), settings)
+    judgement = judge(events, plugins.rules, plugins.clauses, end, "quorum")
+    assert BREAKS[defect][0] in judgement.of(Outcome.VIOLATED)
+
+
+def loaded(events: list[Event], slot: str) -> int:
+    """How many times a slot's processes rebuilt their state from a snapshot."""
+    return sum(e.process.startswith(slot) and isinstance(e.body, SnapshotLoaded) for e in events)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_who_was_left_behind_gets_a_snapshot_and_has_the_same_state(
+    seed: int, plugins: Plugins
+) -> None:
+    events, end = play(left_behind, seed, settings=OFTEN)
+    assert loaded(events, "controller-") >= 1
+    assert loaded(events, "broker-3") >= 1
+    assert loaded(events, "broker-2") >= 1
+    told = [e.process for e in events if isinstance(e.body, MetadataDigest)]
+    assert {p.partition("#")[0] for p in told} >= {"controller-1", "broker-2", "broker-3"}
+    judgement = judge(events, plugins.rules, plugins.clauses, end, "quorum")
+    assert not judgement.of(Outcome.VIOLATED)
+    assert {"QC-06", "QC-11", "QC-12"} <= set(judgement.of(Outcome.HOLDS))
+
+
+@pytest.mark.parametrize("seed", [40, 41])
+def test_frequent_snapshots_in_the_midst_of_everything_break_no_promise(
+    seed: int, plugins: Plugins
+) -> None:
+    events, end, recovered = chaos(seed, settings=OFTEN)
+    assert recovered
+    assert loaded(events, "") >= 1
+    judgement = judge(events, plugins.rules, plugins.clauses, end, "quorum")
+    assert not judgement.of(Outcome.VIOLATED)
+
+
+def test_a_state_value_that_is_not_known_moves_nobody() -> None:
+    """QC-27: it is read as UNKNOWN, and what is to be done about it is nothing."""
+    world = World(1)
+    assert world.until(world.healthy, 20)
+    active = world.active()
+    assert active is not None
+    before = active.committed.image.brokers[2]
+    asked = m.BrokerHeartbeatRequest(
+        99, 2, before.epoch, 0, active.committed.applied - 1, (), before.incarnation, 99
+    )
+    number = world.ask(world.active_slot(), asked, "broker-2#1", "CONTROLLER")
+    assert world.until(lambda: number in world.answers, 5)
+    answer = world.answers[number]
+    assert isinstance(answer, m.BrokerHeartbeatResponse)
+    assert (answer.error_code, answer.next_state, answer.broker_epoch) == (0, 3, before.epoch)
+    assert active.committed.image.brokers[2] == before

@@ -1,0 +1,295 @@
+"""The metadata's rules, each against a broken history, a near miss, and an open one."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    FeatureFinalized,
+    HeartbeatAnswered,
+    MetadataCommitted,
+    MetadataDigest,
+    NodeStarted,
+    ProcessExited,
+    SnapshotAsked,
+    SnapshotKnown,
+    SnapshotLoaded,
+    SnapshotStarted,
+    SnapshotStored,
+    Witness,
+)
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_suites import rules
+from fencepost_suites.clauses import clauses
+
+CLAUSES = {clause.id: clause for clause in clauses()}
+ONE, TWO, THREE = "controller-1#1", "controller-2#1", "controller-3#1"
+BROKER = "broker-1#1"
+
+
+def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
+    chosen = [rule for rule in rules.ALL if rule.clause == clause]
+    return judge(h.events(), chosen, CLAUSES, h.end(complete), "quorum").verdicts[clause]
+
+
+@pytest.fixture
+def h() -> HistoryBuilder:
+    """A history in which three controllers have begun."""
+    built = HistoryBuilder()
+    for node_id, process in ((101, ONE), (102, TWO), (103, THREE)):
+        built.add(process, NodeStarted("controller", node_id, process, 0))
+    return built
+
+
+# ------------------------------------------------------------------------------------------ QC-06
+
+
+def test_two_controllers_with_different_states_break_qc_06(h: HistoryBuilder) -> None:
+    h.add(ONE, MetadataDigest(32, 5, "aa"))
+    h.add(TWO, MetadataDigest(32, 5, "bb"))
+    found = verdict(h, "QC-06").violations[0]
+    assert "another state at metadata offset 32" in found.saying
+    assert found.witness is Witness.PEER
+
+
+def test_two_controllers_with_one_state_keep_qc_06(h: HistoryBuilder) -> None:
+    h.add(ONE, MetadataDigest(32, 5, "aa"))
+    h.add("controller-1#2", MetadataDigest(32, 5, "aa"))
+    assert verdict(h, "QC-06").verdict is Outcome.NOT_EXERCISED
+    h.add(TWO, MetadataDigest(32, 5, "aa"))
+    assert verdict(h, "QC-06").verdict is Outcome.HOLDS
+
+
+def test_qc_06_is_open_in_a_history_cut_short(h: HistoryBuilder) -> None:
+    h.add(ONE, MetadataDigest(32, 5, "aa"))
+    assert verdict(h, "QC-06", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ QC-11
+
+
+def written(h: HistoryBuilder, digest: str, records: int, process: str = ONE) -> None:
+    """A snapshot of five entities, during which something is replayed."""
+    h.add(process, MetadataDigest(32, 5, "aa"))
+    h.add(process, SnapshotStarted(32, 5, 1))
+    h.add(process, MetadataCommitted(32, 1, "IsrChange", "x"))
+    h.add(process, SnapshotStored(32, 1, records, records, 1, digest))
+
+
+@pytest.mark.parametrize(("digest", "records"), [("bb", 4), ("bb", 5), ("aa", 6)])
+def test_a_snapshot_of_another_state_or_of_more_records_breaks_qc_11(
+    h: HistoryBuilder, digest: str, records: int
+) -> None:
+    written(h, digest, records)
+    assert "5 entities" in verdict(h, "QC-11").violations[0].saying
+
+
+def test_a_state_rebuilt_from_a_snapshot_that_is_another_breaks_qc_11(h: HistoryBuilder) -> None:
+    h.add(ONE, MetadataDigest(64, 5, "aa"))
+    h.add(TWO, SnapshotLoaded(32, 1, "xx"))
+    h.add(TWO, MetadataDigest(64, 5, "bb"))
+    found = verdict(h, "QC-11").violations[0]
+    assert "a snapshot and the log after it" in found.saying
+    assert found.witness is Witness.PEER
+
+
+def test_a_whole_snapshot_and_the_same_state_from_it_keep_qc_11(h: HistoryBuilder) -> None:
+    written(h, "aa", 5)
+    h.add(TWO, SnapshotLoaded(32, 1, "aa"))
+    found = verdict(h, "QC-11")
+    assert (found.verdict, found.exercised) == (Outcome.HOLDS, 2)
+
+
+def test_a_snapshot_that_nothing_changed_under_says_nothing_about_qc_11(h: HistoryBuilder) -> None:
+    h.add(ONE, MetadataDigest(32, 5, "aa"))
+    h.add(ONE, SnapshotStarted(32, 5, 1))
+    h.add(ONE, SnapshotStored(32, 1, 5, 5, 1, "aa"))
+    assert verdict(h, "QC-11").verdict is Outcome.NOT_EXERCISED
+
+
+def test_qc_11_is_open_in_a_history_cut_short(h: HistoryBuilder) -> None:
+    h.add(ONE, SnapshotStarted(32, 5, 1))
+    assert verdict(h, "QC-11", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ QC-12
+
+
+def asked(h: HistoryBuilder, controller: int, waited: bool = False, epoch: int = 1) -> None:
+    h.add(ONE, SnapshotAsked(controller, -1, 100, epoch, waited, 3000))
+
+
+def test_a_second_snapshot_while_one_is_under_way_breaks_qc_12(h: HistoryBuilder) -> None:
+    asked(h, 102)
+    h.add(TWO, SnapshotStarted(100, 5, 1))
+    asked(h, 103)
+    h.add(THREE, SnapshotStarted(100, 5, 1))
+    found = verdict(h, "QC-12").violations
+    assert {one.witness for one in found} == {Witness.SELF, Witness.PEER}
+
+
+def test_a_snapshot_that_waited_for_the_other_keeps_qc_12(h: HistoryBuilder) -> None:
+    asked(h, 102)
+    h.add(TWO, SnapshotStarted(100, 5, 1))
+    h.add(TWO, SnapshotStored(100, 1, 5, 5, 1, "aa"))
+    h.add(ONE, SnapshotKnown(102, 100, 1))
+    asked(h, 103, waited=True)
+    h.add(THREE, SnapshotStarted(100, 5, 1))
+    assert verdict(h, "QC-12").verdict is Outcome.HOLDS
+
+
+@pytest.mark.parametrize("why", ["given up", "dead", "another epoch"])
+def test_a_snapshot_after_one_that_never_ended_keeps_qc_12(h: HistoryBuilder, why: str) -> None:
+    asked(h, 102)
+    h.add(TWO, SnapshotStarted(100, 5, 1))
+    if why == "dead":
+        h.add("harness", ProcessExited(TWO, 0, 9, True))
+    if why != "another epoch":
+        h.after(3000)
+    asked(h, 103, epoch=2 if why == "another epoch" else 1)
+    h.add(THREE, SnapshotStarted(100, 5, 2 if why == "another epoch" else 1))
+    assert verdict(h, "QC-12").verdict is Outcome.NOT_EXERCISED
+
+
+def test_qc_12_is_open_in_a_history_cut_short(h: HistoryBuilder) -> None:
+    asked(h, 102)
+    assert verdict(h, "QC-12", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ QC-33
+
+
+def test_a_record_above_the_enabled_level_breaks_qc_33(h: HistoryBuilder) -> None:
+    h.add(ONE, FeatureFinalized(1, "metadata.format", 1))
+    h.add(ONE, MetadataCommitted(2, 1, "Broker", "aa", 1))
+    assert "wants version 0" in verdict(h, "QC-33").violations[0].saying
+
+
+def test_a_snapshot_above_the_enabled_level_breaks_qc_33(h: HistoryBuilder) -> None:
+    h.add(ONE, FeatureFinalized(1, "metadata.format", 1))
+    h.add(ONE, SnapshotStored(9, 1, 5, 5, 2, "aa"))
+    assert "level 2" in verdict(h, "QC-33").violations[0].saying
+
+
+def test_records_on_either_side_of_a_raised_level_keep_qc_33(h: HistoryBuilder) -> None:
+    h.add(ONE, FeatureFinalized(1, "metadata.format", 1))
+    h.add(ONE, MetadataCommitted(4, 1, "Broker", "aa", 0))
+    h.add(ONE, MetadataCommitted(5, 1, "Config", "aa", 0))
+    h.add(ONE, FeatureFinalized(5, "metadata.format", 2))
+    h.add(ONE, MetadataCommitted(6, 1, "Broker", "aa", 1))
+    h.add(TWO, MetadataCommitted(4, 1, "Broker", "aa", 0))  # later, and of before
+    h.add(ONE, SnapshotStored(9, 1, 5, 5, 2, "aa"))
+    assert verdict(h, "QC-33").verdict is Outcome.HOLDS
+
+
+def test_qc_33_is_open_in_a_history_cut_short(h: HistoryBuilder) -> None:
+    assert verdict(h, "QC-33", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ QC-15
+
+
+def answered(
+    h: HistoryBuilder,
+    error: str = "NONE",
+    offset: int = 0,
+    features: tuple[str, ...] = (),
+    incarnation: str = "new",
+    state: str = "ACTIVE",
+) -> None:
+    """The active controller's answer to a heartbeat of broker 1, which may be 5 records behind."""
+    body = HeartbeatAnswered(
+        BROKER, 1, incarnation, 4, 4, error, state, 0, 0, 3000, 1, 101, True, 0, offset, "ACTIVE",
+        features, 5,
+    )  # fmt: skip
+    h.add(ONE, body)
+
+
+def test_a_broker_kept_active_far_behind_breaks_qc_15(h: HistoryBuilder) -> None:
+    h.add(ONE, MetadataCommitted(20, 1, "Topic", "aa"))
+    for _ in range(3):
+        answered(h, offset=10)
+    found = verdict(h, "QC-15").violations
+    assert len(found) == 1
+    assert "10 records behind" in found[0].saying
+
+
+def test_a_broker_that_does_not_support_a_level_breaks_qc_15(h: HistoryBuilder) -> None:
+    h.add(ONE, FeatureFinalized(1, "metadata.format", 2))
+    answered(h, features=("metadata.format=1-1",))
+    answered(h)  # says nothing: it supports the first level alone
+    assert len(verdict(h, "QC-15").violations) == 2
+
+
+def test_a_process_whose_id_was_claimed_and_that_is_accepted_breaks_qc_15(
+    h: HistoryBuilder,
+) -> None:
+    h.add(ONE, BrokerCommitted(3, 1, 3, True, "old"))
+    h.add(ONE, BrokerCommitted(4, 1, 4, True, "new"))
+    answered(h, incarnation="old", state="FENCED")
+    assert "another process had claimed" in verdict(h, "QC-15").violations[0].saying
+
+
+def test_each_refusal_with_its_own_error_keeps_qc_15(h: HistoryBuilder) -> None:
+    h.add(ONE, BrokerCommitted(3, 1, 3, True, "old"))
+    h.add(ONE, BrokerCommitted(4, 1, 4, True, "new"))
+    answered(h, "DUPLICATE_BROKER_REGISTRATION", incarnation="old")
+    h.add(ONE, MetadataCommitted(20, 1, "Topic", "aa"))
+    answered(h, offset=10)  # what came after its last heartbeat is not held against it
+    answered(h, "STALE_BROKER_EPOCH", offset=10)
+    answered(h, offset=10, state="FENCED")  # while it catches up
+    h.add(ONE, FeatureFinalized(21, "metadata.format", 2))
+    answered(h, "UNSUPPORTED_VERSION", offset=21)
+    answered(h, offset=21, features=("metadata.format=1-2",))
+    found = verdict(h, "QC-15")
+    assert (found.verdict, found.exercised) == (Outcome.HOLDS, 3)
+
+
+def test_a_deleted_broker_may_come_back_under_qc_15(h: HistoryBuilder) -> None:
+    h.add(ONE, BrokerCommitted(3, 1, 3, True, "old"))
+    h.add(ONE, BrokerCommitted(4, 1, 4, True, "new"))
+    h.add(ONE, MetadataCommitted(5, 1, "DeleteBroker", "aa"))
+    answered(h, incarnation="old", offset=5)
+    assert verdict(h, "QC-15").verdict is Outcome.NOT_EXERCISED
+
+
+def test_qc_15_is_open_in_a_history_cut_short(h: HistoryBuilder) -> None:
+    assert verdict(h, "QC-15", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ----------------------------------------------------------------------------------------- REG-04
+
+
+def joining(h: HistoryBuilder, replayed: int, checkpoint: bool = True) -> None:
+    """A broker that registers at offset 8 and goes online."""
+    h.add(BROKER, NodeStarted("broker", 1, "inc", 0))
+    h.add(ONE, BrokerCommitted(8, 1, 8, True, "inc"))
+    h.add(BROKER, BrokerStateChanged(1, "INITIAL", "FENCED", 8, "registered"))
+    if checkpoint:
+        h.add(BROKER, SnapshotStored(3, 1, 2, 2, 1, "aa"))
+    h.add(BROKER, MetadataCommitted(replayed, 1, "Broker", "aa"))
+    h.add(BROKER, BrokerStateChanged(1, "FENCED", "ACTIVE", 9, "unfenced"))
+
+
+def test_a_broker_online_before_its_own_registration_breaks_reg_04(h: HistoryBuilder) -> None:
+    joining(h, 7)
+    found = verdict(h, "REG-04").violations[0]
+    assert "stands at offset 8" in found.saying
+    assert found.witness is Witness.PEER
+
+
+def test_a_broker_online_without_a_checkpoint_breaks_reg_04(h: HistoryBuilder) -> None:
+    joining(h, 8, checkpoint=False)
+    assert "without having checkpointed" in verdict(h, "REG-04").violations[0].saying
+
+
+def test_a_broker_online_once_it_has_its_registration_keeps_reg_04(h: HistoryBuilder) -> None:
+    joining(h, 8)
+    assert verdict(h, "REG-04").verdict is Outcome.HOLDS
+
+
+def test_reg_04_is_open_in_a_history_cut_short(h: HistoryBuilder) -> None:
+    h.add(BROKER, NodeStarted("broker", 1, "inc", 0))
+    assert verdict(h, "REG-04", complete=False).verdict is Outcome.UNKNOWN
