@@ -78,24 +78,17 @@ class Node:
 
     @property
     def disowned(self) -> Condition:
-        """The newest heartbeat refusal it got says that its id or epoch is another's by now."""
+        """The last word it got about its lease is that its id or epoch is another's by now."""
 
         def holds(view: View) -> bool:
-            refusal = view.latest.get((self.process(view), "broker.heartbeat_refused"))
-            return refusal is not None and getattr(refusal.body, "error", "") in _DISOWNED
+            process = self.process(view)
+            refusal = view.latest.get((process, "broker.heartbeat_refused"))
+            granted = view.latest.get((process, "broker.lease_granted"))
+            if refusal is None or getattr(refusal.body, "error", "") not in _DISOWNED:
+                return False
+            return granted is None or granted.node_seq < refusal.node_seq
 
         return Condition(f"{self} to be refused as no longer the owner of its id", holds)
-
-    @property
-    def refused(self) -> Condition:
-        """A controller has refused a heartbeat of the broker, and not for being inactive."""
-
-        def holds(view: View) -> bool:
-            refusal = view.latest.get((self.process(view), "broker.heartbeat_refused"))
-            error = getattr(refusal.body, "error", "") if refusal is not None else ""
-            return error not in ("", "NOT_CONTROLLER")
-
-        return Condition(f"{self} to be refused", holds)
 
     @property
     def fenced_by_controller(self) -> Condition:
