@@ -91,6 +91,17 @@ class Node:
         return Condition(f"{self} to be refused as no longer the owner of its id", holds)
 
     @property
+    def refused(self) -> Condition:
+        """A controller has refused a heartbeat of the broker, and not for being inactive."""
+
+        def holds(view: View) -> bool:
+            refusal = view.latest.get((self.process(view), "broker.heartbeat_refused"))
+            error = getattr(refusal.body, "error", "") if refusal is not None else ""
+            return error not in ("", "NOT_CONTROLLER")
+
+        return Condition(f"{self} to be refused", holds)
+
+    @property
     def fenced_by_controller(self) -> Condition:
         """The committed metadata says of the broker that it is fenced."""
         return Condition(

@@ -17,7 +17,7 @@ from fencepost.clock import MS
 from fencepost.cluster import Node
 from fencepost.errors import Violation
 from fencepost.run import Run
-from fencepost.runtime import Condition
+from fencepost.runtime import Condition, Powered
 from fencepost.strikes import Active
 from fencepost.systems import Timing
 from fencepost.topology import Layout, Role
@@ -181,6 +181,11 @@ def _duplicate(d: _Draw) -> Planned:
     return _planned("duplicate_id", arguments, d.around_lease(), broker, alone=True)
 
 
+def _lose_power(d: _Draw) -> Planned:
+    node = d.node()
+    return _planned("lose_power", {"node": node}, d.around_lease(), node, alone=True)
+
+
 def _slow(d: _Draw) -> Planned:
     source = d.node()
     target = d.another(source, Role.BROKER if source.startswith("broker") else Role.CONTROLLER)
@@ -206,6 +211,7 @@ _MENU: Sequence[tuple[int, str, Callable[[_Draw], Planned]]] = (
     (2, "terminate", _terminate),
     (2, "pause", _pause),
     (3, "duplicate_id", _duplicate),
+    (1, "lose_power", _lose_power),
     (1, "slow_link", _slow),
 )
 """How often, which fault it takes, and how its targets and its time are drawn."""
@@ -239,6 +245,8 @@ def load(run: Run, rate: float = 20.0) -> None:
 def conduct(run: Run, seed: int, span_ms: int, offered: Collection[str]) -> None:
     """Strikes, heals and probes for `span_ms`; what still lasts then is for the run to heal."""
     random = Random(f"{seed}/schedule")
+    if not isinstance(run.runtime, Powered):
+        offered = frozenset(offered) - {"lose_power"}
     runtime, timing = run.runtime, run.cluster.timing
     end_ns = runtime.now_ns() + span_ms * MS
     lasting: list[_Lasting] = []

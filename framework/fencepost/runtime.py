@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -165,6 +165,15 @@ class Runtime(Protocol):
 
         `completed` goes into `run.ended`: whether the run came to its planned end.
         """
+        ...
+
+
+@runtime_checkable
+class Powered(Protocol):
+    """A runtime whose machines can lose their power, so that disks forget what was not synced."""
+
+    def lose_power(self, process: Process) -> Receipt:
+        """Ends a process with its machine; the receipt says whose disk forgot."""
         ...
 
 

@@ -1,7 +1,7 @@
 """Ending a node's process, and starting its next one.
 
-SIGKILL ends the process only: what it wrote is in the kernel and reaches the disk. It does not
-imitate a power failure, which loses what was not synced.
+SIGKILL ends the process only: what it wrote is in the kernel and reaches the disk. A power failure
+loses what was not synced: only a runtime with disks of its own can do that, the simulated one.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import final
 
 from fencepost import (
     FaultFactory,
+    Powered,
     Process,
     Receipt,
     Runtime,
     Signal,
-    Slot,
     Struck,
     UsageError,
     hookimpl,
 )
-from fencepost_plugins.targets import end, find_slot, named
+from fencepost_plugins.targets import end, ensure_living, find_slot, named
 
 END_BOUND_MS = {Signal.KILL: 5_000, Signal.TERM: 30_000, Signal.INT: 30_000}
 """How long a process may take to end, before the fault counts as missed."""
@@ -45,7 +45,7 @@ class Bounce:
         slot = find_slot(runtime.layout, self.node)
 
         def heal() -> Receipt:
-            return _ensure_living(runtime, slot)
+            return ensure_living(runtime, slot)
 
         victim = runtime.living(slot)
         if victim is None:
@@ -85,13 +85,37 @@ def bounce(node: str, after_ms: int, signal: str = Signal.KILL) -> Bounce:
     return Bounce("bounce", node, Signal(signal), after_ms)
 
 
-def _ensure_living(runtime: Runtime, slot: Slot) -> Receipt:
-    living = runtime.living(slot)
-    if living is not None:
-        return Receipt(True, f"{named(living)} lives")
-    return Receipt(True, f"{named(runtime.start(slot))} started")
+@final
+@dataclass(frozen=True, slots=True)
+class PowerLoss:
+    """Takes the power from a node's machine; healing starts the node's next process."""
+
+    node: str
+    name: str = "lose_power"
+
+    def strike(self, runtime: Runtime) -> Struck:
+        """A node that was not running has no receipt; raises UsageError where disks are real."""
+        if not isinstance(runtime, Powered):
+            raise UsageError("only the simulated runtime can take the power from a machine")
+        slot = find_slot(runtime.layout, self.node)
+
+        def heal() -> Receipt:
+            return ensure_living(runtime, slot)
+
+        victim = runtime.living(slot)
+        if victim is None:
+            return Struck((self.node,), Receipt(False, f"no process lives in {self.node}"), heal)
+        return Struck((victim.name,), runtime.lose_power(victim), heal)
+
+    def arguments(self) -> Mapping[str, object]:
+        return {"node": self.node}
+
+
+def lose_power(node: str) -> PowerLoss:
+    """The node's machine loses its power, and its disk what was not synced."""
+    return PowerLoss(node)
 
 
 @hookimpl
 def fencepost_faults() -> Mapping[str, FaultFactory]:
-    return {"kill": kill, "terminate": terminate, "bounce": bounce}
+    return {"kill": kill, "terminate": terminate, "bounce": bounce, "lose_power": lose_power}

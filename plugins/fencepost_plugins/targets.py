@@ -8,6 +8,7 @@ from fencepost import (
     Condition,
     Layout,
     Process,
+    Receipt,
     Role,
     Runtime,
     Signal,
@@ -51,6 +52,14 @@ def end(runtime: Runtime, process: Process, signal: Signal, limit_ms: int) -> bo
     runtime.signal(process, signal)
     ended = Condition(f"{process.name} to end", lambda view: process.name not in view.alive)
     return runtime.advance(ended, runtime.now_ns() + limit_ms * 1_000_000) is not None
+
+
+def ensure_living(runtime: Runtime, slot: Slot) -> Receipt:
+    """Starts the slot's next process, unless one lives in it."""
+    living = runtime.living(slot)
+    if living is not None:
+        return Receipt(True, f"{named(living)} lives")
+    return Receipt(True, f"{named(runtime.start(slot))} started")
 
 
 def named(process: Process) -> str:

@@ -87,3 +87,19 @@ def test_a_leader_that_cannot_store_a_smaller_isr_commits_on_the_old_one(
         assert not told.answered
         cluster.eventually(leader.fenced_by_controller)
     cluster.eventually(cluster.recovered)
+
+
+@pytest.mark.only("simulated", reason="a process that is killed leaves what it wrote to the kernel")
+@clause("RP-26")
+def test_what_was_flushed_survives_the_loss_of_power(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    writes = clients.produce("orders", rate=400)
+    cluster.eventually(writes.acked_at_least(600))
+    for _ in range(4):
+        with faults.lose_power(cluster.leader("orders", 0)):
+            cluster.eventually(writes.acked_at_least(len(writes.acked) + 200))
+        cluster.eventually(cluster.recovered)
+    writes.stop()
+    cluster.eventually(writes.settled)
+    assert writes.acked <= clients.read_all("orders")
