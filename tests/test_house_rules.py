@@ -13,6 +13,7 @@ import pytest
 
 import fencepost
 from fencepost import events
+from fencepost_clusters.reference.core.protections import DEFECTS
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = {
@@ -216,3 +217,18 @@ def test_the_project_speaks_of_itself_alone(path: Path) -> None:
         "|".join(["/" + "work/", "/" + "root/", "pypi" + r"\.", "issue #" + r"\d"])
     )
     assert private.findall(path.read_text()) == []
+
+
+def test_no_rule_and_no_suite_can_see_which_defects_are_on() -> None:
+    """What judges must not know what it is to find: no name of a defect, no switch, no run.json."""
+    suites = sorted((ROOT / "suites").rglob("*.py"))
+    names = {defect.name for defect in DEFECTS}
+    for path in suites:
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Attribute):
+                assert node.attr not in {"defects", "protections", "holds_defect"}, relative(path)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert node.value not in names, f"{relative(path)} names {node.value}"
+            elif isinstance(node, ast.ImportFrom):
+                assert "protections" not in (node.module or ""), relative(path)
+                assert "run_folder" not in (node.module or ""), relative(path)

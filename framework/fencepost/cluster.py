@@ -275,6 +275,15 @@ class Cluster:
 
         return Condition(f"{topic}-{partition} to have no leader", holds)
 
+    def next_flush(self, node: Node, topic: str, partition: int) -> Condition:
+        """The broker says that more of the partition's log is synced than it said before."""
+        key = (node.process(self._runtime.view), topic, partition)
+        before = self._runtime.view.flushed.get(key, 0)
+        return Condition(
+            f"{node} to flush more of {topic}-{partition}",
+            lambda view: view.flushed.get(key, 0) > before,
+        )
+
     @property
     def recovered(self) -> Condition:
         """Every broker is active, every partition led, every ISR full, and no twin lives."""

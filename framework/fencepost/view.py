@@ -66,6 +66,8 @@ class View:
     partitions: dict[TopicPartition, PartitionView] = field(default_factory=dict)
     checkpointed: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """(process, topic, partition) -> the high watermark it checkpointed last."""
+    flushed: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    """(broker process, topic, partition) -> up to where it said that its log is synced."""
     applied: dict[str, int] = field(default_factory=dict)
     """process -> offset of the newest metadata record it replayed."""
     invoked: Counter[str] = field(default_factory=Counter)
@@ -182,6 +184,7 @@ def _watermark(view: View, event: e.Event, body: e.HighWatermarkAdvanced) -> Non
 
 def _checkpointed(view: View, event: e.Event, body: e.ReplicaCheckpointed) -> None:
     view.checkpointed[event.process, body.topic, body.partition] = body.high_watermark
+    view.flushed[event.process, body.topic, body.partition] = body.flushed
 
 
 def _metadata(view: View, event: e.Event, body: e.MetadataCommitted) -> None:

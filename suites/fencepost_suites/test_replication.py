@@ -94,11 +94,13 @@ def test_a_leader_that_cannot_store_a_smaller_isr_commits_on_the_old_one(
 def test_what_was_flushed_survives_the_loss_of_power(
     cluster: Cluster, faults: Faults, clients: Clients
 ) -> None:
-    writes = clients.produce("orders", rate=400)
-    cluster.eventually(writes.acked_at_least(600))
-    for _ in range(4):
-        with faults.lose_power(cluster.leader("orders", 0)):
-            cluster.eventually(writes.acked_at_least(len(writes.acked) + 200))
+    writes = clients.produce("orders")
+    for _ in range(3):
+        leader = cluster.leader("orders", 0)
+        cluster.eventually(cluster.next_flush(leader, "orders", 0))
+        cluster.eventually(writes.acked_at_least(len(writes.acked) + 30))  # not flushed yet
+        with faults.lose_power(leader):
+            cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
         cluster.eventually(cluster.recovered)
     writes.stop()
     cluster.eventually(writes.settled)

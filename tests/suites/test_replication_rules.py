@@ -285,6 +285,16 @@ def test_rp_06_is_open_in_a_history_cut_short() -> None:
     assert verdict(h, "RP-06", complete=False).verdict is Outcome.UNKNOWN
 
 
+@pytest.mark.parametrize("clause", ["RP-06", "RP-13"])
+def test_a_process_that_replays_an_old_election_late_leads_nobody_astray(clause: str) -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 3, log_end=0)
+    mark(h, B1, 7)
+    acknowledge(h, 7, ends=(7, 7, 7), mark=7)
+    lead(h, B2, 2, log_end=6)
+    assert verdict(h, clause).verdict is Outcome.NOT_EXERCISED
+
+
 # ------------------------------------------------------------------------------------------ RP-13
 
 

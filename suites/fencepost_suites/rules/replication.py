@@ -199,6 +199,7 @@ class _Committed:
     process: str = ""
     seq: int = -1
     leader: str = ""
+    epoch: int = -1
     leaders_watermark: int = 0
     changes: int = 0
     record: PartitionCommitted | None = None
@@ -253,6 +254,9 @@ class CommittedIsNeverLost:
 
     @staticmethod
     def _led(state: _Committed, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
+        if body.leader_epoch < state.epoch:
+            return NOTHING  # a record of the past, replayed late: somebody else leads by now
+        state.epoch = body.leader_epoch
         before, state.leader = state.leader, event.process
         state.leaders_watermark = body.high_watermark
         if body.log_end < state.high_watermark:
@@ -297,6 +301,7 @@ class _Acknowledged:
     acked: int = -1
     told: Cause | None = None
     leader: str = ""
+    epoch: int = -1
     before_change: int = -1
     """The highest offset a client knew to be acknowledged when leadership moved last."""
 
@@ -335,6 +340,9 @@ class NewLeaderHasTheAcknowledged:
 
     @staticmethod
     def _led(state: _Acknowledged, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
+        if body.leader_epoch < state.epoch:
+            return NOTHING  # a record of the past, replayed late: somebody else leads by now
+        state.epoch = body.leader_epoch
         before, state.leader = state.leader, event.process
         top, because, witness = state.answered, state.by, Witness.PEER
         if body.log_end <= state.acked:

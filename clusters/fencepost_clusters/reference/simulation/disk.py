@@ -52,9 +52,11 @@ class MemoryLog:
         self.synced = self.ends[-1] if self.ends else 0
 
     def lose_power(self, chance: Chance) -> None:
-        """Forgets the batches from some point after the last sync on."""
+        """Forgets the batches from some point after the last sync on; all of them, as often as not,
+        since a kernel writes back seldom."""
         least = bisect_right(self.ends, self.synced)
-        self.truncate(self.ends[keep - 1] if (keep := chance(least, len(self.ends))) else 0)
+        keep = least if chance(0, 1) else chance(least, len(self.ends))
+        self.truncate(self.ends[keep - 1] if keep else 0)
 
     def copy(self) -> MemoryLog:
         """Another log with the same content."""

@@ -1,0 +1,167 @@
+"""The simulated runtime: one seed is one history, and what goes wrong in it is said."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from fencepost import Condition, EnvironmentFailed, Role, Shape, Signal, UsageError
+from fencepost.plugin_manager import Plugins, load
+from fencepost.run import Run, RunSpec
+from fencepost.run_folder import RunFolder
+from fencepost.simulated_machine import Clock
+from fencepost.simulated_network import Weather
+from fencepost.simulated_runtime import SimulatedRuntime
+from fencepost.topology import one_way
+from fencepost.virtual_time import Agenda
+
+SECOND = 1_000_000_000
+SCRIPT = Path(__file__).with_name("simulated_history.py")
+NEVER = Condition("nothing", lambda view: False)
+
+
+@pytest.fixture(scope="module")
+def plugins() -> Plugins:
+    return load()
+
+
+@pytest.fixture
+def run(plugins: Plugins, tmp_path: Path) -> Iterator[Run]:
+    spec = RunSpec(plugins.system("reference/quorum"), runtime="simulated", seed=7)
+    with Run.start(spec, plugins, RunFolder.create(tmp_path / "run")) as started:
+        yield started
+
+
+def history(seed: int, folder: Path, python: str, environment: Mapping[str, str]) -> bytes:
+    """The history as another process makes it; the folder's name is part of it."""
+    done = subprocess.run(
+        [python, os.fspath(SCRIPT), str(seed), os.fspath(folder / "run")],
+        env={**os.environ, **environment},
+        capture_output=True,
+        check=True,
+        timeout=300,
+    )
+    return done.stdout
+
+
+def test_one_seed_is_one_history_byte_for_byte(tmp_path: Path) -> None:
+    first = history(3, tmp_path / "a", sys.executable, {"PYTHONHASHSEED": "1"})
+    second = history(3, tmp_path / "b", sys.executable, {"PYTHONHASHSEED": "2"})
+    assert len(first.splitlines()) > 1000
+    assert first == second
+    assert history(4, tmp_path / "c", sys.executable, {}) != first
+
+
+def test_another_python_makes_the_same_history(tmp_path: Path) -> None:
+    other = next((p for n in ("3.13", "3.12") if (p := shutil.which(f"python{n}"))), None)
+    able = (
+        other
+        and not subprocess.run(
+            [other, "-c", "import msgspec, kio, pluggy, crc32c"], capture_output=True, check=False
+        ).returncode
+    )
+    if not able:
+        pytest.skip("no other Python with this project's packages is installed")
+    here = history(3, tmp_path / "a", sys.executable, {})
+    assert history(3, tmp_path / "b", other, {}) == here
+
+
+def test_time_passes_only_in_advance(run: Run) -> None:
+    runtime = run.runtime
+    before_ns = runtime.now_ns()
+    run.cluster.leader  # noqa: B018 nothing is asked
+    assert runtime.now_ns() == before_ns
+    assert runtime.advance(NEVER, before_ns + 3 * SECOND) is None
+    assert runtime.now_ns() == before_ns + 3 * SECOND
+
+
+def test_a_cut_swallows_and_breaks_what_it_crossed_when_it_is_lifted(run: Run) -> None:
+    runtime = run.runtime
+    cut = one_way(["broker-1"], ["controller-1", "controller-2", "controller-3"])
+    assert runtime.apply_cut(cut).true
+    run.cluster.eventually(run.cluster.node("broker-1").fenced)
+    assert runtime.lift_cut(cut).true
+    run.cluster.eventually(run.cluster.recovered)
+
+
+def test_a_cut_between_dead_processes_has_no_receipt(run: Run) -> None:
+    runtime = run.runtime
+    victim = runtime.living(runtime.layout.slot("broker-1"))
+    assert victim is not None
+    assert runtime.signal(victim, Signal.KILL).true
+    assert not runtime.signal(victim, Signal.KILL).true
+    assert not runtime.apply_cut(one_way(["broker-1"], ["broker-2"])).true
+
+
+def test_a_slot_holds_one_process_and_a_living_disk_is_not_replaced(run: Run) -> None:
+    broker, twin = (run.runtime.layout.slot(n) for n in ("broker-1", "broker-1-twin"))
+    with pytest.raises(UsageError, match="broker-1#1 is alive in broker-1"):
+        run.runtime.start(broker)
+    with pytest.raises(UsageError, match="its disk is in use"):
+        run.runtime.copy_disk(twin, broker)
+
+
+def test_a_process_that_breaks_is_named_with_what_broke_it(
+    plugins: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = plugins.system("reference/quorum")
+    with SimulatedRuntime(system, Shape(), RunFolder.create(tmp_path / "run")) as runtime:
+        for slot in (*runtime.layout.of(Role.CONTROLLER), *runtime.layout.of(Role.BROKER)):
+            runtime.start(slot)
+        runtime.advance(NEVER, runtime.now_ns() + SECOND)
+        machine = runtime._machines["broker-2"]
+        monkeypatch.setattr(machine._program, "wake", lambda: 1 // 0)
+        with pytest.raises(EnvironmentFailed, match=r"broker-2#1 exited.*ZeroDivisionError"):
+            runtime.advance(NEVER, runtime.now_ns() + 5 * SECOND)
+
+
+def test_a_system_without_cores_cannot_be_simulated(tmp_path: Path) -> None:
+    class Program:
+        name = "some/program"
+
+    with pytest.raises(UsageError, match="some/program cannot be simulated"):
+        SimulatedRuntime(Program(), Shape(), RunFolder.create(tmp_path / "run"))  # type: ignore[arg-type]
+
+
+def test_connections_that_break_by_themselves_lose_nothing(
+    plugins: Plugins, tmp_path: Path
+) -> None:
+    """One message in two hundred breaks its connection: clients and nodes dial again."""
+    system = plugins.system("reference/quorum")
+    weather = Weather(reset_one_in=200)
+    folder = RunFolder.create(tmp_path / "run")
+    runtime = SimulatedRuntime(system, Shape(), folder, seed=1, weather=weather)
+    spec = RunSpec(system, runtime="simulated", seed=1)
+    with Run(runtime, spec, plugins, folder) as run:
+        run._start_nodes()
+        writes = run.clients.produce("orders", count=300)
+        run.cluster.eventually(writes.settled, within_ms=60_000)
+        assert len(writes.acked) == 300
+        run.finish().check()
+
+
+@pytest.mark.parametrize("drift_ppb", [-20_000, 0, 1, 20_000])
+def test_a_clock_shows_a_time_no_sooner_than_it_is_woken_for_it(drift_ppb: int) -> None:
+    clock = Clock(SECOND, drift_ppb, 0)
+    for shown_ns in (SECOND, SECOND + 1, 5 * SECOND + 333, 900 * SECOND):
+        woken_ns = clock.true_ns(shown_ns)
+        assert clock.monotonic_ns(woken_ns) >= shown_ns
+        assert clock.monotonic_ns(woken_ns - 2) <= shown_ns
+
+
+def test_an_agenda_whose_time_stands_still_says_so() -> None:
+    agenda = Agenda()
+
+    def again() -> None:
+        agenda.at(agenda.now_ns, again)
+
+    again()
+    with pytest.raises(RuntimeError, match="it spins"):
+        deque(iter(agenda.step, 1), maxlen=0)  # for ever, were it not for that
