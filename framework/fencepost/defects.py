@@ -179,7 +179,7 @@ class Hunter:
 
     def _schedule(self, seed: int, defects: tuple[str, ...]) -> tuple[RunFolder, str]:
         """One random schedule: its run, and what went wrong in it, if anything did."""
-        spec = RunSpec(self.system, Shape(defects=defects), self.runtime, seed)
+        spec = RunSpec(self.system, Shape(defects=defects), self.runtime, seed, stormy=True)
         folder = new_folder(self.out, f"random-{seed}")
         try:
             with Run.start(spec, self.plugins, folder) as run:

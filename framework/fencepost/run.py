@@ -53,13 +53,17 @@ OnPhase = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """What to run: a system of a shape, on a runtime, with a seed and a workload's clients."""
+    """What to run: a system of a shape, on a runtime, with a seed and a workload's clients.
+
+    `stormy`: a simulated network breaks connections by itself, too; a real one does as it likes.
+    """
 
     system: System
     shape: Shape = field(default_factory=Shape)
     runtime: str = "process"
     seed: int = 0
     workload: str = "kafka_clients"
+    stormy: bool = False
 
 
 def _process(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
@@ -78,10 +82,16 @@ def _process(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
 
 
 def _simulated(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
+    from fencepost.simulated_network import STORM, Weather  # noqa: PLC0415
     from fencepost.simulated_runtime import SimulatedRuntime  # noqa: PLC0415
 
     return SimulatedRuntime(
-        spec.system, spec.shape, folder, seed=spec.seed, kinds=plugins.event_kinds
+        spec.system,
+        spec.shape,
+        folder,
+        seed=spec.seed,
+        kinds=plugins.event_kinds,
+        weather=STORM if spec.stormy else Weather(),
     )
 
 

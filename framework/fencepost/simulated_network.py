@@ -31,7 +31,11 @@ class Weather:
     least_delay_ns: int = 100_000
     most_delay_ns: int = 2 * MS
     slow_one_in: int = 200
-    reset_one_in: int = 20_000
+    reset_one_in: int = 0
+
+
+STORM = Weather(most_delay_ns=5 * MS, slow_one_in=50, reset_one_in=5_000)
+"""For random schedules: slower, and connections break by themselves."""
 
 
 class End(Protocol):

@@ -14,7 +14,7 @@ from fencepost.run_folder import RunFolder
 def main(seed: int, folder: Path) -> None:
     """A random schedule of ten virtual seconds; its history goes to standard output."""
     plugins = load()
-    spec = RunSpec(plugins.system("reference/quorum"), runtime="simulated", seed=seed)
+    spec = RunSpec(plugins.system("reference/quorum"), runtime="simulated", seed=seed, stormy=True)
     with Run.start(spec, plugins, RunFolder.create(folder)) as run:
         random_schedule.load(run)
         random_schedule.conduct(run, seed, 10_000, plugins.faults)
