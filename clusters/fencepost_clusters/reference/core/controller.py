@@ -445,6 +445,14 @@ class ControllerNode:
                 self._answer(one)
 
     def _answer(self, waiting: _Waiting) -> None:
+        message = waiting.received.message
+        if isinstance(message, m.BrokerHeartbeatRequest) and self._overtaken(message):
+            # Granted before another process took the id, and answered after: it holds no more.
+            self._refuse_heartbeat(
+                waiting.received, Error.DUPLICATE_BROKER_REGISTRATION, BrokerState.FENCED,
+                self.settings.node_id, waiting.cause,
+            )  # fmt: skip
+            return
         event = waiting.event
         if isinstance(event, ChangeAnswered):
             event = ChangeAnswered(
@@ -454,6 +462,15 @@ class ControllerNode:
         if event is not None:
             self._out.add(Note(event, waiting.cause))
         self._out.add(Reply(waiting.received.request_id, waiting.answer))
+
+    def _overtaken(self, asked: m.BrokerHeartbeatRequest) -> bool:
+        """Whether the committed metadata names another process for the id by now (QC-19)."""
+        known = self.committed.image.brokers.get(asked.broker_id)
+        return (
+            known is not None
+            and asked.incarnation_id in known.superseded
+            and self._protections.holds("newest-incarnation-wins")
+        )
 
     def _refuse(self, received: Received, cause: Cause | None) -> None:
         """NOT_CONTROLLER, naming the active controller where the answer can (QC-22)."""
@@ -465,8 +482,13 @@ class ControllerNode:
         leader = -1 if self.raft.leader is None else self.raft.leader
         if leader == self.settings.node_id:
             leader = -1
-        told = m.BrokerHeartbeatResponse(
-            Error.NOT_CONTROLLER, leader, BrokerState.UNKNOWN, -1, -1, self.raft.epoch
-        )
-        self._out.add(Note(self._heartbeat_event(received, message, told), cause))
+        self._refuse_heartbeat(received, Error.NOT_CONTROLLER, BrokerState.UNKNOWN, leader, cause)
+
+    def _refuse_heartbeat(
+        self, received: Received, error: Error, state: BrokerState, leader: int, cause: Cause | None
+    ) -> None:
+        asked = received.message
+        assert isinstance(asked, m.BrokerHeartbeatRequest), asked
+        told = m.BrokerHeartbeatResponse(error, leader, state, -1, -1, self.raft.epoch)
+        self._out.add(Note(self._heartbeat_event(received, asked, told), cause))
         self._out.add(Reply(received.request_id, told))
