@@ -34,8 +34,8 @@ from fencepost_suites.rules.keys import NOTHING, by_partition
 from fencepost_suites.rules.replica_logs import ReplicaLogs
 from fencepost_suites.rules.words import span
 
-FOUND_WITHIN_NS = 10_000_000_000
-"""A client that looks for a leader asks several brokers within that time."""
+FOUND_WITHIN_NS = 8_000_000_000
+"""A client gives up on a mute connection within five seconds, and asks other brokers then."""
 ANSWERED_WITHIN_NS = 5_000_000_000
 """A leader that steps down answers at once; an event later than this shows that it lives."""
 
@@ -50,15 +50,16 @@ class _Search:
     ref: Cause | None = None
     heard: dict[str, int] = field(default_factory=dict)
     """client -> when the present leader heard it last."""
-    open: dict[str, int] = field(default_factory=dict)
-    """operation -> when it was invoked."""
+    open: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """operation -> when it was invoked, and by which client."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ResendFindsLeader:
     """RP-11. Exercised by a write invoked under one leader and stored by the next. Broken by one
-    that fails though a new leader has served for ten seconds and never heard of its client."""
+    that fails, or is still open when leadership moves on, though a leader has served for eight
+    seconds and never heard of its client."""
 
     clause: str = "RP-11"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -75,22 +76,37 @@ class ResendFindsLeader:
     def step(self, state: _Search, event: Event) -> tuple[_Search, Sequence[Finding]]:
         body = event.body
         if isinstance(body, ProduceInvoked):
-            state.open[body.operation] = event.at_ns
+            state.open[body.operation] = (event.at_ns, event.process)
         elif isinstance(body, ProduceAnswered | RequestRefused):
             if event.process == state.leader:
                 state.heard[body.client] = event.at_ns
         elif isinstance(body, ProduceCompleted):
-            invoked_ns = state.open.pop(body.operation, None)
-            if invoked_ns is not None and state.leader:
-                return state, self._completed(state, event, body, invoked_ns)
+            invoked = state.open.pop(body.operation, None)
+            if invoked is not None and state.leader:
+                return state, self._completed(state, event, body, invoked[0])
         elif isinstance(body, LeadershipStarted):
             if event.process != state.leader:
-                return _Search(
-                    event.process, event.at_ns, body.log_end, event.ref, open=state.open
-                ), NOTHING
+                found = self._unheard(state, event)
+                new = _Search(event.process, event.at_ns, body.log_end, event.ref, open=state.open)
+                return new, found
         elif isinstance(body, LeadershipEnded) and event.process == state.leader:
-            return _Search(open=state.open), NOTHING
+            return _Search(open=state.open), self._unheard(state, event)
         return state, NOTHING
+
+    @staticmethod
+    def _unheard(state: _Search, event: Event) -> Sequence[Finding]:
+        """What is open and old while a leader leaves that never heard of it."""
+        if not state.leader or state.ref is None:
+            return NOTHING
+        for operation, (invoked_ns, client) in state.open.items():
+            open_ns = event.at_ns - max(invoked_ns, state.since_ns)
+            if open_ns > FOUND_WITHIN_NS and client not in state.heard:
+                saying = (
+                    f"{operation} of {client} was open for {span(open_ns)} while {state.leader} "
+                    f"led, which never heard of it"
+                )
+                return (Violated(event.ref, Witness.CLIENT, saying, (state.ref,)),)
+        return NOTHING
 
     @staticmethod
     def _completed(
