@@ -80,25 +80,6 @@ def test_an_isr_change_asked_for_in_a_former_epoch_is_refused(
     cluster.eventually(cluster.recovered)
 
 
-@pytest.mark.only(
-    "simulated", reason="SIGKILL loses no page cache, and machines cannot be unplugged"
-)
-@clause("RP-26")
-def test_what_was_flushed_survives_the_loss_of_power(
-    cluster: Cluster, faults: Faults, clients: Clients
-) -> None:
-    clients.create_topic("orders", partitions=1)
-    writes = clients.produce("orders", rate=300)
-    for number, victim in enumerate(cluster.brokers, 1):
-        # Just after it said so; what it stores meanwhile need not be there.
-        cluster.eventually(victim.flushed_beyond("orders", 0, number * 400))
-        cluster.eventually(writes.goes_on(60))
-        with faults.lose_power(victim):
-            cluster.eventually(writes.goes_on(20))
-        cluster.eventually(cluster.recovered)
-    writes.stop()
-
-
 @clause("RP-08", "RP-15")
 def test_a_restarted_replica_begins_with_its_checkpointed_high_watermark(
     cluster: Cluster, faults: Faults, clients: Clients
