@@ -33,7 +33,7 @@ MARKDOWN = sorted(
 
 FILE_LINES, FUNCTION_LINES = 500, 70
 LONG_FILES = {
-    "clusters/fencepost_clusters/reference/core/raft.py": (560, "one state machine, read whole"),
+    "clusters/fencepost_clusters/reference/core/raft.py": (600, "one state machine, read whole"),
     "clusters/fencepost_clusters/reference/wire/messages.py": (800, "one schema, data only"),
     "framework/fencepost/events.py": (1000, "one schema, one file: half of it is documentation"),
 }

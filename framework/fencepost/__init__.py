@@ -162,6 +162,7 @@ from fencepost.view import (
 from fencepost.workload import (
     BEGINNING,
     AddBrokers,
+    AddVoter,
     AdminCommand,
     AdminOptions,
     AlterSettings,
@@ -184,6 +185,7 @@ from fencepost.workload import (
     ReaderOptions,
     Reassign,
     Rebalance,
+    RemoveVoter,
     Seek,
     WorkerConfig,
 )
@@ -193,6 +195,7 @@ __all__ = [
     "HEALTHY",
     "SCHEMA_VERSION",
     "AddBrokers",
+    "AddVoter",
     "AdminCommand",
     "AdminCompleted",
     "AdminOptions",
@@ -299,6 +302,7 @@ __all__ = [
     "Recorder",
     "RecoveryEnded",
     "RecoveryStarted",
+    "RemoveVoter",
     "ReplicaCheckpointed",
     "ReplicaRemoved",
     "RequestRefused",

@@ -26,6 +26,7 @@ from fencepost.events import (
 )
 from fencepost.runtime import ClientSession, ClientSpec, Condition, Runtime
 from fencepost.view import View
+from fencepost.voters import VoterChange, Voters
 from fencepost.workload import (
     AddBrokers,
     AdminCommand,
@@ -186,6 +187,8 @@ class Clients:
         self._probe: ClientSession | None = None
         self._running: list[ClientSession] = []
         self._started: dict[str, int] = {}
+        self.quorum = Voters(runtime, cluster, self._change_voters)
+        """Which controllers vote."""
 
     # ---------------------------------------------------------------------------------- topics
 
@@ -434,6 +437,10 @@ class Clients:
         event = self._ask(self._probe, command, ProbeCompleted, PROBE_LIMIT_MS)
         assert isinstance(event.body, ProbeCompleted)
         return Told(event, event.body)
+
+    def _change_voters(self, change: VoterChange, broker: Node) -> ProbeCompleted:
+        """Sends one broker a change of the voters, as a probe."""
+        return self._ask_node(change.command(self._next_operation(), broker)).body
 
     def _ask(
         self,

@@ -230,7 +230,7 @@ class ControllerElected(Struct, frozen=True, tag="quorum.controller_elected"):
 class ControllerResigned(Struct, frozen=True, tag="quorum.controller_resigned"):
     """This voter stopped being the active controller of `epoch`.
 
-    `reason` is no_majority, higher_epoch or shutdown.
+    `reason` is no_majority, higher_epoch, shutdown, or removed (from the voters).
     """
 
     epoch: int
@@ -373,7 +373,8 @@ class StateReverted(Struct, frozen=True, tag="metadata.state_reverted"):
 class BrokerCommitted(Struct, frozen=True, tag="metadata.broker"):
     """This node replayed a committed BrokerRecord (follows its `metadata.committed`).
 
-    `fenced` and `incarnation` come from the record's tagged fields.
+    `fenced` and `incarnation` come from the record's tagged fields. `role` says which node of the
+    process replayed it, where one is both broker and controller.
     """
 
     offset: int
@@ -381,22 +382,24 @@ class BrokerCommitted(Struct, frozen=True, tag="metadata.broker"):
     broker_epoch: int
     fenced: bool
     incarnation: str
+    role: str = ""
 
 
 class TopicCommitted(Struct, frozen=True, tag="metadata.topic"):
-    """This node replayed a committed TopicRecord or DeleteTopicRecord."""
+    """This node replayed a committed TopicRecord or DeleteTopicRecord; `role` as for a broker's."""
 
     offset: int
     topic: str
     topic_id: str
     deleted: bool
+    role: str = ""
 
 
 class PartitionCommitted(Struct, frozen=True, tag="metadata.partition"):
     """This node replayed a committed PartitionRecord or IsrChangeRecord: the partition as it is.
 
     During a reassignment `replicas` holds the new ones, of which `adding` were none before, and
-    then those in `removing`.
+    then those in `removing`. `role` is as in `metadata.broker`.
     """
 
     offset: int
@@ -408,6 +411,7 @@ class PartitionCommitted(Struct, frozen=True, tag="metadata.partition"):
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    role: str = ""
 
 
 class TopicMarked(Struct, frozen=True, tag="metadata.topic_marked"):

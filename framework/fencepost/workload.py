@@ -92,7 +92,8 @@ class AdminOptions(
 class ProbeOptions(
     Struct, frozen=True, kw_only=True, tag_field="kind", tag="probe", forbid_unknown_fields=True
 ):
-    """Takes `ProbeFetch`, `ProbeProduce` and `ProbeMetadata`, one after another."""
+    """Takes `ProbeFetch`, `ProbeProduce`, `ProbeMetadata`, `AddVoter` and `RemoveVoter`, one after
+    another."""
 
 
 ClientOptions = ProducerOptions | ConsumerOptions | ReaderOptions | AdminOptions | ProbeOptions
@@ -286,9 +287,40 @@ class ProbeMetadata(
     limit_ms: int = 5_000
 
 
+class AddVoter(
+    Struct, frozen=True, kw_only=True, tag_field="do", tag="add_voter", forbid_unknown_fields=True
+):
+    """To a probe: asks the process in `slot` that controller `node`, at host and port, may vote."""
+
+    operation: str
+    slot: str
+    broker: int
+    node: int
+    host: str
+    port: int
+    limit_ms: int = 5_000
+
+
+class RemoveVoter(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="do",
+    tag="remove_voter",
+    forbid_unknown_fields=True,
+):
+    """To a probe: asks the process in `slot` that controller `node` may vote no more."""
+
+    operation: str
+    slot: str
+    broker: int
+    node: int
+    limit_ms: int = 5_000
+
+
 AdminCommand = (
     CreateTopic | DeleteTopic | ListTopics | DescribeCluster | Reassign | ListReassignments
     | ElectPreferred | AlterSettings | DeleteBroker | AddBrokers | Rebalance
 )  # fmt: skip
-ProbeCommand = ProbeFetch | ProbeProduce | ProbeMetadata
+ProbeCommand = ProbeFetch | ProbeProduce | ProbeMetadata | AddVoter | RemoveVoter
 ClientCommand = AdminCommand | ProbeCommand | Seek

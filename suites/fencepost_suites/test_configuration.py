@@ -151,3 +151,24 @@ def test_a_controller_and_a_broker_share_a_process_and_not_an_id(
         assert stopped.receipt.true
         assert cluster.leader("orders", 0) != both
     cluster.eventually(cluster.recovered)
+
+
+@pytest.mark.parametrize(
+    "fencepost_shape", [Shape(spares=(Spare(Role.CONTROLLER, 104),))], ids=["spare"]
+)
+@clause("QC-29")
+def test_brokers_follow_a_controller_that_was_replaced_at_a_new_address(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    writes = clients.produce("orders")
+    spare = cluster.node("controller-4")
+    cluster.start(spare)
+    clients.quorum.add(spare)
+    # One after the other goes, the active one too, until nobody is left whom brokers were told of.
+    for old in cluster.controllers:
+        clients.quorum.remove(old)
+    cluster.eventually(spare.elected)
+    for broker in cluster.brokers:
+        cluster.eventually(broker.renewed)
+    cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+    cluster.eventually(cluster.recovered)

@@ -17,6 +17,8 @@ from typing import Any, final
 
 from kio.records.schema import NewRecordBatch, Record
 from kio.records.writers import write_batch
+from kio.schema.add_raft_voter.v0 import request as add_request
+from kio.schema.add_raft_voter.v0.response import AddRaftVoterResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v11 import request as fetch_request
 from kio.schema.fetch.v11.response import FetchResponse
@@ -24,12 +26,24 @@ from kio.schema.metadata.v8 import request as metadata_request
 from kio.schema.metadata.v8.response import MetadataResponse
 from kio.schema.produce.v7 import request as produce_request
 from kio.schema.produce.v7.response import ProduceResponse
+from kio.schema.remove_raft_voter.v0 import request as remove_request
+from kio.schema.remove_raft_voter.v0.response import RemoveRaftVoterResponse
 from kio.serial import entity_reader, entity_writer
 
-from fencepost import ProbeCommand, ProbeCompleted, ProbeFetch, ProbeMetadata, ProbeProduce
+from fencepost import (
+    AddVoter,
+    ProbeCommand,
+    ProbeCompleted,
+    ProbeFetch,
+    ProbeMetadata,
+    ProbeProduce,
+    RemoveVoter,
+)
 from fencepost_plugins.kafka_clients.session import Session
 
 # kio marks every number with a type of its own, which its own coercion undoes: plain ints will do.
+_ADD: Any = add_request
+_REMOVE: Any = remove_request
 _FETCH: Any = fetch_request
 _METADATA: Any = metadata_request
 _PRODUCE: Any = produce_request
@@ -82,8 +96,8 @@ class Probing:
                 api=type(request).__name__.removesuffix("Request"),
                 broker=probe.broker,
                 slot=probe.slot,
-                topic=probe.topic,
-                partition=-1 if isinstance(probe, ProbeMetadata) else probe.partition,
+                topic=getattr(probe, "topic", ""),
+                partition=getattr(probe, "partition", -1),
                 outcome=answer.outcome,
                 error=answer.error,
                 records=answer.records,
@@ -138,6 +152,13 @@ def build(probe: ProbeCommand) -> tuple[Any, Callable[[bytes], Answer]]:
             return _produce(probe), _read_produce
         case ProbeMetadata():
             return _metadata(probe), _read_metadata
+        case AddVoter():
+            return _add_voter(probe), _reader(AddRaftVoterResponse)
+        case RemoveVoter():
+            removed = _REMOVE.RemoveRaftVoterRequest(
+                cluster_id=None, voter_id=probe.node, voter_directory_id=None
+            )
+            return removed, _reader(RemoveRaftVoterResponse)
 
 
 def _fetch(probe: ProbeFetch) -> Any:
@@ -224,6 +245,27 @@ def _read_metadata(body: bytes) -> Answer:
         if topic.error_code is not ErrorCode.none:
             return _refused(topic.error_code)
     return Answer("answered", brokers=tuple(broker.node_id for broker in answer.brokers))
+
+
+def _add_voter(probe: AddVoter) -> Any:
+    listener = _ADD.Listener(name="CONTROLLER", host=probe.host, port=probe.port)
+    return _ADD.AddRaftVoterRequest(
+        cluster_id=None,
+        timeout=timedelta(milliseconds=probe.limit_ms),
+        voter_id=probe.node,
+        voter_directory_id=None,
+        listeners=(listener,),
+    )
+
+
+def _reader(schema: Any) -> Callable[[bytes], Answer]:
+    """Reads an answer that is one error code."""
+
+    def read(body: bytes) -> Answer:
+        code: ErrorCode = _read(schema, body).error_code
+        return Answer("answered") if code is ErrorCode.none else _refused(code)
+
+    return read
 
 
 def _refused(code: ErrorCode) -> Answer:

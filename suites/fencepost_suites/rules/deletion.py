@@ -191,7 +191,8 @@ class DeletedReplicasAreRemoved:
             case TopicCommitted(deleted=False):
                 state.ids[event.process, body.topic] = body.topic_id
             case TopicCommitted():
-                state.replayed.add((event.process, body.topic_id))
+                if body.role != "controller":
+                    state.replayed.add((event.process, body.topic_id))
                 for place in state.held:
                     if place[1] == body.topic_id:
                         state.owed.setdefault(place, (event.at_ns, event.ref))

@@ -226,14 +226,14 @@ class _Claimed:
     """broker process -> id, incarnation."""
     order: dict[int, dict[str, int]] = field(default_factory=dict)
     """id -> incarnation -> offset of its first record."""
-    known: dict[str, dict[int, str]] = field(default_factory=dict)
-    """node process -> id -> the incarnation it replayed last."""
-    takeover: dict[tuple[str, int], Cause] = field(default_factory=dict)
+    known: dict[tuple[str, str], dict[int, str]] = field(default_factory=dict)
+    """(process, role) of a node -> id -> the incarnation it replayed last."""
+    takeover: dict[tuple[str, str, int], Cause] = field(default_factory=dict)
     active: set[str] = field(default_factory=set)
     told: dict[str, Cause] = field(default_factory=dict)
     """process -> the refusal that told it that it lost its id."""
 
-    def lost_at(self, node: str, broker: int, incarnation: str) -> bool:
+    def lost_at(self, node: tuple[str, str], broker: int, incarnation: str) -> bool:
         """Whether, by what a node has replayed, this incarnation has lost the id to a newer one."""
         newest = self.known.get(node, _NOBODY).get(broker)
         if newest is None or newest == incarnation:
@@ -275,10 +275,11 @@ class LoserOfIdCountsForNothing:
         body = event.body
         if isinstance(body, FollowerFetched):
             who = state.who.get(body.client)
-            if who is None or not state.lost_at(event.process, body.follower, who[1]):
+            node = (event.process, "broker")
+            if who is None or not state.lost_at(node, body.follower, who[1]):
                 return state, NOTHING
             what = f"counted a fetch of {body.topic}-{body.partition} by {body.client}"
-            return state, self._accepted(state, event, body.follower, what)
+            return state, self._accepted(state, node, event, body.follower, what)
         match body:
             case NodeStarted(role="broker"):
                 state.who[event.process] = (body.node_id, body.incarnation)
@@ -288,7 +289,7 @@ class LoserOfIdCountsForNothing:
                 return state, self._answered(state, event, body)
             case RequestRefused() if body.requester >= 0:
                 who = state.who.get(body.client)
-                if who is not None and state.lost_at(event.process, who[0], who[1]):
+                if who is not None and state.lost_at((event.process, "broker"), who[0], who[1]):
                     return state, (Exercised(event.ref, Witness.SELF),)
             case HeartbeatRefused() if body.error in _TAKEN_OVER and state.lost(event.process):
                 state.told.setdefault(event.process, event.ref)
@@ -305,10 +306,11 @@ class LoserOfIdCountsForNothing:
     def _committed(state: _Claimed, event: Event, body: BrokerCommitted) -> None:
         order = state.order.setdefault(body.broker_id, {})
         order.setdefault(body.incarnation, body.offset)
-        known = state.known.setdefault(event.process, {})
-        if known.get(body.broker_id) != body.incarnation:
-            known[body.broker_id] = body.incarnation
-            state.takeover[event.process, body.broker_id] = event.ref
+        for role in (body.role,) if body.role else ("broker", "controller"):
+            known = state.known.setdefault((event.process, role), {})
+            if known.get(body.broker_id) != body.incarnation:
+                known[body.broker_id] = body.incarnation
+                state.takeover[event.process, role, body.broker_id] = event.ref
 
     def _answered(
         self, state: _Claimed, event: Event, body: HeartbeatAnswered | ChangeAnswered
@@ -320,19 +322,22 @@ class LoserOfIdCountsForNothing:
             api = body.api
             if api != "AlterIsr":
                 return NOTHING
-        if not state.lost_at(event.process, broker, incarnation):
+        node = (event.process, "controller")
+        if not state.lost_at(node, broker, incarnation):
             return NOTHING
         if body.error != "NONE":
             refused = body.error != "NOT_CONTROLLER"
             return (Exercised(event.ref, Witness.SELF),) if refused else NOTHING
-        return self._accepted(state, event, broker, f"accepted a {api} of {body.client}")
+        return self._accepted(state, node, event, broker, f"accepted a {api} of {body.client}")
 
     @staticmethod
-    def _accepted(state: _Claimed, event: Event, broker: int, what: str) -> Sequence[Finding]:
-        newer = state.known[event.process][broker]
+    def _accepted(
+        state: _Claimed, node: tuple[str, str], event: Event, broker: int, what: str
+    ) -> Sequence[Finding]:
+        newer = state.known[node][broker]
         winner = next((p for p, who in state.who.items() if who == (broker, newer)), newer)
         saying = f"{event.process} {what}, which had lost broker id {broker} to {winner}"
-        because = (state.takeover[event.process, broker],)
+        because = (state.takeover[*node, broker],)
         return (Violated(event.ref, Witness.SELF, saying, because),)
 
     @staticmethod

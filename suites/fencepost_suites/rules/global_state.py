@@ -128,6 +128,8 @@ class FencedBrokersLeftOut:
         match body:
             case NodeStarted(role="broker"):
                 return _Answering(), NOTHING
+            case BrokerCommitted(role="controller"):
+                pass  # what the controller in its process knows, it need not know
             case BrokerCommitted(fenced=True):
                 state.fenced.setdefault(body.broker_id, (event.at_ns, event.ref))
             case BrokerCommitted():

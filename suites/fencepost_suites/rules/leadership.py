@@ -291,7 +291,7 @@ class OnlyLeaderServes:
                     return state, (Exercised(event.ref, Witness.SELF),)
             case ProbeCompleted():
                 return state, self._probed(state, event, body)
-            case PartitionCommitted():
+            case PartitionCommitted() if body.role != "controller":
                 self._committed(state, event, body)
             case LeadershipStarted():
                 self._leads(state, event, body)

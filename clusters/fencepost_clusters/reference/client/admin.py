@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from fencepost import (
+    AddVoter,
     AdminCommand,
     AdminCompleted,
     AdminOptions,
@@ -17,11 +18,13 @@ from fencepost import (
     ProbeFetch,
     ProbeMetadata,
     ProbeProduce,
+    RemoveVoter,
 )
 from fencepost_clusters.reference.client import outcomes
 from fencepost_clusters.reference.client.requests import Asked, ask_admin, count_records
 from fencepost_clusters.reference.client.routes import CHANNEL, MS, Routes
 from fencepost_clusters.reference.core.effects import Instant, Outbox
+from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error
@@ -188,6 +191,8 @@ class Probing:
             case m.MetadataResponse():
                 code = next((t.error_code for t in answer.topics if t.error_code), 0)
                 brokers = tuple(broker.node_id for broker in answer.brokers)
+            case a.AddRaftVoterResponse() | a.RemoveRaftVoterResponse():
+                code = answer.error_code
             case _:
                 raise AssertionError(f"{answer!r} answers no probe")
         if code:
@@ -215,11 +220,11 @@ class Probing:
         self._out.note(
             ProbeCompleted(
                 operation=command.operation,
-                api=type(command).__name__.removeprefix("Probe"),
+                api=API.get(type(command), type(command).__name__.removeprefix("Probe")),
                 broker=command.broker,
                 slot=command.slot,
-                topic=command.topic,
-                partition=-1 if isinstance(command, ProbeMetadata) else command.partition,
+                topic=getattr(command, "topic", ""),
+                partition=getattr(command, "partition", -1),
                 outcome=outcome,
                 error=error,
                 records=records,
@@ -228,6 +233,9 @@ class Probing:
                 brokers=brokers,
             )
         )
+
+
+API = {AddVoter: "AddRaftVoter", RemoveVoter: "RemoveRaftVoter"}
 
 
 def _probe(command: ProbeCommand, now: Instant) -> m.Request:
@@ -241,5 +249,10 @@ def _probe(command: ProbeCommand, now: Instant) -> m.Request:
             stored = m.PartitionProduceData(command.partition, data)
             produced = m.TopicProduceData(command.topic, (stored,))
             return m.ProduceRequest(command.acks, command.limit_ms, (produced,))
+        case AddVoter():
+            listener = a.RaftVoterListener("CONTROLLER", command.host, command.port)
+            return a.AddRaftVoterRequest(None, command.limit_ms, command.node, (listener,))
+        case RemoveVoter():
+            return a.RemoveRaftVoterRequest(None, command.node)
         case ProbeMetadata():
             return m.MetadataRequest((m.MetadataRequestTopic(command.topic),))

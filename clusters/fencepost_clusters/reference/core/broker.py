@@ -78,7 +78,7 @@ class BrokerNode:
             raft_timing(settings), chance, protections, self._out, now,
         )  # fmt: skip
         controllers = electorate.voters
-        self.committed = Committed(self._out, log)
+        self.committed = Committed(self._out, log, "broker")
         self.snapshots = Snapshots(settings, log, protections, self._out)
         self.lifecycle = Lifecycle(
             settings, incarnation, listeners, controllers, protections, self._out, now

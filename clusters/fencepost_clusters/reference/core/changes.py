@@ -17,6 +17,7 @@ from msgspec.structs import asdict
 from fencepost_clusters.reference.core import (
     configs,
     leadership,
+    quorum_changes,
     quorum_messages,
     reassigning,
     registration,
@@ -222,7 +223,26 @@ def _describe_refused(asked: a.DescribeQuorumRequest, error: Error) -> m.Respons
     return a.DescribeQuorumResponse(error, ())
 
 
+# --------------------------------------------------------------------------------- the quorum
+
+
+def _add_voter(on: Grounds, asked: a.AddRaftVoterRequest) -> Decided:
+    records, error, why = quorum_changes.add(on.quorum, on.image, asked, on.protections)
+    return Decided(records, a.AddRaftVoterResponse(error, why))
+
+
+def _remove_voter(on: Grounds, asked: a.RemoveRaftVoterRequest) -> Decided:
+    records, error, why = quorum_changes.remove(on.quorum, asked)
+    return Decided(records, a.RemoveRaftVoterResponse(error, why))
+
+
 _TABLE: Mapping[type, _Change] = {
+    a.AddRaftVoterRequest: _Change(
+        "AddRaftVoter", _add_voter, lambda asked, error: a.AddRaftVoterResponse(error)
+    ),
+    a.RemoveRaftVoterRequest: _Change(
+        "RemoveRaftVoter", _remove_voter, lambda asked, error: a.RemoveRaftVoterResponse(error)
+    ),
     m.AlterPartitionRequest: _Change("AlterIsr", _alter_isr, _isr_refused, forwarded=False),
     m.CreateTopicsRequest: _Change("CreateTopics", _create_topics, _create_refused),
     m.DeleteTopicsRequest: _Change("DeleteTopics", _delete_topics, _delete_refused),

@@ -102,7 +102,7 @@ class CombinedNode:
                     answer = Answered(asked.call_id, effect.message)
                 self._todo.append((asked.asker, answer))
                 return ()
-            case Exit() if node is self.broker:
+            case Exit(code=0) if node is self.broker:
                 self._todo.append((self.controller, ShutdownAsked()))
                 return ()
             case Note(body=NodeStopped()) if node is self.broker:

@@ -33,9 +33,10 @@ class Committed:
 
     was_replaced = False
 
-    def __init__(self, out: Outbox, log: MetadataLog) -> None:
-        """Begins with the log's snapshot, if it has one."""
+    def __init__(self, out: Outbox, log: MetadataLog, role: str) -> None:
+        """Begins with the log's snapshot, if it has one. `role` is the node's."""
         self._out = out
+        self._role = role
         self._rebuild(log)
 
     def _rebuild(self, log: MetadataLog) -> None:
@@ -94,16 +95,19 @@ class Committed:
                         record.broker_epoch,
                         record.fenced,
                         str(record.incarnation_id or ""),
+                        self._role,
                     )
                 )
             case r.TopicRecord(deleting=True):
                 self._out.note(TopicMarked(at, record.name, str(record.topic_id)))
             case r.TopicRecord():
-                self._out.note(TopicCommitted(at, record.name, str(record.topic_id), deleted=False))
+                self._out.note(
+                    TopicCommitted(at, record.name, str(record.topic_id), False, self._role)
+                )
             case r.DeleteBrokerRecord():
                 self._out.note(BrokerDeleted(at, record.id))
             case r.DeleteTopicRecord():
-                self._out.note(TopicCommitted(at, self._name, str(record.name), deleted=True))
+                self._out.note(TopicCommitted(at, self._name, str(record.name), True, self._role))
             case r.PartitionRecord() | r.IsrChangeRecord():
                 assert record.topic_id is not None
                 one = self.image.partitions[record.topic_id][record.partition_id]
@@ -118,6 +122,7 @@ class Committed:
                         one.replicas,
                         one.adding,
                         one.removing,
+                        self._role,
                     )
                 )
             case r.ConfigRecord(resource_type=features.FEATURE_RESOURCE):

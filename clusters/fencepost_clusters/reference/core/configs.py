@@ -101,7 +101,11 @@ def _described(
         values |= {k: (v, OF_BROKERS) for k, v in image.broker_settings.items() if v}
     else:
         error, saying = _resource(image, kind, name)
-        values = {k: (v, OF_BROKERS) for k, v in image.broker_settings.items() if v}
+        values = {
+            k: (v, OF_BROKERS)
+            for k, v in image.broker_settings.items()
+            if v and (kind != TOPIC_RESOURCE or k in TOPIC_SETTINGS)
+        }
         if kind == TOPIC_RESOURCE:
             values = {k: (str(settings.ms(k)), OF_FILE) for k in TOPIC_SETTINGS} | values
             values |= {k: (v, OF_TOPIC) for k, v in image.settings.get(name, {}).items() if v}

@@ -106,10 +106,10 @@ class ControllerNode:
             settings.node_id, electorate, self.log, epoch, voted_for,
             raft_timing(settings), chance, protections, self._out, now,
         )  # fmt: skip
-        self.committed = Committed(self._out, log)
+        self.committed = Committed(self._out, log, "controller")
         self.snapshots = Snapshots(settings, log, protections, self._out)
         self._coordination: Coordination | None = None
-        self._reporting = Reporting(settings, self._out, now)
+        self._reporting = Reporting(settings, electorate, self._out, now)
         self._ahead: Image | None = None
         self._led_epoch = -1
         self._leases = Leases()
@@ -271,7 +271,7 @@ class ControllerNode:
     def _request(self, received: Received, now: Instant) -> None:
         message = received.message
         if isinstance(message, quorum_messages.Request):
-            others = self.raft.voters.keys() - {self.settings.node_id}
+            others = self.raft.electorate.others(self.settings.node_id)
             fault = quorum_messages.fault(message, others, self.raft.epoch)
             if fault is not None:
                 self._out.add(Close(received.request_id, fault))
@@ -301,7 +301,7 @@ class ControllerNode:
     ) -> m.ControllerHeartbeatResponse:
         if self._coordination is None:
             return m.ControllerHeartbeatResponse(Error.NOT_CONTROLLER)
-        if asked.controller_id not in self.settings.voters.keys() - {self.settings.node_id}:
+        if asked.controller_id not in self.raft.electorate.others(self.settings.node_id):
             return m.ControllerHeartbeatResponse(Error.INVALID_REQUEST)
         self._coordination.heard(asked.controller_id, asked.last_snapshot_offset, now)
         start = self._coordination.should_start(asked.controller_id, self.committed.applied, now)
@@ -366,6 +366,9 @@ class ControllerNode:
             self.raft.epoch,
             self.raft.high_watermark,
             tuple((voter, ends.get(voter, -1)) for voter in sorted(self.raft.voters)),
+            self.raft.voters,
+            self.raft.settled,
+            self.raft.observed,
         )
         grounds = Grounds(
             self._ahead, self.log.end, quorum, self._ready(), self.settings, self._protections

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from fencepost_clusters.reference.core.effects import Protections
+from fencepost_clusters.reference.core.electorate import Voters
 from fencepost_clusters.reference.core.image import Image
 from fencepost_clusters.reference.core.settings import Settings
 from fencepost_clusters.reference.wire import messages as m
@@ -12,12 +15,19 @@ from fencepost_clusters.reference.wire import records as r
 
 
 class Quorum(Struct, frozen=True):
-    """The quorum as its leader knows it: log ends of voters and of nobody else."""
+    """The quorum as its leader knows it: log ends of voters and of nobody else.
+
+    `settled`: the newest change of `voters`, and something of this epoch, is committed. `observed`
+    is how far each other node has fetched, whether it votes or not.
+    """
 
     leader: int
     epoch: int
     high_watermark: int
     ends: tuple[tuple[int, int], ...]
+    voters: Voters
+    settled: bool
+    observed: Mapping[int, int]
 
 
 class Grounds(Struct, frozen=True):

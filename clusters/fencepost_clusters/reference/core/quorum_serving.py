@@ -71,6 +71,8 @@ class Serving:
         self._protections = protections
         self._out = out
         self._ends: dict[int, int] = {}
+        self.observed: dict[int, int] = {}
+        """How far each other node has fetched, whether it votes or not."""
         self._fetched_ns: dict[int, int] = {}
         self._parked: list[_Parked] = []
         self._told: dict[str, int] = {}
@@ -79,7 +81,14 @@ class Serving:
         """A new leader knows nobody's log yet, and gives everybody time to fetch."""
         self._ends = {}
         self._told = {}
-        self._fetched_ns = {v: now.monotonic_ns for v in self._voters}
+        self.observed = {}
+        self._fetched_ns = {}
+        self.seat(now)
+
+    def seat(self, now: Instant) -> None:
+        """Whoever votes since just now is given time to fetch."""
+        for voter in self._voters:
+            self._fetched_ns.setdefault(voter, now.monotonic_ns)
 
     # ------------------------------------------------------------------------------- questions
 
@@ -92,7 +101,7 @@ class Serving:
 
     def majority_seen_ns(self) -> int | None:
         """When the last fetch came that made a majority; None where the leader is one by itself."""
-        needed = self._majority() - 1
+        needed = self._majority() - (self._me in self._voters)
         if needed == 0 or not self._protections.holds("check-quorum"):
             return None
         seen = (self._fetched_ns[v] for v in self._voters if v != self._me)
@@ -100,7 +109,8 @@ class Serving:
 
     def ends(self) -> dict[int, int]:
         """The voters' log ends as far as their leader knows them."""
-        return self._ends | {self._me: self._log.end}
+        known = {v: end for v, end in self._ends.items() if v in self._voters}
+        return known | ({self._me: self._log.end} if self._me in self._voters else {})
 
     def held(self) -> int:
         """The offset below which a majority holds the log; -1 as long as none is known to."""
@@ -142,6 +152,7 @@ class Serving:
             self._answer(received.request_id, diverging=diverging)
             return -1, False
         self._heard(voter, now)
+        self.observed[voter] = asked.fetch_offset
         if voter in self._voters and self._ends.get(voter) != asked.fetch_offset:
             self._ends[voter] = asked.fetch_offset
             return voter, True

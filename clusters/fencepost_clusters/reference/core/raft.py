@@ -9,6 +9,7 @@ gives up `resign_after` (shorter) after the last fetch that made its majority.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -98,6 +99,7 @@ class Raft:
         self.timing = timing
         self.leader: int | None = None
         self.high_watermark = log.start  # a snapshot holds what was committed
+        electorate.follow(log)
         self.role = Role.UNATTACHED if me in self.voters else Role.OBSERVER
         self.replica_epoch = replica_epoch
         self._chance = chance
@@ -127,6 +129,16 @@ class Raft:
         """The voters' log ends as far as their leader knows them."""
         return self._serving.ends()
 
+    @property
+    def settled(self) -> bool:
+        """Whether the newest change of the voters, and something of this epoch, is committed."""
+        return self.high_watermark > max(self._epoch_start, self.electorate.changed_at)
+
+    @property
+    def observed(self) -> Mapping[int, int]:
+        """How far each other node has fetched from this leader, whether it votes or not."""
+        return self._serving.observed
+
     def _majority(self) -> int:
         return len(self.voters) // 2 + 1
 
@@ -148,6 +160,17 @@ class Raft:
         seen_ns = self._serving.majority_seen_ns()
         return NEVER_NS if seen_ns is None else seen_ns + self.timing.resign_after_ns
 
+    def _reseat(self, now: Instant) -> None:
+        """Takes up what a change of the voters means for this node."""
+        if self.role is Role.LEADER:
+            self._serving.seat(now)
+            self._announced = {v: at for v, at in self._announced.items() if v in self.voters}
+        elif self.me not in self.voters:
+            self.role = Role.OBSERVER
+        elif self.role is Role.OBSERVER:
+            self.role = Role.UNATTACHED if self.leader is None else Role.FOLLOWER
+            self._election_ns = now.monotonic_ns + self._patience()
+
     # ------------------------------------------------------------------------------- time passes
 
     def tick(self, now: Instant) -> None:
@@ -157,6 +180,9 @@ class Raft:
         if self.role is Role.LEADER:
             if at >= self._quorum_lost_ns():
                 self._resign("no_majority", now)
+            elif self.me not in self.voters and self.high_watermark > self.electorate.changed_at:
+                self.step_down(now, "removed")
+                self.role = Role.OBSERVER
             else:
                 for voter, due in sorted(self._announced.items()):
                     if at >= due:
@@ -226,7 +252,7 @@ class Raft:
         self._serving.release(now, everything=True)
         self._next_fetch_ns = now.monotonic_ns
 
-    def step_down(self, now: Instant) -> None:
+    def step_down(self, now: Instant, reason: str = "shutdown") -> None:
         """Gives up leadership in good order: the others elect at once (EndQuorumEpoch)."""
         if self.role is not Role.LEADER:
             return
@@ -234,7 +260,7 @@ class Raft:
         for voter in sorted(v for v in self.voters if v != self.me):
             call = self._out.call(self.voters[voter], "quorum", request, 500)
             self._calls[call] = ("end", voter, self.epoch)
-        self._resign("shutdown", now)
+        self._resign(reason, now)
 
     def _adopt(self, epoch: int, leader: int | None, now: Instant) -> None:
         """Moves to a newer epoch, or learns who leads this one.
@@ -379,7 +405,10 @@ class Raft:
         assert self.role is Role.LEADER, "only a leader appends"
         base = self.log.end
         data = record_batch.build(values, base, self.epoch, now.wall_ms, control)
-        self._out.add(Append(LOG_NAME, self.log.append(data).base, data))
+        batch = self.log.append(data)
+        self._out.add(Append(LOG_NAME, batch.base, data))
+        if self.electorate.take(batch.records, batch.base):
+            self._reseat(now)
         self._out.add(Sync(LOG_NAME))  # what it votes and counts with must outlive the machine
         self._advance(now)
         self._serving.release(now)
@@ -394,7 +423,7 @@ class Raft:
 
     def _fetch_from(self) -> int | None:
         """Whom to fetch from: the leader, or, for one that knows none, some controller."""
-        if self.leader != self.me and self.leader in self.voters:
+        if self.leader != self.me and self.electorate.address(self.leader) is not None:
             return self.leader
         if self.role is Role.OBSERVER or (self.role is Role.UNATTACHED and len(self.voters) > 1):
             others = sorted(v for v in self.voters if v != self.me)
@@ -417,13 +446,17 @@ class Raft:
             m.ReplicaState(self.me, self.replica_epoch),
         )
         timeout_ms = self.timing.fetch_timeout_ns // MS
-        self._fetch_call = self._out.call(self.voters[target], "metadata", request, timeout_ms)
+        address = self.electorate.address(target)
+        assert address is not None, "its address was known just now"
+        self._fetch_call = self._out.call(address, "metadata", request, timeout_ms)
         self._calls[self._fetch_call] = ("fetch", target, self.epoch)
 
     def _fetch_snapshot(self, wanted: m.SnapshotId, peer: int) -> None:
         request = self._download.request(wanted, self.me, self.epoch)
         timeout_ms = self.timing.fetch_timeout_ns // MS
-        self._fetch_call = self._out.call(self.voters[peer], "metadata", request, timeout_ms)
+        address = self.electorate.address(peer)
+        assert address is not None, "it answered just now"
+        self._fetch_call = self._out.call(address, "metadata", request, timeout_ms)
         self._calls[self._fetch_call] = ("fetch", peer, self.epoch)
 
     def answered(self, call_id: int, message: m.Response, now: Instant) -> bool:
@@ -507,12 +540,15 @@ class Raft:
             self._fetch_snapshot(part.snapshot_id, peer)
             return
         if part.diverging_epoch.epoch >= 0:
-            self._truncate(part.diverging_epoch)
+            self._truncate(part.diverging_epoch, now)
             return
         assert isinstance(part.records, bytes | None)
         try:
             for _, data in record_batch.split(part.records or b""):
-                self._out.add(Append(LOG_NAME, self.log.append(data).base, data))
+                batch = self.log.append(data)
+                self._out.add(Append(LOG_NAME, batch.base, data))
+                if self.electorate.take(batch.records, batch.base):
+                    self._reseat(now)
         except UnknownRecord as unknown:
             self._out.end(f"the metadata log cannot be read on: {unknown}", EXIT_UNREADABLE)
             return
@@ -533,17 +569,21 @@ class Raft:
             self._out.add(StoreSnapshot(LOG_NAME, snapshot.offset, snapshot.epoch, snapshot.data))
             self._out.add(Truncate(LOG_NAME, 0))
             self.log.install(snapshot)
+            if self.electorate.follow(self.log):
+                self._reseat(now)
             self.high_watermark = max(self.high_watermark, snapshot.offset)
         elif self._download.wanted is not None:
             self._fetch_snapshot(self._download.wanted, peer)
 
-    def _truncate(self, diverging: m.EpochEndOffset) -> None:
+    def _truncate(self, diverging: m.EpochEndOffset, now: Instant) -> None:
         """Drops what the leader does not have: past the end of the last epoch both know."""
         _, mine = self.log.index.end_for_epoch(diverging.epoch)
         to_offset = min(diverging.end_offset, mine)
         before = self.log.end
         whole = to_offset < self.log.start
         after = self.log.truncate(to_offset)
+        if self.electorate.follow(self.log):
+            self._reseat(now)
         self._out.note(MetadataTruncated(after, before, self.high_watermark, self.epoch))
         self._out.add(Delete(LOG_NAME) if whole else Truncate(LOG_NAME, after))
         # Below the high watermark only when a leader lacks what was committed: the history shows

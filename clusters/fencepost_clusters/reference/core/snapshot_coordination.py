@@ -11,6 +11,7 @@ from typing import final
 
 from fencepost import SnapshotAsked, SnapshotKnown
 from fencepost_clusters.reference.core.effects import Instant, Outbox, Protections
+from fencepost_clusters.reference.core.electorate import Electorate
 from fencepost_clusters.reference.core.settings import Settings
 from fencepost_clusters.reference.wire import messages as m
 
@@ -75,15 +76,19 @@ class Coordination:
 class Reporting:
     """A standby's part: a ControllerHeartbeat now and then, and at once when it has news."""
 
-    def __init__(self, settings: Settings, out: Outbox, now: Instant) -> None:
+    def __init__(
+        self, settings: Settings, electorate: Electorate, out: Outbox, now: Instant
+    ) -> None:
         self._settings = settings
+        self._electorate = electorate
         self._out = out
         self._next_ns = now.monotonic_ns
         self._call: int | None = None
 
     def deadline_ns(self, leader: int | None) -> int | None:
         """When the next one is due, if there is anybody to send it to."""
-        return None if leader is None or self._call is not None else self._next_ns
+        nobody = self._electorate.address(leader) is None
+        return None if nobody or self._call is not None else self._next_ns
 
     def hurry(self, now: Instant) -> None:
         """There is another snapshot to tell of."""
@@ -91,13 +96,12 @@ class Reporting:
 
     def tick(self, leader: int | None, offset: int, now: Instant) -> None:
         """Sends the heartbeat that is due."""
-        if leader is None or self._call is not None or now.monotonic_ns < self._next_ns:
+        address = self._electorate.address(leader)
+        if address is None or self._call is not None or now.monotonic_ns < self._next_ns:
             return
         self._next_ns = now.monotonic_ns + self._settings.heartbeat_ms * 1_000_000
         request = m.ControllerHeartbeatRequest(self._settings.node_id, offset)
-        self._call = self._out.call(
-            self._settings.voters[leader], "heartbeat", request, self._settings.lease_ms // 3
-        )
+        self._call = self._out.call(address, "heartbeat", request, self._settings.lease_ms // 3)
 
     def answered(self, call_id: int, answer: m.Response) -> bool | None:
         """Whether the answer tells to take a snapshot; None if the call was no heartbeat."""

@@ -235,13 +235,47 @@ class DescribeQuorumResponse(Struct, frozen=True):
     topics: tuple[QuorumTopicResult, ...]
 
 
+class RaftVoterListener(Struct, frozen=True):
+    name: str
+    host: str
+    port: int
+
+
+class AddRaftVoterRequest(Struct, frozen=True):
+    """KIP-853's: another controller is to vote."""
+
+    cluster_id: str | None
+    timeout: int
+    voter_id: int
+    listeners: tuple[RaftVoterListener, ...]
+
+
+class AddRaftVoterResponse(Struct, frozen=True):
+    error_code: int
+    error_message: str | None = None
+
+
+class RemoveRaftVoterRequest(Struct, frozen=True):
+    """KIP-853's: a controller is to vote no more."""
+
+    cluster_id: str | None
+    voter_id: int
+
+
+class RemoveRaftVoterResponse(Struct, frozen=True):
+    error_code: int
+    error_message: str | None = None
+
+
 AdminRequest = (
     AlterPartitionReassignmentsRequest | ListPartitionReassignmentsRequest | RebalanceRequest
     | ElectLeadersRequest | IncrementalAlterConfigsRequest | DescribeConfigsRequest
-    | UnregisterBrokerRequest | DescribeQuorumRequest
+    | UnregisterBrokerRequest | DescribeQuorumRequest | AddRaftVoterRequest
+    | RemoveRaftVoterRequest
 )  # fmt: skip
 AdminResponse = (
     AlterPartitionReassignmentsResponse | ListPartitionReassignmentsResponse | RebalanceResponse
     | ElectLeadersResponse | IncrementalAlterConfigsResponse | DescribeConfigsResponse
-    | UnregisterBrokerResponse | DescribeQuorumResponse
+    | UnregisterBrokerResponse | DescribeQuorumResponse | AddRaftVoterResponse
+    | RemoveRaftVoterResponse
 )  # fmt: skip

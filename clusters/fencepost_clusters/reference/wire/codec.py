@@ -69,6 +69,8 @@ CLIENT_APIS = (
     Api(55, a.DescribeQuorumRequest, a.DescribeQuorumResponse, 0, 0),
     Api(64, a.UnregisterBrokerRequest, a.UnregisterBrokerResponse, 0, 0),
     Api(rebalance.KEY, a.RebalanceRequest, a.RebalanceResponse, 0, 0),
+    Api(80, a.AddRaftVoterRequest, a.AddRaftVoterResponse, 0, 0),
+    Api(81, a.RemoveRaftVoterRequest, a.RemoveRaftVoterResponse, 0, 0),
 )
 """What clients are offered: measured to suit librdkafka, kafka-python and aiokafka."""
 
@@ -91,6 +93,8 @@ CONTROLLER_APIS = (
     Api(59, m.FetchSnapshotRequest, m.FetchSnapshotResponse, 0, 0),
     Api(64, a.UnregisterBrokerRequest, a.UnregisterBrokerResponse, 0, 0),
     Api(rebalance.KEY, a.RebalanceRequest, a.RebalanceResponse, 0, 0),
+    Api(80, a.AddRaftVoterRequest, a.AddRaftVoterResponse, 0, 0),
+    Api(81, a.RemoveRaftVoterRequest, a.RemoveRaftVoterResponse, 0, 0),
 )
 REPLICATION_APIS = (
     Api(1, m.FetchRequest, m.FetchResponse, 16, 16),
