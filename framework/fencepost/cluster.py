@@ -147,6 +147,23 @@ class Node:
 
         return Condition(f"{self} to have replayed all metadata", holds)
 
+    @property
+    def from_snapshot(self) -> Condition:
+        """Its newest process has rebuilt its metadata from a snapshot."""
+        return Condition(
+            f"{self} to load a snapshot",
+            lambda view: (self.process(view), "snapshot.loaded") in view.latest,
+        )
+
+    def refused_with(self, error: str) -> Condition:
+        """The newest refusal of a heartbeat that it got names this error."""
+
+        def holds(view: View) -> bool:
+            refusal = view.latest.get((self.process(view), "broker.heartbeat_refused"))
+            return refusal is not None and getattr(refusal.body, "error", "") == error
+
+        return Condition(f"{self} to be refused with {error}", holds)
+
     def leads(self, topic: str, partition: int) -> Condition:
         """The broker serves as the partition's leader, in its newest epoch."""
         return Condition(

@@ -129,7 +129,9 @@ class ControllerNode:
                 self._out.cause = Cause(what.client, what.correlation, True)
                 self._request(what, now)
             case Answered():
-                told = self._reporting.answered(what.call_id, what.message)
+                told = self._reporting.answered(
+                    what.call_id, what.message, self.snapshots.last_offset
+                )
                 if told:
                     self.snapshots.start(self.committed.image, now, self.raft.epoch)
                 elif told is None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from fencepost_clusters.reference.core.image import Image
+from fencepost_clusters.reference.core.settings import Settings
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
 
@@ -23,9 +24,11 @@ SUPPORTED: Mapping[str, tuple[int, int]] = {METADATA_FORMAT: (1, r.MAX_LEVEL)}
 """What this software supports: feature -> lowest and highest level."""
 
 
-def mine() -> tuple[m.Feature, ...]:
-    """What a broker of this software says in its heartbeats."""
-    return tuple(m.Feature(name, *levels) for name, levels in sorted(SUPPORTED.items()))
+def mine(settings: Settings) -> tuple[m.Feature, ...]:
+    """What a broker says in its heartbeats: what this software supports, or, where it is set to
+    pass for older software, less."""
+    least, most = SUPPORTED[METADATA_FORMAT]
+    return (m.Feature(METADATA_FORMAT, least, min(most, settings.ms("metadata.format.max.level"))),)
 
 
 def enabled(image: Image) -> dict[str, int]:

@@ -191,7 +191,7 @@ class Lifecycle:
         goal = BrokerState.ACTIVE if self._stopping_ns is None else BrokerState.SHUTDOWN
         request = m.BrokerHeartbeatRequest(
             goal, self._settings.node_id, self.epoch, now.wall_ms, applied - 1, self._listeners,
-            self.incarnation, self.state, features.mine(),
+            self.incarnation, self.state, features.mine(self._settings),
         )  # fmt: skip
         call = self._out.next_call()
         self._out.note(

@@ -38,6 +38,7 @@ _DEFAULTS: Mapping[str, int] = {
     "metadata.snapshot.interval.records": 10000,
     "metadata.snapshot.slice.records": 500,
     "metadata.format.level": 1,
+    "metadata.format.max.level": r.MAX_LEVEL,
 }
 TOPIC_SETTINGS = ("min.insync.replicas",)
 """What a topic may set for itself; anything else is refused with INVALID_CONFIG."""

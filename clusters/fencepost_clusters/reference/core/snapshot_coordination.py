@@ -84,6 +84,8 @@ class Reporting:
         self._out = out
         self._next_ns = now.monotonic_ns
         self._call: int | None = None
+        self._told = -1
+        """The offset of the snapshot that the last heartbeat told."""
 
     def deadline_ns(self, leader: int | None) -> int | None:
         """When the next one is due, if there is anybody to send it to."""
@@ -100,16 +102,20 @@ class Reporting:
         if address is None or self._call is not None or now.monotonic_ns < self._next_ns:
             return
         self._next_ns = now.monotonic_ns + self._settings.heartbeat_ms * 1_000_000
+        self._told = offset
         request = m.ControllerHeartbeatRequest(self._settings.node_id, offset)
         self._call = self._out.call(address, "heartbeat", request, self._settings.lease_ms // 3)
 
-    def answered(self, call_id: int, answer: m.Response) -> bool | None:
-        """Whether the answer tells to take a snapshot; None if the call was no heartbeat."""
+    def answered(self, call_id: int, answer: m.Response, offset: int) -> bool | None:
+        """Whether the answer tells to take a snapshot; None if the call was no heartbeat.
+
+        It does not, if another snapshot, at `offset`, was taken since the heartbeat left.
+        """
         if call_id != self._call:
             return None
         self._call = None
         assert isinstance(answer, m.ControllerHeartbeatResponse), answer
-        return answer.error_code == 0 and answer.start_snapshot
+        return answer.error_code == 0 and answer.start_snapshot and offset == self._told
 
     def failed(self, call_id: int) -> bool:
         """A heartbeat came to nothing; False if the call was none."""

@@ -1,0 +1,102 @@
+"""KIP-631's metadata: its snapshots, its format, and brokers that do not keep up with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost import Role, Shape, Spare
+from fencepost.testing import Clients, Cluster, Faults
+
+clause = pytest.mark.clause
+
+
+def shape(**of: object) -> pytest.MarkDecorator:
+    """A cluster with these settings, or more."""
+    return pytest.mark.parametrize("fencepost_shape", [Shape(**of)], ids=["set"])  # type: ignore[arg-type]
+
+
+OFTEN = {"metadata.snapshot.interval.records": "30", "metadata.snapshot.slice.records": "1"}
+OLDER = {"broker-4": {"metadata.format.max.level": "1"}}
+LATER = (Spare(Role.BROKER, 4),)
+
+
+@shape(settings=OFTEN, spares=LATER)
+@clause("QC-06", "QC-11", "QC-12")
+def test_controllers_take_snapshots_in_turn_and_who_was_left_behind_starts_from_one(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.create_topic("orders", partitions=12)
+    standby = next(c for c in cluster.controllers if c != cluster.active_controller)
+    victim = cluster.brokers[2]
+    with faults.isolate(standby):
+        clients.create_topic("payments", partitions=24)
+        with faults.kill(victim):
+            cluster.eventually(victim.fenced_by_controller)
+        cluster.eventually(cluster.recovered)
+        clients.create_topic("returns", partitions=12)
+    cluster.eventually(standby.from_snapshot)
+    newcomer = cluster.node("broker-4")
+    cluster.start(newcomer)
+    cluster.eventually(newcomer.active)
+    clients.create_topic("refunds", partitions=36)
+    with faults.kill(cluster.active_controller):
+        cluster.eventually(cluster.led_by_controllers)
+    cluster.eventually(cluster.recovered)
+
+
+@shape(settings={"metadata.format.level": "2"}, spares=LATER, own=OLDER)
+@clause("QC-15", "QC-33")
+def test_a_broker_of_older_software_is_refused_once_a_newer_format_is_enabled(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.create_topic("orders")
+    older = cluster.node("broker-4")
+    cluster.start(older)
+    cluster.eventually(older.refused_with("UNSUPPORTED_VERSION"))
+    with faults.kill(cluster.active_controller):
+        cluster.eventually(cluster.led_by_controllers)
+    assert not cluster.holds(older.active)
+
+
+@clause("QC-33")
+def test_records_are_written_in_the_enabled_format(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.create_topic("orders")
+    faults.bounce(cluster.brokers[0], after_ms=0)
+    cluster.eventually(cluster.recovered)
+
+
+@shape(settings={"metadata.max.lag.records": "0", "registration.heartbeat.interval.ms": "50"})
+@clause("QC-15")
+def test_a_broker_far_behind_on_metadata_is_fenced_until_it_has_caught_up(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.create_topic("orders", partitions=24)
+    _, victim, other = cluster.brokers
+    stale = victim.refused_with("STALE_BROKER_EPOCH")
+    controllers = [c.name for c in cluster.controllers]
+    with faults.slow_link(victim, controllers, latency_ms=200, jitter_ms=180):
+        # What it fetches comes late, and now and then later than two of its heartbeats; a broker
+        # that comes and goes writes a record for each of its partitions.
+        for _ in range(30):
+            if cluster.holds(stale):
+                break
+            faults.bounce(other, after_ms=0)
+            cluster.eventually(other.active)
+    assert cluster.holds(stale)
+    cluster.eventually(victim.active)
+
+
+@clause("REG-04")
+def test_a_broker_is_online_only_once_it_has_the_metadata(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.create_topic("orders")
+    victim = cluster.brokers[1]
+    controllers = [c.name for c in cluster.controllers]
+    with faults.slow_link(victim, controllers, latency_ms=300, jitter_ms=250):
+        for _ in range(3):
+            faults.bounce(victim, after_ms=0)
+            cluster.eventually(victim.active)
+    cluster.eventually(cluster.recovered)
