@@ -10,6 +10,8 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 
 MAX_FETCH_BYTES = 1 << 20
+_NAMES = (m.METADATA_TOPIC, "__cluster_metadata")
+"""KIP-631's name of the metadata log, and the one under which later clients ask for it."""
 MAX_EPOCH = (1 << 31) - 1
 FARTHEST_EPOCH = 1 << 24
 """How far ahead of ours an epoch may be: more elections than any node can have missed."""
@@ -122,7 +124,7 @@ def described(quorum: Quorum, asked: a.DescribeQuorumRequest) -> a.DescribeQuoru
             topic.topic_name,
             tuple(
                 known
-                if (topic.topic_name, part.partition_index) == (m.METADATA_TOPIC, 0)
+                if topic.topic_name in _NAMES and part.partition_index == 0
                 else a.QuorumPartitionResult(part.partition_index, Error.UNKNOWN_TOPIC_OR_PARTITION)
                 for part in topic.partitions
             ),
