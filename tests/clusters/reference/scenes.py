@@ -258,6 +258,32 @@ def reassigned(world: World) -> None:
             world.start(slot)
 
 
+def reassigned_while_brokers_die(world: World) -> None:
+    """A partition under writes moves from broker to broker, and at each step somebody dies: the
+    replica that is new, the one that leads, the active controller."""
+    world.create_topic("orders")
+    clients = Clients(world, "orders")
+    clients.start_producing()
+    world.run(0.5)
+    steps = (((4, 2, 3), "broker-4"), ((4, 1, 3), ""), ((2, 1, 4), "controller"))
+    for number, (replicas, victim) in enumerate(steps):
+        part = a.ReassignablePartition(0, replicas)
+        topic = a.ReassignableTopic("orders", (part,))
+        request = a.AlterPartitionReassignmentsRequest(2000, (topic,))
+        administer(world, "reassign", "orders", request)
+        world.run(0.01 * number)
+        named = {"": world.leader("orders"), "controller": world.active_slot()}.get(victim, victim)
+        if named in world.alive:
+            world.kill(named)
+        world.run(4.5)
+        world.start(named)
+        assert world.until(lambda want=replicas: world.partition("orders").replicas == want, 20)
+        assert world.until(world.healthy, 20)
+    clients.stop_producing()
+    world.run(2)
+    clients.read_all()
+
+
 def broker_added(world: World) -> None:
     """A fourth broker is started, and given its share."""
     world.create_topic("orders", 6, replicas=2)
@@ -308,6 +334,7 @@ FINDS: dict[str, Scene] = {
 """The scene in which each defect is found."""
 SHAPES: dict[Scene, dict[str, int | tuple[str, ...]]] = {
     reassigned: {"brokers": 4},
+    reassigned_while_brokers_die: {"brokers": 4},
     broker_added: {"brokers": 4, "later": ("broker-4",)},
 }
 """The worlds of those that want another than three brokers."""

@@ -4,7 +4,7 @@ found in the scene that is aimed at it."""
 from __future__ import annotations
 
 import pytest
-from scenes import FINDS, play
+from scenes import FINDS, play, reassigned_while_brokers_die
 
 from fencepost.judge import Outcome, judge
 from fencepost.plugin_manager import Plugins, load
@@ -34,3 +34,13 @@ def test_the_defect_is_found(defect: str, plugins: Plugins) -> None:
     events, end = play(FINDS[defect], 1, (defect,))
     judgement = judge(events, plugins.rules, plugins.clauses, end, "quorum")
     assert BREAKS[defect][0] in judgement.of(Outcome.VIOLATED)
+
+
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_nothing_committed_is_lost_whoever_dies_during_a_reassignment(
+    seed: int, plugins: Plugins
+) -> None:
+    events, end = play(reassigned_while_brokers_die, seed)
+    judgement = judge(events, plugins.rules, plugins.clauses, end, "quorum")
+    assert not judgement.of(Outcome.VIOLATED)
+    assert {"RP-20", "RP-06", "JEPSEN-lost-write"} <= set(judgement.of(Outcome.HOLDS))
