@@ -35,7 +35,7 @@ FILE_LINES, FUNCTION_LINES = 500, 70
 LONG_FILES = {
     "clusters/fencepost_clusters/reference/core/raft.py": (600, "one state machine, read whole"),
     "clusters/fencepost_clusters/reference/wire/messages.py": (800, "one schema, data only"),
-    "framework/fencepost/events.py": (1000, "one schema, one file: half of it is documentation"),
+    "framework/fencepost/events.py": (1200, "one schema, one file: half of it is documentation"),
 }
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
 PUBLIC = {"fencepost", "fencepost.testing"}

@@ -7,7 +7,6 @@ command, and lets time pass until an event answers.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, final
 
 import msgspec
@@ -25,6 +24,8 @@ from fencepost.events import (
     kind_name,
 )
 from fencepost.runtime import ClientSession, ClientSpec, Condition, Runtime
+from fencepost.told import Told
+from fencepost.topology import Role
 from fencepost.view import View
 from fencepost.voters import VoterChange, Voters
 from fencepost.workload import (
@@ -41,6 +42,7 @@ from fencepost.workload import (
     ElectPreferred,
     ListReassignments,
     ListTopics,
+    ProbeBytes,
     ProbeCommand,
     ProbeFetch,
     ProbeMetadata,
@@ -138,40 +140,6 @@ class Reads:
             f"{count} messages to reach {self.process}",
             lambda view: view.polled[self.process] >= count,
         )
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What one broker told a probe."""
-
-    event: Event
-    body: ProbeCompleted
-
-    @property
-    def answered(self) -> bool:
-        """It did what was asked."""
-        return self.body.outcome == "answered"
-
-    @property
-    def refused(self) -> bool:
-        """It answered with an error, or closed the connection."""
-        return self.body.outcome in ("refused", "closed")
-
-    @property
-    def error(self) -> str:
-        """Kafka's name of the error, or what the connection met."""
-        return self.body.error
-
-    @property
-    def records(self) -> int:
-        """The messages in the answer to a fetch."""
-        return self.body.records
-
-    @property
-    def brokers(self) -> tuple[int, ...]:
-        """The ids of the brokers that a Metadata answer names."""
-        return self.body.brokers
 
 
 @final
@@ -365,6 +333,26 @@ class Clients:
                 slot=node.name,
                 broker=node.id,
                 topic=topic,
+                limit_ms=PROBE_LIMIT_MS,
+            )
+        )
+
+    def send_bytes(self, node: Node, frame: bytes) -> Told:
+        """Sends one request, given as bytes without its length, to the listener of this node that
+        clients can reach: a broker's own, or a controller's. As `fetch_directly`."""
+        ours = self._runtime.layout.of(Role.CLIENT)[0].name
+        ports = [
+            link.port
+            for link in self._runtime.layout.links
+            if (link.source, link.target) == (ours, node.name)
+        ]
+        return self._ask_node(
+            ProbeBytes(
+                operation=self._next_operation(),
+                slot=node.name,
+                broker=node.id,
+                port=min(ports),
+                frame=frame.hex(),
                 limit_ms=PROBE_LIMIT_MS,
             )
         )

@@ -843,7 +843,8 @@ class ProbeCompleted(Struct, frozen=True, tag="client.probe_completed"):
     `outcome` is answered, refused (an error code), closed, or timeout; `error` is the Kafka error
     name; `records` the number of messages in a fetch answer; `base_offset` the offset of an
     accepted produce (-1: none); `sent_at_ns` when the request left; `brokers` the broker ids that
-    a Metadata answer names.
+    a Metadata answer names; `answer`, where bytes were sent, the frame that came back, in
+    hexadecimal without its length.
     """
 
     operation: str
@@ -858,6 +859,7 @@ class ProbeCompleted(Struct, frozen=True, tag="client.probe_completed"):
     base_offset: int
     sent_at_ns: int
     brokers: tuple[int, ...] = ()
+    answer: str = ""
 
 
 class AdminCompleted(Struct, frozen=True, tag="client.admin_completed"):

@@ -92,8 +92,8 @@ class AdminOptions(
 class ProbeOptions(
     Struct, frozen=True, kw_only=True, tag_field="kind", tag="probe", forbid_unknown_fields=True
 ):
-    """Takes `ProbeFetch`, `ProbeProduce`, `ProbeMetadata`, `AddVoter` and `RemoveVoter`, one after
-    another."""
+    """Takes `ProbeFetch`, `ProbeProduce`, `ProbeMetadata`, `ProbeBytes`, `AddVoter` and
+    `RemoveVoter`, one after another."""
 
 
 ClientOptions = ProducerOptions | ConsumerOptions | ReaderOptions | AdminOptions | ProbeOptions
@@ -287,6 +287,23 @@ class ProbeMetadata(
     limit_ms: int = 5_000
 
 
+class ProbeBytes(
+    Struct, frozen=True, kw_only=True, tag_field="do", tag="bytes", forbid_unknown_fields=True
+):
+    """One request, `frame` in hexadecimal without its length, to a port of the process in `slot`.
+
+    What comes back is told as it came. Never retried; where messages travel as values, not as
+    bytes, it is refused.
+    """
+
+    operation: str
+    slot: str
+    broker: int
+    port: int
+    frame: str
+    limit_ms: int = 5_000
+
+
 class AddVoter(
     Struct, frozen=True, kw_only=True, tag_field="do", tag="add_voter", forbid_unknown_fields=True
 ):
@@ -322,5 +339,5 @@ AdminCommand = (
     CreateTopic | DeleteTopic | ListTopics | DescribeCluster | Reassign | ListReassignments
     | ElectPreferred | AlterSettings | DeleteBroker | AddBrokers | Rebalance
 )  # fmt: skip
-ProbeCommand = ProbeFetch | ProbeProduce | ProbeMetadata | AddVoter | RemoveVoter
+ProbeCommand = ProbeFetch | ProbeProduce | ProbeMetadata | ProbeBytes | AddVoter | RemoveVoter
 ClientCommand = AdminCommand | ProbeCommand | Seek

@@ -32,6 +32,7 @@ from kio.serial import entity_reader, entity_writer
 
 from fencepost import (
     AddVoter,
+    ProbeBytes,
     ProbeCommand,
     ProbeCompleted,
     ProbeFetch,
@@ -55,6 +56,10 @@ _BATCH_HEADER = 61
 _COUNT_AT = 57
 
 
+Known = ProbeFetch | ProbeProduce | ProbeMetadata | AddVoter | RemoveVoter
+"""The probes whose requests are built here."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What came back, in the words of `ProbeCompleted`."""
@@ -64,6 +69,7 @@ class Answer:
     records: int = 0
     base_offset: int = -1
     brokers: tuple[int, ...] = ()
+    answer: str = ""
 
 
 @final
@@ -84,16 +90,23 @@ class Probing:
 
     def _ask(self, probe: ProbeCommand) -> None:
         config = self._session.config
-        request, read = build(probe)
-        frame = frame_request(config.process, self._correlation, request)
+        read: Callable[[bytes], Answer]
+        if isinstance(probe, ProbeBytes):
+            raw = bytes.fromhex(probe.frame)
+            api, port, read = "Bytes", probe.port, _read_bytes
+            frame = struct.pack(">i", len(raw)) + raw
+        else:
+            request, read = build(probe)
+            api, port = type(request).__name__.removesuffix("Request"), config.client_port
+            frame = frame_request(config.process, self._correlation, request)
         self._correlation += 1
-        address = (config.hosts[probe.slot], config.client_port)
+        address = (config.hosts[probe.slot], port)
         sent_at_ns = time.monotonic_ns()
         answer = exchange(address, frame, probe.limit_ms / 1000, read)
         self._session.recorder.record(
             ProbeCompleted(
                 operation=probe.operation,
-                api=type(request).__name__.removesuffix("Request"),
+                api=api,
                 broker=probe.broker,
                 slot=probe.slot,
                 topic=getattr(probe, "topic", ""),
@@ -104,6 +117,7 @@ class Probing:
                 base_offset=answer.base_offset,
                 sent_at_ns=sent_at_ns,
                 brokers=answer.brokers,
+                answer=answer.answer,
             )
         )
 
@@ -143,7 +157,11 @@ def frame_request(client: str, correlation: int, request: Any) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def build(probe: ProbeCommand) -> tuple[Any, Callable[[bytes], Answer]]:
+def _read_bytes(body: bytes) -> Answer:
+    return Answer("answered", answer=body.hex())
+
+
+def build(probe: Known) -> tuple[Any, Callable[[bytes], Answer]]:
     """The request of a probe, and how to read its answer."""
     match probe:
         case ProbeFetch():

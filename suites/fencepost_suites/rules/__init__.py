@@ -32,6 +32,10 @@ from fencepost_suites.rules import (
 )
 
 ALL: tuple[Rule[Any], ...] = (
+    surfaces.SeenByTest("QC-10"),
+    surfaces.SeenByTest("QC-23"),
+    surfaces.SeenByTest("QC-27"),
+    surfaces.SeenByTest("QC-34"),
     surfaces.SeenByTest("QC-01"),
     electorate.TwoNodesInOneProcess(),
     electorate.OneSpaceOfIds(),

@@ -13,6 +13,7 @@ from fencepost import (
     AdminOptions,
     ClientCommand,
     ClientFailed,
+    ProbeBytes,
     ProbeCommand,
     ProbeCompleted,
     ProbeFetch,
@@ -32,6 +33,9 @@ from fencepost_clusters.reference.wire.errors import Error
 MOST_BYTES = 1 << 20
 PROBE_WAIT_MS = 100
 AGAIN_NS = 100 * MS
+
+Known = ProbeFetch | ProbeProduce | ProbeMetadata | AddVoter | RemoveVoter
+"""The probes that travel as values; bytes do not."""
 
 
 def refuse(out: Outbox, command: ClientCommand) -> None:
@@ -141,7 +145,7 @@ class Probing:
         self._port = port
         self._out = out
         self._todo: deque[ClientCommand] = deque()
-        self._doing: tuple[int, ProbeCommand, int] | None = None
+        self._doing: tuple[int, Known, int] | None = None
         self._stopping = False
 
     def told(self, command: ClientCommand) -> None:
@@ -160,7 +164,7 @@ class Probing:
         """Begins the next command."""
         while self._doing is None and self._todo:
             command = self._todo.popleft()
-            if isinstance(command, ProbeCommand):
+            if isinstance(command, ProbeCommand) and not isinstance(command, ProbeBytes):
                 address = (command.slot, self._port)
                 # A channel of its own: whatever became of earlier connections, this one is new.
                 channel = command.operation
@@ -238,7 +242,7 @@ class Probing:
 API = {AddVoter: "AddRaftVoter", RemoveVoter: "RemoveRaftVoter"}
 
 
-def _probe(command: ProbeCommand, now: Instant) -> m.Request:
+def _probe(command: Known, now: Instant) -> m.Request:
     match command:
         case ProbeFetch():
             part = m.FetchPartition(command.partition, command.offset, MOST_BYTES)

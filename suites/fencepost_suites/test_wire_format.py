@@ -1,0 +1,96 @@
+"""What KIP-631 says of bytes, seen by a client that writes and reads them by the letter."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost import HeartbeatAnswered
+from fencepost.testing import Clients, Cluster, Happened
+from fencepost_suites import wire_format as w
+
+clause = pytest.mark.clause
+as_bytes = pytest.mark.only("process", reason="in the simulator messages travel as values")
+
+NOT_CONTROLLER, NOT_REGISTERED = 41, 102
+STRANGER = 59
+UNKNOWN_STATE = 99
+OBSOLETE = {4: "LeaderAndIsr", 5: "StopReplica", 6: "UpdateMetadata", 7: "ControlledShutdown"}
+UNKNOWN_TAG = b"\1\x63\2ab"
+"""One tagged field, number 99, of two bytes."""
+
+
+@as_bytes
+@clause("QC-34", "QC-22")
+def test_heartbeats_have_the_seeds_fields_and_are_served_to_no_client(
+    cluster: Cluster, clients: Clients, history: Happened
+) -> None:
+    active = cluster.active_controller
+    for node in cluster.controllers:
+        told = clients.send_bytes(node, w.broker_heartbeat(STRANGER, epoch=5))
+        answer = w.read_heartbeat_answer(told.answer)
+        held = answer.left == 0 and answer.broker_epoch == -1
+        if node == active:
+            held = held and answer.error == NOT_REGISTERED and answer.active_controller == active.id
+        else:
+            held = held and answer.error == NOT_CONTROLLER
+        history.saw("QC-34", held, f"{node} answered a BrokerHeartbeat: {answer}")
+        told = clients.send_bytes(node, w.controller_heartbeat(STRANGER, -1))
+        error, start, left = w.read_controller_answer(told.answer)
+        held = left == 0 and not start and (error == NOT_CONTROLLER) is (node != active)
+        history.saw("QC-34", held, f"{node} answered a ControllerHeartbeat: error {error}")
+    broker = cluster.brokers[0]
+    for frame in (w.broker_heartbeat(STRANGER), w.controller_heartbeat(101, -1)):
+        told = clients.send_bytes(broker, frame)
+        history.saw("QC-34", told.refused, f"{broker} on its client listener: {told.body.outcome}")
+
+
+@as_bytes
+@clause("QC-27")
+def test_a_state_that_is_not_known_is_read_as_unknown(
+    cluster: Cluster, clients: Clients, history: Happened
+) -> None:
+    active = cluster.active_controller
+    frame = w.broker_heartbeat(STRANGER, target=UNKNOWN_STATE, epoch=5)
+    answer = w.read_heartbeat_answer(clients.send_bytes(active, frame).answer)
+    read = [
+        body.target_state
+        for body in history.of(HeartbeatAnswered)
+        if body.broker_id == STRANGER and body.request_epoch == 5
+    ]
+    held = answer.error == NOT_REGISTERED and read == ["UNKNOWN"]
+    history.saw("QC-27", held, f"the state {UNKNOWN_STATE} was read as {read}: {answer}")
+    assert cluster.holds(active.alive)
+
+
+@as_bytes
+@clause("QC-23")
+def test_the_requests_of_zookeepers_controllers_are_not_served(
+    cluster: Cluster, clients: Clients, history: Happened
+) -> None:
+    for node in (cluster.brokers[0], cluster.active_controller):
+        for key, name in OBSOLETE.items():
+            told = clients.send_bytes(node, w.header(key, 0, flexible=False))
+            history.saw("QC-23", told.refused, f"{name} to {node}: {told.body.outcome}")
+
+
+@as_bytes
+@clause("QC-10")
+def test_metadata_records_are_written_as_the_seed_has_them(
+    cluster: Cluster, clients: Clients, history: Happened
+) -> None:
+    clients.create_topic("orders", config={"min.insync.replicas": "1"})
+    clients.delete_topic("orders")
+    active = cluster.active_controller
+    values = w.record_values(clients.send_bytes(active, w.fetch_metadata(0)).answer)
+    kinds = set()
+    for no_key, value in values:
+        kind, at = w.varint(value, 0)
+        version, at = w.varint(value, at)
+        kinds.add(kind)
+        held = no_key and 0 <= kind <= 7 and version in (0, 1) and len(value) > at
+        history.saw("QC-10", held, f"a record of type {kind}, version {version}: {value.hex()}")
+    # A broker, a topic, its partitions, a setting, and the topic's end.
+    history.saw("QC-10", {0, 1, 2, 3, 7} <= kinds, f"types of records in the log: {sorted(kinds)}")
+    frame = w.broker_heartbeat(STRANGER, epoch=5, tagged=UNKNOWN_TAG)
+    told = clients.send_bytes(active, frame)
+    history.saw("QC-10", told.answered, "a tagged field that nobody knows was skipped")

@@ -1,0 +1,259 @@
+"""Records, snapshots and the log they stand in: round trips, and what cannot be read."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from world import World
+
+from fencepost import NodeStopped
+from fencepost_clusters.reference.core import effects as e
+from fencepost_clusters.reference.core import quorum_messages, snapshots
+from fencepost_clusters.reference.core.image import Image
+from fencepost_clusters.reference.core.metadata_log import MetadataLog, Snapshot
+from fencepost_clusters.reference.shell.storage import DamagedFile, Disk
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import record_batch, records
+
+names = st.text("abcdef", min_size=1, max_size=5)
+small = st.integers(0, 5)
+ids = st.tuples() | st.tuples(small) | st.tuples(small, small)
+incarnations = st.integers(1, 9).map(lambda n: uuid.UUID(int=n))
+ANY_RECORD = st.one_of(
+    st.builds(
+        records.BrokerRecord,
+        broker_id=small,
+        broker_epoch=st.integers(0, 1 << 60),
+        end_points=st.just((records.EndPoint(name="CLIENT", host="x", port=40_000),)),
+        rack=st.none() | names,
+        fenced=st.booleans(),
+        incarnation_id=incarnations,
+        superseded=st.lists(incarnations, max_size=3).map(tuple),
+        registered_at=st.integers(-1, 99),
+    ),
+    st.builds(records.TopicRecord, name=names, topic_id=incarnations, deleting=st.booleans()),
+    st.builds(
+        records.PartitionRecord,
+        partition_id=small,
+        topic_id=incarnations,
+        replicas=ids,
+        isr=ids,
+        removing_replicas=ids,
+        adding_replicas=ids,
+        leader=small,
+        leader_epoch=small,
+    ),
+    st.builds(
+        records.ConfigRecord, resource_type=small, resource_name=names, name=names, value=names
+    ),
+    st.builds(
+        records.IsrChangeRecord,
+        partition_id=small,
+        topic_id=incarnations,
+        isr=ids,
+        leader=small,
+        leader_epoch=small,
+    ),
+    st.builds(
+        records.AccessControlRecord,
+        resource_type=small,
+        resource_name=st.none() | names,
+        pattern_type=small,
+        principal=names,
+        host=names,
+        operation=small,
+        permission_type=small,
+    ),
+    st.builds(records.DeleteBrokerRecord, id=small),
+    st.builds(records.DeleteTopicRecord, name=incarnations),
+)
+
+
+@given(ANY_RECORD, st.integers(1, records.MAX_LEVEL))
+def test_every_record_comes_back_from_every_level(record: records.Record, level: int) -> None:
+    value = records.encode(record, level)
+    assert records.decode(value) == record
+    assert records.version_of(value) == records.version_at(type(record), level)
+
+
+@given(ANY_RECORD, st.binary(max_size=9), st.integers(40, 1000))
+def test_a_tagged_field_that_nobody_knows_is_skipped(
+    record: records.Record, content: bytes, tag: int
+) -> None:
+    if isinstance(record, records.BrokerRecord):  # without tags of its own, so that they end it
+        record = replace(record, fenced=False, incarnation_id=None, registered_at=-1, superseded=())
+    value = records.encode(record)
+    assert value[-1] == 0
+    more = value[:-1] + b"\x01" + _unsigned(tag) + bytes([len(content)]) + content
+    assert records.decode(more) == record
+
+
+def test_a_tagged_field_that_nobody_knows_is_skipped_beside_and_within_what_is_known() -> None:
+    end_point = records.EndPoint(name="CLIENT", host="x", port=40_000)
+    record = records.BrokerRecord(
+        broker_id=1, broker_epoch=5, end_points=(end_point,), fenced=True, incarnation_id=None
+    )
+    value = records.encode(record)
+    assert value[-4:] == b"\x01\x00\x01\x01"  # one tagged field: number 0, of one byte
+    beside = value[:-4] + b"\x02\x00\x01\x01\x63\x02ab"
+    assert records.decode(beside) == record
+    # The end point's own tags come before the rack: what follows it is null, and the fence.
+    within = value[:-6] + b"\x01\x63\x02ab" + value[-5:]
+    assert records.decode(within) == record
+
+
+def _unsigned(number: int) -> bytes:
+    return bytes([(number & 0x7F) | 0x80, number >> 7]) if number > 0x7F else bytes([number])
+
+
+def everything() -> Image:
+    """An image that has something of each kind."""
+    image = Image()
+    topic, gone = uuid.UUID(int=1), uuid.UUID(int=2)
+    end_points = (records.EndPoint(name="CLIENT", host="x", port=9092, security_protocol=0),)
+
+    def broker(epoch: int, incarnation: int) -> records.BrokerRecord:
+        return records.BrokerRecord(
+            broker_id=1,
+            broker_epoch=epoch,
+            end_points=end_points,
+            fenced=incarnation == 8,
+            incarnation_id=uuid.UUID(int=incarnation),
+        )
+
+    def config(kind: int, name: str, key: str) -> records.ConfigRecord:
+        return records.ConfigRecord(resource_type=kind, resource_name=name, name=key, value="2")
+
+    for record in (
+        broker(0, 7),
+        broker(1, 8),
+        config(64, "", "metadata.format"),
+        config(4, "", "min.insync.replicas"),
+        config(4, "1", "min.insync.replicas"),
+        records.TopicRecord(name="orders", topic_id=topic),
+        config(2, "orders", "min.insync.replicas"),
+        records.PartitionRecord(
+            partition_id=0, topic_id=topic, replicas=(1, 2), isr=(1,), leader=1, leader_epoch=0,
+            adding_replicas=(2,), removing_replicas=(1,),
+        ),
+        records.IsrChangeRecord(
+            partition_id=0, topic_id=topic, isr=(1, 2), leader=2, leader_epoch=4
+        ),
+        records.TopicRecord(name="gone", topic_id=gone),
+        records.TopicRecord(name="gone", topic_id=gone, deleting=True),
+        records.AccessControlRecord(
+            resource_type=2, resource_name=None, pattern_type=3, principal="User:a", host="*",
+            operation=4, permission_type=3,
+        ),
+    ):  # fmt: skip
+        image.replay(record, image.offset)
+    return image
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_snapshot_rebuilds_the_very_state(level: int) -> None:
+    image = everything()
+    values = [records.encode(one, level) for one in snapshots.records_of(image)]
+    loaded = snapshots.load(Snapshot(image.offset, 3, record_batch.build(values, 0, 3, 1)))
+    assert vars(loaded) == vars(image)
+    assert snapshots.digest(loaded) == snapshots.digest(image)
+
+
+def log_of(*epochs: int) -> list[bytes]:
+    """A batch of one record for each epoch."""
+    value = records.encode(records.DeleteBrokerRecord(id=1))
+    return [record_batch.build([value], at, epoch, 1) for at, epoch in enumerate(epochs)]
+
+
+def test_a_log_goes_on_after_its_snapshot_and_knows_its_epoch() -> None:
+    batches = log_of(1, 1, 2, 2)
+    log = MetadataLog(batches)
+    log.compact(Snapshot(3, 2, b""))
+    assert (log.start, log.start_epoch, log.end, log.last_epoch) == (3, 2, 4, 2)
+    again = MetadataLog(batches, Snapshot(3, 2, b""))
+    assert (again.start, again.end, again.read(3, 100)) == (3, 4, batches[3])
+    bare = MetadataLog((), Snapshot(3, 2, b""))
+    assert (bare.end, bare.last_epoch, bare.index.end_for_epoch(5)) == (3, 2, (2, 3))
+    assert bare.index.end_for_epoch(1) == (-1, 0)
+    assert bare.truncate(2) == 0
+    assert bare.snapshot is None
+
+
+def test_a_gap_after_the_snapshot_is_no_log() -> None:
+    with pytest.raises(record_batch.CorruptBatch, match="nothing from 1 to 3"):
+        MetadataLog(log_of(1, 1, 2, 2)[3:], Snapshot(1, 1, b""))
+
+
+def test_a_snapshot_on_disk_replaces_the_older_one_and_what_it_stands_for(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, 100)
+    log = disk.log("__kafka_metadata-0")
+    for data in log_of(1, 1, 1, 1, 1):
+        log.append(data)
+    disk.store_snapshot("__kafka_metadata-0", 2, 1, b"old")
+    disk.store_snapshot("__kafka_metadata-0", 4, 1, b"new")
+    stored = Disk(tmp_path, 100).stored()
+    assert stored.snapshot == Snapshot(4, 1, b"new")
+    assert [record_batch.parse(b).base_offset for b in stored.metadata] == [4]
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"epoch": "x", "voted_for": 1}', "[]"])
+def test_a_damaged_vote_is_one_sentence(tmp_path: Path, content: str) -> None:
+    (tmp_path / "quorum-state.json").write_text(content)
+    with pytest.raises(DamagedFile, match=r"quorum-state\.json"):
+        Disk(tmp_path, 100).stored()
+    (tmp_path / "quorum-state.json").write_text(json.dumps({"epoch": 3, "voted_for": None}))
+    assert Disk(tmp_path, 100).stored().epoch == 3
+
+
+# -------------------------------------------------------------------------- what a node cannot read
+
+
+@pytest.fixture
+def world() -> World:
+    """A healthy cluster."""
+    made = World(1)
+    assert made.until(made.healthy, 20)
+    return made
+
+
+def test_a_node_that_meets_an_unknown_record_ends_with_a_sentence(world: World) -> None:
+    active = world.active()
+    assert active is not None
+    data = record_batch.build([b"\x63\x00"], active.log.end, active.raft.epoch, 1)
+    part = m.PartitionData(
+        0, 0, 0, current_leader=m.LeaderIdAndEpoch(active.raft.me, active.raft.epoch), records=data
+    )
+    core = world.broker("broker-1")
+    core.raft._fetched(active.raft.me, part, world.instant())
+    wanted = core._out.drain()
+    assert wanted[-1] == e.Exit(wanted[-2].body.reason, e.EXIT_UNREADABLE)  # type: ignore[union-attr]
+    assert isinstance(wanted[-2], e.Note)
+    assert isinstance(wanted[-2].body, NodeStopped)
+    assert "type 99 is not known" in wanted[-2].body.reason
+    core._out.note(NodeStopped("too late"))
+    assert core._out.drain() == ()
+
+
+@pytest.mark.parametrize(
+    "answer", [m.FetchResponse(0, ()), m.VoteResponse(0, ()), m.BeginQuorumEpochResponse(0, ())]
+)
+def test_an_answer_about_nothing_is_as_good_as_none(world: World, answer: m.Response) -> None:
+    core = world.broker("broker-1")
+    core.raft._calls[10_000] = ("fetch", 101, 1)
+    core.raft._fetch_call = 10_000
+    assert core.raft.answered(10_000, answer, world.instant())
+
+
+def test_an_epoch_out_of_all_reason_is_not_adopted(world: World) -> None:
+    slot = next(c for c in ("controller-1", "controller-2") if c != world.active_slot())
+    epoch = world.alive[slot].core.raft.epoch
+    for said in (quorum_messages.MAX_EPOCH, epoch + quorum_messages.FARTHEST_EPOCH + 1):
+        number = world.ask(slot, quorum_messages.vote(said, 103, 9, 9), "x#1", "CONTROLLER")
+        assert world.until(lambda n=number: n in world.closed, 5)
+    assert world.alive[slot].core.raft.epoch == epoch
