@@ -27,7 +27,7 @@ from fencepost.runtime import ClientSession, ClientSpec, Condition, Runtime
 from fencepost.told import Told
 from fencepost.topology import Role
 from fencepost.view import View
-from fencepost.voters import VoterChange, Voters
+from fencepost.voters import VoterChange, Voters, controller_port
 from fencepost.workload import (
     AddBrokers,
     AdminCommand,
@@ -44,6 +44,7 @@ from fencepost.workload import (
     ListTopics,
     ProbeBytes,
     ProbeCommand,
+    ProbeController,
     ProbeFetch,
     ProbeMetadata,
     ProbeOptions,
@@ -156,7 +157,6 @@ class Clients:
         self._running: list[ClientSession] = []
         self._started: dict[str, int] = {}
         self.quorum = Voters(runtime, cluster, self._change_voters)
-        """Which controllers vote."""
 
     # ---------------------------------------------------------------------------------- topics
 
@@ -357,6 +357,19 @@ class Clients:
             )
         )
 
+    def command_controller(self, node: Node, topic: str) -> Told:
+        """Asks a controller at its own endpoint, as nobody, for a topic; as `fetch_directly`."""
+        return self._ask_node(
+            ProbeController(
+                operation=self._next_operation(),
+                slot=node.name,
+                broker=node.id,
+                topic=topic,
+                port=controller_port(self._runtime.layout, node),
+                limit_ms=PROBE_LIMIT_MS,
+            )
+        )
+
     # ------------------------------------------------------------------------------ at the end
 
     def drain(self) -> None:
@@ -427,7 +440,6 @@ class Clients:
         return Told(event, event.body)
 
     def _change_voters(self, change: VoterChange, broker: Node) -> ProbeCompleted:
-        """Sends one broker a change of the voters, as a probe."""
         return self._ask_node(change.command(self._next_operation(), broker)).body
 
     def _ask(

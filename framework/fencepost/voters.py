@@ -11,6 +11,7 @@ from fencepost.cluster import Cluster, Node
 from fencepost.errors import Violation
 from fencepost.events import ProbeCompleted
 from fencepost.runtime import Condition, Runtime
+from fencepost.topology import Layout, Role
 from fencepost.workload import AddVoter, RemoveVoter
 
 LIMIT_MS = 15_000
@@ -42,6 +43,16 @@ class VoterChange:
         )
 
 
+def controller_port(layout: Layout, node: Node) -> int:
+    """The port of a controller's listener: the one that controllers dial."""
+    controllers = {slot.name for slot in layout.of(Role.CONTROLLER)} - {node.name}
+    return next(
+        link.port
+        for link in layout.links
+        if link.target == node.name and link.source in controllers
+    )
+
+
 @final
 class Voters:
     """See the module."""
@@ -62,10 +73,8 @@ class Voters:
 
         Raises Violation when the cluster does not take it in time.
         """
-        links = self._runtime.layout.links
-        port = next(link.port for link in links if link.target == node.name)
         self._cluster.eventually(node.caught_up)
-        self._make(VoterChange(node, port))
+        self._make(VoterChange(node, controller_port(self._runtime.layout, node)))
 
     def remove(self, node: Node) -> None:
         """Takes a controller's vote away, whether it lives or not; raises as `add`."""

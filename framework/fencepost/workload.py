@@ -92,8 +92,8 @@ class AdminOptions(
 class ProbeOptions(
     Struct, frozen=True, kw_only=True, tag_field="kind", tag="probe", forbid_unknown_fields=True
 ):
-    """Takes `ProbeFetch`, `ProbeProduce`, `ProbeMetadata`, `ProbeBytes`, `AddVoter` and
-    `RemoveVoter`, one after another."""
+    """Takes `ProbeFetch`, `ProbeProduce`, `ProbeMetadata`, `ProbeBytes`, `ProbeController`,
+    `AddVoter` and `RemoveVoter`, one after another."""
 
 
 ClientOptions = ProducerOptions | ConsumerOptions | ReaderOptions | AdminOptions | ProbeOptions
@@ -287,6 +287,19 @@ class ProbeMetadata(
     limit_ms: int = 5_000
 
 
+class ProbeController(
+    Struct, frozen=True, kw_only=True, tag_field="do", tag="controller", forbid_unknown_fields=True
+):
+    """One CreateTopics, from nobody in particular, to the controller's own endpoint in `slot`."""
+
+    operation: str
+    slot: str
+    broker: int
+    topic: str
+    port: int
+    limit_ms: int = 5_000
+
+
 class ProbeBytes(
     Struct, frozen=True, kw_only=True, tag_field="do", tag="bytes", forbid_unknown_fields=True
 ):
@@ -339,5 +352,8 @@ AdminCommand = (
     CreateTopic | DeleteTopic | ListTopics | DescribeCluster | Reassign | ListReassignments
     | ElectPreferred | AlterSettings | DeleteBroker | AddBrokers | Rebalance
 )  # fmt: skip
-ProbeCommand = ProbeFetch | ProbeProduce | ProbeMetadata | ProbeBytes | AddVoter | RemoveVoter
+ProbeCommand = (
+    ProbeFetch | ProbeProduce | ProbeMetadata | ProbeBytes | ProbeController | AddVoter
+    | RemoveVoter
+)  # fmt: skip
 ClientCommand = AdminCommand | ProbeCommand | Seek

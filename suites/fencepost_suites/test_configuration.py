@@ -172,3 +172,21 @@ def test_brokers_follow_a_controller_that_was_replaced_at_a_new_address(
         cluster.eventually(broker.renewed)
     cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
     cluster.eventually(cluster.recovered)
+
+
+@pytest.mark.parametrize(
+    "fencepost_shape", [Shape(settings={"sasl.enabled.mechanisms": "PLAIN"})], ids=["sasl"]
+)
+@clause("QC-04")
+def test_controllers_do_nothing_for_a_client_without_rights(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.create_topic("orders")  # by way of a broker, which has the rights
+    for controller in cluster.controllers:
+        told = clients.command_controller(controller, "smuggled")
+        assert told.refused
+        assert told.error == "CLUSTER_AUTHORIZATION_FAILED"
+    with faults.kill(cluster.active_controller):
+        cluster.eventually(cluster.led_by_controllers)
+        clients.create_topic("payments")
+    cluster.eventually(cluster.recovered)

@@ -9,7 +9,7 @@ from fencepost_suites.clauses import clauses
 OWED = {
     *("QC-07", "QC-08", "QC-09", "QC-13", "QC-14", "QC-16", "QC-17", "QC-18", "QC-19", "QC-20"),
     *("QC-21", "QC-22", "QC-28", "QC-30", "QC-35", "QC-36", "REG-02", "REG-03", "REG-05"),
-    *("QC-01", "QC-02", "QC-03", "QC-05", "QC-24", "QC-29", "QC-31"),
+    *("QC-01", "QC-02", "QC-03", "QC-04", "QC-05", "QC-24", "QC-29", "QC-31"),
     *("REG-01", "REG-06", "REG-07", "REG-08", "REG-09"),
     *("QC-06", "QC-10", "QC-11", "QC-12", "QC-15", "QC-23", "QC-27", "QC-33", "QC-34", "REG-04"),
     *("RP-04", "RP-05", "RP-06", "RP-07", "RP-09", "RP-10", "RP-13", "RP-15", "RP-18", "RP-24"),

@@ -11,8 +11,10 @@ from fencepost import (
     HeartbeatSent,
     LeaseGranted,
     NodeStarted,
+    ProbeCompleted,
     PromiseWitnessed,
     QuorumLearned,
+    RequestRefused,
     Witness,
 )
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
@@ -21,7 +23,7 @@ from fencepost_suites.clauses import clauses
 
 CLAUSES = {clause.id: clause for clause in clauses()}
 ONE, FOUR = "controller-1#1", "controller-4#1"
-BROKER = "broker-1#1"
+BROKER, PROBE = "broker-1#1", "clients/probe-1#1"
 HERE, THERE, GONE = "controller-1:9093", "controller-4:9093", "controller-9:9093"
 
 
@@ -192,3 +194,45 @@ def test_a_broker_alone_does_not_exercise_qc_02() -> None:
     h.add(BROKER, NodeStarted("broker", 1, "x", 0))
     admitted(h)
     assert verdict(h, "QC-02").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ QC-04
+
+
+def command(h: HistoryBuilder, outcome: str, error: str = "") -> None:
+    h.add(
+        PROBE,
+        ProbeCompleted(
+            "p", "CreateTopics", 101, "controller-1", "x", -1, outcome, error, 0, -1,
+            h.now_ns - 2_000_000,
+        ),
+    )  # fmt: skip
+
+
+def forbid(h: HistoryBuilder, reason: str = "unauthorized") -> None:
+    error = "CLUSTER_AUTHORIZATION_FAILED"
+    h.add(ONE, RequestRefused("CreateTopics", "", -1, PROBE, -1, error, reason, "active"))
+
+
+def test_a_controller_that_obeys_anybody_breaks_qc_04() -> None:
+    h = HistoryBuilder()
+    begin(h, ONE, 101)
+    command(h, "answered")
+    assert verdict(h, "QC-04").violations[0].witness is Witness.CLIENT
+
+
+def test_a_controller_that_wants_rights_keeps_qc_04() -> None:
+    h = HistoryBuilder()
+    begin(h, ONE, 101)
+    forbid(h)
+    command(h, "refused", "CLUSTER_AUTHORIZATION_FAILED")
+    assert verdict(h, "QC-04").verdict is Outcome.HOLDS
+    assert verdict(h, "QC-04", complete=False).verdict is Outcome.UNKNOWN
+
+
+def test_a_refusal_for_another_reason_does_not_exercise_qc_04() -> None:
+    h = HistoryBuilder()
+    begin(h, ONE, 101)
+    forbid(h, "not_controller")
+    command(h, "refused", "NOT_CONTROLLER")
+    assert verdict(h, "QC-04").verdict is Outcome.NOT_EXERCISED

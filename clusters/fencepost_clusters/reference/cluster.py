@@ -127,6 +127,7 @@ class ReferenceQuorum:
             **listeners,
             "controller.connect": ",".join(voters),
             "cluster.id": f"fencepost-{run}",
+            **_credentials(shape, run),
             **shape.own.get(slot.name, {}),
         }
 
@@ -213,16 +214,29 @@ class ReferenceQuorum:
                 "process.roles": "broker",
                 "broker.id": "1",
                 "controller.connect": f"controller-1:{CONTROLLER_PORT}",
+                **_credentials(shape, "run"),
             }
         )
 
 
 def _cluster_properties(shape: Shape) -> dict[str, str]:
     """What all nodes of a cluster have in common."""
-    unknown = sorted(set(shape.settings) - set(s.names()))
+    unknown = sorted(set(shape.settings) - {*s.names(), "sasl.enabled.mechanisms"})
     if unknown:
         raise UsageError(f"reference/quorum has no setting {unknown[0]!r}")
     return {**SUITE_SETTINGS, **shape.settings}
+
+
+def _credentials(shape: Shape, run: str) -> dict[str, str]:
+    """Where SASL is enabled: nodes are `node`, which has cluster-action rights; `app` has none."""
+    if not shape.settings.get("sasl.enabled.mechanisms"):
+        return {}
+    return {
+        "sasl.plain.users": f"node:{run}-node,app:{run}-app",
+        "super.users": "node",
+        "sasl.username": "node",
+        "sasl.password": f"{run}-node",
+    }
 
 
 def _spare_name(spare: Spare) -> str:

@@ -19,6 +19,8 @@ from kio.records.schema import NewRecordBatch, Record
 from kio.records.writers import write_batch
 from kio.schema.add_raft_voter.v0 import request as add_request
 from kio.schema.add_raft_voter.v0.response import AddRaftVoterResponse
+from kio.schema.create_topics.v5 import request as create_request
+from kio.schema.create_topics.v5.response import CreateTopicsResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v11 import request as fetch_request
 from kio.schema.fetch.v11.response import FetchResponse
@@ -35,6 +37,7 @@ from fencepost import (
     ProbeBytes,
     ProbeCommand,
     ProbeCompleted,
+    ProbeController,
     ProbeFetch,
     ProbeMetadata,
     ProbeProduce,
@@ -43,6 +46,7 @@ from fencepost import (
 from fencepost_plugins.kafka_clients.session import Session
 
 # kio marks every number with a type of its own, which its own coercion undoes: plain ints will do.
+_CREATE: Any = create_request
 _ADD: Any = add_request
 _REMOVE: Any = remove_request
 _FETCH: Any = fetch_request
@@ -56,7 +60,7 @@ _BATCH_HEADER = 61
 _COUNT_AT = 57
 
 
-Known = ProbeFetch | ProbeProduce | ProbeMetadata | AddVoter | RemoveVoter
+Known = ProbeFetch | ProbeProduce | ProbeMetadata | ProbeController | AddVoter | RemoveVoter
 """The probes whose requests are built here."""
 
 
@@ -100,6 +104,8 @@ class Probing:
             api, port = type(request).__name__.removesuffix("Request"), config.client_port
             frame = frame_request(config.process, self._correlation, request)
         self._correlation += 1
+        if isinstance(probe, ProbeController):
+            port = probe.port
         address = (config.hosts[probe.slot], port)
         sent_at_ns = time.monotonic_ns()
         answer = exchange(address, frame, probe.limit_ms / 1000, read)
@@ -170,6 +176,12 @@ def build(probe: Known) -> tuple[Any, Callable[[bytes], Answer]]:
             return _produce(probe), _read_produce
         case ProbeMetadata():
             return _metadata(probe), _read_metadata
+        case ProbeController():
+            topic = _CREATE.CreatableTopic(
+                name=probe.topic, num_partitions=1, replication_factor=1, assignments=(), configs=()
+            )
+            limit = timedelta(milliseconds=probe.limit_ms)
+            return _CREATE.CreateTopicsRequest(topics=(topic,), timeout=limit), _read_created
         case AddVoter():
             return _add_voter(probe), _reader(AddRaftVoterResponse)
         case RemoveVoter():
@@ -263,6 +275,11 @@ def _read_metadata(body: bytes) -> Answer:
         if topic.error_code is not ErrorCode.none:
             return _refused(topic.error_code)
     return Answer("answered", brokers=tuple(broker.node_id for broker in answer.brokers))
+
+
+def _read_created(body: bytes) -> Answer:
+    code: ErrorCode = _read(CreateTopicsResponse, body).topics[0].error_code
+    return Answer("answered") if code is ErrorCode.none else _refused(code)
 
 
 def _add_voter(probe: AddVoter) -> Any:

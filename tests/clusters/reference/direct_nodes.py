@@ -46,6 +46,7 @@ class Nodes:
     finish: ExitStack
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     starts: dict[str, int] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict)
 
     def address(self, node: str) -> str:
         index = 1 if node.startswith("controller") else 2
@@ -69,7 +70,7 @@ class Nodes:
             "advertised": self.address(node),
             "hosts": {name: self.address(name) for name in ("controller-1", "broker-1")},
             "ports": {name: PORTS[name] for name in names},
-            "properties": {**PROPERTIES, **own},
+            "properties": {**PROPERTIES, **own, **self.properties},
             "defects": [],
             "seed": 1,
         }

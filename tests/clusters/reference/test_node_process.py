@@ -341,3 +341,58 @@ def test_sigterm_ends_a_broker_that_never_found_a_controller(nodes: Nodes) -> No
     process.send_signal(SIGTERM)
     assert process.wait(LIMIT_S) == 0
     assert isinstance(nodes.bodies("broker-1#1")[-1], NodeStopped)
+
+
+# ----------------------------------------------------------------------------------------- rights
+
+
+SASL = {
+    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.plain.users": "node:secret,app:other",
+    "super.users": "node",
+    "sasl.username": "node",
+    "sasl.password": "secret",
+}
+
+
+def introduced(nodes: Nodes, username: str, password: str) -> tuple[socket.socket, int]:
+    """A connection to the controller that has said who it is; the error it was answered."""
+    connection = socket.create_connection((nodes.address("controller-1"), 9093), timeout=LIMIT_S)
+    proof = f"\0{username}\0{password}".encode()
+    asked = (m.SaslHandshakeRequest("PLAIN"), m.SaslAuthenticateRequest(proof))
+    error = 0
+    for number, message in enumerate(asked):
+        connection.sendall(codec.encode_request("test", number, message))
+        answer = _answer(connection, type(message))
+        assert isinstance(answer, m.SaslHandshakeResponse | m.SaslAuthenticateResponse)
+        error = answer.error_code
+    return connection, error
+
+
+def _answer(connection: socket.socket, asked: type) -> m.Response:
+    with connection.makefile("rb") as stream:
+        size = int.from_bytes(stream.read(4))
+        return codec.decode_response(asked, stream.read(size))[1]
+
+
+@pytest.mark.parametrize(
+    ("username", "password", "introduction", "command"),
+    [("node", "secret", 0, 0), ("app", "other", 0, 31), ("app", "secret", 58, None)],
+    ids=["with rights", "without rights", "wrong password"],
+)
+def test_a_controller_wants_to_know_who_asks(
+    nodes: Nodes, username: str, password: str, introduction: int, command: int | None
+) -> None:
+    nodes.properties = SASL
+    nodes.start_both()  # so a broker with the right password is admitted
+    connection, error = introduced(nodes, username, password)
+    with connection:
+        assert error == introduction
+        if command is None:
+            assert connection.recv(1) == b""
+            return
+        made = m.CreateTopicsRequest((m.CreatableTopic("t", 1, 1),), 2000)
+        connection.sendall(codec.encode_request("test", 9, made))
+        answer = _answer(connection, m.CreateTopicsRequest)
+        assert isinstance(answer, m.CreateTopicsResponse)
+        assert answer.topics[0].error_code == command

@@ -26,6 +26,9 @@ from fencepost_suites import test_configuration
 BREAKS = {defect.name: defect.breaks for defect in DEFECTS}
 FINDS: dict[str, Callable[..., None]] = {
     "admits-a-controllers-id": test_configuration.test_a_broker_with_a_controllers_id_is_refused,
+    "anybody-commands-controllers": (
+        test_configuration.test_controllers_do_nothing_for_a_client_without_rights
+    ),
     "follows-bootstrap-only": (
         test_configuration.test_brokers_follow_a_controller_that_was_replaced_at_a_new_address
     ),

@@ -16,6 +16,7 @@ from fencepost import (
     ProbeBytes,
     ProbeCommand,
     ProbeCompleted,
+    ProbeController,
     ProbeFetch,
     ProbeMetadata,
     ProbeProduce,
@@ -34,7 +35,7 @@ MOST_BYTES = 1 << 20
 PROBE_WAIT_MS = 100
 AGAIN_NS = 100 * MS
 
-Known = ProbeFetch | ProbeProduce | ProbeMetadata | AddVoter | RemoveVoter
+Known = ProbeFetch | ProbeProduce | ProbeMetadata | ProbeController | AddVoter | RemoveVoter
 """The probes that travel as values; bytes do not."""
 
 
@@ -165,7 +166,8 @@ class Probing:
         while self._doing is None and self._todo:
             command = self._todo.popleft()
             if isinstance(command, ProbeCommand) and not isinstance(command, ProbeBytes):
-                address = (command.slot, self._port)
+                port = command.port if isinstance(command, ProbeController) else self._port
+                address = (command.slot, port)
                 # A channel of its own: whatever became of earlier connections, this one is new.
                 channel = command.operation
                 request = _probe(command, now)
@@ -195,6 +197,8 @@ class Probing:
             case m.MetadataResponse():
                 code = next((t.error_code for t in answer.topics if t.error_code), 0)
                 brokers = tuple(broker.node_id for broker in answer.brokers)
+            case m.CreateTopicsResponse():
+                code = answer.topics[0].error_code
             case a.AddRaftVoterResponse() | a.RemoveRaftVoterResponse():
                 code = answer.error_code
             case _:
@@ -239,7 +243,7 @@ class Probing:
         )
 
 
-API = {AddVoter: "AddRaftVoter", RemoveVoter: "RemoveRaftVoter"}
+API = {ProbeController: "CreateTopics", AddVoter: "AddRaftVoter", RemoveVoter: "RemoveRaftVoter"}
 
 
 def _probe(command: Known, now: Instant) -> m.Request:
@@ -253,6 +257,9 @@ def _probe(command: Known, now: Instant) -> m.Request:
             stored = m.PartitionProduceData(command.partition, data)
             produced = m.TopicProduceData(command.topic, (stored,))
             return m.ProduceRequest(command.acks, command.limit_ms, (produced,))
+        case ProbeController():
+            topics = (m.CreatableTopic(command.topic, 1, 1),)
+            return m.CreateTopicsRequest(topics, command.limit_ms)
         case AddVoter():
             listener = a.RaftVoterListener("CONTROLLER", command.host, command.port)
             return a.AddRaftVoterRequest(None, command.limit_ms, command.node, (listener,))

@@ -117,6 +117,7 @@ class CombinedNode:
         self._requests -= 1
         self._inner[self._requests] = _Inner(node, call.call_id)
         received = Received(
-            self._requests, listener, self._site.process, call.call_id, call.message
-        )
+            self._requests, listener, self._site.process, call.call_id, call.message,
+            node.settings.rights.username,
+        )  # fmt: skip
         self._todo.append((self._serving(listener), received))

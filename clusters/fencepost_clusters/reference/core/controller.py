@@ -22,6 +22,7 @@ from fencepost import (
     StateReverted,
 )
 from fencepost_clusters.reference.core import (
+    admission,
     changes,
     features,
     quorum_messages,
@@ -260,17 +261,15 @@ class ControllerNode:
         for broker in registration.expired(self._ahead, self._leases, now, lease_ns):
             self._out.note(
                 LeaseExpired(
-                    broker,
-                    self._ahead.brokers[broker].epoch,
-                    self._leases.heard_ns[broker],
-                    now.monotonic_ns,
-                    self.settings.lease_ms,
-                    self.raft.epoch,
+                    broker, self._ahead.brokers[broker].epoch, self._leases.heard_ns[broker],
+                    now.monotonic_ns, self.settings.lease_ms, self.raft.epoch,
                 )
-            )
+            )  # fmt: skip
             self._apply(registration.fence(self._ahead, broker, self._protections), now)
 
     def _request(self, received: Received, now: Instant) -> None:
+        if admission.refused(received, self.settings.rights, self._protections, self._out):
+            return
         message = received.message
         if isinstance(message, quorum_messages.Request):
             others = self.raft.electorate.others(self.settings.node_id)

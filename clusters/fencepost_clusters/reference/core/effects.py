@@ -46,13 +46,17 @@ class Protections(Protocol):
 
 
 class Received(Struct, frozen=True):
-    """A request came in on a listener; `request_id` is the shell's name for it."""
+    """A request came in on a listener; `request_id` is the shell's name for it.
+
+    `principal` is who its connection has proved to be; empty for one that proved nothing.
+    """
 
     request_id: int
     listener: str
     client: str
     correlation: int
     message: m.Request
+    principal: str = ""
 
 
 class Answered(Struct, frozen=True):

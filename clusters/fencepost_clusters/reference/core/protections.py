@@ -38,6 +38,8 @@ _TABLE: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("unfence-by-controller", "unfences-itself", ("QC-16",), "a broker unfences itself"),
     ("lease-gates-clients", "serves-without-lease", ("QC-17",),
      "a broker that lost its lease goes on serving produce and fetch"),
+    ("controllers-want-rights", "anybody-commands-controllers", ("QC-04",),
+     "any client can issue controller operations"),
     ("one-space-of-ids", "admits-a-controllers-id", ("QC-03",),
      "a controller and a broker with one id are both admitted"),
     ("follow-learned-voters", "follows-bootstrap-only", ("QC-29",),

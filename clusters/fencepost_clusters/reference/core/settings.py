@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from fencepost import UsageError, no_such
+from fencepost_clusters.reference.core.rights import Rights
+from fencepost_clusters.reference.core.rights import read as read_rights
 from fencepost_clusters.reference.wire import records as r
 
 Address = tuple[str, int]
@@ -59,6 +61,7 @@ class Settings:
     bootstrap: tuple[Address, ...]
     cluster_id: str
     numbers: Mapping[str, int]
+    rights: Rights = field(default_factory=Rights)
 
     def for_role(self, role: str) -> Settings:
         """The settings of one of the nodes of a process."""
@@ -129,7 +132,8 @@ def read(properties: Mapping[str, str]) -> Settings:
         raise UsageError("registration.heartbeat.interval.ms must be below the lease")
     node_id = ids["broker"] if "broker" in roles else ids["controller"]
     cluster_id = properties.get("cluster.id", "fencepost")
-    return Settings(node_id, roles, ids, voters, bootstrap, cluster_id, numbers)
+    rights = read_rights(properties)
+    return Settings(node_id, roles, ids, voters, bootstrap, cluster_id, numbers, rights)
 
 
 def _check_metadata(numbers: Mapping[str, int]) -> None:

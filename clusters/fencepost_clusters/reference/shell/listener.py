@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fencepost_clusters.reference.core.rights import PLAIN, Rights
 from fencepost_clusters.reference.wire import codec, guard
 from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.errors import Error
 
 BACKLOG = 4096
 Deliver = Callable[["Connection", str, codec.Header, m.Request], int]
@@ -25,7 +27,10 @@ class _Slot:
 class Connection(asyncio.Protocol):
     """One incoming connection. Malformed bytes close it; the node lives and says why."""
 
-    def __init__(self, listener: str, deliver: Deliver, closed: Closed) -> None:
+    def __init__(self, listener: str, deliver: Deliver, closed: Closed, rights: Rights) -> None:
+        self.principal = ""
+        """Who the other end has proved to be."""
+        self._rights = rights
         self._listener = listener
         self._deliver = deliver
         self._closed = closed
@@ -69,7 +74,30 @@ class Connection(asyncio.Protocol):
             slot.answer = codec.encode_response(header, versions)
             self._flush()
             return
+        if isinstance(request, m.SaslHandshakeRequest | m.SaslAuthenticateRequest):
+            answered = self._introduced(request)
+            slot.answer = codec.encode_response(header, answered)
+            self._flush()
+            if answered.error_code != Error.NONE:
+                self.close(f"{Error(answered.error_code).name} in {header.api.name}")
+            return
         self._slots[self._deliver(self, self._listener, header, request)] = slot
+
+    def _introduced(
+        self, request: m.SaslHandshakeRequest | m.SaslAuthenticateRequest
+    ) -> m.SaslHandshakeResponse | m.SaslAuthenticateResponse:
+        """SASL/PLAIN (RFC 4616): the other end says who it is, and proves it by a password."""
+        if isinstance(request, m.SaslHandshakeRequest):
+            good = request.mechanism == PLAIN
+            error = Error.NONE if good else Error.UNSUPPORTED_SASL_MECHANISM
+            return m.SaslHandshakeResponse(error, (PLAIN,))
+        _, _, said = request.auth_bytes.decode(errors="replace").partition("\0")
+        username, _, password = said.partition("\0")
+        if not self._rights.knows(username, password):
+            saying = "no such user, or not with that password"
+            return m.SaslAuthenticateResponse(Error.SASL_AUTHENTICATION_FAILED, saying)
+        self.principal = username
+        return m.SaslAuthenticateResponse(Error.NONE)
 
     def answer(self, request_id: int, message: m.Response | None) -> None:
         """Fills the place of an answer; None takes the place away (acks=0)."""

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from fencepost import ConnectionClosed, Recorder, Stalled
 from fencepost_clusters.reference.core import effects as e
 from fencepost_clusters.reference.core.assembly import Core
+from fencepost_clusters.reference.core.rights import Rights
 from fencepost_clusters.reference.shell.listener import BACKLOG, Connection
 from fencepost_clusters.reference.shell.peers import Peers
 from fencepost_clusters.reference.shell.storage import Disk
@@ -41,11 +42,13 @@ class Node:
         recorder: Recorder,
         client: str,
         hosts: Mapping[str, str],
+        rights: Rights,
     ) -> None:
         self._core = core
         self._disk = disk
         self._recorder = recorder
-        self._peers = Peers(client, hosts, self._step)
+        self._rights = rights
+        self._peers = Peers(client, hosts, rights, self._step)
         self._requests: dict[int, Connection] = {}
         self._next_request = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -61,7 +64,9 @@ class Node:
         for name, (host, port) in listeners.items():
             try:
                 await loop.create_server(
-                    lambda name=name: Connection(name, self._received, self._closed),  # type: ignore[misc]
+                    lambda name=name: Connection(  # type: ignore[misc]
+                        name, self._received, self._closed, self._rights
+                    ),
                     host,
                     port,
                     backlog=BACKLOG,
@@ -86,7 +91,14 @@ class Node:
         # The answer may come within the step, and finds its place in the connection only after it.
         asyncio.get_running_loop().call_soon(
             self._step,
-            e.Received(request_id, listener, header.client, header.correlation, request),
+            e.Received(
+                request_id,
+                listener,
+                header.client,
+                header.correlation,
+                request,
+                connection.principal,
+            ),
         )
         return request_id
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from fencepost_clusters.reference.core.effects import Address, Answered, Call, CallFailed
+from fencepost_clusters.reference.core.rights import PLAIN, Rights
 from fencepost_clusters.reference.wire import codec, guard
 from fencepost_clusters.reference.wire import messages as m
 
@@ -22,8 +23,11 @@ class _Waiting:
 class Peer(asyncio.Protocol):
     """One outgoing connection, made on first use; when it breaks, every call on it has failed."""
 
-    def __init__(self, deliver: Deliver) -> None:
+    def __init__(self, deliver: Deliver, introduction: bytes = b"") -> None:
+        """`introduction` are the frames by which this end says who it is, two, or none."""
         self.open = True
+        self._introduction = introduction
+        self._unanswered = [m.SaslHandshakeRequest, m.SaslAuthenticateRequest]
         self._deliver = deliver
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
@@ -36,7 +40,16 @@ class Peer(asyncio.Protocol):
         if not self.open:
             transport.abort()
             return
-        transport.write(b"".join(self._unsent))
+        if self._introduction:
+            transport.write(self._introduction)
+        else:
+            self._introduced()
+
+    def _introduced(self) -> None:
+        """Sends what has waited until this end was known, or at least connected."""
+        assert self._transport is not None
+        self._introduction = b""
+        self._transport.write(b"".join(self._unsent))
         self._unsent.clear()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -46,7 +59,7 @@ class Peer(asyncio.Protocol):
         """Sends a call's frame, now or once connected."""
         timer = loop.call_later(call.timeout_ms / 1000, self.fail, "timed out")
         self._waiting[call.call_id] = _Waiting(type(call.message), timer)
-        if self._transport is None:
+        if self._transport is None or self._introduction:
             self._unsent.append(frame)
         else:
             self._transport.write(frame)
@@ -65,6 +78,9 @@ class Peer(asyncio.Protocol):
             self._frame(frame)
 
     def _frame(self, frame: bytes) -> None:
+        if self._introduction:
+            self._welcome(frame)
+            return
         call_id = int.from_bytes(frame[:4], "big", signed=True)
         waiting = self._waiting.pop(call_id, None)
         if waiting is None:
@@ -78,6 +94,18 @@ class Peer(asyncio.Protocol):
             self.fail(str(error))
             return
         self._deliver(Answered(call_id, message))
+
+    def _welcome(self, frame: bytes) -> None:
+        """Takes in the answer to half of the introduction."""
+        try:
+            _, message = codec.decode_response(self._unanswered.pop(0), frame)
+        except guard.Malformed as error:
+            self.fail(str(error))
+            return
+        if getattr(message, "error_code", 0):
+            self.fail("it does not know this node")
+        elif not self._unanswered:
+            self._introduced()
 
     def fail(self, reason: str) -> None:
         """Gives the connection up: what waits on it has failed, later calls dial anew."""
@@ -98,6 +126,7 @@ class Peers:
 
     client: str
     hosts: Mapping[str, str]
+    rights: Rights
     deliver: Deliver
     _peers: dict[tuple[Address, str], Peer] = field(default_factory=dict)
     _dialling: set[asyncio.Task[None]] = field(default_factory=set)
@@ -108,11 +137,20 @@ class Peers:
         key = (call.address, call.channel)
         peer = self._peers.get(key)
         if peer is None or not peer.open:
-            peer = self._peers[key] = Peer(self.deliver)
+            peer = self._peers[key] = Peer(self.deliver, self._introduction(call.channel))
             task = loop.create_task(self._dial(call.address, peer))
             self._dialling.add(task)
             task.add_done_callback(self._dialling.discard)
         peer.send(call, codec.encode_request(self.client, call.call_id, call.message), loop)
+
+    def _introduction(self, channel: str) -> bytes:
+        """What controllers want to hear first, where they want rights; brokers want nothing."""
+        if not self.rights.wanted or channel == "replication":
+            return b""
+        proof = f"\0{self.rights.username}\0{self.rights.password}".encode()
+        return codec.encode_request(
+            self.client, -1, m.SaslHandshakeRequest(PLAIN)
+        ) + codec.encode_request(self.client, -2, m.SaslAuthenticateRequest(proof))
 
     async def _dial(self, address: Address, peer: Peer) -> None:
         name, port = address

@@ -68,7 +68,7 @@ def main(argv: list[str]) -> int:
         # Seeded by the process, so that no two processes of a run draw alike.
         draw = random.Random(f"{node.run}/{node.seed}/{node.process}")
         core = assemble(settings, site, disk.stored(), draw.randint, protections, instant())
-        running = Node(core, disk, recorder, node.process, node.hosts)
+        running = Node(core, disk, recorder, node.process, node.hosts, settings.rights)
         listeners = {name: (node.address, port) for name, port in node.ports.items()}
         return asyncio.run(running.run(listeners))
     except (DamagedFile, CorruptBatch, UnknownRecord) as error:

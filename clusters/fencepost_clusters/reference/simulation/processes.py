@@ -30,7 +30,7 @@ def node(
         return assemble(settings, site, disk.stored(), host.chance, protections, now)
 
     listeners = {port: name for name, port in ports.items()}
-    return Shell(place.process, make, disk, host, listeners)
+    return Shell(place.process, make, disk, host, listeners, settings.rights.username)
 
 
 def client(config: WorkerConfig, host: Host) -> Shell:

@@ -37,6 +37,7 @@ class _Request(msgspec.Struct, frozen=True):
     client: str
     correlation: int
     message: m.Request
+    principal: str
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -71,8 +72,11 @@ class Shell:
         disk: MemoryDisk,
         host: Host,
         listeners: Mapping[int, str],
+        principal: str = "",
     ) -> None:
-        """`listeners` maps each port to the name of its listener."""
+        """`listeners` maps each port to the name of its listener; `principal` is who it proves to
+        be to those that want to know."""
+        self._principal = principal
         self._name = name
         self._disk = disk
         self._host = host
@@ -131,6 +135,7 @@ class Shell:
                     message.client,
                     message.correlation,
                     message.message,
+                    message.principal,
                 )
             )
         elif isinstance(message, _Answer):
@@ -211,7 +216,9 @@ class Shell:
         if connection is None:
             connection = self._peers[key] = self._host.dial(*call.address)
             self._outgoing[connection] = _Outgoing(key)
-        self._host.send(connection, _Request(self._name, call.call_id, call.message))
+        self._host.send(
+            connection, _Request(self._name, call.call_id, call.message, self._principal)
+        )
         if not (isinstance(call.message, m.ProduceRequest) and call.message.acks == 0):
             self._outgoing[connection].calls.add(call.call_id)
             due_ns = self._host.monotonic_ns() + call.timeout_ms * MS

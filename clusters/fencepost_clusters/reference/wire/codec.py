@@ -75,6 +75,8 @@ CLIENT_APIS = (
 """What clients are offered: measured to suit librdkafka, kafka-python and aiokafka."""
 
 CONTROLLER_APIS = (
+    Api(17, m.SaslHandshakeRequest, m.SaslHandshakeResponse, 1, 1),
+    Api(36, m.SaslAuthenticateRequest, m.SaslAuthenticateResponse, 0, 2),
     Api(1, m.FetchRequest, m.FetchResponse, 16, 16),
     Api(18, m.ApiVersionsRequest, m.ApiVersionsResponse, 0, 3),
     Api(19, m.CreateTopicsRequest, m.CreateTopicsResponse, 5, 5),

@@ -618,12 +618,32 @@ class ControllerHeartbeatResponse(Struct, frozen=True):
     start_snapshot: bool = False
 
 
+class SaslHandshakeRequest(Struct, frozen=True):
+    mechanism: str
+
+
+class SaslHandshakeResponse(Struct, frozen=True):
+    error_code: int
+    mechanisms: tuple[str, ...]
+
+
+class SaslAuthenticateRequest(Struct, frozen=True):
+    auth_bytes: bytes
+
+
+class SaslAuthenticateResponse(Struct, frozen=True):
+    error_code: int
+    error_message: str | None = None
+    auth_bytes: bytes = b""
+
+
 Request = (
     ProduceRequest | FetchRequest | MetadataRequest | ListOffsetsRequest
     | OffsetForLeaderEpochRequest | InitProducerIdRequest | ApiVersionsRequest | CreateTopicsRequest
     | DeleteTopicsRequest | FindCoordinatorRequest | OffsetCommitRequest | OffsetFetchRequest
     | JoinGroupRequest | VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest
     | AlterPartitionRequest | BrokerHeartbeatRequest | ControllerHeartbeatRequest | AdminRequest
+    | SaslHandshakeRequest | SaslAuthenticateRequest
     | FetchSnapshotRequest
 )  # fmt: skip
 Response = (
@@ -633,4 +653,5 @@ Response = (
     | OffsetFetchResponse | JoinGroupResponse | VoteResponse | BeginQuorumEpochResponse
     | EndQuorumEpochResponse | AlterPartitionResponse | BrokerHeartbeatResponse
     | ControllerHeartbeatResponse | AdminResponse | FetchSnapshotResponse
+    | SaslHandshakeResponse | SaslAuthenticateResponse
 )  # fmt: skip
