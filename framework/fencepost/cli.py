@@ -290,8 +290,10 @@ def conformance(
 def print_matrix(rows: Sequence[Row], loaded: Plugins, console: Console) -> None:
     """A table, one line a clause and runtime."""
     table = Table(box=None, pad_edge=False)
-    for name in ("clause", "runtime", "verdict", "exercised", "witness", "tests"):
-        table.add_column(name, justify="right" if name == "exercised" else "left", no_wrap=True)
+    widths = {"clause": 27, "runtime": 9, "verdict": 14, "exercised": 9, "witness": 7, "tests": 5}
+    for name, width in widths.items():
+        align: Literal["left", "right"] = "right" if name in ("exercised", "tests") else "left"
+        table.add_column(name, justify=align, no_wrap=True, min_width=width)
     table.add_column("promise", no_wrap=True, overflow="ellipsis")
     for row in rows:
         word = f"[{_STYLE[row.verdict]}]{row.verdict}[/]"
