@@ -21,6 +21,7 @@ from fencepost import (
     Finding,
     Key,
     LeadershipEnded,
+    LeadershipStarted,
     Polled,
     ProduceCompleted,
     ProduceInvoked,
@@ -147,6 +148,7 @@ class _Unseen:
     before: set[int] = field(default_factory=set)
     """Of the waiting offsets those that were acknowledged before it."""
     seen: int = 0
+    deleted: bool = False
 
 
 @final
@@ -156,7 +158,7 @@ class Unseen:
 
     clause: str = "JEPSEN-unseen"
     kinds: frozenset[type[Struct]] = frozenset(
-        {ProduceCompleted, Polled, ReadCompleted, LeadershipEnded}
+        {ProduceCompleted, Polled, ReadCompleted, LeadershipStarted, LeadershipEnded}
     )
     keys = staticmethod(by_partition)
 
@@ -166,7 +168,7 @@ class Unseen:
     def step(self, state: _Unseen, event: Event) -> tuple[_Unseen, Sequence[Finding]]:
         body = event.body
         if isinstance(body, ProduceCompleted):
-            if body.offset > state.top and body.acks == -1:
+            if body.offset > state.top and body.acks == -1 and not state.deleted:
                 state.waiting[body.offset] = (body.operation, event.ref)
         elif isinstance(body, Polled):
             if body.offsets:
@@ -182,8 +184,10 @@ class Unseen:
                 state.read_end, state.before = body.end, set(state.waiting)
                 if state.seen and not state.waiting:
                     return state, (Exercised(event.ref, CLIENT),)
+        elif isinstance(body, LeadershipStarted):
+            state.deleted = False
         elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
-            return _Unseen(), NOTHING
+            return _Unseen(deleted=True), NOTHING  # answers under way still come; nobody can read
         return state, NOTHING
 
     def end(self, state: _Unseen, end: RunEnd) -> Sequence[Finding]:
