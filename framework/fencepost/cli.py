@@ -201,12 +201,13 @@ def run(
 @app.command()
 def replay(
     folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    runtime: Annotated[str | None, typer.Option(help="The run's own, if none is given.")] = None,
     out: Out = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
     """Strikes a new cluster as a recorded run was struck: the same targets at the same times."""
     plugins = _plugins()
-    result = run_replay(RunFolder(folder.absolute()), plugins, out, _tell())
+    result = run_replay(RunFolder(folder.absolute()), plugins, out, _tell(), runtime)
     _finish(result, json)
 
 

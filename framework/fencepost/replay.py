@@ -18,11 +18,15 @@ TOPIC = "replayed"
 
 
 def replay(
-    recorded: RunFolder, plugins: Plugins, out: Path, tell: Callable[[str], None]
+    recorded: RunFolder,
+    plugins: Plugins,
+    out: Path,
+    tell: Callable[[str], None],
+    runtime: str | None = None,
 ) -> RunResult:
     """Runs the schedule of a run against a new cluster, under clients that write and read.
 
-    Raises UsageError for a folder without a run or a schedule; as `Run.start` otherwise.
+    On the same runtime, unless another is named. Raises UsageError for a folder without a run or a schedule; as `Run.start` otherwise.
     """
     info = recorded.info()
     planned = schedule.read(recorded.schedule)
@@ -30,7 +34,7 @@ def replay(
     shape = Shape(
         info.controllers, info.brokers, info.settings, info.defects, spares, info.combined, info.own
     )
-    spec = RunSpec(plugins.system(info.system), shape, info.runtime, info.seed)
+    spec = RunSpec(plugins.system(info.system), shape, runtime or info.runtime, info.seed)
     folder = RunFolder.create_below(out, f"replay-{recorded.run}"[:80], wall_clock())
     with Run.start(spec, plugins, folder, tell) as run:
         topics = sorted({t for s in planned.strikes for t in _topics(s.arguments)} or {TOPIC})

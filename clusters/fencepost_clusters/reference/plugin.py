@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fencepost import System, hookimpl
 from fencepost_clusters.reference.cluster import ReferenceQuorum
@@ -12,3 +12,9 @@ from fencepost_clusters.reference.cluster import ReferenceQuorum
 def fencepost_systems() -> Sequence[System]:
     """`reference/quorum`."""
     return (ReferenceQuorum(),)
+
+
+@hookimpl
+def fencepost_workloads() -> Mapping[str, Sequence[str]]:
+    """`core_clients`: the clients of simulated runs, on real sockets."""
+    return {"core_clients": ("-m", "fencepost_clusters.reference.shell.client")}

@@ -23,12 +23,13 @@ class _Waiting:
 class Peer(asyncio.Protocol):
     """One outgoing connection, made on first use; when it breaks, every call on it has failed."""
 
-    def __init__(self, deliver: Deliver, introduction: bytes = b"") -> None:
+    def __init__(self, deliver: Deliver, calls: codec.Calls, introduction: bytes = b"") -> None:
         """`introduction` are the frames by which this end says who it is, two, or none."""
         self.open = True
         self._introduction = introduction
         self._unanswered = [m.SaslHandshakeRequest, m.SaslAuthenticateRequest]
         self._deliver = deliver
+        self._calls = calls
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
         self._unsent: list[bytes] = []
@@ -57,12 +58,16 @@ class Peer(asyncio.Protocol):
 
     def send(self, call: Call, frame: bytes, loop: asyncio.AbstractEventLoop) -> None:
         """Sends a call's frame, now or once connected."""
-        timer = loop.call_later(call.timeout_ms / 1000, self.fail, "timed out")
-        self._waiting[call.call_id] = _Waiting(type(call.message), timer)
+        if not (isinstance(call.message, m.ProduceRequest) and call.message.acks == 0):
+            self._await(call, loop)
         if self._transport is None or self._introduction:
             self._unsent.append(frame)
         else:
             self._transport.write(frame)
+
+    def _await(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
+        timer = loop.call_later(call.timeout_ms / 1000, self.fail, "timed out")
+        self._waiting[call.call_id] = _Waiting(type(call.message), timer)
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -88,7 +93,7 @@ class Peer(asyncio.Protocol):
             return
         waiting.timer.cancel()
         try:
-            _, message = codec.decode_response(waiting.request, frame)
+            _, message = codec.decode_response(waiting.request, frame, self._calls)
         except guard.Malformed as error:
             self._deliver(CallFailed(call_id, str(error)))
             self.fail(str(error))
@@ -128,6 +133,7 @@ class Peers:
     hosts: Mapping[str, str]
     rights: Rights
     deliver: Deliver
+    calls: codec.Calls = field(default_factory=lambda: codec.NODE_CALLS)
     _peers: dict[tuple[Address, str], Peer] = field(default_factory=dict)
     _dialling: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -137,11 +143,13 @@ class Peers:
         key = (call.address, call.channel)
         peer = self._peers.get(key)
         if peer is None or not peer.open:
-            peer = self._peers[key] = Peer(self.deliver, self._introduction(call.channel))
+            introduction = self._introduction(call.channel)
+            peer = self._peers[key] = Peer(self.deliver, self.calls, introduction)
             task = loop.create_task(self._dial(call.address, peer))
             self._dialling.add(task)
             task.add_done_callback(self._dialling.discard)
-        peer.send(call, codec.encode_request(self.client, call.call_id, call.message), loop)
+        frame = codec.encode_request(self.client, call.call_id, call.message, self.calls)
+        peer.send(call, frame, loop)
 
     def _introduction(self, channel: str) -> bytes:
         """What controllers want to hear first, where they want rights; brokers want nothing."""

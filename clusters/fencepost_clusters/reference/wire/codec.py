@@ -110,7 +110,10 @@ LISTENERS: Mapping[str, Mapping[int, Api]] = {
     "CONTROLLER": {api.key: api for api in CONTROLLER_APIS},
     "REPLICATION": {api.key: api for api in REPLICATION_APIS},
 }
-CALLS = {api.request: api for api in (*REPLICATION_APIS, *CONTROLLER_APIS)}
+Calls = Mapping[type, Api]
+NODE_CALLS: Calls = {api.request: api for api in (*REPLICATION_APIS, *CONTROLLER_APIS)}
+CLIENT_CALLS: Calls = {api.request: api for api in CLIENT_APIS}
+"""What a request is sent as: by a node to another, and by a client core to a broker."""
 
 _SEED_REQUESTS = {
     50: heartbeats.BrokerHeartbeatRequest,
@@ -173,9 +176,11 @@ def encode_response(header: Header, response: m.Response) -> bytes:
     return _frame(schema, {"correlation_id": header.correlation}, entity)
 
 
-def encode_request(client: str, correlation: int, request: m.Request) -> bytes:
-    """The frame of a request between nodes, its length included."""
-    api = CALLS[type(request)]
+def encode_request(
+    client: str, correlation: int, request: m.Request, calls: Calls = NODE_CALLS
+) -> bytes:
+    """The frame of a request that is sent as `calls` say, its length included."""
+    api = calls[type(request)]
     version = api.max_version
     schema = _request_schema(api.key, version)
     names = {
@@ -187,12 +192,14 @@ def encode_request(client: str, correlation: int, request: m.Request) -> bytes:
     return _frame(schema, names, _to_entity(api.request, schema)(request))
 
 
-def decode_response(request: type, frame: bytes) -> tuple[int, m.Response]:
+def decode_response(
+    request: type, frame: bytes, calls: Calls = NODE_CALLS
+) -> tuple[int, m.Response]:
     """The correlation id and plain response in a frame that answers a request of that class.
 
     Raises guard.Malformed.
     """
-    api = CALLS[request]
+    api = calls[request]
     schema = _response_schema(api.key, api.max_version)
     try:
         header, body = _read(schema, frame)

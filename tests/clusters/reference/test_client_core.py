@@ -1,0 +1,117 @@
+"""The client core is held to confluent-kafka: the same work, on real processes, told the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost import Polled, ProduceCompleted
+from fencepost.plugin_manager import Plugins, load
+from fencepost.run import Run, RunSpec
+from fencepost.run_folder import RunFolder
+
+MESSAGES = 120
+REAL, CORE = "kafka_clients", "core_clients"
+
+
+@pytest.fixture(scope="module")
+def plugins() -> Plugins:
+    return load()
+
+
+@pytest.fixture(scope="module")
+def told(plugins: Plugins, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What each kind of clients told of the same work."""
+    return {
+        workload: work(workload, plugins, tmp_path_factory.mktemp(workload) / "run")
+        for workload in (REAL, CORE)
+    }
+
+
+def work(workload: str, plugins: Plugins, path: Path) -> dict[str, Any]:
+    """Topics, writes through a leader's death, probes, a seek, a whole reading."""
+    spec = RunSpec(plugins.system("reference/quorum"), seed=5, workload=workload)
+    found: dict[str, Any] = {}
+    with Run.start(spec, plugins, RunFolder.create(path)) as run:
+        cluster, clients = run.cluster, run.clients
+        clients.create_topic("orders")
+        clients.create_topic("gone", 1)
+        clients.delete_topic("gone")
+        asked = (clients.list_topics(), clients.describe_cluster())
+        found["administration"] = [(a.api, a.outcome, a.error) for a in asked]
+        found["kinds"] = {}
+        for acks in ("0", "1", "all"):
+            writes = clients.produce("orders", acks=acks, count=30)
+            cluster.eventually(writes.settled)
+            found["kinds"][acks] = outcomes(run, writes.process)
+        reads = clients.consume("orders")
+        writes = clients.produce("orders", acks="all", count=MESSAGES, rate=60)
+        cluster.eventually(writes.acked_at_least(20))
+        victim = cluster.leader("orders", 0)
+        with run.faults.kill(victim):
+            cluster.eventually(writes.settled, within_ms=60_000)
+        cluster.eventually(cluster.recovered)
+        found["through a death"] = outcomes(run, writes.process)
+        leader = cluster.leader("orders", 0)
+        other = next(b for b in cluster.brokers if b != leader)
+        found["probes"] = [
+            (a.body.api, a.body.outcome, a.body.error, a.body.records > 0, a.body.base_offset >= 0)
+            for a in (
+                clients.fetch_directly(leader, "orders", 0),
+                clients.fetch_directly(other, "orders", 0),
+                clients.fetch_directly(leader, "orders", 0, offset=10_000),
+                clients.produce_directly(leader, "orders", 0),
+                clients.produce_directly(other, "orders", 0),
+                clients.produce_directly(leader, "none", 0),
+                clients.ask_metadata(leader, "orders"),
+            )
+        ]
+        cluster.eventually(reads.polled_at_least(MESSAGES + 60))
+        before = run.runtime.view.polled[reads.process]
+        reads.seek("orders", 0, 0)
+        cluster.eventually(reads.polled_at_least(before + 1))
+        found["acked"] = len(writes.acked & clients.read_all("orders"))
+        found["order"] = in_order(run, reads.process)
+        run.finish().check()
+    return found
+
+
+def outcomes(run: Run, process: str) -> dict[str, int]:
+    """How many of a producer's messages ended how, and with a known offset."""
+    bodies = [
+        e.body
+        for e in run.runtime.events()
+        if e.process == process and isinstance(e.body, ProduceCompleted)
+    ]
+    counted = Counter(body.outcome for body in bodies)
+    counted["with an offset"] = sum(body.offset >= 0 for body in bodies)
+    return dict(counted)
+
+
+def in_order(run: Run, process: str) -> bool:
+    """Whether a consumer got each partition's messages without a gap, but for one seek."""
+    jumps = 0
+    expected: dict[int, int] = {}
+    for event in run.runtime.events():
+        if event.process == process and isinstance(event.body, Polled):
+            for offset in event.body.offsets:
+                jumps += offset != expected.get(event.body.partition, offset)
+                expected[event.body.partition] = offset + 1
+    return jumps == 1
+
+
+@pytest.mark.parametrize(
+    "what", ["administration", "kinds", "through a death", "probes", "acked", "order"]
+)
+def test_the_core_tells_what_librdkafka_tells(what: str, told: dict[str, dict[str, Any]]) -> None:
+    assert told[CORE][what] == told[REAL][what]
+
+
+def test_the_work_was_done(told: dict[str, dict[str, Any]]) -> None:
+    for found in told.values():
+        assert found["through a death"] == {"ok": MESSAGES, "with an offset": MESSAGES}
+        assert found["acked"] == MESSAGES
+        assert found["order"]
