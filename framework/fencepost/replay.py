@@ -26,7 +26,8 @@ def replay(
 ) -> RunResult:
     """Runs the schedule of a run against a new cluster, under clients that write and read.
 
-    On the same runtime, unless another is named. Raises UsageError for a folder without a run or a schedule; as `Run.start` otherwise.
+    On the same runtime, unless another is named. Raises UsageError for a folder without a run or a
+    schedule; as `Run.start` otherwise.
     """
     info = recorded.info()
     planned = schedule.read(recorded.schedule)
