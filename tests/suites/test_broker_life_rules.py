@@ -20,6 +20,7 @@ from fencepost import (
     RecoveryEnded,
     RecoveryStarted,
     RequestRefused,
+    SnapshotLoaded,
     Stalled,
     Witness,
 )
@@ -257,6 +258,14 @@ def test_what_the_broker_learnt_since_does_not_count_for_reg_07() -> None:
     probe(h, "answered", 0, (1, 2))  # sent before it knew
     h.add(BROKER, BrokerCommitted(8, 2, 8, False, "y"))
     probe(h, "answered", 2, (1, 2))  # and unfenced before it answered
+    assert verdict(h, "REG-07").verdict is Outcome.NOT_EXERCISED
+
+
+def test_what_a_snapshot_told_the_broker_is_not_held_against_it() -> None:
+    h = HistoryBuilder()
+    knows_fenced(h)
+    h.add(BROKER, SnapshotLoaded(9, 1, "d"))
+    probe(h, "answered", 2, (1, 2))
     assert verdict(h, "REG-07").verdict is Outcome.NOT_EXERCISED
 
 

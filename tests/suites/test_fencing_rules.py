@@ -250,6 +250,13 @@ def test_a_loser_whose_isr_change_is_accepted_breaks_qc_19() -> None:
     assert verdict(h, "QC-19").verdict is Outcome.VIOLATED
 
 
+def test_an_isr_change_made_before_the_takeover_may_be_answered_after_it() -> None:
+    h = HistoryBuilder()
+    taken_over(h, CONTROLLER)
+    h.add(CONTROLLER, ChangeAnswered("AlterIsr", BROKER, "NONE", 5, 13, 1))
+    assert verdict(h, "QC-19").verdict is not Outcome.VIOLATED
+
+
 def test_a_loser_that_stays_active_once_told_breaks_qc_19() -> None:
     h = HistoryBuilder()
     taken_over(h, CONTROLLER)

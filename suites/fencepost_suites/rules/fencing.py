@@ -328,6 +328,10 @@ class LoserOfIdCountsForNothing:
         if body.error != "NONE":
             refused = body.error != "NOT_CONTROLLER"
             return (Exercised(event.ref, Witness.SELF),) if refused else NOTHING
+        if isinstance(body, ChangeAnswered):
+            newest = state.order[broker][state.known[node][broker]]
+            if 0 <= body.offset < newest:
+                return NOTHING  # the change came first; only its answer came after
         return self._accepted(state, node, event, broker, f"accepted a {api} of {body.client}")
 
     @staticmethod

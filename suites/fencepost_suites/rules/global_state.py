@@ -20,6 +20,7 @@ from fencepost import (
     NodeStarted,
     ProbeCompleted,
     RunEnd,
+    SnapshotLoaded,
     Violated,
     Witness,
 )
@@ -117,7 +118,9 @@ class FencedBrokersLeftOut:
     replayed that another one is fenced, and still held it to be so when the answer had come."""
 
     clause: str = "REG-07"
-    kinds: frozenset[type[Struct]] = frozenset({NodeStarted, BrokerCommitted, ProbeCompleted})
+    kinds: frozenset[type[Struct]] = frozenset(
+        {NodeStarted, BrokerCommitted, SnapshotLoaded, ProbeCompleted}
+    )
     keys = staticmethod(by_slot_serving)
 
     def start(self, key: Key) -> _Answering:
@@ -126,8 +129,8 @@ class FencedBrokersLeftOut:
     def step(self, state: _Answering, event: Event) -> tuple[_Answering, Sequence[Finding]]:
         body = event.body
         match body:
-            case NodeStarted(role="broker"):
-                return _Answering(), NOTHING
+            case NodeStarted(role="broker") | SnapshotLoaded():
+                return _Answering(), NOTHING  # what it knows from now on, it will say
             case BrokerCommitted(role="controller"):
                 pass  # what the controller in its process knows, it need not know
             case BrokerCommitted(fenced=True):
