@@ -18,6 +18,7 @@ import msgspec
 from fencepost import ClientCommand, ClientFailed, Recorder, WorkerConfig
 from fencepost_clusters.reference.client.node import ClientNode, Input, Told, read_options
 from fencepost_clusters.reference.core import effects as e
+from fencepost_clusters.reference.core.rights import Rights
 from fencepost_clusters.reference.shell.node import instant
 from fencepost_clusters.reference.shell.peers import Peers
 from fencepost_clusters.reference.wire import codec
@@ -32,7 +33,7 @@ class ClientProgram:
         options = read_options(bytes(config.options))
         self._recorder = recorder
         self._core = ClientNode(config.process, bootstrap, config.client_port, options, instant())
-        self._peers = Peers(config.process, config.hosts, self._step, codec.CLIENT_CALLS)
+        self._peers = Peers(config.process, config.hosts, Rights(), self._step, codec.CLIENT_CALLS)
         self._timer: asyncio.TimerHandle | None = None
         self._done: asyncio.Future[None] | None = None
 
