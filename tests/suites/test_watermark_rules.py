@@ -166,6 +166,21 @@ def test_a_follower_that_never_learns_breaks_rp_27() -> None:
     assert found.violations[0].witness is Witness.PEER
 
 
+def test_what_is_stored_first_after_a_silence_may_come_before_its_mark() -> None:
+    h = HistoryBuilder()
+    lead(h)
+    follow(h)
+    store(h, B1, 0)
+    store(h, B2, 0)
+    mark(h, 1, 1)
+    store(h, B1, 1)
+    store(h, B2, 1)
+    h.after(3_000)
+    store(h, B2, 2)
+    learn(h, 1, 3)
+    assert verdict(h, "RP-27").verdict is not Outcome.VIOLATED
+
+
 def test_a_follower_that_learns_a_little_late_keeps_rp_27() -> None:
     h = HistoryBuilder()
     lead(h)

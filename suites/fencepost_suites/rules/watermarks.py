@@ -30,6 +30,8 @@ from fencepost import (
 from fencepost_suites.rules.keys import NOTHING, by_partition
 from fencepost_suites.rules.words import span
 
+LEARNT_WITH_NS = 500_000_000
+"""How much later than the first message after a silence the mark may be told."""
 LEARNT_WITHIN_NS = 2_000_000_000
 """A follower that stores what it fetches has had several answers by then, each with the mark."""
 
@@ -99,6 +101,8 @@ class _Learner:
     own: int
     due: int = 0
     due_since_ns: int = 0
+    late_ns: int = -1
+    """When it first stored something later than allowed, and without the mark."""
     learnt: bool = False
 
 
@@ -173,6 +177,10 @@ class FollowersLearnWatermark:
     @staticmethod
     def _late(event: Event, body: LogAppended, one: _Learner) -> Sequence[Finding]:
         if event.at_ns - one.due_since_ns <= LEARNT_WITHIN_NS:
+            return NOTHING
+        if one.late_ns <= one.due_since_ns:
+            one.late_ns = event.at_ns  # after a silence, what is stored first brings the mark along
+        if event.at_ns - one.late_ns < LEARNT_WITH_NS:
             return NOTHING
         saying = (
             f"{event.process} has stored {body.topic}-{body.partition} from its leader for "
