@@ -166,12 +166,8 @@ class ControllerNode:
         times = [t for t in known if t is not None]
         if self._ahead is not None:
             times.append(self._next_check_ns)
-            lease_ns = self.settings.lease_ms * 1_000_000
-            times.extend(
-                self._leases.heard_ns[b.id] + lease_ns
-                for b in self._ahead.brokers.values()
-                if not b.fenced and self._protections.holds("controller-fences")
-            )
+            if self._protections.holds("controller-fences"):
+                times.append(self._leases.ends_ns)
         return min(times, default=None)
 
     @property
@@ -255,7 +251,9 @@ class ControllerNode:
         return self.log.end
 
     def _expire(self, now: Instant) -> None:
-        if self._ahead is None or not self._protections.holds("controller-fences"):
+        if self._ahead is None or now.monotonic_ns < self._leases.ends_ns:
+            return
+        if not self._protections.holds("controller-fences"):
             return
         lease_ns = self.settings.lease_ms * 1_000_000
         for broker in registration.expired(self._ahead, self._leases, now, lease_ns):
@@ -266,6 +264,7 @@ class ControllerNode:
                 )
             )  # fmt: skip
             self._apply(registration.fence(self._ahead, broker, self._protections), now)
+        self._leases.looked_at(self._ahead, lease_ns)
 
     def _request(self, received: Received, now: Instant) -> None:
         if admission.refused(received, self.settings.rights, self._protections, self._out):
@@ -331,9 +330,8 @@ class ControllerNode:
         offset = 0
         if self._ahead is not None:
             if decision.heard:
-                self._leases.heard_ns[asked.broker_id] = now.monotonic_ns
-                self._leases.targets[asked.broker_id] = BrokerState.read(asked.target_state)
-                self._leases.committed[asked.broker_id] = self.committed.applied
+                lease_ns = self.settings.lease_ms * 1_000_000
+                self._leases.heard(asked, self.committed.applied, now, lease_ns)
             offset = self._apply(decision.records, now)
         answer = m.BrokerHeartbeatResponse(
             decision.error, self.settings.node_id, decision.next_state, decision.broker_epoch,

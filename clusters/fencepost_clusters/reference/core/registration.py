@@ -62,6 +62,9 @@ def global_state(state: BrokerState, stopping: bool) -> GlobalState:
             return GlobalState.OFFLINE
 
 
+NEVER_NS = 1 << 62
+
+
 @dataclass(slots=True)
 class Leases:
     """Soft state: when each broker's current incarnation was last heard, on our monotonic clock."""
@@ -73,6 +76,22 @@ class Leases:
     """broker -> the committed end of the metadata when it was last heard."""
     epochs_given: int = 0
     """Only the defect that reuses broker epochs counts here."""
+    ends_ns: int = NEVER_NS
+    """No lease ends before; from then on each is looked at, so that most steps look at none."""
+
+    def heard(
+        self, asked: m.BrokerHeartbeatRequest, committed: int, now: Instant, lease_ns: int
+    ) -> None:
+        """A broker's lease begins anew."""
+        self.heard_ns[asked.broker_id] = now.monotonic_ns
+        self.targets[asked.broker_id] = BrokerState.read(asked.target_state)
+        self.committed[asked.broker_id] = committed
+        self.ends_ns = min(self.ends_ns, now.monotonic_ns + lease_ns)
+
+    def looked_at(self, image: Image, lease_ns: int) -> None:
+        """What has ended is fenced: the next to end is whoever was heard longest ago."""
+        unfenced = (self.heard_ns[b.id] for b in image.brokers.values() if not b.fenced)
+        self.ends_ns = min(unfenced, default=NEVER_NS - lease_ns) + lease_ns
 
 
 def at_takeover(image: Image, now: Instant, lease_ns: int, protections: Protections) -> Leases:
@@ -80,7 +99,7 @@ def at_takeover(image: Image, now: Instant, lease_ns: int, protections: Protecti
     heard_ns = now.monotonic_ns
     if not protections.holds("full-lease-at-takeover"):
         heard_ns -= lease_ns
-    return Leases(dict.fromkeys(image.brokers, heard_ns))
+    return Leases(dict.fromkeys(image.brokers, heard_ns), ends_ns=now.monotonic_ns)
 
 
 class Decision(Struct, frozen=True):

@@ -1,0 +1,195 @@
+"""How fast the simulator is, and whether a failover costs more in a large cluster.
+
+    ./dev bench simulator [--json] [--runs N]
+
+Virtual seconds a wall second for 3+3, at rest and under load (two producers of 60 messages a second
+over 18 partitions, two consumers); then, with bare controller cores, the wall time of one failover
+of a broker and one of the controller over 10,000 partitions, a record or message of it, with 10,
+100 and 1,000 brokers.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random  # noqa: TID251 - the measurement's own seeded stream
+from uuid import UUID
+
+from report import parse, show, summary
+
+from fencepost import Condition
+from fencepost.plugin_manager import load
+from fencepost.run import Run, RunSpec
+from fencepost.run_folder import RunFolder
+from fencepost_clusters.reference.core import effects as e
+from fencepost_clusters.reference.core import settings as s
+from fencepost_clusters.reference.core.assembly import Stored, assemble
+from fencepost_clusters.reference.core.controller import ControllerNode
+from fencepost_clusters.reference.core.protections import AllBut
+from fencepost_clusters.reference.core.site import Site
+from fencepost_clusters.reference.wire import messages as m
+
+SECOND = 1_000_000_000
+BROKERS = (10, 100, 1_000)
+PARTITIONS, TOPICS = 10_000, 100
+GOALS = {"load": 100, "rest": 1_000, "growth": 1.5}
+LEASE_MS = 3_000
+
+
+def virtual_speed() -> tuple[float, float]:
+    """Virtual seconds a wall second, at rest and under load."""
+    plugins = load()
+    folder = RunFolder.create(Path(tempfile.mkdtemp()) / "run")
+    spec = RunSpec(plugins.system("reference/quorum"), runtime="simulated", seed=1)
+    with Run.start(spec, plugins, folder) as run:
+        rest = _pass(run, 60)
+        for topic in ("orders", "payments", "audit"):
+            run.clients.create_topic(topic, 6)
+        for _ in range(2):
+            run.clients.produce("orders", "payments", "audit", rate=60)
+            run.clients.consume("orders", "payments", "audit")
+        _pass(run, 2)
+        return rest, _pass(run, 15)
+
+
+def _pass(run: Run, virtual_s: int) -> float:
+    never = Condition("nothing", lambda view: False)
+    began = time.perf_counter()
+    run.runtime.advance(never, run.runtime.now_ns() + virtual_s * SECOND)
+    return virtual_s / (time.perf_counter() - began)
+
+
+class Quorum:
+    """One controller that is the whole quorum, and the heartbeats of many brokers."""
+
+    def __init__(self, brokers: int) -> None:
+        self.now_ns = SECOND
+        self.records = 0
+        self.log: list[bytes] = []
+        self.settings = s.read(
+            {
+                "process.roles": "controller",
+                "controller.id": "10001",
+                "controller.listeners": "CONTROLLER",
+                "controller.connect": "10001@controller-1:9093",
+                "registration.lease.timeout.ms": str(LEASE_MS),
+                "registration.heartbeat.interval.ms": "300",
+            }
+        )
+        self.epochs = dict.fromkeys(range(1, brokers + 1), -1)
+        self.core = self.start(Stored())
+        self.beat_all()
+        self.beat_all()
+        each = PARTITIONS // TOPICS
+        for number in range(TOPICS):
+            topic = m.CreatableTopic(f"topic-{number}", each, 3)
+            self.ask(m.CreateTopicsRequest((topic,), 10_000))
+            self.beat_all()
+
+    def start(self, stored: Stored) -> ControllerNode:
+        """A controller's process on what is stored, in office."""
+        site = Site("controller-1", "controller-1", {"CONTROLLER": 9093}, "controller-1#1")
+        now = e.Instant(self.now_ns, 0)
+        core = assemble(self.settings, site, stored, Random(1).randint, AllBut(), now)
+        assert isinstance(core, ControllerNode)
+        self.core = core
+        while not core.active:
+            self.now_ns += SECOND // 10
+            self.step(e.Tick())
+        return core
+
+    def step(self, what: e.Input) -> m.Response | None:
+        """One step; the answer that left in it."""
+        answer = None
+        for effect in self.core.handle(what, e.Instant(self.now_ns, 0)):
+            if isinstance(effect, e.Append):
+                self.log.append(effect.data)
+            elif isinstance(effect, e.Reply):
+                answer = effect.message
+        return answer
+
+    def ask(self, message: m.Request, client: str = "broker-1#1") -> m.Response | None:
+        return self.step(e.Received(1, "CONTROLLER", client, 1, message))
+
+    def beat(self, broker: int) -> None:
+        """One heartbeat of a broker."""
+        listeners = (m.Listener("CLIENT", "c", 1), m.Listener("REPLICATION", "r", 2))
+        incarnation = UUID(int=broker)
+        asked = m.BrokerHeartbeatRequest(
+            3, broker, self.epochs[broker], 0, self.core.log.end - 1, listeners, incarnation
+        )
+        answer = self.ask(asked, f"broker-{broker}#1")
+        assert isinstance(answer, m.BrokerHeartbeatResponse), answer
+        self.epochs[broker] = max(self.epochs[broker], answer.broker_epoch)
+
+    def beat_all(self, but: int = 0) -> int:
+        """A heartbeat of every broker but one; how many."""
+        self.now_ns += SECOND // 100
+        for broker in self.epochs:
+            if broker != but:
+                self.beat(broker)
+        return len(self.epochs) - bool(but)
+
+
+def failovers(brokers: int) -> tuple[float, float]:
+    """Milliseconds a record plus message: of a broker's failover, and of the controller's."""
+    quorum = Quorum(brokers)
+    victim = 1
+    before = quorum.core.log.end
+    messages = 0
+    began = time.perf_counter()
+    for _ in range(4):  # the lease of the victim runs out; the others go on
+        quorum.now_ns += LEASE_MS * 1_000_000 // 3
+        messages += quorum.beat_all(but=victim)
+    of_broker = _per(began, quorum.core.log.end - before + messages)
+    stored = Stored(metadata=tuple(quorum.log))
+    records = quorum.core.log.end
+    began = time.perf_counter()
+    quorum.start(stored)
+    messages = quorum.beat_all(but=victim)
+    return of_broker, _per(began, records + messages)
+
+
+def _per(began: float, count: int) -> float:
+    return (time.perf_counter() - began) * 1_000 / count
+
+
+def growth(figures: Sequence[Sequence[float]]) -> float:
+    """The best figure of the largest cluster against the best one of the smallest."""
+    return min(figures[-1]) / min(figures[0])
+
+
+def main() -> None:
+    options = parse(__doc__, runs=3)
+    speeds = [virtual_speed() for _ in range(options.runs)]
+    rest, load_ = ([pair[at] for pair in speeds] for at in (0, 1))
+    found = {n: [failovers(n) for _ in range(options.runs)] for n in BROKERS}
+    of_broker, of_controller = (
+        {n: [pair[at] for pair in pairs] for n, pairs in found.items()} for at in (0, 1)
+    )
+    grown = {
+        "broker": round(growth(list(of_broker.values())), 2),
+        "controller": round(growth(list(of_controller.values())), 2),
+    }
+    show(
+        options,
+        {
+            "bench": "simulator",
+            "runs": options.runs,
+            "virtual_s_per_s": {"rest": summary(rest), "load": summary(load_)},
+            "partitions": PARTITIONS,
+            "broker_failover_ms": {str(n): summary(ms) for n, ms in of_broker.items()},
+            "controller_failover_ms": {str(n): summary(ms) for n, ms in of_controller.items()},
+            "growth": grown,
+            "goals": GOALS,
+            "met": max(rest) >= GOALS["rest"]
+            and max(load_) >= GOALS["load"]
+            and max(grown.values()) <= GOALS["growth"],
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

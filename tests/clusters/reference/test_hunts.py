@@ -1,0 +1,76 @@
+"""Every defect of the reference cluster is found, and a healthy one is blamed for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fencepost import UsageError
+from fencepost.conformance import Row, conformance
+from fencepost.defects import BUDGETS, Hunter, Results
+from fencepost.judge import Outcome
+from fencepost.plugin_manager import Plugins, load
+from fencepost_clusters.reference.core.protections import DEFECTS
+
+CLEAN_SEEDS = 5
+SUITES_OF_PROCESSES = {"QC-10", "QC-23", "QC-25", "QC-27", "QC-34", "QC-37"}
+"""Formats and endpoints: the simulator has no bytes and no ports to look at."""
+
+
+@pytest.fixture(scope="module")
+def plugins() -> Plugins:
+    return load()
+
+
+def hunter(plugins: Plugins, out: Path, clean_seeds: int = 0) -> Hunter:
+    budget = replace(BUDGETS["simulated"], clean_seeds=clean_seeds)
+    system = plugins.system("reference/quorum")
+    return Hunter(system, "simulated", plugins, out, budget, lambda line: None)
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda d: d.name)
+def test_a_defect_is_found_by_a_clause_it_breaks(
+    defect: object, plugins: Plugins, tmp_path: Path
+) -> None:
+    hunting = hunter(plugins, tmp_path)
+    assert hasattr(defect, "name")
+    (chosen,) = hunting.chosen(defect.name)
+    hunt = hunting.hunt(chosen)
+    assert hunt.found, hunt.as_json()
+
+
+def test_a_healthy_cluster_is_blamed_for_nothing(plugins: Plugins, tmp_path: Path) -> None:
+    results = Results()
+    hunter(plugins, tmp_path, CLEAN_SEEDS).clean(results)
+    assert results.as_json()["clean"] == {"seeds": CLEAN_SEEDS, "false_alarms": []}
+
+
+def test_an_unknown_defect_is_refused_with_the_nearest_name(
+    plugins: Plugins, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="votes-twice"):
+        hunter(plugins, tmp_path).chosen("vote-twice")
+
+
+@pytest.fixture(scope="module")
+def matrix(plugins: Plugins, tmp_path_factory: pytest.TempPathFactory) -> Sequence[Row]:
+    out = tmp_path_factory.mktemp("matrix")
+    return conformance(plugins.system("reference/quorum"), "simulated", plugins, out, seed=1)
+
+
+def test_every_clause_of_the_plane_holds_in_the_simulator(matrix: Sequence[Row]) -> None:
+    """But for those that only real processes can show, and what no client of ours provokes."""
+    rest = {row.clause: row.verdict for row in matrix if row.verdict is not Outcome.HOLDS}
+    beside = SUITES_OF_PROCESSES | {"QC-04", "JEPSEN-aborted-read"}
+    assert set(rest.values()) <= {Outcome.NOT_EXERCISED}
+    assert set(rest) <= beside
+
+
+def test_a_row_says_by_whose_word_and_which_tests(matrix: Sequence[Row]) -> None:
+    row = next(row for row in matrix if row.clause == "QC-17")
+    assert row.exercised > 0
+    assert row.witness == "client"
+    assert any("serves_nobody" in test for test in row.tests)
