@@ -26,6 +26,7 @@ from fencepost import (
     ProduceCompleted,
     ProduceInvoked,
     ReadCompleted,
+    ReplicaRemoved,
     RunEnd,
     Undecided,
     Violated,
@@ -158,7 +159,7 @@ class Unseen:
 
     clause: str = "JEPSEN-unseen"
     kinds: frozenset[type[Struct]] = frozenset(
-        {ProduceCompleted, Polled, ReadCompleted, LeadershipStarted, LeadershipEnded}
+        {ProduceCompleted, Polled, ReadCompleted, LeadershipStarted, ReplicaRemoved}
     )
     keys = staticmethod(by_partition)
 
@@ -186,7 +187,7 @@ class Unseen:
                     return state, (Exercised(event.ref, CLIENT),)
         elif isinstance(body, LeadershipStarted):
             state.deleted = False
-        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
+        elif isinstance(body, ReplicaRemoved) and body.reason == "deleted":
             return _Unseen(deleted=True), NOTHING  # answers under way still come; nobody can read
         return state, NOTHING
 
