@@ -85,6 +85,12 @@ class Machine:
         self._program = program
         self._do(program.wake)
 
+    @property
+    def program(self) -> SimulatedProcess:
+        """What lives here."""
+        assert self._program is not None
+        return self._program
+
     # ------------------------------------------------------------- Host: what the process may do
 
     def monotonic_ns(self) -> int:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import platform
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from random import Random  # noqa: TID251 - every stream is seeded by the run's seed
 from types import TracebackType
@@ -41,7 +41,7 @@ from fencepost.events import (
 from fencepost.history import HARNESS
 from fencepost.run_folder import RunFolder, RunInfo, RunSlot
 from fencepost.runtime import ClientSpec, Condition, LinkState, Process, Receipt, Signal
-from fencepost.simulable import Simulable, SimulatedDisk
+from fencepost.simulable import Simulable, SimulatedDisk, SimulatedProcess
 from fencepost.simulated_machine import Clock, Machine
 from fencepost.simulated_network import SimulatedNetwork, Weather
 from fencepost.systems import Place, Shape, System
@@ -69,8 +69,12 @@ class SimulatedRuntime:
         seed: int = 0,
         kinds: tuple[type[Struct], ...] = (),
         weather: Weather | None = None,
+        watch: Callable[[Mapping[str, SimulatedProcess]], None] | None = None,
     ) -> None:
-        """Raises UsageError for a system that cannot be simulated or a bad shape."""
+        """`watch` is shown the living processes of nodes, by name, after every step.
+
+        Raises UsageError for a system that cannot be simulated or a bad shape.
+        """
         if not isinstance(system, Simulable):
             raise UsageError(f"{system.name} cannot be simulated")
         self._system, self._simulable = system, system
@@ -92,6 +96,7 @@ class SimulatedRuntime:
         self._dead: dict[str, str] = {}
         self._pids = 0
         self._closed = False
+        self._watch = watch
         self._network = SimulatedNetwork(
             self._layout, self._agenda, self._stream("network"), self._end_in, weather or Weather()
         )
@@ -152,6 +157,8 @@ class SimulatedRuntime:
                 agenda.rest_until(deadline_ns)
                 return None
             agenda.step()
+            if self._watch is not None:
+                self._watch(self._nodes())
             if self._applied < len(self._events):
                 self._apply()
                 if until.holds(self._view):
@@ -317,6 +324,9 @@ class SimulatedRuntime:
         if type(body) is NodeStopped:
             self._said_goodbye.add(process)
         return event
+
+    def _nodes(self) -> Mapping[str, SimulatedProcess]:
+        return {m.process.name: m.program for m in self._machines.values() if m.alive}
 
     def _apply(self) -> None:
         while self._applied < len(self._events):

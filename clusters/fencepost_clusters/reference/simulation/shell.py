@@ -88,7 +88,7 @@ class Shell:
         self._peers: dict[tuple[e.Address, str], int] = {}
         self._timeouts: list[tuple[int, int, int]] = []
         self._recovered_ns: int | None = None
-        self._core = make(self._instant())
+        self.core = make(self._instant())
 
     # ------------------------------------------------------------------------- what happens to it
 
@@ -106,7 +106,7 @@ class Shell:
         self._step(e.Tick())
 
     def deadline_ns(self) -> int | None:
-        due = [t for t in (self._core.deadline_ns(), self._recovered_ns) if t is not None]
+        due = [t for t in (self.core.deadline_ns(), self._recovered_ns) if t is not None]
         core_ns = min(due, default=None)
         while self._timeouts:
             due_ns, call_id, connection = self._timeouts[0]
@@ -167,7 +167,7 @@ class Shell:
         return e.Instant(self._host.monotonic_ns(), self._host.wall_ms())
 
     def _step(self, what: Any) -> None:
-        for effect in self._core.handle(what, self._instant()):
+        for effect in self.core.handle(what, self._instant()):
             self._carry_out(effect)
 
     def _carry_out(self, effect: e.Effect) -> None:
