@@ -1,0 +1,271 @@
+"""Our rules agree with a checker that nobody here wrote (porcupine), on healthy and broken runs.
+
+Where porcupine finds a partition's log not linearizable, one of CONTENT was violated, and the other
+way round. The other clauses of the data plane are not about what clients were told of contents: a
+promise can be broken (an early answer, RP-04; an uncommitted read, RP-07) and every client be
+lucky. Nor is the order in which one consumer gets things (poll-skip, nonmonotonic-poll) the log's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import operations as ops
+import pytest
+from msgspec.structs import replace
+
+from fencepost import (
+    Codec,
+    Event,
+    MetadataCommitted,
+    Polled,
+    ProduceCompleted,
+    ReadCompleted,
+    Shape,
+    history,
+    random_schedule,
+)
+from fencepost.errors import Violation
+from fencepost.judge import Outcome
+from fencepost.plugin_manager import Plugins, load
+from fencepost.run import Run, RunResult, RunSpec
+from fencepost.run_folder import RunFolder
+
+CONTENT = frozenset(
+    {
+        *("JEPSEN-lost-write", "JEPSEN-unseen", "JEPSEN-duplicate"),
+        *("JEPSEN-inconsistent-offsets", "JEPSEN-aborted-read"),
+    }
+)
+SPAN_MS = 15_000
+MUCH = 50
+"""Fewer operations than that upon a log would show nothing."""
+
+Load = Callable[[Run], None]
+
+
+@pytest.fixture(scope="module")
+def plugins() -> Plugins:
+    return load()
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return ops.build(tmp_path_factory.mktemp("porcupine"))
+
+
+def stormy(seed: int, plugins: Plugins) -> Load:
+    """A random schedule under load."""
+
+    def strike(run: Run) -> None:
+        random_schedule.load(run)
+        random_schedule.conduct(run, seed, SPAN_MS, plugins.faults)
+
+    return strike
+
+
+def lose_leader(run: Run) -> None:
+    """A leader that its followers do not reach any more acknowledges, if it ever does, and dies;
+    when it is back, it has to follow. An idempotent producer would itself see that something is
+    wrong, and end."""
+    run.clients.create_topic("orders", partitions=1)
+    writes = run.clients.produce("orders", acks="all", rate=50, idempotent=False)
+    run.cluster.eventually(writes.acked_at_least(50))
+    leader = run.cluster.leader("orders", 0)
+    followers = [follower.name for follower in run.cluster.followers("orders", 0)]
+    with run.faults.cut(followers, leader):
+        run.cluster.eventually(writes.goes_on(20))
+        with run.faults.kill(leader):
+            run.cluster.eventually(writes.acked_at_least(len(writes.acked) + 30))
+
+
+def create_beside_the_quorum(run: Run) -> None:
+    """A controller that its voters cannot answer is asked for a topic."""
+    run.clients.create_topic("before", partitions=1)
+    active = run.cluster.active_controller
+    others = [node.name for node in run.cluster.controllers if node != active]
+    with run.faults.partition(active.name, others), suppress(Violation):
+        run.clients.create_topic("beside", partitions=1)
+    run.cluster.eventually(run.cluster.recovered)
+
+
+def play(
+    plugins: Plugins,
+    path: Path,
+    work: Load,
+    *defects: str,
+    seed: int = 1,
+    runtime: str = "simulated",
+) -> tuple[RunResult, Sequence[Event]]:
+    """A run and its history."""
+    storm = runtime == "simulated"
+    spec = RunSpec(
+        plugins.system("reference/quorum"), Shape(defects=defects), runtime, seed, stormy=storm
+    )
+    with Run.start(spec, plugins, RunFolder.create(path)) as run:
+        work(run)
+        result = run.finish()
+    return result, list(history.read(result.folder, Codec(plugins.event_kinds)))
+
+
+def agreed(result: RunResult, judged: Mapping[str, ops.Judged]) -> bool:
+    """Whether both found the contents sound; fails where one says so and the other does not."""
+    broken = CONTENT & set(result.judgement.of(Outcome.VIOLATED))
+    illegal = [one.log for one in judged.values() if one.result != "Ok"]
+    assert bool(broken) == bool(illegal), (broken, judged)
+    assert "Unknown" not in {one.result for one in judged.values()}, judged
+    return not broken
+
+
+# ---------------------------------------------------------------------------------- healthy, broken
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_both_find_a_healthy_cluster_sound(
+    seed: int, plugins: Plugins, program: Path, tmp_path: Path
+) -> None:
+    result, events = play(plugins, tmp_path / "run", stormy(seed, plugins), seed=seed)
+    judged = ops.judge(program, ops.of_partitions(events))
+    assert agreed(result, judged)
+    assert len(judged) == 6
+    assert min(one.operations for one in judged.values()) >= MUCH
+    metadata = ops.judge(program, ops.of_metadata(events))[ops.METADATA]
+    assert metadata.result == "Ok"
+    assert metadata.operations >= MUCH
+
+
+@pytest.mark.parametrize(
+    ("defect", "seed"),
+    [
+        *(("elects-outside-isr", 1), ("never-truncates", 2), ("serves-uncommitted", 2)),
+        *(("acks-before-followers", 2), ("acks-before-followers", 3)),
+    ],
+)
+def test_both_find_a_broken_cluster_unsound(
+    defect: str, seed: int, plugins: Plugins, program: Path, tmp_path: Path
+) -> None:
+    result, events = play(plugins, tmp_path / "run", stormy(seed, plugins), defect, seed=seed)
+    assert not agreed(result, ops.judge(program, ops.of_partitions(events)))
+
+
+@pytest.mark.parametrize(
+    ("defect", "seed", "told_by"),
+    [
+        *(("acks-before-followers", 1, "RP-04"), ("serves-uncommitted", 1, "RP-07")),
+        ("elects-outside-isr", 2, "RP-06"),
+    ],
+)
+def test_a_defect_that_no_client_suffered_from_is_found_by_our_rules_alone(
+    defect: str, seed: int, told_by: str, plugins: Plugins, program: Path, tmp_path: Path
+) -> None:
+    result, events = play(plugins, tmp_path / "run", stormy(seed, plugins), defect, seed=seed)
+    assert agreed(result, ops.judge(program, ops.of_partitions(events)))
+    assert told_by in result.judgement.of(Outcome.VIOLATED)
+
+
+@pytest.mark.parametrize("defect", ["", "acks-before-followers"])
+def test_both_agree_on_real_processes(
+    defect: str, plugins: Plugins, program: Path, tmp_path: Path
+) -> None:
+    defects = (defect,) if defect else ()
+    result, events = play(plugins, tmp_path / "run", lose_leader, *defects, runtime="process")
+    judged = ops.judge(program, ops.of_partitions(events))
+    assert judged["orders-0"].operations >= MUCH
+    assert agreed(result, judged) is not bool(defect)
+    assert ops.judge(program, ops.of_metadata(events))[ops.METADATA].result == "Ok"
+
+
+@pytest.mark.parametrize("defect", ["", "answers-uncommitted"])
+def test_both_agree_on_the_metadata_log(
+    defect: str, plugins: Plugins, program: Path, tmp_path: Path
+) -> None:
+    """QC-08: what is answered is committed; its breach shows in no partition's log."""
+    defects = (defect,) if defect else ()
+    result, events = play(plugins, tmp_path / "run", create_beside_the_quorum, *defects)
+    metadata = ops.judge(program, ops.of_metadata(events))[ops.METADATA]
+    assert metadata.result == ("Illegal" if defect else "Ok")
+    assert ("QC-08" in result.judgement.of(Outcome.VIOLATED)) is bool(defect)
+
+
+# -------------------------------------------------------- what the checker must be able to find
+
+
+@pytest.fixture(scope="module")
+def sound(plugins: Plugins, tmp_path_factory: pytest.TempPathFactory) -> Sequence[Event]:
+    """A healthy history, to be lied about."""
+    return play(plugins, tmp_path_factory.mktemp("sound") / "run", stormy(1, plugins))[1]
+
+
+def where(events: Sequence[Event], holds: Callable[[Event], bool]) -> int:
+    """The middle one of the events that are so."""
+    found = [at for at, event in enumerate(events) if holds(event)]
+    return found[len(found) // 2]
+
+
+def forged(events: Sequence[Event], at: int, **changes: object) -> Sequence[Event]:
+    """The history, but for what one event says."""
+    lie = replace(events[at], body=replace(events[at].body, **changes))
+    return [*events[:at], lie, *events[at + 1 :]]
+
+
+def acknowledged(event: Event) -> bool:
+    body = event.body
+    return isinstance(body, ProduceCompleted) and body.acks == -1 and body.outcome == "ok"
+
+
+def polled(event: Event) -> bool:
+    return isinstance(event.body, Polled) and not event.body.final and len(event.body.offsets) > 0
+
+
+@pytest.mark.parametrize("lie", ["offset", "failed", "content", "place"])
+def test_one_lie_about_a_partition_is_found(
+    lie: str, sound: Sequence[Event], program: Path
+) -> None:
+    at = where(sound, polled if lie in {"content", "place"} else acknowledged)
+    body = sound[at].body
+    if isinstance(body, ProduceCompleted):
+        changes: dict[str, object] = (
+            {"offset": body.offset + 1} if lie == "offset" else {"outcome": "failed", "offset": -1}
+        )
+    else:
+        assert isinstance(body, Polled)
+        changes = (
+            {"operations": ("nobody wrote this", *body.operations[1:])}
+            if lie == "content"
+            else {"offsets": tuple(offset + 1 for offset in body.offsets)}
+        )
+    judged = ops.judge(program, ops.of_partitions(forged(sound, at, **changes)))
+    assert isinstance(body, ProduceCompleted | Polled)
+    broken = [one.log for one in judged.values() if one.result == "Illegal"]
+    assert broken == [f"{body.topic}-{body.partition}"]
+
+
+def test_an_acknowledged_write_that_no_reading_shows_is_found(
+    sound: Sequence[Event], program: Path
+) -> None:
+    """The last reading ends one message early."""
+    at = max(n for n, e in enumerate(sound) if isinstance(e.body, ReadCompleted))
+    body = sound[at].body
+    assert isinstance(body, ReadCompleted)
+    log = f"{body.topic}-{body.partition}"
+    judged = ops.judge(program, ops.of_partitions(forged(sound, at, end=body.end - 1)))
+    assert judged[log].result == "Illegal"
+
+
+def test_a_node_that_replays_another_record_is_found(sound: Sequence[Event], program: Path) -> None:
+    at = where(sound, lambda event: isinstance(event.body, MetadataCommitted))
+    judged = ops.judge(program, ops.of_metadata(forged(sound, at, digest="another")))
+    assert judged[ops.METADATA].result == "Illegal"
+
+
+def test_a_search_without_time_is_unknown(program: Path) -> None:
+    """A log of a hundred writes that may each have happened any time, and one that cannot have."""
+    lines = [
+        ops.Operation("log", "append", ops.ANYWHERE, n, 0, ops.NEVER, value=str(n))
+        for n in range(100)
+    ]
+    read = ops.Operation("log", "whole", 0, 0, 1, 2, values=("no such",))
+    judged = ops.judge(program, [*lines, read], limit_s=1)
+    assert judged["log"].result == "Unknown"
