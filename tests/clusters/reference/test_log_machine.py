@@ -1,0 +1,194 @@
+"""The index of a log against a list: truncation by epoch, and a producer's window of batches."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from fencepost_clusters.reference.core.log_index import PRODUCER_WINDOW, Entry, LogIndex
+from fencepost_clusters.reference.core.producing import Producing, Stored
+from fencepost_clusters.reference.wire.errors import Error
+from fencepost_clusters.reference.wire.record_batch import BatchHeader
+
+BOUNDED = settings(max_examples=60, stateful_step_count=40, deadline=None, derandomize=True)
+SEQUENCES = 1 << 31
+
+
+def batch(base: int, count: int, epoch: int) -> Entry:
+    return Entry(base, base + count, epoch, 10 * count, base, -1, -1, -1)
+
+
+class TwoLogs(RuleBasedStateMachine):
+    """Two replicas, of which the leader of an epoch appends and the other copies, once it has
+    truncated to where their histories part. The model of a log is a list of (offset, epoch)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logs = (LogIndex(), LogIndex())
+        self.models: tuple[list[Entry], list[Entry]] = ([], [])
+        self.leader = 0
+        self.epoch = 0
+
+    @rule(leader=st.sampled_from([0, 1]), skipped=st.integers(1, 3))
+    def elect(self, leader: int, skipped: int) -> None:
+        self.leader, self.epoch = leader, self.epoch + skipped
+
+    @rule(count=st.integers(1, 4))
+    def append(self, count: int) -> None:
+        self._append(self.leader, batch(self.logs[self.leader].end, count, self.epoch))
+
+    @rule(which=st.sampled_from([0, 1]), to=st.integers(0, 40))
+    def truncate(self, which: int, to: int) -> None:
+        kept = [one for one in self.models[which] if one.end <= to]
+        self.models[which][:] = kept
+        assert self.logs[which].truncate(to) == (kept[-1].end if kept else 0)
+
+    @rule()
+    def follow(self) -> None:
+        """KIP-101 and KIP-279: asks for the end of its last epoch until both agree; then copies."""
+        theirs, ours = self.logs[self.leader], self.logs[1 - self.leader]
+        common = 0
+        for one, other in zip(*self.models, strict=False):
+            if one != other:
+                break
+            common = one.end
+        for _ in range(len(self.models[0]) + len(self.models[1]) + 1):
+            epoch, end = theirs.end_for_epoch(ours.last_epoch)
+            to = min(end, ours.end_for_epoch(epoch)[1])
+            if to >= ours.end:
+                break
+            ours.truncate(to)
+        assert ours.end == common
+        follower = self.models[1 - self.leader]
+        follower[:] = [one for one in follower if one.end <= common]
+        for one in self.models[self.leader][len(follower) :]:
+            self._append(1 - self.leader, one)
+        assert self.models[0] == self.models[1]
+
+    @rule(which=st.sampled_from([0, 1]), data=st.data())
+    def serve(self, which: int, data: st.DataObject) -> None:
+        """Whole batches, one at least, then as many as fit, none beyond the bound."""
+        end = self.logs[which].end
+        start = data.draw(st.integers(0, end + 2))
+        below = data.draw(st.integers(0, end + 2))
+        most = data.draw(st.integers(0, 60))
+        chosen: list[Entry] = []
+        for one in self.models[which]:
+            if one.end <= start:
+                continue
+            if one.end > below or (chosen and sum(c.size for c in chosen) + one.size > most):
+                break
+            chosen.append(one)
+        expected = (chosen[0].base, chosen[-1].end) if chosen else (start, start)
+        assert self.logs[which].span(start, below, most) == expected
+
+    @invariant()
+    def every_question_has_the_same_answer(self) -> None:
+        for log, model in zip(self.logs, self.models, strict=True):
+            assert log.end == (model[-1].end if model else 0)
+            assert log.last_epoch == (model[-1].epoch if model else -1)
+            for epoch in range(-1, self.epoch + 2):
+                older = [one for one in model if one.epoch <= epoch]
+                expected = (older[-1].epoch, older[-1].end) if older else (-1, 0)
+                assert log.end_for_epoch(epoch) == expected
+            for offset in range(log.end + 1):
+                before = [one for one in model if one.base <= offset - 1]
+                assert log.epoch_at(offset) == (before[-1].epoch if before else -1)
+
+    def _append(self, which: int, one: Entry) -> None:
+        self.logs[which].append(one)
+        self.models[which].append(one)
+
+
+class OneProducer(RuleBasedStateMachine):
+    """An idempotent producer that sends, sends again, leaves out, and begins anew; its leader's log
+    loses batches at the end. What the model says is stored is stored, each once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log = LogIndex()
+        self.stored: list[Entry] = []
+        self.epoch = 0
+
+    def _header(self, epoch: int, sequence: int, count: int) -> BatchHeader:
+        return BatchHeader(0, 80, 0, 0, count - 1, 0, 7, epoch, sequence % SEQUENCES, count, 0)
+
+    def _send(self, epoch: int, sequence: int, count: int) -> Stored | Error | None:
+        replica = SimpleNamespace(log=self.log)
+        return Producing._sequence(replica, self._header(epoch, sequence, count))  # type: ignore[arg-type]
+
+    def _store(self, sequence: int, count: int) -> None:
+        base = self.log.end
+        one = Entry(base, base + count, 0, 80, 0, 7, self.epoch, sequence % SEQUENCES)
+        self.log.append(one)
+        self.stored.append(one)
+
+    @property
+    def due(self) -> int:
+        last = self.stored[-1]
+        return (last.base_sequence + last.end - last.base) % SEQUENCES
+
+    @precondition(lambda self: not self.stored)
+    @rule(sequence=st.sampled_from([0, 5, SEQUENCES - 3]), count=st.integers(1, 4))
+    def begin(self, sequence: int, count: int) -> None:
+        """Nothing is known of it (any more): it goes on with whatever it has."""
+        assert self._send(self.epoch, sequence, count) is None
+        self._store(sequence, count)
+
+    @precondition(lambda self: self.stored and self.stored[-1].producer_epoch == self.epoch)
+    @rule(count=st.integers(1, 4))
+    def send(self, count: int) -> None:
+        assert self._send(self.epoch, self.due, count) is None
+        self._store(self.due, count)
+
+    @precondition(lambda self: self.stored)
+    @rule(back=st.integers(1, PRODUCER_WINDOW + 2))
+    def send_again(self, back: int) -> None:
+        """Within the window it is told where its batch is; before it, that it is out of order."""
+        if back > len(self.stored):
+            return
+        one = self.stored[-back]
+        found = self._send(one.producer_epoch, one.base_sequence, one.end - one.base)
+        if one.producer_epoch != self.stored[-1].producer_epoch:
+            assert found is Error.INVALID_PRODUCER_EPOCH
+        elif back <= PRODUCER_WINDOW:
+            assert isinstance(found, Stored)
+            assert (found.base, found.end, found.duplicate) == (one.base, one.end, True)
+        else:
+            assert found is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    @precondition(lambda self: self.stored)
+    @rule(left_out=st.integers(1, 9))
+    def leave_out(self, left_out: int) -> None:
+        found = self._send(self.stored[-1].producer_epoch, self.due + left_out, 1)
+        assert found is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    @precondition(lambda self: self.stored)
+    @rule(count=st.integers(1, 4))
+    def begin_anew(self, count: int) -> None:
+        self.epoch = self.stored[-1].producer_epoch + 1
+        assert self._send(self.epoch, 3, count) is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert self._send(self.epoch, 0, count) is None
+        self._store(0, count)
+
+    @rule(lost=st.integers(1, 7))
+    def lose(self, lost: int) -> None:
+        """Another leader had less: what was lost may be, and must be, sent again."""
+        kept = self.stored[:-lost] if lost < len(self.stored) else []
+        self.log.truncate(kept[-1].end if kept else 0)
+        self.stored = kept
+        self.epoch = kept[-1].producer_epoch if kept else self.epoch
+
+    @invariant()
+    def the_window_is_the_newest(self) -> None:
+        assert self.log.producer(7) == tuple(self.stored[-PRODUCER_WINDOW:])
+        assert self.log.producer(8) == ()
+
+
+TestTwoLogs = TwoLogs.TestCase
+TestTwoLogs.settings = BOUNDED
+TestOneProducer = OneProducer.TestCase
+TestOneProducer.settings = BOUNDED
