@@ -25,7 +25,6 @@ from fencepost.events import (
 )
 from fencepost.runtime import ClientSession, ClientSpec, Condition, Runtime
 from fencepost.told import Told
-from fencepost.topology import Role
 from fencepost.view import View
 from fencepost.voters import VoterChange, Voters, controller_port
 from fencepost.workload import (
@@ -47,6 +46,7 @@ from fencepost.workload import (
     ProbeController,
     ProbeFetch,
     ProbeMetadata,
+    ProbeMetrics,
     ProbeOptions,
     ProbeProduce,
     ProducerOptions,
@@ -340,19 +340,25 @@ class Clients:
     def send_bytes(self, node: Node, frame: bytes) -> Told:
         """Sends one request, given as bytes without its length, to the listener of this node that
         clients can reach: a broker's own, or a controller's. As `fetch_directly`."""
-        ours = self._runtime.layout.of(Role.CLIENT)[0].name
-        ports = [
-            link.port
-            for link in self._runtime.layout.links
-            if (link.source, link.target) == (ours, node.name)
-        ]
         return self._ask_node(
             ProbeBytes(
                 operation=self._next_operation(),
                 slot=node.name,
                 broker=node.id,
-                port=min(ports),
+                port=self._runtime.layout.client_port(node.name),
                 frame=frame.hex(),
+                limit_ms=PROBE_LIMIT_MS,
+            )
+        )
+
+    def read_metrics(self, node: Node) -> Told:
+        """Reads the metrics page of this node's process over HTTP; as `fetch_directly`."""
+        return self._ask_node(
+            ProbeMetrics(
+                operation=self._next_operation(),
+                slot=node.name,
+                broker=node.id,
+                port=self._runtime.layout.metrics_port,
                 limit_ms=PROBE_LIMIT_MS,
             )
         )

@@ -353,6 +353,31 @@ class SnapshotAsked(Struct, frozen=True, tag="controller.snapshot_asked"):
     patience_ms: int
 
 
+class MetricsReported(Struct, frozen=True, tag="metrics.reported"):
+    """This node's metrics as it exposes them; KIP-631's, in its order, and what they are made of.
+
+    Written when something has changed, once a second at most, and at once when the node finds that
+    it is behind, or is no longer. `last_stable` is the metadata's last stable offset as far as this
+    node has been told it, `replayed` the first offset it has not replayed, both exclusive ends;
+    the lags are in records, the rates per second of the last whole `over_ms`, in which the commits
+    took `commit_latency_ms` on average (0: none were this node's). `commits` and `requests` are
+    this process's, from its start to the end of that time. A broker has a MetadataLag only.
+    """
+
+    role: str
+    node_id: int
+    metadata_lag: int = 0
+    commit_latency_ms: float = 0.0
+    commit_rate: float = 0.0
+    snapshot_lag: int = 0
+    requests_rate: float = 0.0
+    last_stable: int = 0
+    replayed: int = 0
+    commits: int = 0
+    requests: int = 0
+    over_ms: float = 0.0
+
+
 class MetadataTruncated(Struct, frozen=True, tag="metadata.truncated"):
     """This node dropped its metadata records from `from_offset` up to (not including) `log_end`."""
 
@@ -843,8 +868,8 @@ class ProbeCompleted(Struct, frozen=True, tag="client.probe_completed"):
     `outcome` is answered, refused (an error code), closed, or timeout; `error` is the Kafka error
     name; `records` the number of messages in a fetch answer; `base_offset` the offset of an
     accepted produce (-1: none); `sent_at_ns` when the request left; `brokers` the broker ids that
-    a Metadata answer names; `answer`, where bytes were sent, the frame that came back, in
-    hexadecimal without its length.
+    a Metadata answer names; `answer`, where bytes were sent, the frame that came back, without its
+    length, or the metrics page, in hexadecimal.
     """
 
     operation: str
@@ -903,7 +928,8 @@ Body = (
     | ClusterRecovered | ElectionStarted | VoteAnswered | ControllerElected | ControllerResigned
     | ControllerFollowed | QuorumLearned
     | MetadataCommitted | MetadataDigest | FeatureFinalized | SnapshotStarted
-    | SnapshotStored | SnapshotLoaded | SnapshotKnown | SnapshotAsked | MetadataTruncated
+    | SnapshotStored | SnapshotLoaded | SnapshotKnown | SnapshotAsked
+    | MetricsReported | MetadataTruncated
     | StateReverted | BrokerCommitted
     | TopicCommitted | PartitionCommitted | TopicMarked | BrokerDeleted | ChangeAnswered
     | HeartbeatAnswered | LeaseExpired

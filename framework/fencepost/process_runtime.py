@@ -453,6 +453,7 @@ class ProcessRuntime:
                 hosts={o.name: self._addresses.seen(slot, o) for o in self._layout.slots},
                 client_port=self._system.client_port(),
                 options=msgspec.Raw(msgspec.json.encode(spec.options)),
+                own={o.name: self._addresses.own(o) for o in self._layout.slots},
             )
         )
 

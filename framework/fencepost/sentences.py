@@ -262,6 +262,10 @@ _WORDS: dict[type[Struct], Callable[[Any], str]] = {
         f"tells controller {b.controller} to take a snapshot: its last one is at offset "
         f"{b.last_offset}, and offset {b.committed} is committed"
     ),
+    e.MetricsReported: lambda b: (
+        f"reports as {b.role} {b.node_id}: MetadataLag {b.metadata_lag}, with offset {b.replayed} "
+        f"replayed of {b.last_stable}"
+    ),
     e.MetadataTruncated: lambda b: (
         f"dropped metadata from offset {b.from_offset} to {b.log_end}, high watermark "
         f"{b.high_watermark}"

@@ -33,7 +33,7 @@ class Told:
 
     @property
     def answer(self) -> bytes:
-        """The frame that came back, where bytes were sent; empty for none."""
+        """The frame that came back, where bytes were sent, or the page; empty for none."""
         return bytes.fromhex(self.body.answer)
 
     @property

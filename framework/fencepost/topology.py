@@ -58,10 +58,15 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """All slots of a cluster and every link between them: what a system asks a runtime to build."""
+    """All slots of a cluster and every link between them: what a system asks a runtime to build.
+
+    On `metrics_port` of its own address every node tells its metrics over HTTP (0: none does). No
+    link leads there: an operator's window is no part of the traffic that faults meddle with.
+    """
 
     slots: tuple[Slot, ...]
     links: tuple[Link, ...]
+    metrics_port: int = 0
 
     def slot(self, name: str) -> Slot:
         """The slot of that name; raises KeyError."""
@@ -69,6 +74,14 @@ class Layout:
             if slot.name == name:
                 return slot
         raise KeyError(name)
+
+    def client_port(self, name: str) -> int:
+        """The port of that slot's listener that clients can reach: a broker's own, or a
+        controller's; raises ValueError where there is none."""
+        clients = {slot.name for slot in self.of(Role.CLIENT)}
+        return min(
+            link.port for link in self.links if link.source in clients and link.target == name
+        )
 
     def of(self, role: Role, twins: bool = False, spares: bool = False) -> tuple[Slot, ...]:
         """The slots in which a node of that role lives, in order; twins and spares when asked for.

@@ -22,7 +22,8 @@ class WorkerConfig(Struct, frozen=True):
 
     `events` is the path of the file it appends its events to; `bootstrap` holds an `address:port`
     for each broker; `hosts` maps slot names to the addresses at which the clients' slot reaches
-    them, on `client_port`. `options` are the worker's own.
+    them, on `client_port`. `options` are the worker's own. `own` maps slot names to the addresses
+    where nodes listen themselves, past all links: for what is no part of the system's traffic.
     """
 
     run: str
@@ -32,6 +33,7 @@ class WorkerConfig(Struct, frozen=True):
     hosts: Mapping[str, str]
     client_port: int
     options: msgspec.Raw
+    own: Mapping[str, str] = {}
 
 
 class ProducerOptions(
@@ -92,8 +94,8 @@ class AdminOptions(
 class ProbeOptions(
     Struct, frozen=True, kw_only=True, tag_field="kind", tag="probe", forbid_unknown_fields=True
 ):
-    """Takes `ProbeFetch`, `ProbeProduce`, `ProbeMetadata`, `ProbeBytes`, `ProbeController`,
-    `AddVoter` and `RemoveVoter`, one after another."""
+    """Takes `ProbeFetch`, `ProbeProduce`, `ProbeMetadata`, `ProbeBytes`, `ProbeMetrics`,
+    `ProbeController`, `AddVoter` and `RemoveVoter`, one after another."""
 
 
 ClientOptions = ProducerOptions | ConsumerOptions | ReaderOptions | AdminOptions | ProbeOptions
@@ -317,6 +319,22 @@ class ProbeBytes(
     limit_ms: int = 5_000
 
 
+class ProbeMetrics(
+    Struct, frozen=True, kw_only=True, tag_field="do", tag="metrics", forbid_unknown_fields=True
+):
+    """One HTTP GET of the metrics page of the process in `slot`, past all links.
+
+    Answered is the page itself, refused any other status; where messages travel as values, not as
+    bytes, it is refused.
+    """
+
+    operation: str
+    slot: str
+    broker: int
+    port: int
+    limit_ms: int = 5_000
+
+
 class AddVoter(
     Struct, frozen=True, kw_only=True, tag_field="do", tag="add_voter", forbid_unknown_fields=True
 ):
@@ -353,7 +371,7 @@ AdminCommand = (
     | ElectPreferred | AlterSettings | DeleteBroker | AddBrokers | Rebalance
 )  # fmt: skip
 ProbeCommand = (
-    ProbeFetch | ProbeProduce | ProbeMetadata | ProbeBytes | ProbeController | AddVoter
-    | RemoveVoter
+    ProbeFetch | ProbeProduce | ProbeMetadata | ProbeBytes | ProbeMetrics | ProbeController
+    | AddVoter | RemoveVoter
 )  # fmt: skip
 ClientCommand = AdminCommand | ProbeCommand | Seek

@@ -41,6 +41,7 @@ from fencepost_clusters.reference.core.settings import (
 CLIENT_PORT = 9092
 CONTROLLER_PORT = 9093
 REPLICATION_PORT = 9094
+METRICS_PORT = 9095
 FIRST_CONTROLLER_ID = 101
 MAX_NODES = 60
 
@@ -100,7 +101,7 @@ class ReferenceQuorum:
         ]
         clients = Slot("clients", Role.CLIENT, -1, next(index))
         slots = (*controllers, *brokers, *twins, *spares, clients)
-        return Layout(slots, tuple(_links(slots)))
+        return Layout(slots, tuple(_links(slots)), METRICS_PORT)
 
     def client_port(self) -> int:
         """The brokers' client listener."""
@@ -153,6 +154,7 @@ class ReferenceQuorum:
             "advertised": place.advertised,
             "hosts": dict(place.hosts),
             "ports": self.ports(slot),
+            "metrics_port": METRICS_PORT,
             "properties": self.properties(slot, place.layout, shape, place.run),
             "defects": list(shape.defects),
             "seed": place.seed,

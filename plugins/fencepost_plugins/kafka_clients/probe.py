@@ -40,6 +40,7 @@ from fencepost import (
     ProbeController,
     ProbeFetch,
     ProbeMetadata,
+    ProbeMetrics,
     ProbeProduce,
     RemoveVoter,
 )
@@ -94,6 +95,11 @@ class Probing:
 
     def _ask(self, probe: ProbeCommand) -> None:
         config = self._session.config
+        if isinstance(probe, ProbeMetrics):
+            sent_at_ns = time.monotonic_ns()
+            address = (config.own[probe.slot], probe.port)
+            self._record(probe, "Metrics", read_page(address, probe.limit_ms / 1000), sent_at_ns)
+            return
         read: Callable[[bytes], Answer]
         if isinstance(probe, ProbeBytes):
             raw = bytes.fromhex(probe.frame)
@@ -109,6 +115,9 @@ class Probing:
         address = (config.hosts[probe.slot], port)
         sent_at_ns = time.monotonic_ns()
         answer = exchange(address, frame, probe.limit_ms / 1000, read)
+        self._record(probe, api, answer, sent_at_ns)
+
+    def _record(self, probe: ProbeCommand, api: str, answer: Answer, sent_at_ns: int) -> None:
         self._session.recorder.record(
             ProbeCompleted(
                 operation=probe.operation,
@@ -146,6 +155,27 @@ def exchange(
     if not body or len(body) < size:
         return Answer("closed", "end of stream")
     return read(body)
+
+
+def read_page(address: tuple[str, int], limit_s: float) -> Answer:
+    """Gets the metrics page there; its body is the answer if its status is 200."""
+    request = f"GET /metrics HTTP/1.1\r\nHost: {address[0]}\r\nConnection: close\r\n\r\n"
+    try:
+        with socket.create_connection(address, timeout=limit_s) as connection:
+            connection.settimeout(limit_s)
+            connection.sendall(request.encode())
+            with connection.makefile("rb") as stream:
+                head, _, body = stream.read(MOST_BYTES).partition(b"\r\n\r\n")
+    except TimeoutError:
+        return Answer("timeout")
+    except OSError as failed:
+        return Answer("closed", failed.strerror or str(failed))
+    if not head:
+        return Answer("closed", "end of stream")
+    status = head.partition(b"\r\n")[0].decode(errors="replace")
+    if status.split()[1:2] != ["200"]:
+        return Answer("refused", status)
+    return Answer("answered", answer=body.hex())
 
 
 def frame_request(client: str, correlation: int, request: Any) -> bytes:

@@ -27,6 +27,7 @@ from fencepost.addresses import claim
 
 LIMIT_S = 10.0
 PORTS = {"CLIENT": 9092, "CONTROLLER": 9093, "REPLICATION": 9094}
+METRICS_PORT = 9095
 PROPERTIES = {
     "controller.connect": "101@controller-1:9093",
     "registration.heartbeat.interval.ms": "300",
@@ -70,6 +71,7 @@ class Nodes:
             "advertised": self.address(node),
             "hosts": {name: self.address(name) for name in ("controller-1", "broker-1")},
             "ports": {name: PORTS[name] for name in names},
+            "metrics_port": METRICS_PORT,
             "properties": {**PROPERTIES, **own, **self.properties},
             "defects": [],
             "seed": 1,

@@ -87,5 +87,6 @@ FINDS: dict[str, tuple[Scene, Settings]] = {
     "keeps-stale-broker": (behind_on_metadata, {"metadata_max_lag_records": "5"}),
     "admits-unsupporting-broker": (older_software, {"metadata_format_level": "2"}),
     "online-with-stale-metadata": (slow_start, {}),
+    "lag-stays-zero": (left_behind, OFTEN),
 }
 """Defect -> the scene in which it is found, and the cluster's settings there."""

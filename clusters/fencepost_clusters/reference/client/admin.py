@@ -19,6 +19,7 @@ from fencepost import (
     ProbeController,
     ProbeFetch,
     ProbeMetadata,
+    ProbeMetrics,
     ProbeProduce,
     RemoveVoter,
 )
@@ -165,7 +166,9 @@ class Probing:
         """Begins the next command."""
         while self._doing is None and self._todo:
             command = self._todo.popleft()
-            if isinstance(command, ProbeCommand) and not isinstance(command, ProbeBytes):
+            if isinstance(command, ProbeCommand) and not isinstance(
+                command, ProbeBytes | ProbeMetrics
+            ):
                 port = command.port if isinstance(command, ProbeController) else self._port
                 address = (command.slot, port)
                 # A channel of its own: whatever became of earlier connections, this one is new.

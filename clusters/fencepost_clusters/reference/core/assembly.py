@@ -12,7 +12,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from fencepost import UsageError
+from fencepost import MetricsReported, UsageError
 from fencepost_clusters.reference.core.broker import BrokerNode
 from fencepost_clusters.reference.core.combined import CombinedNode
 from fencepost_clusters.reference.core.controller import ControllerNode
@@ -39,6 +39,7 @@ class Core(Protocol):
 
     def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]: ...
     def deadline_ns(self) -> int | None: ...
+    def metrics_now(self) -> tuple[MetricsReported, ...]: ...
 
 
 class Stored(Struct, frozen=True):

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from fencepost import (
     Cause,
+    MetricsReported,
     NodeStarted,
     NodeStopped,
     RecoveryEnded,
@@ -14,7 +15,6 @@ from fencepost import (
 )
 from fencepost_clusters.reference.core import changes, configs, fetching, serving
 from fencepost_clusters.reference.core.committed import Committed
-from fencepost_clusters.reference.core.controller import raft_timing
 from fencepost_clusters.reference.core.effects import (
     Answered,
     CallFailed,
@@ -39,7 +39,9 @@ from fencepost_clusters.reference.core.following import Following
 from fencepost_clusters.reference.core.forwarding import Forwarding
 from fencepost_clusters.reference.core.lifecycle import Lifecycle
 from fencepost_clusters.reference.core.metadata_log import MetadataLog, Snapshot
+from fencepost_clusters.reference.core.metrics import Metrics
 from fencepost_clusters.reference.core.producing import Producing
+from fencepost_clusters.reference.core.quorum_timing import raft_timing
 from fencepost_clusters.reference.core.raft import Raft
 from fencepost_clusters.reference.core.registration import BrokerState
 from fencepost_clusters.reference.core.replicas import Replicas
@@ -100,6 +102,7 @@ class BrokerNode:
         self._due_ns: int | None = now.monotonic_ns
         self.forwarding = Forwarding(settings, controllers, self._out)
         self._producers = 0
+        self.metrics = Metrics("broker", settings.node_id, protections, self._out, now)
         self._recovered = False
         self._out.note(RecoveryStarted(settings.node_id))
         self._out.add(Recover())
@@ -136,6 +139,7 @@ class BrokerNode:
             self.producing.settle(now)
             self.fetching.release(now)
             self._due_ns = self._earliest_ns()
+        self.metrics.observe(self.raft, self.committed, self.snapshots.last_offset, now)
         if self.lifecycle.granted_shutdown:
             self._stop(now)
         return self._out.drain()
@@ -151,6 +155,10 @@ class BrokerNode:
     def deadline_ns(self) -> int | None:
         """The monotonic time of the next Tick."""
         return self._due_ns
+
+    def metrics_now(self) -> tuple[MetricsReported, ...]:
+        """The newest metrics of this node."""
+        return (self.metrics.latest,)
 
     def _earliest_ns(self) -> int | None:
         times = [

@@ -12,7 +12,7 @@ from collections import deque
 
 from msgspec import Struct
 
-from fencepost import NodeStopped, PartitionCommitted
+from fencepost import MetricsReported, NodeStopped, PartitionCommitted
 from fencepost_clusters.reference.core.broker import BrokerNode
 from fencepost_clusters.reference.core.controller import ControllerNode
 from fencepost_clusters.reference.core.effects import (
@@ -62,6 +62,10 @@ class CombinedNode:
         """The monotonic time of the next Tick."""
         times = (self.controller.deadline_ns(), self.broker.deadline_ns())
         return min((t for t in times if t is not None), default=None)
+
+    def metrics_now(self) -> tuple[MetricsReported, ...]:
+        """The newest metrics of both."""
+        return (*self.controller.metrics_now(), *self.broker.metrics_now())
 
     def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]:
         """One step of whichever the input is for, and of the other as far as it is concerned."""

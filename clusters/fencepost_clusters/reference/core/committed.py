@@ -37,6 +37,8 @@ class Committed:
         """Begins with the log's snapshot, if it has one. `role` is the node's."""
         self._out = out
         self._role = role
+        self.replayed = 0
+        """How many records this process has replayed."""
         self._rebuild(log)
 
     def _rebuild(self, log: MetadataLog) -> None:
@@ -64,6 +66,7 @@ class Committed:
             if not batch.records:
                 digest = f"{crc32(batch.data[16:]):08x}"
                 self._out.note(MetadataCommitted(batch.base, batch.epoch, "LeaderChange", digest))
+            self.replayed += max(1, len(batch.records))
             self.applied = batch.end
             self.image.offset = batch.end
             self._tell_digest(batch)

@@ -11,12 +11,14 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fencepost import (
     Cause,
     ChangeAnswered,
     HeartbeatAnswered,
     LeaseExpired,
+    MetricsReported,
     NodeStarted,
     NodeStopped,
     StateReverted,
@@ -52,7 +54,9 @@ from fencepost_clusters.reference.core.electorate import Electorate
 from fencepost_clusters.reference.core.grounds import Grounds, Quorum
 from fencepost_clusters.reference.core.image import Image
 from fencepost_clusters.reference.core.metadata_log import MetadataLog
-from fencepost_clusters.reference.core.raft import Raft, RaftTiming
+from fencepost_clusters.reference.core.metrics import Metrics
+from fencepost_clusters.reference.core.quorum_timing import raft_timing
+from fencepost_clusters.reference.core.raft import Raft
 from fencepost_clusters.reference.core.registration import BrokerState, Leases
 from fencepost_clusters.reference.core.settings import Settings
 from fencepost_clusters.reference.core.snapshot_coordination import Coordination, Reporting
@@ -70,16 +74,6 @@ class _Waiting(Struct, frozen=True):
     answer: m.Response
     event: HeartbeatAnswered | ChangeAnswered | None
     cause: Cause | None
-
-
-def raft_timing(settings: Settings) -> RaftTiming:
-    """The quorum's times from a node's settings."""
-    fetch_timeout_ns = settings.ns("controller.quorum.fetch.timeout.ms")
-    return RaftTiming(
-        settings.ns("controller.quorum.election.timeout.ms"),
-        fetch_timeout_ns,
-        min(settings.ns("replica.fetch.wait.max.ms"), fetch_timeout_ns // 4),
-    )
 
 
 class ControllerNode:
@@ -116,6 +110,7 @@ class ControllerNode:
         self._leases = Leases()
         self._waiting: list[_Waiting] = []
         self._next_check_ns = 0
+        self.metrics = Metrics("controller", settings.node_id, protections, self._out, now)
 
     # ------------------------------------------------------------------------------------- driver
 
@@ -153,6 +148,8 @@ class ControllerNode:
         self._maintain(now)
         self._answer_committed()
         self._snapshot(now)
+        if not isinstance(what, ShutdownAsked):  # its last event is told already
+            self.metrics.observe(self.raft, self.committed, self.snapshots.last_offset, now)
         return self._out.drain()
 
     def deadline_ns(self) -> int | None:
@@ -169,6 +166,10 @@ class ControllerNode:
             if self._protections.holds("controller-fences"):
                 times.append(self._leases.ends_ns)
         return min(times, default=None)
+
+    def metrics_now(self) -> tuple[MetricsReported, ...]:
+        """The newest metrics of this node."""
+        return (self.metrics.latest,)
 
     @property
     def active(self) -> bool:
@@ -223,6 +224,7 @@ class ControllerNode:
         """Out of office: nothing that was not committed stays (QC-09)."""
         ahead, self._ahead = self._ahead, None
         self._coordination = None
+        self.metrics.left_office()
         assert ahead is not None
         reverted = self.committed.applied
         if not self._protections.holds("revert-on-deposition"):
@@ -248,6 +250,7 @@ class ControllerNode:
             for at, record in enumerate(batch, base):
                 self._ahead.replay(record, at)
             self._ahead.offset = self.log.end
+            self.metrics.appended(self.log.end, now)
         return self.log.end
 
     def _expire(self, now: Instant) -> None:
@@ -267,6 +270,7 @@ class ControllerNode:
         self._leases.looked_at(self._ahead, lease_ns)
 
     def _request(self, received: Received, now: Instant) -> None:
+        self.metrics.requested()
         if admission.refused(received, self.settings.rights, self._protections, self._out):
             return
         message = received.message
@@ -457,10 +461,7 @@ class ControllerNode:
             return
         event = waiting.event
         if isinstance(event, ChangeAnswered):
-            event = ChangeAnswered(
-                event.api, event.client, event.error, event.offset,
-                self.raft.high_watermark, event.controller_epoch,
-            )  # fmt: skip
+            event = replace(event, high_watermark=self.raft.high_watermark)
         if event is not None:
             self._out.add(Note(event, waiting.cause))
         self._out.add(Reply(waiting.received.request_id, waiting.answer))

@@ -138,6 +138,7 @@ _TABLE: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
      "a broker that was down brings a deleted topic back"),
     ("flushed-after-sync", "flushed-before-sync", ("RP-26",),
      "the flushed offset is advanced before the sync"),
+    ("lag-is-told", "lag-stays-zero", ("QC-25",), "MetadataLag stays 0 on a node that is behind"),
 )  # fmt: skip
 
 BY_PROTECTION = {protection: name for protection, name, _, _ in _TABLE}

@@ -10,7 +10,6 @@ gives up `resign_after` (shorter) after the last fetch that made its majority.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 
 from fencepost import (
@@ -40,6 +39,7 @@ from fencepost_clusters.reference.core.effects import (
 from fencepost_clusters.reference.core.electorate import Electorate
 from fencepost_clusters.reference.core.metadata_log import LOG_NAME, MetadataLog
 from fencepost_clusters.reference.core.quorum_serving import NEVER_NS, Serving
+from fencepost_clusters.reference.core.quorum_timing import RaftTiming
 from fencepost_clusters.reference.core.snapshot_download import Download
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
@@ -57,20 +57,6 @@ class Role(Enum):
     FOLLOWER = "follower"
     CANDIDATE = "candidate"
     LEADER = "leader"
-
-
-@dataclass(frozen=True, slots=True)
-class RaftTiming:
-    """All in nanoseconds. An election timeout is drawn between one and two `election_ns`."""
-
-    election_ns: int
-    fetch_timeout_ns: int
-    fetch_wait_ns: int
-
-    @property
-    def resign_after_ns(self) -> int:
-        """Less than any follower waits before it stands, by a fifth for a slow machine."""
-        return self.fetch_timeout_ns * 4 // 5
 
 
 class Raft:
@@ -99,6 +85,7 @@ class Raft:
         self.timing = timing
         self.leader: int | None = None
         self.high_watermark = log.start  # a snapshot holds what was committed
+        self._told_stable = 0
         electorate.follow(log)
         self.role = Role.UNATTACHED if me in self.voters else Role.OBSERVER
         self.replica_epoch = replica_epoch
@@ -128,6 +115,15 @@ class Raft:
     def ends(self) -> dict[int, int]:
         """The voters' log ends as far as their leader knows them."""
         return self._serving.ends()
+
+    @property
+    def last_stable(self) -> int:
+        """The highest metadata offset known to be committed, whether its records are here or not.
+
+        A leader tells it with every answer: also with one that sends to a snapshot, or back to
+        where the logs part, and so leaves this node behind.
+        """
+        return max(self.high_watermark, self._told_stable)
 
     @property
     def settled(self) -> bool:
@@ -536,6 +532,7 @@ class Raft:
     def _fetched(self, peer: int, part: m.PartitionData, now: Instant) -> None:
         if not self._of_leader(peer, part.current_leader, part.error_code, now):
             return
+        self._told_stable = max(self._told_stable, part.high_watermark)
         if part.snapshot_id.epoch >= 0:
             self._fetch_snapshot(part.snapshot_id, peer)
             return

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import assert_never
 
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from fencepost_clusters.reference.core import effects as e
 from fencepost_clusters.reference.core.assembly import Core
 from fencepost_clusters.reference.core.rights import Rights
 from fencepost_clusters.reference.shell.listener import BACKLOG, Connection
+from fencepost_clusters.reference.shell.metrics_page import MetricsConnection
 from fencepost_clusters.reference.shell.peers import Peers
 from fencepost_clusters.reference.shell.storage import Disk
 from fencepost_clusters.reference.wire import codec
@@ -30,6 +31,18 @@ EXIT_BROKEN = 70
 def instant() -> e.Instant:
     """Now, by the machine's clocks."""
     return e.Instant(time.monotonic_ns(), time.time_ns() // 1_000_000)
+
+
+async def _listen(
+    name: str, address: tuple[str, int], accept: Callable[[], asyncio.Protocol]
+) -> None:
+    """Listens there; raises OSError, which names the address, when it cannot be had."""
+    host, port = address
+    try:
+        await asyncio.get_running_loop().create_server(accept, host, port, backlog=BACKLOG)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise OSError(f"{host}:{port} ({name} listener): {reason}") from error
 
 
 class Node:
@@ -54,26 +67,27 @@ class Node:
         self._timer: asyncio.TimerHandle | None = None
         self._done: asyncio.Future[int] | None = None
 
-    async def run(self, listeners: Mapping[str, tuple[str, int]]) -> int:
+    async def run(
+        self, listeners: Mapping[str, tuple[str, int]], metrics: tuple[str, int] | None = None
+    ) -> int:
         """Listens, and runs until the core exits; the process's exit code.
+
+        Where `metrics` is given, it tells its metrics to whoever asks there.
 
         Raises OSError, which names the address, when one cannot be had.
         """
         loop = asyncio.get_running_loop()
         self._done = loop.create_future()
-        for name, (host, port) in listeners.items():
-            try:
-                await loop.create_server(
-                    lambda name=name: Connection(  # type: ignore[misc]
-                        name, self._received, self._closed, self._rights
-                    ),
-                    host,
-                    port,
-                    backlog=BACKLOG,
-                )
-            except OSError as error:
-                reason = os.strerror(error.errno) if error.errno else str(error)
-                raise OSError(f"{host}:{port} ({name} listener): {reason}") from error
+        for name, address in listeners.items():
+            await _listen(
+                name,
+                address,
+                lambda name=name: Connection(  # type: ignore[misc]
+                    name, self._received, self._closed, self._rights
+                ),
+            )
+        if metrics is not None:
+            await _listen("metrics", metrics, lambda: MetricsConnection(self._core.metrics_now))
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._step, e.ShutdownAsked())
         self._watch(loop.time())

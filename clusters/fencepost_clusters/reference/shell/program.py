@@ -1,7 +1,8 @@
 """The program of one node, which `__main__` starts.
 
 The file it is given holds: run, process, events (path), data (path), address, hosts, advertised,
-name, ports, properties (Kafka's dotted names), defects, seed. Exit codes: 0 asked to stop, 2 bad
+name, ports, metrics_port (none: no metrics page), properties (Kafka's dotted names), defects,
+seed. Exit codes: 0 asked to stop, 2 bad
 configuration, 4 a port or file could not be had or its disk or metadata not be read, 70 the node
 broke (the traceback is on standard error).
 """
@@ -44,6 +45,7 @@ class NodeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     properties: dict[str, str]
     defects: tuple[str, ...]
     seed: int
+    metrics_port: Port | None = None
 
 
 def main(argv: list[str]) -> int:
@@ -70,7 +72,8 @@ def main(argv: list[str]) -> int:
         core = assemble(settings, site, disk.stored(), draw.randint, protections, instant())
         running = Node(core, disk, recorder, node.process, node.hosts, settings.rights)
         listeners = {name: (node.address, port) for name, port in node.ports.items()}
-        return asyncio.run(running.run(listeners))
+        metrics = None if node.metrics_port is None else (node.address, node.metrics_port)
+        return asyncio.run(running.run(listeners, metrics))
     except (DamagedFile, CorruptBatch, UnknownRecord) as error:
         print(f"{node.process} cannot read its disk: {error}", file=sys.stderr)
         recorder.record(NodeStopped(str(error)))

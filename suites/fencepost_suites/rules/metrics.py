@@ -1,0 +1,187 @@
+"""KIP-631's metrics: what a node reports of itself, against what it and others are seen to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    ControllerElected,
+    Event,
+    Exercised,
+    Finding,
+    HeartbeatAnswered,
+    Key,
+    MetadataCommitted,
+    MetricsReported,
+    NodeStarted,
+    PromiseWitnessed,
+    RunEnd,
+    SnapshotLoaded,
+    SnapshotStored,
+    Violated,
+    Witness,
+)
+from fencepost_suites.rules.keys import NOTHING, whole_run
+
+PER_MS = 0.001
+"""What rounding leaves of a rate in a report, per millisecond that it is taken over."""
+
+
+@dataclass(slots=True)
+class _Node:
+    """What one process has done; `nodes` is how many share it and its stream of events."""
+
+    nodes: int = 0
+    replayed: int = 0
+    last: Cause | None = None
+    commits: int = 0
+    snapshot: int = -1
+    answered: int = 0
+    elected_ns: int | None = None
+    told: MetricsReported | None = None
+
+
+@dataclass(slots=True)
+class _Metrics:
+    """Every process, and the furthest that anybody was told was committed."""
+
+    nodes: dict[str, _Node] = field(default_factory=dict)
+    stable: int = 0
+    stable_ref: Cause | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MetricsMatchHistory:
+    """QC-25. A node cannot know how far others have committed before it is told, so a lag is
+    measured from the last stable offset that it has been told of, and that must be one which
+    somebody did commit. Exercised by a report of a node that is behind.
+
+    Where a broker and a controller share a process, neither's records can be told from the
+    other's: their reports are held against themselves only. What a test saw on a node's metrics
+    page counts as well.
+    """
+
+    clause: str = "QC-25"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(NodeStarted, MetadataCommitted, SnapshotLoaded, SnapshotStored, HeartbeatAnswered),
+            *(ControllerElected, MetricsReported, PromiseWitnessed),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Metrics:
+        return _Metrics()
+
+    def step(self, state: _Metrics, event: Event) -> tuple[_Metrics, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, PromiseWitnessed):
+            return state, self._witnessed(event, body)
+        node = state.nodes.setdefault(event.process, _Node())
+        match body:
+            case NodeStarted():
+                node.nodes += 1
+            case MetadataCommitted():
+                node.replayed, node.last = body.offset + 1, event.ref
+                node.commits += 1
+            case SnapshotLoaded():
+                node.replayed = max(node.replayed, body.offset)
+                node.snapshot = body.offset
+            case SnapshotStored():
+                node.snapshot = body.offset
+            case HeartbeatAnswered():
+                node.answered += 1
+            case ControllerElected():
+                if node.elected_ns is None:
+                    node.elected_ns = event.at_ns
+            case MetricsReported():
+                if body.last_stable > state.stable:
+                    state.stable, state.stable_ref = body.last_stable, event.ref
+                return state, self._reported(state, node, event, body)
+        return state, NOTHING
+
+    def _witnessed(self, event: Event, body: PromiseWitnessed) -> Sequence[Finding]:
+        if body.clause != self.clause:
+            return NOTHING
+        if body.held:
+            return (Exercised(event.ref, Witness(body.witness)),)
+        return (Violated(event.ref, Witness(body.witness), body.evidence),)
+
+    def _reported(
+        self, state: _Metrics, node: _Node, event: Event, body: MetricsReported
+    ) -> Sequence[Finding]:
+        alone = node.nodes == 1
+        replayed = node.replayed if alone else body.replayed
+        lag = max(0, body.last_stable - replayed)
+        witness, because = self._others(state, event, body.last_stable)
+        wrong = self._wrong(node, event, body) if alone else ""
+        if body.metadata_lag != lag:
+            wrong = (
+                f"{event.process} reports a MetadataLag of {body.metadata_lag}, with the metadata "
+                f"replayed up to {replayed} and known to be committed up to {body.last_stable}"
+            )
+        node.told = body
+        if wrong:
+            return (Violated(event.ref, witness, wrong, because),)
+        return (Exercised(event.ref, witness),) if lag else NOTHING
+
+    @staticmethod
+    def _others(
+        state: _Metrics, event: Event, last_stable: int
+    ) -> tuple[Witness, tuple[Cause, ...]]:
+        """By whose word so much was committed: that of another process, if one has replayed it."""
+        for process, other in state.nodes.items():
+            if process != event.process and other.last and other.replayed >= last_stable:
+                return Witness.PEER, (other.last,)
+        return Witness.SELF, ()
+
+    @staticmethod
+    def _wrong(node: _Node, event: Event, body: MetricsReported) -> str:
+        """What of the other metrics contradicts what the process was seen to do."""
+        who, before = event.process, node.told or MetricsReported(body.role, body.node_id)
+        if body.role == "broker":
+            return ""
+        snapshot_lag = body.last_stable - node.snapshot if node.snapshot >= 0 else 0
+        if body.snapshot_lag != snapshot_lag:
+            return (
+                f"{who} reports a MetadataSnapshotLag of {body.snapshot_lag}, with its last "
+                f"snapshot at {node.snapshot} (-1: none) and {body.last_stable} committed"
+            )
+        rates = (body.commit_rate, body.requests_rate, body.commits, body.requests)
+        if rates == (before.commit_rate, before.requests_rate, before.commits, before.requests):
+            return ""  # it tells of its offsets only, in the midst of a second
+        for name, rate, count in (
+            ("MetadataCommitRate", body.commit_rate, node.commits - before.commits),
+            ("ControllerRequestsRate", body.requests_rate, body.requests - before.requests),
+        ):
+            if abs(rate * body.over_ms / 1000 - count) > body.over_ms * PER_MS / 1000:
+                return f"{who} reports a {name} of {rate}, for {count} in {body.over_ms} ms"
+        if body.requests < node.answered:
+            return (
+                f"{who} reports {body.requests} requests, with {node.answered} heartbeats answered"
+            )
+        if body.commit_latency_ms > 0:
+            since = node.elected_ns
+            if since is None or body.commit_latency_ms > (event.at_ns - since) / 1_000_000:
+                return (
+                    f"{who} reports a MetadataCommitLatencyMs of {body.commit_latency_ms}, longer "
+                    f"than it has been the active controller"
+                )
+        return ""
+
+    def end(self, state: _Metrics, end: RunEnd) -> Sequence[Finding]:
+        """Who tells of a commit may do so before those who made it; not when nobody ever did."""
+        committed = max((node.replayed for node in state.nodes.values()), default=0)
+        if not end.complete or state.stable_ref is None or state.stable <= committed:
+            return NOTHING
+        saying = (
+            f"a node reports lags from a last stable offset of {state.stable}, and nobody ever "
+            f"committed more than {committed}"
+        )
+        return (Violated(state.stable_ref, Witness.PEER, saying),)

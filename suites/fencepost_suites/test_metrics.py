@@ -1,0 +1,88 @@
+"""KIP-631's metrics: what a node tells of itself is what the history shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import pytest
+
+from fencepost import MetricsReported, Role, Shape, Spare
+from fencepost.testing import Clients, Cluster, Faults, Happened
+
+clause = pytest.mark.clause
+seldom = pytest.mark.parametrize(
+    "fencepost_shape",
+    [
+        Shape(
+            settings={"metadata.snapshot.interval.records": "30"},
+            spares=(Spare(Role.BROKER, 4),),
+        )
+    ],
+    ids=["snapshots"],
+)
+
+CONTROLLER = "kafka.controller:type=KafkaController,name="
+BROKER = "kafka.controller:type=KafkaServer,name="
+SAMPLE = re.compile(r'(kafka\w+)\{name="([^"]+)",node="(\d+)"\} (\S+)')
+
+
+def figures(told: MetricsReported) -> Mapping[str, float]:
+    """What an event says, under the seed's full names."""
+    if told.role == "broker":
+        return {f"{BROKER}MetadataLag": told.metadata_lag}
+    return {
+        f"{CONTROLLER}MetadataLag": told.metadata_lag,
+        f"{CONTROLLER}MetadataCommitLatencyMs": told.commit_latency_ms,
+        f"{CONTROLLER}MetadataCommitRate": told.commit_rate,
+        f"{CONTROLLER}MetadataSnapshotLag": told.snapshot_lag,
+        f"{CONTROLLER}ControllerRequestsRate": told.requests_rate,
+    }
+
+
+@seldom
+@clause("QC-25")
+def test_a_node_that_was_left_behind_says_how_far(
+    cluster: Cluster, faults: Faults, clients: Clients, history: Happened
+) -> None:
+    clients.create_topic("orders", partitions=12)
+    standby = next(c for c in cluster.controllers if c != cluster.active_controller)
+    with faults.isolate(standby):
+        # So much that the log no longer holds what it needs next: it is told where the metadata
+        # ends, and has to get a snapshot before it can follow.
+        clients.create_topic("payments", partitions=24)
+        with faults.kill(cluster.brokers[2]):
+            cluster.eventually(cluster.brokers[2].fenced_by_controller)
+        cluster.eventually(cluster.recovered)
+        clients.create_topic("returns", partitions=12)
+    cluster.eventually(standby.from_snapshot)
+    newcomer = cluster.node("broker-4")
+    cluster.start(newcomer)
+    cluster.eventually(newcomer.active)
+    cluster.eventually(cluster.recovered)
+    behind = {told.role for told in history.of(MetricsReported) if told.metadata_lag}
+    assert behind == {"controller", "broker"}
+
+
+@pytest.mark.only("process", reason="the metrics page is read over HTTP")
+@seldom
+@clause("QC-25", "QC-37")
+def test_a_nodes_metrics_page_has_the_seeds_names_and_says_what_the_history_shows(
+    cluster: Cluster, clients: Clients, history: Happened
+) -> None:
+    clients.create_topic("orders", partitions=36)
+    writes = clients.produce("orders", count=200)
+    cluster.eventually(writes.settled)
+    for node in (*cluster.controllers, *cluster.brokers):
+        told = clients.read_metrics(node)
+        page = told.answer.decode()
+        assert told.answered, told.body
+        samples = {
+            name: float(value) for _, name, of, value in SAMPLE.findall(page) if int(of) == node.id
+        }
+        reported = [
+            figures(body) for body in history.of(MetricsReported) if body.node_id == node.id
+        ]
+        evidence = f"{node} tells {samples} to a client"
+        history.saw("QC-25", samples in reported, evidence)
+        history.saw("QC-37", "ZooKeeper" not in page, f"{node}'s page has {sorted(samples)}")

@@ -1,0 +1,146 @@
+"""The metrics' rule against broken histories, near misses, and open ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost import (
+    ControllerElected,
+    HeartbeatAnswered,
+    MetadataCommitted,
+    MetricsReported,
+    NodeStarted,
+    PromiseWitnessed,
+    SnapshotLoaded,
+    SnapshotStored,
+    Witness,
+)
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_suites import rules
+from fencepost_suites.clauses import clauses
+
+CLAUSES = {clause.id: clause for clause in clauses()}
+ACTIVE, BROKER = "controller-1#1", "broker-1#1"
+
+
+def verdict(h: HistoryBuilder, clause: str = "QC-25", complete: bool = True) -> Verdict:
+    chosen = [rule for rule in rules.ALL if rule.clause == clause]
+    return judge(h.events(), chosen, CLAUSES, h.end(complete), "quorum").verdicts[clause]
+
+
+def committed(h: HistoryBuilder, process: str, first: int, end: int) -> None:
+    for offset in range(first, end):
+        h.add(process, MetadataCommitted(offset, 1, "Topic", "aa"))
+
+
+@pytest.fixture
+def h() -> HistoryBuilder:
+    """A controller has committed 10 records since it took office, and a broker replayed 4."""
+    built = HistoryBuilder()
+    built.add(ACTIVE, NodeStarted("controller", 101, ACTIVE, 0))
+    built.add(BROKER, NodeStarted("broker", 1, BROKER, 0))
+    built.add(ACTIVE, ControllerElected(1, 0, 0))
+    committed(built, ACTIVE, 0, 10)
+    committed(built, BROKER, 0, 4)
+    return built
+
+
+def controller(**of: float) -> MetricsReported:
+    """What the controller says after two seconds."""
+    figures: dict[str, float] = {
+        "commit_latency_ms": 1.5, "commit_rate": 5.0, "requests_rate": 3.0, "last_stable": 10,
+        "replayed": 10, "commits": 10, "requests": 6, "over_ms": 2000.0,
+    }  # fmt: skip
+    return MetricsReported("controller", 101, **(figures | of))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("lag", [0, 5, 7])
+def test_a_node_that_is_behind_and_reports_another_lag_breaks_qc_25(
+    h: HistoryBuilder, lag: int
+) -> None:
+    h.add(BROKER, MetricsReported("broker", 1, lag, last_stable=10, replayed=4))
+    found = verdict(h).violations[0]
+    assert f"a MetadataLag of {lag}, with the metadata replayed up to 4" in found.saying
+    assert found.witness is Witness.PEER
+
+
+def test_a_lag_that_is_hidden_behind_a_replay_that_never_was_breaks_qc_25(
+    h: HistoryBuilder,
+) -> None:
+    h.add(BROKER, MetricsReported("broker", 1, 0, last_stable=10, replayed=10))
+    assert verdict(h).verdict is Outcome.VIOLATED
+
+
+def test_a_node_that_reports_how_far_it_is_behind_keeps_qc_25(h: HistoryBuilder) -> None:
+    h.add(BROKER, MetricsReported("broker", 1, 6, last_stable=10, replayed=4))
+    h.add(BROKER, SnapshotLoaded(9, 1, "aa"))
+    h.add(BROKER, MetricsReported("broker", 1, 1, last_stable=10, replayed=9))
+    found = verdict(h)
+    assert (found.verdict, found.exercised) == (Outcome.HOLDS, 2)
+
+
+def test_a_node_that_was_told_of_nothing_it_lacks_says_nothing_about_qc_25(
+    h: HistoryBuilder,
+) -> None:
+    h.add(BROKER, MetricsReported("broker", 1, 0, last_stable=4, replayed=4))
+    h.add(ACTIVE, controller())
+    assert verdict(h).verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_lag_from_an_offset_that_nobody_committed_breaks_qc_25(h: HistoryBuilder) -> None:
+    h.add(BROKER, MetricsReported("broker", 1, 7, last_stable=11, replayed=4))
+    assert verdict(h).verdict is Outcome.VIOLATED
+
+
+def test_who_made_the_commit_may_say_so_later_and_a_history_cut_short_leaves_it_open(
+    h: HistoryBuilder,
+) -> None:
+    h.add(BROKER, MetricsReported("broker", 1, 7, last_stable=11, replayed=4))
+    assert verdict(h, complete=False).verdict is not Outcome.VIOLATED
+    committed(h, ACTIVE, 10, 11)
+    assert verdict(h).verdict is Outcome.HOLDS
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [
+        ({"commit_rate": 4.0}, "MetadataCommitRate"),
+        ({"requests_rate": 4.0}, "ControllerRequestsRate"),
+        ({"requests": 0, "requests_rate": 0.0}, "1 heartbeats answered"),
+        ({"commit_latency_ms": 5000.0}, "MetadataCommitLatencyMs"),
+        ({"snapshot_lag": 10}, "MetadataSnapshotLag"),
+    ],
+)
+def test_figures_that_contradict_what_was_done_break_qc_25(
+    h: HistoryBuilder, wrong: dict[str, float], name: str
+) -> None:
+    heartbeat = HeartbeatAnswered(BROKER, 1, "i", 1, 1, "NONE", "ACTIVE", 0, 9, 9, 1, 101, True)
+    h.add(ACTIVE, heartbeat)
+    h.add(ACTIVE, controller(**wrong))
+    assert name in verdict(h).violations[0].saying
+
+
+def test_a_snapshot_is_what_the_lag_is_counted_from(h: HistoryBuilder) -> None:
+    h.add(ACTIVE, SnapshotStored(7, 1, 1, 1, 1, "aa"))
+    h.add(ACTIVE, controller(snapshot_lag=3))
+    assert verdict(h).verdict is Outcome.NOT_EXERCISED
+    h.add(ACTIVE, controller(snapshot_lag=0))
+    assert verdict(h).verdict is Outcome.VIOLATED
+
+
+def test_two_nodes_of_one_process_are_held_against_their_own_word(h: HistoryBuilder) -> None:
+    h.add(ACTIVE, NodeStarted("broker", 2, ACTIVE, 0))
+    h.add(ACTIVE, MetricsReported("broker", 2, 6, last_stable=10, replayed=4))
+    assert verdict(h).verdict is Outcome.HOLDS
+    h.add(ACTIVE, MetricsReported("broker", 2, 0, last_stable=10, replayed=4))
+    assert verdict(h).verdict is Outcome.VIOLATED
+
+
+@pytest.mark.parametrize("clause", ["QC-25", "QC-37"])
+@pytest.mark.parametrize(("held", "outcome"), [(True, Outcome.HOLDS), (False, Outcome.VIOLATED)])
+def test_what_a_test_saw_on_a_metrics_page_counts(
+    h: HistoryBuilder, clause: str, held: bool, outcome: Outcome
+) -> None:
+    assert verdict(h, clause).verdict is Outcome.NOT_EXERCISED
+    h.add("harness", PromiseWitnessed(clause, held, "seen", "client"))
+    assert verdict(h, clause).verdict is outcome
