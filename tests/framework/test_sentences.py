@@ -21,7 +21,7 @@ def made(kind: type[Struct]) -> Struct:
             return (value(get_args(annotation)[0]),) * 2
         if get_origin(annotation) is UnionType:
             return None
-        return {str: "word", int: 7, bool: True}[annotation]
+        return {str: "word", float: 0.5, int: 7, bool: True}[annotation]
 
     return kind(*(value(field.type) for field in msgspec.structs.fields(kind)))
 
