@@ -9,7 +9,7 @@ from acme_lamps import LampSwitched
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
-from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType
+from pyspark.sql.types import ArrayType, BooleanType, DoubleType, LongType, StringType
 
 from fencepost import Cause, Codec, Event, UsageError
 from fencepost_reports.schema import ENVELOPE, EventTable, arrow_schema
@@ -20,6 +20,7 @@ VALUES = {
     StringType(): st.text(),
     LongType(): INT64,
     BooleanType(): st.booleans(),
+    DoubleType(): st.floats(allow_nan=False),
     ArrayType(StringType(), False): st.lists(st.text()).map(tuple),
     ArrayType(LongType(), False): st.lists(INT64).map(tuple),
 }
@@ -36,7 +37,7 @@ def events(draw: st.DrawFn) -> Event:
 
 
 def test_every_field_of_every_kind_has_a_column_of_its_type() -> None:
-    expected = {str: StringType(), int: LongType(), bool: BooleanType()}
+    expected = {str: StringType(), int: LongType(), bool: BooleanType(), float: DoubleType()}
     expected |= {
         tuple[str, ...]: ArrayType(StringType(), False),
         tuple[int, ...]: ArrayType(LongType(), False),
