@@ -105,3 +105,16 @@ def test_what_was_flushed_survives_the_loss_of_power(
     writes.stop()
     cluster.eventually(writes.settled)
     assert writes.acked <= clients.read_all("orders")
+
+
+@clause("JEPSEN-aborted-read")
+def test_a_write_that_was_refused_for_good_is_never_read(
+    cluster: Cluster, clients: Clients
+) -> None:
+    too_large = {"message.max.bytes": "4000000"}  # for the client, not for the broker
+    refused = clients.produce("orders", size=2_000_000, count=3, rate=5, settings=too_large)
+    cluster.eventually(refused.settled)
+    assert not refused.acked
+    writes = clients.produce("orders", count=30)
+    cluster.eventually(writes.settled)
+    assert clients.read_all("orders") == writes.acked

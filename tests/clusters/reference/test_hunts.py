@@ -62,11 +62,10 @@ def matrix(plugins: Plugins, tmp_path_factory: pytest.TempPathFactory) -> Sequen
 
 
 def test_every_clause_of_the_plane_holds_in_the_simulator(matrix: Sequence[Row]) -> None:
-    """But for those that only real processes can show, and what no client of ours provokes."""
+    """But for those that only real processes can show."""
     rest = {row.clause: row.verdict for row in matrix if row.verdict is not Outcome.HOLDS}
-    beside = SUITES_OF_PROCESSES | {"QC-04", "JEPSEN-aborted-read"}
     assert set(rest.values()) <= {Outcome.NOT_EXERCISED}
-    assert set(rest) <= beside
+    assert set(rest) <= SUITES_OF_PROCESSES
 
 
 def test_a_row_says_by_whose_word_and_which_tests(matrix: Sequence[Row]) -> None:
