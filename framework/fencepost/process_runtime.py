@@ -20,7 +20,6 @@ end of it asks the worker to finish and end. An end with exit code 0 is never he
 from __future__ import annotations
 
 import os
-import platform
 import re
 import selectors
 import shutil
@@ -28,7 +27,6 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from importlib.metadata import version
 from types import TracebackType
 from typing import Self, final
 
@@ -37,7 +35,7 @@ from msgspec import Struct
 
 from fencepost import history
 from fencepost.addresses import Addresses, check_layout, claim
-from fencepost.clock import MS, SECOND, now_ns, wall_clock
+from fencepost.clock import MS, SECOND, now_ns
 from fencepost.errors import EnvironmentFailed, UsageError, no_such
 from fencepost.events import (
     Cause,
@@ -58,7 +56,7 @@ from fencepost.network import Network
 from fencepost.probes import Probe, kafka_probe
 from fencepost.processes import Processes, Tracked, obituary
 from fencepost.recorder import Recorder
-from fencepost.run_folder import RunFolder, RunInfo, RunSlot
+from fencepost.run_folder import RunFolder, info_of
 from fencepost.runtime import ClientSpec, Condition, LinkState, Process, Receipt, Signal
 from fencepost.systems import Launchable, Place, Shape, System
 from fencepost.topology import Cut, Layout, Link, Role, Slot
@@ -458,31 +456,10 @@ class ProcessRuntime:
         )
 
     def _write_info(self) -> None:
-        origin_ns, started = now_ns(), wall_clock()
+        tools = {"toxiproxy": toxiproxy_version(find_toxiproxy(os.environ))}
         self._folder.write_info(
-            RunInfo(
-                run=self._folder.run,
-                system=self._system.name,
-                runtime="process",
-                seed=self._seed,
-                controllers=self._shape.controllers,
-                brokers=self._shape.brokers,
-                settings=self._shape.settings,
-                defects=self._shape.defects,
-                combined=self._shape.combined,
-                own=self._shape.own,
-                slots=tuple(
-                    RunSlot(
-                        s.name, s.role.value, s.node_id, s.index, s.twin, s.spare, s.controller_id
-                    )
-                    for s in self._layout.slots
-                ),
-                versions={
-                    "fencepost": version("fencepost"),
-                    "python": platform.python_version(),
-                    "toxiproxy": toxiproxy_version(find_toxiproxy(os.environ)),
-                },
-                started_at=started.isoformat(timespec="milliseconds"),
-                clock_origin_ns=origin_ns,
+            info_of(
+                self._folder, self._system.name, self._shape, self._layout.slots, "process",
+                self._seed, now_ns(), tools,
             )
-        )
+        )  # fmt: skip

@@ -18,18 +18,23 @@ this program knows is refused by name.
 from __future__ import annotations
 
 import os
+import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import final
 
 import msgspec
 from msgspec import Struct
 
+from fencepost.clock import wall_clock
 from fencepost.errors import EnvironmentFailed, UsageError
 from fencepost.events import SCHEMA_VERSION
+from fencepost.systems import Shape
+from fencepost.topology import Slot
 
 LAYOUT_VERSION = 1
 
@@ -65,6 +70,42 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     versions: Mapping[str, str]
     started_at: str
     clock_origin_ns: int
+
+
+def info_of(
+    folder: RunFolder,
+    system: str,
+    shape: Shape,
+    slots: Iterable[Slot],
+    runtime: str,
+    seed: int,
+    clock_origin_ns: int,
+    tools: Mapping[str, str],
+) -> RunInfo:
+    """What run.json says of a run that begins now; `tools` are versions of what else it uses."""
+    return RunInfo(
+        run=folder.run,
+        system=system,
+        runtime=runtime,
+        seed=seed,
+        controllers=shape.controllers,
+        brokers=shape.brokers,
+        settings=shape.settings,
+        defects=shape.defects,
+        combined=shape.combined,
+        own=shape.own,
+        slots=tuple(
+            RunSlot(s.name, s.role.value, s.node_id, s.index, s.twin, s.spare, s.controller_id)
+            for s in slots
+        ),
+        versions={
+            "fencepost": version("fencepost"),
+            "python": platform.python_version(),
+            **tools,
+        },
+        started_at=wall_clock().isoformat(timespec="milliseconds"),
+        clock_origin_ns=clock_origin_ns,
+    )
 
 
 class _Layout(Struct, frozen=True):

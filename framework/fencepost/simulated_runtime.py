@@ -13,11 +13,9 @@ the system's own, held to real ones by a test.
 
 from __future__ import annotations
 
-import platform
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
 from random import Random  # noqa: TID251 - every stream is seeded by the run's seed
 from types import TracebackType
 from typing import Self, final
@@ -25,7 +23,6 @@ from typing import Self, final
 import msgspec
 from msgspec import Struct
 
-from fencepost.clock import wall_clock
 from fencepost.errors import EnvironmentFailed, UsageError
 from fencepost.events import (
     Cause,
@@ -39,7 +36,7 @@ from fencepost.events import (
     RunStarted,
 )
 from fencepost.history import HARNESS
-from fencepost.run_folder import RunFolder, RunInfo, RunSlot
+from fencepost.run_folder import RunFolder, info_of
 from fencepost.runtime import ClientSpec, Condition, LinkState, Process, Receipt, Signal
 from fencepost.simulable import Simulable, SimulatedDisk, SimulatedProcess
 from fencepost.simulated_machine import Clock, Machine
@@ -401,28 +398,11 @@ class SimulatedRuntime:
 
     def _write_info(self) -> None:
         self._folder.write_info(
-            RunInfo(
-                run=self._folder.run,
-                system=self._system.name,
-                runtime="simulated",
-                seed=self._seed,
-                controllers=self._shape.controllers,
-                brokers=self._shape.brokers,
-                settings=self._shape.settings,
-                defects=self._shape.defects,
-                combined=self._shape.combined,
-                own=self._shape.own,
-                slots=tuple(
-                    RunSlot(
-                        s.name, s.role.value, s.node_id, s.index, s.twin, s.spare, s.controller_id
-                    )
-                    for s in self._layout.slots
-                ),
-                versions={"fencepost": version("fencepost"), "python": platform.python_version()},
-                started_at=wall_clock().isoformat(timespec="milliseconds"),
-                clock_origin_ns=START_NS,
+            info_of(
+                self._folder, self._system.name, self._shape, self._layout.slots, "simulated",
+                self._seed, START_NS, {},
             )
-        )
+        )  # fmt: skip
 
 
 @final
