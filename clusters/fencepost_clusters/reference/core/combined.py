@@ -12,7 +12,7 @@ from collections import deque
 
 from msgspec import Struct
 
-from fencepost import MetricsReported, NodeStopped, PartitionCommitted
+from fencepost import MetricsReported, NodeStopped
 from fencepost_clusters.reference.core.broker import BrokerNode
 from fencepost_clusters.reference.core.controller import ControllerNode
 from fencepost_clusters.reference.core.effects import (
@@ -111,8 +111,6 @@ class CombinedNode:
                 return ()
             case Note(body=NodeStopped()) if node is self.broker:
                 return ()  # the process has not ended: the controller's word is its last
-            case Note(body=PartitionCommitted()) if node is self.controller:
-                return ()  # the broker says so when it knows: who leads is its to obey
         stores_metadata = getattr(effect, "log", "") == LOG_NAME
         return () if stores_metadata and node is self.broker else (effect,)
 
