@@ -1,0 +1,214 @@
+"""The simulated network against its promises: order on a connection, cuts that swallow, breaks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random  # noqa: TID251 - seeded: hypothesis chooses the seed
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from fencepost.runtime import HEALTHY, LinkState
+from fencepost.simulated_network import SimulatedNetwork, Weather
+from fencepost.topology import Layout, Link, Role, Slot, one_way
+from fencepost.virtual_time import Agenda
+
+NAMES = ("a", "b", "c")
+PORT = 9
+MS = 1_000_000
+LAYOUT = Layout(
+    tuple(Slot(name, Role.BROKER, n, n) for n, name in enumerate(NAMES, 1)),
+    tuple(Link(one, other, PORT) for one in NAMES for other in NAMES if one != other),
+)
+PAIRS = st.sampled_from([(link.source, link.target) for link in LAYOUT.links])
+SIDES = st.sampled_from([0, 1])
+
+
+@dataclass(eq=False)
+class Process:
+    """An end of connections, which notes what reaches it."""
+
+    slot_name: str
+    accepted: list[int] = field(default_factory=list)
+    got: dict[int, list[int]] = field(default_factory=dict)
+    told: dict[int, str] = field(default_factory=dict)
+    after_the_end: int = 0
+
+    def listens(self, port: int) -> bool:
+        return port == PORT
+
+    def connected(self, connection: int, port: int) -> None:
+        self.accepted.append(connection)
+
+    def arrived(self, connection: int, message: object) -> None:
+        assert isinstance(message, int)
+        self.after_the_end += connection in self.told
+        self.got.setdefault(connection, []).append(message)
+
+    def cut_off(self, connection: int, reason: str) -> None:
+        assert connection not in self.told, "told twice"
+        self.told[connection] = reason
+
+
+@dataclass
+class Dialled:
+    """What the model knows of a connection: its ends, and what each was sent. `whole`: no cut has
+    crossed it and nobody closed it, so that all must arrive. `closed`: by its own ends."""
+
+    ends: tuple[str, str]
+    sent: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
+    whole: bool = True
+    closed: bool = False
+    crossed: bool = False
+
+
+class Networking(RuleBasedStateMachine):
+    """Three processes that dial, send, hang up; cuts, slow links, and time."""
+
+    @initialize(seed=st.integers(0, 1000), storm=st.booleans())
+    def begin(self, seed: int, storm: bool) -> None:
+        self.agenda = Agenda()
+        self.processes = {name: Process(name) for name in NAMES}
+        weather = Weather(most_delay_ns=5 * MS if storm else MS, slow_one_in=10 if storm else 200)
+        self.network = SimulatedNetwork(
+            LAYOUT, self.agenda, Random(seed), self.processes.get, weather
+        )
+        self.dialled: dict[int, Dialled] = {}
+        self.cuts: Counter[tuple[str, str]] = Counter()
+        self.messages = 0
+
+    @rule(pair=PAIRS)
+    def dial(self, pair: tuple[str, str]) -> None:
+        number = self.network.dial(self.processes[pair[0]], pair[1], PORT)
+        assert number not in self.dialled
+        self.dialled[number] = Dialled(pair)
+        self._cross()
+
+    @precondition(lambda self: self.dialled)
+    @rule(data=st.data(), side=SIDES, count=st.integers(1, 4))
+    def send(self, data: st.DataObject, side: int, count: int) -> None:
+        """To the end of that side, from the other one, if that has the connection."""
+        number, one = self._any(data)
+        sender = self.processes[one.ends[1 - side]]
+        if side == 0 and number not in sender.accepted:
+            return
+        for _ in range(count):
+            self.messages += 1
+            self.network.send(sender, number, self.messages)
+            if not one.closed and not sender.told.get(number):
+                one.sent[side].append(self.messages)
+
+    @precondition(lambda self: self.dialled)
+    @rule(data=st.data(), side=SIDES)
+    def hang_up(self, data: st.DataObject, side: int) -> None:
+        number, one = self._any(data)
+        process = self.processes[one.ends[side]]
+        if side == 0 or number in process.accepted:
+            self.network.hang_up(process, number)
+            one.closed, one.whole = True, False
+
+    @rule(pair=PAIRS)
+    def cut(self, pair: tuple[str, str]) -> None:
+        assert self.network.apply_cut(one_way([pair[0]], [pair[1]])).true
+        self.cuts[pair] += 1
+        self._cross()
+
+    @precondition(lambda self: +self.cuts)
+    @rule(data=st.data())
+    def lift(self, data: st.DataObject) -> None:
+        pair = data.draw(st.sampled_from(sorted(+self.cuts)))
+        self.network.lift_cut(one_way([pair[0]], [pair[1]]))
+        self.cuts[pair] -= 1
+        if not self.cuts[pair]:
+            self._lifted({pair})
+
+    @rule()
+    def heal(self) -> None:
+        lifted = set(+self.cuts)
+        self.network.heal()
+        self.cuts.clear()
+        self._lifted(lifted)
+
+    @rule(pair=PAIRS, latency_ms=st.integers(0, 50))
+    def slow(self, pair: tuple[str, str], latency_ms: int) -> None:
+        """Order holds whatever the latency; and that of a link that is slow no more."""
+        state = LinkState(latency_ms=latency_ms) if latency_ms else HEALTHY
+        self.network.set_link(Link(*pair, PORT), state)
+
+    @rule(steps=st.integers(1, 20))
+    def pass_time(self, steps: int) -> None:
+        for _ in range(steps):
+            if self.agenda.next_ns() is None:
+                return
+            before = {n: {k: len(v) for k, v in p.got.items()} for n, p in self.processes.items()}
+            self.agenda.step()
+            self._nothing_through_cuts(before)
+
+    @rule()
+    def come_to_rest(self) -> None:
+        """With nothing under way, what was to arrive has arrived, and what broke was told."""
+        while self.agenda.next_ns() is not None:
+            self.agenda.step()
+        for number, one in self.dialled.items():
+            if one.whole:
+                for side in (0, 1):
+                    got = self.processes[one.ends[side]].got.get(number, [])
+                    assert got == one.sent[side], (number, one)
+                    assert number not in self.processes[one.ends[side]].told
+
+    @invariant()
+    def what_arrives_is_in_order_and_was_sent(self) -> None:
+        for number, one in getattr(self, "dialled", {}).items():
+            for side in (0, 1):
+                got = self.processes[one.ends[side]].got.get(number, [])
+                assert got == sorted(set(got))
+                assert set(got) <= set(one.sent[side])
+                assert self.processes[one.ends[side]].after_the_end == 0
+
+    def _any(self, data: st.DataObject) -> tuple[int, Dialled]:
+        number = data.draw(st.sampled_from(sorted(self.dialled)))
+        return number, self.dialled[number]
+
+    def _is_cut(self, one: Dialled) -> bool:
+        source, target = one.ends
+        return self.cuts[source, target] > 0 or self.cuts[target, source] > 0
+
+    def _cross(self) -> None:
+        for one in self.dialled.values():
+            if self._is_cut(one):
+                one.whole, one.crossed = False, True
+
+    def _lifted(self, pairs: set[tuple[str, str]]) -> None:
+        """What a cut crossed, and nothing crosses any more, breaks for both its ends."""
+        now_ns = self.agenda.now_ns
+        while (due := self.agenda.next_ns()) is not None and due <= now_ns:
+            self.agenda.step()
+        for number, one in self.dialled.items():
+            touched = {one.ends, one.ends[::-1]} & pairs
+            if touched and not self._is_cut(one) and not one.closed:
+                dialler, target = (self.processes[name] for name in one.ends)
+                assert number in dialler.told
+                assert number in target.told or number not in target.accepted
+                one.closed = True
+
+    def _nothing_through_cuts(self, before: dict[str, dict[int, int]]) -> None:
+        for number, one in self.dialled.items():
+            for side, towards in ((1, one.ends), (0, one.ends[::-1])):
+                name = one.ends[side]
+                got = len(self.processes[name].got.get(number, []))
+                if self.cuts[towards] > 0:
+                    assert got == before[name].get(number, 0)
+
+
+TestNetworking = Networking.TestCase
+TestNetworking.settings = settings(
+    max_examples=80, stateful_step_count=40, deadline=None, derandomize=True
+)
