@@ -115,8 +115,12 @@ class Networking(RuleBasedStateMachine):
             self.network.hang_up(process, number)
             one.closed, one.whole = True, False
 
-    @rule(pair=PAIRS)
-    def cut(self, pair: tuple[str, str]) -> None:
+    @precondition(lambda self: self.dialled)
+    @rule(data=st.data(), back=st.booleans())
+    def cut(self, data: st.DataObject, back: bool) -> None:
+        """One direction of a connection: of what nobody dialled little is to be seen."""
+        _, one = self._any(data)
+        pair = one.ends[::-1] if back else one.ends
         assert self.network.apply_cut(one_way([pair[0]], [pair[1]])).true
         self.cuts[pair] += 1
         self._cross()

@@ -33,6 +33,7 @@ class Replaying(RuleBasedStateMachine):
         super().__init__()
         self.whole, self.rebuilt = Image(), Image()
         self.uuids = 0
+        self.incarnations: dict[int, list[uuid.UUID]] = {}
 
     def _uuid(self) -> uuid.UUID:
         self.uuids += 1
@@ -46,9 +47,11 @@ class Replaying(RuleBasedStateMachine):
     @rule(broker=IDS, level=st.sampled_from([1, 2]), fenced=st.booleans())
     def register(self, broker: int, level: int, fenced: bool) -> None:
         ends = (r.EndPoint(name="CLIENT", host="h", port=9092),)
+        own = self._uuid()
+        self.incarnations.setdefault(broker, []).append(own)
         record = r.BrokerRecord(
             broker_id=broker, broker_epoch=self.whole.offset, end_points=ends, fenced=fenced,
-            incarnation_id=self._uuid(),
+            incarnation_id=own,
         )  # fmt: skip
         self._write(record, level)
 
@@ -62,6 +65,7 @@ class Replaying(RuleBasedStateMachine):
     @rule(broker=IDS)
     def delete_broker(self, broker: int) -> None:
         self._write(r.DeleteBrokerRecord(id=broker))
+        self.incarnations.pop(broker, None)
 
     @rule(name=NAMES)
     def create(self, name: str) -> None:
@@ -125,6 +129,14 @@ class Replaying(RuleBasedStateMachine):
     def both_are_the_same(self) -> None:
         assert vars(self.rebuilt) == vars(self.whole)
         assert snapshots.digest(self.rebuilt) == snapshots.digest(self.whole)
+
+    @invariant()
+    def who_held_an_id_before_is_remembered(self) -> None:
+        assert set(self.rebuilt.brokers) == set(self.incarnations)
+        for broker, (*before, newest) in self.incarnations.items():
+            known = self.rebuilt.brokers[broker]
+            assert known.incarnation == newest
+            assert known.superseded == frozenset(before)
 
 
 TestReplaying = Replaying.TestCase
