@@ -219,8 +219,15 @@ def test_a_write_that_never_reaches_the_new_leader_breaks_rp_11() -> None:
 def test_a_write_still_open_when_an_unreached_leader_leaves_breaks_rp_11() -> None:
     h = HistoryBuilder()
     sought(h)
-    lead(h.after(11_000), B3, 3, log_end=3)
+    h.after(11_000).add(B2, LeadershipEnded("orders", 0, 2, "metadata"))
     assert "was open for 11.0 s while broker-2#1 led" in verdict(h, "RP-11").violations[0].saying
+
+
+def test_that_a_leader_was_not_found_says_nothing_if_it_was_dead() -> None:
+    h = HistoryBuilder()
+    sought(h)
+    lead(h.after(11_000), B3, 3, log_end=3)
+    assert verdict(h, "RP-11").verdict is not Outcome.VIOLATED
 
 
 def test_a_resend_stored_by_the_new_leader_keeps_rp_11() -> None:

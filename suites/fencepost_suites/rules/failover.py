@@ -86,9 +86,9 @@ class ResendFindsLeader:
                 return state, self._completed(state, event, body, invoked[0])
         elif isinstance(body, LeadershipStarted):
             if event.process != state.leader:
-                found = self._unheard(state, event)
+                # The former leader may have been dead for long: that it was not found says nothing.
                 new = _Search(event.process, event.at_ns, body.log_end, event.ref, open=state.open)
-                return new, found
+                return new, NOTHING
         elif isinstance(body, LeadershipEnded) and event.process == state.leader:
             return _Search(open=state.open), self._unheard(state, event)
         return state, NOTHING
