@@ -27,6 +27,7 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from types import TracebackType
 from typing import Self, final
 
@@ -432,7 +433,7 @@ class ProcessRuntime:
         with self._processes.resumed(slots) as resumed:
             receipt = change()
         self._take_in()
-        return Receipt(receipt.true, "; ".join([receipt.evidence, *resumed]))
+        return replace(receipt, evidence="; ".join([receipt.evidence, *resumed]))
 
     def _ends(self, cut: Cut) -> Collection[str]:
         return {end for link in self._network.crossed(cut) for end in (link.source, link.target)}

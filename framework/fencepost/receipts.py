@@ -96,10 +96,12 @@ def judge(
     ]
     problems += [f"toxiproxy disagrees: {difference}" for difference in differences]
     struck = [trial for trial in trials if trial.struck]
-    if struck and not any(trial.open_before for trial in struck):
+    unused = bool(struck) and not any(trial.open_before for trial in struck)
+    only_unused = unused and not problems
+    if unused:
         problems.append("no connection was open through any of these links")
     if problems:
-        return Receipt(False, "; ".join([*problems, *notes]))
+        return Receipt(False, "; ".join([*problems, *notes]), only_unused)
     return Receipt(True, "; ".join([*_evidence(trials), *notes, *_beside(unmanned)]))
 
 

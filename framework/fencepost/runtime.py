@@ -40,10 +40,14 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Evidence, measured, that something took effect; without `true` nothing may depend on it."""
+    """Evidence, measured, that something took effect; without `true` nothing may depend on it.
+
+    `unused`: it took effect where nothing passed just then, which is why it is not true.
+    """
 
     true: bool
     evidence: str
+    unused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,10 @@ class SlowLink:
     name: str = "slow_link"
 
     def strike(self, runtime: Runtime) -> Struck:
-        """True when every link has a true receipt; raises UsageError when no link joins them."""
+        """True when every link through which something passed has a true receipt, and one did.
+
+        Raises UsageError when no link joins them.
+        """
         find_slots(runtime.layout, (*self.sources, *self.targets))
         links = [
             link
@@ -83,7 +86,8 @@ def _all(links: list[Link], receipts: list[Receipt]) -> Receipt:
         f"{link.source} -> {link.target}: {receipt.evidence}"
         for link, receipt in zip(links, receipts, strict=True)
     )
-    return Receipt(all(receipt.true for receipt in receipts), evidence)
+    used = [receipt.true for receipt in receipts if not receipt.unused]
+    return Receipt(bool(used) and all(used), evidence)
 
 
 @hookimpl
