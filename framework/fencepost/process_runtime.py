@@ -193,13 +193,14 @@ class ProcessRuntime:
         self._apply_pending()
         if until.holds(self._view):
             return self._view.last
+        woke_ns = now_ns()
         while True:
             if self._dead:
                 raise EnvironmentFailed(*next(iter(self._dead.values())))
             left = deadline_ns - now_ns()
             if left <= 0:
                 return None
-            self._wait(left / SECOND)
+            woke_ns = self._wait(left / SECOND, woke_ns)
             while self._pending:
                 event = self._pending.popleft()
                 self._view.apply(event)
@@ -370,15 +371,19 @@ class ProcessRuntime:
         while self._pending:
             self._view.apply(self._pending.popleft())
 
-    def _wait(self, limit_s: float) -> None:
-        """Waits for events, exits or the next beat, and takes in what has come."""
+    def _wait(self, limit_s: float, since_ns: int) -> int:
+        """Waits for events, exits or the next beat, and takes in what has come; when it woke.
+
+        What was late is measured from when it woke last, wherever the harness stood still.
+        """
         wanted_s = min(limit_s, BEAT_S)
-        began = now_ns()
         self._waiting.select(wanted_s)
-        late_ns = now_ns() - began - int(wanted_s * SECOND)
+        woke_ns = now_ns()
+        late_ns = woke_ns - since_ns - int(wanted_s * SECOND)
         if late_ns > STALL_NS:
             self._record(Stalled(late_ns))
         self._take_in()
+        return woke_ns
 
     def _take_in(self) -> None:
         """Puts what has come among the pending events; a process's end after all that it wrote."""
