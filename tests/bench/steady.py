@@ -100,6 +100,8 @@ class Steady:
             yield from self._commit("Broker", registered)
             yield from self._heartbeat(broker, new)
             yield self._add(process, e.BrokerStateChanged(broker, old, new, broker, why))
+            if fenced:  # what it has is on its disk before it may go online
+                yield self._add(process, e.SnapshotStored(self._metadata, 1, 1, 1, 1, _uuid(0)))
 
     def _commit(self, kind: str, body: Callable[[int], Struct]) -> Iterator[e.Event]:
         """One metadata record, replayed by every node; `body` makes its event of its offset."""
@@ -111,7 +113,7 @@ class Steady:
     def _new_epoch(self, place: tuple[str, int]) -> Iterator[e.Event]:
         self._epoch[place] += 1
         epoch, end, leader = self._epoch[place], self._end[place], _leader(place)
-        isr = (leader, *(b for b in BROKERS if b != leader))
+        isr = _replicas(place)
         yield from self._commit(
             "Partition",
             lambda offset: e.PartitionCommitted(offset, *place, leader, epoch, isr, isr),
@@ -145,7 +147,7 @@ class Steady:
     def _write(self, place: tuple[str, int], client: str) -> Iterator[e.Event]:
         offset, epoch, leader = self._end[place], self._epoch[place], _leader(place)
         self._end[place] = end = offset + 1
-        isr = (leader, *(b for b in BROKERS if b != leader))
+        isr = _replicas(place)
         operation = _operation(place, offset)
         yield self._add(client, e.ProduceInvoked(operation, *place, -1))
         for broker in isr:
@@ -202,6 +204,12 @@ def _registered(offset: int, broker: int, fenced: bool) -> Struct:
 
 def _created(offset: int, topic: str) -> Struct:
     return e.TopicCommitted(offset, topic, f"id-{topic}", False)
+
+
+def _replicas(place: tuple[str, int]) -> tuple[int, ...]:
+    """The leader first, then the others as the placement formula has them."""
+    first, turn = place[1] % 3, place[1] // 3
+    return tuple(BROKERS[i % 3] for i in (first, *(first + 1 + (j + turn) % 2 for j in (0, 1))))
 
 
 def _leader(place: tuple[str, int]) -> int:
