@@ -138,16 +138,6 @@ class Node:
         )
 
     @property
-    def up_to_date(self) -> Condition:
-        """It has replayed as much of the metadata log as any node has."""
-
-        def holds(view: View) -> bool:
-            applied = view.applied.get(self.process(view), -1)
-            return applied == max(view.applied.values(), default=0)
-
-        return Condition(f"{self} to have replayed all metadata", holds)
-
-    @property
     def from_snapshot(self) -> Condition:
         """Its newest process has rebuilt its metadata from a snapshot."""
         return Condition(
@@ -326,14 +316,6 @@ class Cluster:
             return known is not None and not moving and known.replicas == wanted
 
         return Condition(f"{topic}-{partition} to be on brokers {list(wanted)}", holds)
-
-    def caught_up(self, node: Node) -> Condition:
-        """The node has replayed all metadata that any node had committed by now."""
-        due = max(self._runtime.view.applied.values(), default=-1)
-        return Condition(
-            f"{node} to replay the metadata up to offset {due}",
-            lambda view: view.applied.get(node.process(view), -1) >= due,
-        )
 
     def holds(self, condition: Condition) -> bool:
         """Whether the condition holds now, by the events so far."""

@@ -20,7 +20,6 @@ end of it asks the worker to finish and end. An end with exit code 0 is never he
 from __future__ import annotations
 
 import os
-import re
 import selectors
 import shutil
 import sys
@@ -58,7 +57,15 @@ from fencepost.probes import Probe, kafka_probe
 from fencepost.processes import Processes, Tracked, obituary
 from fencepost.recorder import Recorder
 from fencepost.run_folder import RunFolder, info_of
-from fencepost.runtime import ClientSpec, Condition, LinkState, Process, Receipt, Signal
+from fencepost.runtime import (
+    ClientSpec,
+    Condition,
+    LinkState,
+    Process,
+    Receipt,
+    Signal,
+    clients_slot,
+)
 from fencepost.systems import Launchable, Place, Shape, System
 from fencepost.topology import Cut, Layout, Link, Role, Slot
 from fencepost.view import View
@@ -295,24 +302,20 @@ class ProcessRuntime:
         argv = self._workloads.get(spec.workload)
         if argv is None:
             raise no_such("workload", spec.workload, self._workloads)
-        if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", spec.name):
-            raise UsageError(f"the client name {spec.name!r} is not lower-case words joined by '-'")
-        slots = self._layout.of(Role.CLIENT)
-        if not slots:
-            raise UsageError(f"{self._system.name} lays out no slot for clients")
-        name = f"{slots[0].name}/{spec.name}"
+        slot = clients_slot(self._layout, spec)
+        name = f"{slot.name}/{spec.name}"
         self._starts[name] += 1
         process = f"{name}#{self._starts[name]}"
         work = self._folder.work_of(process)
         work.mkdir()
         config = work / "config.json"
-        config.write_bytes(msgspec.json.format(self._worker_config(process, slots[0], spec)))
+        config.write_bytes(msgspec.json.format(self._worker_config(process, slot, spec)))
         theirs, ours = os.pipe()
         os.set_blocking(ours, False)
         try:
             full_argv = [sys.executable, *argv, os.fspath(config)]
             log = self._folder.log_of(process)
-            started = self._spawn(Child(process, full_argv, work, log, stdin=theirs), slots[0])
+            started = self._spawn(Child(process, full_argv, work, log, stdin=theirs), slot)
         except BaseException:
             os.close(ours)
             raise

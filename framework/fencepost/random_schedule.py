@@ -17,7 +17,7 @@ from fencepost.clock import MS
 from fencepost.cluster import Node
 from fencepost.errors import Violation
 from fencepost.run import Run
-from fencepost.runtime import Condition, Powered
+from fencepost.runtime import Powered, let_pass_until
 from fencepost.strikes import Active
 from fencepost.systems import Timing
 from fencepost.topology import Layout, Role
@@ -251,7 +251,8 @@ def conduct(run: Run, seed: int, span_ms: int, offered: Collection[str]) -> None
     end_ns = runtime.now_ns() + span_ms * MS
     lasting: list[_Lasting] = []
     while runtime.now_ns() < end_ns:
-        _let_pass(run, random.randint(*QUIET_MS))
+        quiet_ms = random.randint(*QUIET_MS)
+        let_pass_until(run.runtime, run.runtime.now_ns() + quiet_ms * MS)
         lasting = _heal_due(run, lasting)
         struck = frozenset(name for one in lasting for name in one.planned.victims)
         full = len(lasting) >= MOST_AT_ONCE or any(one.planned.alone for one in lasting)
@@ -293,8 +294,3 @@ def _probe(run: Run, random: Random, struck: Sequence[str]) -> None:
             run.clients.fetch_directly(node, topic, partition)
     except Violation:
         return  # a probe that is never answered is in the history; what it means is for rules
-
-
-def _let_pass(run: Run, span_ms: int) -> None:
-    until = Condition("time to pass", lambda view: False)
-    run.runtime.advance(until, run.runtime.now_ns() + span_ms * MS)

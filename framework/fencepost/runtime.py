@@ -7,6 +7,7 @@ nothing a test can see.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -14,8 +15,9 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from fencepost.errors import UsageError
 from fencepost.events import Cause, Event
-from fencepost.topology import Cut, Layout, Link, Slot
+from fencepost.topology import Cut, Layout, Link, Role, Slot
 from fencepost.view import View
 
 
@@ -179,6 +181,24 @@ class Powered(Protocol):
     def lose_power(self, process: Process) -> Receipt:
         """Ends a process with its machine; the receipt says whose disk forgot."""
         ...
+
+
+def let_pass_until(runtime: Runtime, at_ns: int) -> None:
+    """Lets time pass until then, whatever happens meanwhile; raises as `Runtime.advance`."""
+    runtime.advance(Condition("time to pass", lambda view: False), at_ns)
+
+
+def clients_slot(layout: Layout, spec: ClientSpec) -> Slot:
+    """The slot in which a client is to live.
+
+    Raises UsageError for an unfit name, or a cluster without a slot for clients.
+    """
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", spec.name):
+        raise UsageError(f"the client name {spec.name!r} is not lower-case words joined by '-'")
+    slots = layout.of(Role.CLIENT)
+    if not slots:
+        raise UsageError("the system lays out no slot for clients")
+    return slots[0]
 
 
 def describe(names: Iterable[str]) -> str:

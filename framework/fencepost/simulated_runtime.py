@@ -13,7 +13,6 @@ the system's own, held to real ones by a test.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from random import Random  # noqa: TID251 - every stream is seeded by the run's seed
@@ -37,7 +36,15 @@ from fencepost.events import (
 )
 from fencepost.history import HARNESS
 from fencepost.run_folder import RunFolder, info_of
-from fencepost.runtime import ClientSpec, Condition, LinkState, Process, Receipt, Signal
+from fencepost.runtime import (
+    ClientSpec,
+    Condition,
+    LinkState,
+    Process,
+    Receipt,
+    Signal,
+    clients_slot,
+)
 from fencepost.simulable import Simulable, SimulatedDisk, SimulatedProcess
 from fencepost.simulated_machine import Clock, Machine
 from fencepost.simulated_network import SimulatedNetwork, Weather
@@ -256,12 +263,8 @@ class SimulatedRuntime:
 
         Raises UsageError for an unfit name, or a cluster without a slot for clients.
         """
-        if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", spec.name):
-            raise UsageError(f"the client name {spec.name!r} is not lower-case words joined by '-'")
-        slots = self._layout.of(Role.CLIENT)
-        if not slots:
-            raise UsageError(f"{self._system.name} lays out no slot for clients")
-        name = f"{slots[0].name}/{spec.name}"
+        slot = clients_slot(self._layout, spec)
+        name = f"{slot.name}/{spec.name}"
         self._starts[name] += 1
         process = f"{name}#{self._starts[name]}"
         config = WorkerConfig(
@@ -273,7 +276,7 @@ class SimulatedRuntime:
             client_port=self._system.client_port(),
             options=msgspec.Raw(msgspec.json.encode(spec.options)),
         )
-        machine = self._machine(process, slots[0])
+        machine = self._machine(process, slot)
         self._clients[process] = machine
         self._spawned(machine)
         machine.run(self._simulable.simulated_client(config, machine))

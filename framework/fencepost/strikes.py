@@ -16,7 +16,7 @@ from fencepost.cluster import Node
 from fencepost.events import FaultHealed, FaultStruck
 from fencepost.faults import Fault, Passing, Struck
 from fencepost.plugin_manager import Plugins
-from fencepost.runtime import Condition, Receipt, Runtime
+from fencepost.runtime import Condition, Receipt, Runtime, let_pass_until
 from fencepost.schedule import Schedule, Strike
 from fencepost.view import View
 
@@ -114,7 +114,7 @@ class Faults:
         active = Active(fault_id, struck, lambda: self._heal(number - 1, struck))
         self._active.append(active)
         if isinstance(fault, Passing) and fault.lasts_ms is not None:
-            _let_pass(self._runtime, fault.lasts_ms)
+            let_pass_until(self._runtime, self._runtime.now_ns() + fault.lasts_ms * MS)
             active.heal()
         return active
 
@@ -146,7 +146,7 @@ class Faults:
         origin_ns = self._runtime.now_ns()
         active: dict[int, Active] = {}
         for action in schedule.actions(planned):
-            _let_pass_until(self._runtime, origin_ns + action.at_ms * MS)
+            let_pass_until(self._runtime, origin_ns + action.at_ms * MS)
             if action.heals:
                 active[action.number].heal()
             else:
@@ -197,11 +197,3 @@ def _plain(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value
-
-
-def _let_pass(runtime: Runtime, span_ms: int) -> None:
-    _let_pass_until(runtime, runtime.now_ns() + span_ms * MS)
-
-
-def _let_pass_until(runtime: Runtime, at_ns: int) -> None:
-    runtime.advance(Condition("time to pass", lambda view: False), at_ns)

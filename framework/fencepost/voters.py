@@ -10,7 +10,7 @@ from fencepost.clock import MS
 from fencepost.cluster import Cluster, Node
 from fencepost.errors import Violation
 from fencepost.events import ProbeCompleted
-from fencepost.runtime import Condition, Runtime
+from fencepost.runtime import Runtime, let_pass_until
 from fencepost.topology import Layout, Role
 from fencepost.workload import AddVoter, RemoveVoter
 
@@ -93,4 +93,4 @@ class Voters:
                 raise Violation(f"{told.api} of {change.node} ended: {told.error or told.outcome}")
             asked += 1
             again_ns = self._runtime.now_ns() + AGAIN_MS * MS
-            self._runtime.advance(Condition("a moment to pass", lambda view: False), again_ns)
+            let_pass_until(self._runtime, again_ns)

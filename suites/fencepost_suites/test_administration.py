@@ -146,9 +146,9 @@ def test_a_topics_setting_can_be_changed_and_leaders_elected_by_hand(
     with faults.cut(followers, leader):
         cluster.eventually(~cluster.node(followers[0]).in_sync("orders", 0))
         cluster.eventually(~cluster.node(followers[1]).in_sync("orders", 0))
-        cluster.eventually(cluster.caught_up(leader))
+        cluster.eventually(leader.caught_up)
         assert clients.produce_directly(leader, "orders", 0).error == "NOT_ENOUGH_REPLICAS"
         clients.alter_settings("orders", {"min.insync.replicas": "1"})
-        cluster.eventually(cluster.caught_up(leader))
+        cluster.eventually(leader.caught_up)
         assert clients.produce_directly(leader, "orders", 0).answered
     assert clients.elect_preferred("orders").outcome == "ok"

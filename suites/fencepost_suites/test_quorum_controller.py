@@ -78,7 +78,7 @@ def test_what_an_isolated_controller_never_committed_is_undone(
     with faults.partition(old, others):
         # Asked of whoever the brokers believe in: the old one writes it down and cannot commit it.
         clients.create_topic("asked-of-the-old-one")
-    cluster.eventually(old.up_to_date)
+    cluster.eventually(old.caught_up)
 
 
 @clause("QC-18")
