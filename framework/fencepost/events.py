@@ -810,12 +810,16 @@ class ClientStarted(Struct, frozen=True, tag="client.started"):
 
 
 class ProduceInvoked(Struct, frozen=True, tag="client.produce_invoked"):
-    """A client hands a message to its library; `operation`, in the payload, is unique in a run."""
+    """A client hands a message to its library; `operation`, in the payload, is unique in a run.
+
+    An `idempotent` producer's message is stored once, however often it is sent (KIP-98).
+    """
 
     operation: str
     topic: str
     partition: int
     acks: int
+    idempotent: bool = False
 
 
 class ProduceCompleted(Struct, frozen=True, tag="client.produce_completed"):

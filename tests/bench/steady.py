@@ -149,7 +149,7 @@ class Steady:
         self._end[place] = end = offset + 1
         isr = _replicas(place)
         operation = _operation(place, offset)
-        yield self._add(client, e.ProduceInvoked(operation, *place, -1))
+        yield self._add(client, e.ProduceInvoked(operation, *place, -1, True))
         for broker in isr:
             appended = e.LogAppended(
                 *place, offset, end, offset, epoch, epoch, broker == leader, f"{offset:08x}",

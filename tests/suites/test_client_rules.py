@@ -173,6 +173,7 @@ def test_inconsistent_offsets_are_open_in_a_history_cut_short() -> None:
 
 def test_one_message_at_two_offsets_is_a_duplicate() -> None:
     h = HistoryBuilder()
+    h.add(PRODUCER, ProduceInvoked("op", "orders", 0, -1, idempotent=True))
     acked(h, 4, "op")
     poll(h, A, 4, 5, o4="op", o5="op")
     assert "at offset 4 and at offset 5" in verdict(h, "duplicate").violations[0].saying
@@ -185,9 +186,10 @@ def test_a_message_met_again_where_it_was_is_no_duplicate() -> None:
     assert verdict(h, "duplicate").verdict is Outcome.HOLDS
 
 
-def test_a_message_that_may_be_stored_twice_is_no_duplicate() -> None:
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_message_that_may_be_stored_twice_is_no_duplicate(acks: int) -> None:
     h = HistoryBuilder()
-    h.add(PRODUCER, ProduceInvoked("op", "orders", 0, 1))
+    h.add(PRODUCER, ProduceInvoked("op", "orders", 0, acks, idempotent=False))
     poll(h, A, 4, 5, o4="op", o5="op")
     assert verdict(h, "duplicate").violated == 0
 

@@ -59,7 +59,9 @@ class Producing:
         options = self._options
         operation = f"{self._session.config.process}:{number}"
         topic, partition = options.partitions[number % len(options.partitions)]
-        self._session.recorder.record(ProduceInvoked(operation, topic, partition, options.acks))
+        self._session.recorder.record(
+            ProduceInvoked(operation, topic, partition, options.acks, options.idempotent)
+        )
         self._open[operation] = (topic, partition)
         value = f"{operation} ".encode().ljust(options.size, b".")
         try:

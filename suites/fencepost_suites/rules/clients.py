@@ -296,7 +296,7 @@ class Duplicate:
                 return state, (Exercised(event.ref, CLIENT),)
             return state, found
         if isinstance(body, ProduceInvoked):
-            if body.acks != -1:
+            if not body.idempotent:
                 state.repeatable.add(body.operation)
         elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
             return _Places(), NOTHING

@@ -131,7 +131,7 @@ class Producing:
         operation = f"{self._process}:{self._number}"
         place = options.partitions[self._number % len(options.partitions)]
         self._number += 1
-        self._out.note(ProduceInvoked(operation, *place, options.acks))
+        self._out.note(ProduceInvoked(operation, *place, options.acks, options.idempotent))
         self._open[operation] = place
         value = f"{operation} ".encode().ljust(options.size, b".")
         limit_ns = now.monotonic_ns + MESSAGE_LIMIT_NS

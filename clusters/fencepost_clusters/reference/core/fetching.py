@@ -1,6 +1,7 @@
 """Serving fetches: a client's up to the high watermark, a follower's up to the end; long polls.
 
-A fetch for which there is nothing yet is parked, and looked at again after every step.
+A fetch for which there is nothing yet is parked, and looked at again when its time is up, or when
+something changed in a replica that it asks for.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from fencepost_clusters.reference.core.effects import (
 )
 from fencepost_clusters.reference.core.following import Following
 from fencepost_clusters.reference.core.lifecycle import Lifecycle
-from fencepost_clusters.reference.core.replica import Replica
+from fencepost_clusters.reference.core.replica import Key, Replica
 from fencepost_clusters.reference.core.replicas import Replicas
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
@@ -35,6 +36,11 @@ class _Parked(Struct, frozen=True):
     request: m.FetchRequest
     deadline_ns: int
     cause: Cause | None
+    replicas: tuple[Key, ...]
+
+    @property
+    def of_client(self) -> bool:
+        return self.received.listener != "REPLICATION"
 
 
 class Fetching:
@@ -57,11 +63,14 @@ class Fetching:
         self._refuse = refuse
         self._protections = protections
         self._out = out
-        self._parked: list[_Parked] = []
+        self._parked: dict[int, _Parked] = {}
+        """By the number of the request, in the order in which they came."""
+        self._waiting: dict[Key, set[int]] = {}
+        """Who waits for news of a replica."""
 
     def deadline_ns(self) -> int | None:
         """When the first parked fetch has waited long enough."""
-        return min((p.deadline_ns for p in self._parked), default=None)
+        return min((p.deadline_ns for p in self._parked.values()), default=None)
 
     def fetch(self, received: Received, request: m.FetchRequest, now: Instant) -> None:
         """Answers a fetch, now or when there is something to say."""
@@ -70,32 +79,67 @@ class Fetching:
             self._out.add(Reply(received.request_id, answer))
             return
         parked = _Parked(
-            received, request, now.monotonic_ns + request.max_wait * MS, self._out.cause
+            received,
+            request,
+            now.monotonic_ns + request.max_wait * MS,
+            self._out.cause,
+            self._asked_for(request),
         )
         if not self._try_fetch(parked, now, final=request.max_wait == 0):
-            self._parked.append(parked)
+            self._park(parked)
 
     def release(self, now: Instant) -> None:
         """Answers the parked fetches for which something came, or whose time is up."""
-        kept: list[_Parked] = []
-        for parked in self._parked:
-            self._out.cause = parked.cause
-            due = now.monotonic_ns >= parked.deadline_ns
-            if parked.received.listener == "REPLICATION":
-                if not due and not self._following.has_news(parked.request):
-                    kept.append(parked)
-                else:
-                    self._try_fetch(parked, now, final=True)
-            elif not self._lifecycle.serving(now):
-                self._refuse(parked.received)
-            elif not self._try_fetch(parked, now, final=due):
-                kept.append(parked)
-        self._out.cause = None
-        self._parked = kept
+        stirred = self._replicas.stirred
+        if self._parked:
+            look = {one for key in stirred for one in self._waiting.get(key, ())}
+            serving = self._lifecycle.serving(now)
+            for number, parked in self._parked.items():
+                if now.monotonic_ns >= parked.deadline_ns or (parked.of_client and not serving):
+                    look.add(number)
+            for number in sorted(look):
+                parked = self._parked[number]
+                self._out.cause = parked.cause
+                if self._answered(parked, now, serving):
+                    self._unpark(number)
+            self._out.cause = None
+        stirred.clear()
+
+    def _answered(self, parked: _Parked, now: Instant, serving: bool) -> bool:
+        """Whether a parked fetch is answered, or refused, now."""
+        if parked.of_client and not serving:
+            self._refuse(parked.received)
+            return True
+        due = now.monotonic_ns >= parked.deadline_ns
+        if not parked.of_client and not due and not self._following.has_news(parked.request):
+            return False
+        return self._try_fetch(parked, now, final=due or not parked.of_client)
+
+    def _asked_for(self, request: m.FetchRequest) -> tuple[Key, ...]:
+        """The partitions of a fetch, by the ids that clients, who name topics, do not tell."""
+        topics = self._committed.image.topics
+        return tuple(
+            (topic_id, asked.partition)
+            for topic in request.topics
+            if (topic_id := topic.topic_id or topics.get(topic.topic)) is not None
+            for asked in topic.partitions
+        )
+
+    def _park(self, parked: _Parked) -> None:
+        number = parked.received.request_id
+        self._parked[number] = parked
+        for key in parked.replicas:
+            self._waiting.setdefault(key, set()).add(number)
+
+    def _unpark(self, number: int) -> None:
+        for key in self._parked.pop(number).replicas:
+            self._waiting[key].discard(number)
+            if not self._waiting[key]:
+                del self._waiting[key]
 
     def _try_fetch(self, parked: _Parked, now: Instant, final: bool) -> bool:
         """Answers a fetch if there is enough to say; `final`: whatever there is."""
-        if parked.received.listener == "REPLICATION":
+        if not parked.of_client:
             return self._try_replica_fetch(parked, now, final)
         topics: list[m.FetchableTopicResponse] = []
         served: list[FetchServed] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from uuid import UUID
 
 from fencepost import (
     FollowerFetched,
@@ -31,6 +32,8 @@ from fencepost_clusters.reference.core.image import Partition
 from fencepost_clusters.reference.core.log_index import Entry, LogIndex, entry
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.record_batch import BatchHeader
+
+Key = tuple[UUID, int]
 
 
 class Part(Enum):
@@ -69,9 +72,11 @@ class Replica:
         entries: tuple[Entry, ...],
         checkpoint: int,
         keep_in_sync_ms: int,
+        stirred: set[Key],
         protections: Protections,
         out: Outbox,
     ) -> None:
+        """`stirred` takes the replica's key whenever something changes that a fetch waits for."""
         self.me = me
         self.topic = topic
         self.index = partition.index
@@ -94,6 +99,8 @@ class Replica:
         self.retry_ns = 0
         self.epoch_start = 0
         self._dropped: tuple[int, ...] = ()
+        self._key = (partition.topic_id, partition.index)
+        self._stirred = stirred
         self._protections = protections
         self._out = out
 
@@ -116,6 +123,7 @@ class Replica:
         """Takes on what the committed metadata says; True if this replica stops leading."""
         before, self.partition = self.partition, partition
         was = self.part
+        self._stirred.add(self._key)
         if partition.leader == self.me:
             if was is not Part.LEADER:
                 self._lead(now)
@@ -133,6 +141,7 @@ class Replica:
     def retire(self, reason: str) -> bool:
         """Stops whatever it does; True if it was leading."""
         was, self.part = self.part, Part.IDLE
+        self._stirred.add(self._key)
         if was is Part.LEADER:
             self._out.note(LeadershipEnded(self.topic, self.index, self.epoch, reason))
         return was is Part.LEADER
@@ -209,6 +218,7 @@ class Replica:
             )
         )
         self.log.append(stored)
+        self._stirred.add(self._key)
         self._out.add(Append(self.name, stored.base, data))
 
     def counted(self) -> tuple[int, ...]:
@@ -232,6 +242,7 @@ class Replica:
         return True
 
     def _note_watermark(self, as_leader: bool, counted: tuple[int, ...]) -> None:
+        self._stirred.add(self._key)
         self._out.note(
             HighWatermarkAdvanced(
                 self.topic,
@@ -269,6 +280,7 @@ class Replica:
         """A follower's process was replaced: what its predecessor had fetched is no word of it."""
         if follower in self.followers:
             self.followers[follower] = Follower(caught_up_ns=self.followers[follower].caught_up_ns)
+            self._stirred.add(self._key)
 
     def laggards(self, now: Instant, lag_ns: int) -> tuple[int, ...]:
         """The ISR's members that have not kept up for the time allowed (RP-09)."""
@@ -352,6 +364,7 @@ class Replica:
         if before <= to_offset:
             return
         after = self.log.truncate(to_offset)
+        self._stirred.add(self._key)
         self._out.note(
             LogTruncated(
                 self.topic, self.index, after, before, self.high_watermark, self.epoch, reason

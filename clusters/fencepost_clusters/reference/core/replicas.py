@@ -18,7 +18,7 @@ from fencepost_clusters.reference.core.effects import (
 from fencepost_clusters.reference.core.electorate import Voters
 from fencepost_clusters.reference.core.image import Image, Partition
 from fencepost_clusters.reference.core.log_index import Entry
-from fencepost_clusters.reference.core.replica import Replica, log_name
+from fencepost_clusters.reference.core.replica import Key, Replica, log_name
 from fencepost_clusters.reference.core.settings import Settings
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
@@ -28,7 +28,6 @@ _CERTAIN = frozenset({Error.INELIGIBLE_REPLICA, Error.INVALID_REQUEST})
 """Refusals after which nothing that was asked before can have been stored: the leader epoch was
 current. After any other (NOT_CONTROLLER of one that lost office meanwhile) it may have been."""
 RETRY_NS = 100 * MS
-Key = tuple[UUID, int]
 
 
 class Replicas:
@@ -45,6 +44,8 @@ class Replicas:
         self.by_key: dict[Key, Replica] = {}
         self.version = 0
         """Counts the changes of who leads and who follows, for what is derived from it."""
+        self.stirred: set[Key] = set()
+        """The replicas in which something changed that a fetch may wait for, until it is told."""
         self._ordered: tuple[Replica, ...] = ()
         self._settings = settings
         self._controllers = controllers
@@ -55,6 +56,8 @@ class Replicas:
         self._calls: dict[int, tuple[Key, int]] = {}
         """AlterIsr in flight -> the partition, and the leader epoch in which it was asked."""
         self._next_checkpoint_ns = 0
+        self._due_ns: int | None = 0
+        """No later than the next laggard, retry or checkpoint; looked for again when it is over."""
 
     def recovered(self, found: Recovered) -> None:
         """Takes in what the disk holds, before any replica is opened."""
@@ -95,6 +98,7 @@ class Replicas:
                 self.by_key[key] = mine
             if mine.adopt(partition, now):
                 stopped.append(mine)
+        self._due_ns = now.monotonic_ns
         return tuple(stopped)
 
     def _open(self, topic: str, partition: Partition) -> Replica:
@@ -102,7 +106,8 @@ class Replicas:
         return Replica(
             self.me, topic, partition, self._disk_logs.pop(name, ()),
             self._checkpoints.get(name, 0),
-            self._settings.ms("replica.lag.time.max.ms"), self._protections, self._out,
+            self._settings.ms("replica.lag.time.max.ms"), self.stirred, self._protections,
+            self._out,
         )  # fmt: skip
 
     def delete_strays(self, image: Image) -> None:
@@ -131,7 +136,10 @@ class Replicas:
     # --------------------------------------------------------------------------------------- ISR
 
     def deadline_ns(self) -> int | None:
-        """When a Tick is wanted next: the next laggard, retry or checkpoint."""
+        """When a Tick is wanted next: at the next laggard, retry or checkpoint, or before."""
+        return self._due_ns
+
+    def _earliest_ns(self) -> int | None:
         lag_ns = self._settings.ns("replica.lag.time.max.ms")
         times = [self._next_checkpoint_ns] if self.by_key else []
         for one in self.by_key.values():
@@ -155,6 +163,7 @@ class Replicas:
             self._next_checkpoint_ns = now.monotonic_ns + self._settings.ns(
                 "replica.high.watermark.checkpoint.interval.ms"
             )
+        self._due_ns = self._earliest_ns()
 
     def checkpoint(self) -> None:
         """Syncs every log, then stores how far, and every replica's high watermark (RP-08)."""
@@ -258,6 +267,7 @@ class Replicas:
         if one.asked == call_id and error is not Error.NONE:
             one.asked = None
             one.retry_ns = now.monotonic_ns + RETRY_NS
+            self._due_ns = now.monotonic_ns
             if error in _CERTAIN:
                 one.adding = ()
         return True  # a granted change counts once its record is replayed
@@ -271,4 +281,5 @@ class Replicas:
         if one is not None and one.asked == call_id:
             one.asked = None
             one.retry_ns = now.monotonic_ns + RETRY_NS
+            self._due_ns = now.monotonic_ns
         return True
