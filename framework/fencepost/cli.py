@@ -55,6 +55,8 @@ from fencepost.run import (
 )
 from fencepost.run_folder import RunFolder
 from fencepost.runtime import Condition
+from fencepost.soak import Soak
+from fencepost.soak import soak as run_soak
 from fencepost.systems import Shape
 
 app = typer.Typer(
@@ -302,6 +304,34 @@ def print_matrix(rows: Sequence[Row], loaded: Plugins, console: Console) -> None
         count, tests = str(row.exercised), str(len(row.tests))
         table.add_row(row.clause, row.runtime, word, count, row.witness or "", tests, says)
     console.print(table)
+
+
+@app.command()
+def soak(
+    system: System = DEFAULT_SYSTEM,
+    runtime: Runtime = "process",
+    runs: Annotated[int, typer.Option(min=1, help="How many runs, one after the other.")] = 20,
+    minutes: Annotated[float, typer.Option(min=0.05, help="How long each is struck.")] = 3.0,
+    faults: Annotated[
+        bool, typer.Option("--faults/--no-faults", help="Random schedules, or load at peace.")
+    ] = True,
+    seed: Seed = 1,
+    out: Out = DEFAULT_OUT,
+    json: Json = False,
+) -> None:
+    """Keeps a system under load and random schedules, run after run, and joins what was found."""
+    loaded = _plugins()
+    check_runtime(runtime)
+    spec = RunSpec(loaded.system(system), runtime=runtime, seed=seed, stormy=faults)
+    wanted = Soak(spec, runs, round(minutes * 60_000), loaded.faults if faults else ())
+    soaked = run_soak(wanted, loaded, out / "soak", _tell())
+    violated, undecided = soaked.violated(), soaked.undecided()
+    if json:
+        _print_json(soaked.as_json())
+    else:
+        typer.echo(f"{len(violated)} clauses violated: {', '.join(violated) or 'none'}")
+        typer.echo(f"{len(undecided)} undecided: {', '.join(undecided) or 'none'}")
+    raise typer.Exit(EXIT_VIOLATED if violated else EXIT_INCONCLUSIVE if undecided else EXIT_CLEAN)
 
 
 @app.command()

@@ -17,14 +17,15 @@ from typing import final
 
 import msgspec
 
-from fencepost import random_schedule, testrun
+from fencepost import testrun
 from fencepost.clock import SECOND, now_ns
-from fencepost.errors import FencepostError, UsageError, Violation, no_such
+from fencepost.errors import UsageError, no_such
 from fencepost.events import Codec
 from fencepost.history import HARNESS
 from fencepost.judge import Outcome, Verdict
 from fencepost.plugin_manager import Plugins
-from fencepost.run import Run, RunSpec, new_folder
+from fencepost.random_schedule import Conducted, run_one
+from fencepost.run import RunSpec, new_folder
 from fencepost.run_folder import RunFolder
 from fencepost.systems import Defect, HasDefects, Shape, System
 
@@ -138,23 +139,23 @@ class Hunter:
             if hunt.found or hunt.wall_s > self.budget.wall_s:
                 break
             hunt.seeds = seed
-            folder, _ = self._schedule(seed, (defect.name,))
-            self._take(hunt, folder)
+            self._take(hunt, self._schedule(seed, (defect.name,)).folder)
         hunt.wall_s = (now_ns() - began_ns) / SECOND
         return hunt
 
     def clean(self, results: Results) -> None:
         """Runs the healthy system under as many random schedules; every report is an alarm."""
         for seed in range(1, self.budget.clean_seeds + 1):
-            folder, trouble = self._schedule(seed, ())
+            conducted = self._schedule(seed, ())
+            folder = conducted.folder
             results.clean_seeds = seed
             alarms = [
                 FalseAlarm(seed, clause, verdict.violations[0].saying, str(folder.path))
                 for clause, verdict in verdicts_in(folder).items()
                 if verdict.verdict is Outcome.VIOLATED
             ]
-            if trouble:
-                alarms.append(FalseAlarm(seed, "recovery", trouble, str(folder.path)))
+            if conducted.trouble:
+                alarms.append(FalseAlarm(seed, "recovery", conducted.trouble, str(folder.path)))
             for alarm in alarms:
                 self.tell(f"false alarm: seed {seed}, {alarm.clause}: {alarm.saying}")
             results.false_alarms += alarms
@@ -177,24 +178,11 @@ class Hunter:
         with _silence():
             testrun.listen(None, wanted, testrun.Heard(clauses, reported), "-p", "no:cacheprovider")
 
-    def _schedule(self, seed: int, defects: tuple[str, ...]) -> tuple[RunFolder, str]:
-        """One random schedule: its run, and what went wrong in it, if anything did."""
+    def _schedule(self, seed: int, defects: tuple[str, ...]) -> Conducted:
+        """One random schedule."""
         spec = RunSpec(self.system, Shape(defects=defects), self.runtime, seed, stormy=True)
         folder = new_folder(self.out, f"random-{seed}")
-        try:
-            with Run.start(spec, self.plugins, folder) as run:
-                trouble = ""
-                try:
-                    random_schedule.load(run)
-                    random_schedule.conduct(run, seed, self.budget.span_ms, self.plugins.faults)
-                except (FencepostError, Violation) as went_wrong:
-                    trouble = str(went_wrong)
-                result = run.finish()
-                if result.recovered is not None and not result.recovered.recovered:
-                    trouble = f"not recovered: {'; '.join(result.recovered.missing)}"
-                return folder, trouble or str(result.trouble or "")
-        except FencepostError as not_started:
-            return folder, str(not_started)
+        return run_one(spec, self.plugins, folder, self.budget.span_ms, self.plugins.faults)
 
     @staticmethod
     def _take(hunt: Hunt, folder: RunFolder) -> None:

@@ -2,8 +2,9 @@
 authority just now, and time bounces around the lease.
 
 `next_strike` is pure: chance, the view of the run so far and the cluster's times go in, one strike
-comes out. `conduct` lets it strike a run, with probes of whoever was struck in between; what it did
-is in the run's schedule.json, as after any run, and replays from there.
+comes out. `conduct` lets it strike a run, with probes of whoever was struck in between; `run_one`
+is a whole run of that kind. What was done is in the run's schedule.json, as after any run, and
+replays from there.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from typing import final
 
 from fencepost.clock import MS
 from fencepost.cluster import Node
-from fencepost.errors import Violation
-from fencepost.run import Run
+from fencepost.errors import FencepostError, Violation
+from fencepost.plugin_manager import Plugins
+from fencepost.run import Run, RunResult, RunSpec
+from fencepost.run_folder import RunFolder
 from fencepost.runtime import Powered, let_pass_until
 from fencepost.strikes import Active
 from fencepost.systems import Timing
@@ -231,6 +234,37 @@ def next_strike(random: Random, situation: Situation) -> Planned | None:
                 return None
             return planned
     raise AssertionError("the weights were drawn from")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Conducted:
+    """A run under a random schedule; without a `result` the cluster never got ready. `trouble` is
+    what went wrong but for broken promises, in one sentence."""
+
+    folder: RunFolder
+    result: RunResult | None
+    trouble: str
+
+
+def run_one(
+    spec: RunSpec, plugins: Plugins, folder: RunFolder, span_ms: int, offered: Collection[str]
+) -> Conducted:
+    """One run of `spec` under load, struck for `span_ms` by what is offered (nothing: at peace)."""
+    try:
+        with Run.start(spec, plugins, folder) as run:
+            trouble = ""
+            try:
+                load(run)
+                conduct(run, spec.seed, span_ms, offered)
+            except (FencepostError, Violation) as went_wrong:
+                trouble = str(went_wrong)
+            result = run.finish()
+            if result.recovered is not None and not result.recovered.recovered:
+                trouble = f"not recovered: {'; '.join(result.recovered.missing)}"
+            return Conducted(folder, result, trouble or str(result.trouble or ""))
+    except FencepostError as not_started:
+        return Conducted(folder, None, str(not_started))
 
 
 def load(run: Run, rate: float = 20.0) -> None:

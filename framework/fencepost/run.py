@@ -129,6 +129,8 @@ class RunResult:
     unread: tuple[tuple[str, int], ...] = ()
     recovered: ClusterRecovered | None = None
     trouble: FencepostError | Violation | None = None
+    struck: int = 0
+    """How many faults were struck."""
 
     def check(self, marked: Sequence[str] = ()) -> None:
         """Returns if no clause was violated and every marked one holds.
@@ -304,8 +306,11 @@ class Run:
         self.runtime.close(completed=trouble is None)
         judgement, end = judge_folder(self.folder, self._plugins)
         self._plugins.run_judged(self.folder.path)
-        missed = tuple(a.fault_id for a in self.faults.struck if not a.receipt.true)
-        return RunResult(self.folder, judgement, end, missed, tuple(unread), recovered, trouble)
+        struck = self.faults.struck
+        missed = tuple(a.fault_id for a in struck if not a.receipt.true)
+        return RunResult(
+            self.folder, judgement, end, missed, tuple(unread), recovered, trouble, len(struck)
+        )
 
     def _start_nodes(self) -> None:
         layout = self.runtime.layout

@@ -1,0 +1,117 @@
+"""`fencepost soak`: a system under load for a long time, run after run, at peace or under random
+schedules; what was found is joined over all runs.
+
+A run that did not get ready, or did not come to its planned end, counts as undecided.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import final
+
+from msgspec import Struct, to_builtins
+
+from fencepost.judge import Outcome
+from fencepost.plugin_manager import Plugins
+from fencepost.random_schedule import Conducted, run_one
+from fencepost.run import RunSpec, new_folder
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Soak:
+    """How often, for how long each, and by which faults a run of `spec` is struck (none: peace).
+
+    Run n has the seed of the spec plus n, from 0 on.
+    """
+
+    spec: RunSpec
+    runs: int
+    span_ms: int
+    offered: Collection[str]
+
+
+class SoakRun(Struct, frozen=True):
+    """What one run came to. `run` is its folder, kept where anything was found."""
+
+    seed: int
+    run: str
+    violated: Mapping[str, str]
+    """Clause -> the first violation."""
+    unknown: Mapping[str, str]
+    """Clause -> why it is undecided."""
+    strikes: int
+    without_receipt: int
+    trouble: str
+
+    @property
+    def clean(self) -> bool:
+        """Whether every clause that was exercised holds, and the run came to its end."""
+        return not self.violated and not self.unknown and not self.trouble
+
+
+@final
+@dataclass(slots=True)
+class Soaked:
+    """All runs of a soak."""
+
+    runs: list[SoakRun] = field(default_factory=list)
+
+    def violated(self) -> Sequence[str]:
+        """The clauses that any run violated."""
+        return sorted({clause for run in self.runs for clause in run.violated})
+
+    def undecided(self) -> Sequence[str]:
+        """The clauses that were unknown in any run, and the runs that had trouble."""
+        clauses = {clause for run in self.runs for clause in run.unknown}
+        return [*sorted(clauses), *(f"seed {run.seed}" for run in self.runs if run.trouble)]
+
+    def as_json(self) -> Mapping[str, object]:
+        """The object that `fencepost soak --json` prints."""
+        return {
+            "runs": [to_builtins(run) for run in self.runs],
+            "clean": sum(run.clean for run in self.runs),
+            "violated": self.violated(),
+            "unknown": self.undecided(),
+        }
+
+
+def soak(wanted: Soak, plugins: Plugins, out: Path, tell: Callable[[str], None]) -> Soaked:
+    """Conducts the runs one after the other; a clean one leaves nothing behind but its line."""
+    soaked = Soaked()
+    for number in range(wanted.runs):
+        spec = replace(wanted.spec, seed=wanted.spec.seed + number)
+        folder = new_folder(out, f"soak-{spec.seed}")
+        one = _told(run_one(spec, plugins, folder, wanted.span_ms, wanted.offered), spec.seed)
+        soaked.runs.append(one)
+        tell(f"{number + 1} of {wanted.runs}: {_sentence(one)}")
+        if one.clean:
+            shutil.rmtree(folder.path)
+    return soaked
+
+
+def _told(conducted: Conducted, seed: int) -> SoakRun:
+    result = conducted.result
+    if result is None:
+        return SoakRun(seed, str(conducted.folder.path), {}, {}, 0, 0, conducted.trouble)
+    verdicts = result.judgement.verdicts
+    return SoakRun(
+        seed,
+        str(conducted.folder.path),
+        {c: verdicts[c].violations[0].saying for c in result.judgement.of(Outcome.VIOLATED)},
+        {c: verdicts[c].reason for c in result.judgement.of(Outcome.UNKNOWN)},
+        result.struck,
+        len(result.missed),
+        conducted.trouble,
+    )
+
+
+def _sentence(run: SoakRun) -> str:
+    found = [f"{clause} violated" for clause in run.violated]
+    found += [f"{clause} unknown" for clause in run.unknown]
+    found += [run.trouble] if run.trouble else []
+    strikes = f"seed {run.seed}, {run.strikes} strikes"
+    return f"{strikes}: {'; '.join(found) or 'clean'}"

@@ -1,0 +1,51 @@
+"""A soak joins what many runs found: nothing of a healthy cluster, and every defect it meets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fencepost import Shape
+from fencepost.plugin_manager import Plugins, load
+from fencepost.run import RunSpec
+from fencepost.soak import Soak, Soaked, soak
+
+
+@pytest.fixture(scope="module")
+def plugins() -> Plugins:
+    return load()
+
+
+def soaked(plugins: Plugins, out: Path, *defects: str, runs: int, peace: bool = False) -> Soaked:
+    shape = Shape(defects=defects)
+    spec = RunSpec(plugins.system("reference/quorum"), shape, "simulated", seed=5)
+    offered = () if peace else plugins.faults
+    return soak(Soak(spec, runs, 20_000, offered), plugins, out, lambda line: None)
+
+
+@pytest.mark.parametrize("peace", [True, False], ids=["at peace", "struck"])
+def test_a_healthy_cluster_comes_out_clean_and_leaves_no_folder(
+    plugins: Plugins, tmp_path: Path, peace: bool
+) -> None:
+    found = soaked(plugins, tmp_path, runs=2, peace=peace)
+    assert [run.seed for run in found.runs] == [5, 6]
+    assert all((run.strikes == 0) is peace for run in found.runs)
+    assert (found.violated(), found.undecided()) == ([], [])
+    assert [path.name for path in tmp_path.iterdir()] == [".gitignore"]
+
+
+def test_what_a_run_violated_is_told_with_its_folder(plugins: Plugins, tmp_path: Path) -> None:
+    found = soaked(plugins, tmp_path, "serves-without-lease", runs=2)
+    assert "QC-17" in found.violated()
+    guilty = [run for run in found.runs if "QC-17" in run.violated]
+    assert guilty and all((Path(run.run) / "verdicts.json").exists() for run in guilty)
+
+
+def test_a_cluster_that_does_not_start_is_undecided(plugins: Plugins, tmp_path: Path) -> None:
+    shape = Shape(brokers=1, settings={"controller.quorum.election.timeout.ms": "600000"})
+    spec = RunSpec(plugins.system("reference/quorum"), shape, "simulated", seed=5)
+    found = soak(Soak(spec, 1, 1_000, ()), plugins, tmp_path, lambda line: None)
+    assert found.violated() == []
+    assert found.undecided() == ["seed 5"]
+    assert "was not ready" in found.runs[0].trouble
