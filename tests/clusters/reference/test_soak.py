@@ -39,7 +39,8 @@ def test_what_a_run_violated_is_told_with_its_folder(plugins: Plugins, tmp_path:
     found = soaked(plugins, tmp_path, "serves-without-lease", runs=2)
     assert "QC-17" in found.violated()
     guilty = [run for run in found.runs if "QC-17" in run.violated]
-    assert guilty and all((Path(run.run) / "verdicts.json").exists() for run in guilty)
+    assert guilty
+    assert all((Path(run.run) / "verdicts.json").exists() for run in guilty)
 
 
 def test_a_cluster_that_does_not_start_is_undecided(plugins: Plugins, tmp_path: Path) -> None:
