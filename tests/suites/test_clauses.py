@@ -53,6 +53,11 @@ def test_a_defect_breaks_clauses_that_are_judged() -> None:
     assert {clause for defect in DEFECTS for clause in defect.breaks} <= OWED
 
 
+def test_a_clause_that_a_defect_can_break_has_a_defect() -> None:
+    broken = {clause for defect in DEFECTS for clause in defect.breaks}
+    assert {clause.id for clause in clauses() if clause.defect} <= broken
+
+
 def test_the_plugin_offers_both() -> None:
     assert plugin.fencepost_clauses() == clauses()
     assert plugin.fencepost_rules() == rules.ALL
