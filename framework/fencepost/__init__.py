@@ -101,6 +101,7 @@ from fencepost.faults import (
 from fencepost.hookspecs import (
     hookimpl,
 )
+from fencepost.known_findings import KnownFinding
 from fencepost.recorder import (
     Recorder,
 )
@@ -259,6 +260,7 @@ __all__ = [
     "IsrChangeAnswered",
     "IsrChangeAsked",
     "Key",
+    "KnownFinding",
     "Launchable",
     "Layout",
     "LeadershipEnded",

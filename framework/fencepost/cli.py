@@ -131,7 +131,8 @@ def print_verdicts(judgement: Judgement, console: Console) -> None:
     table.add_column("promise", no_wrap=True, overflow="ellipsis")
     for clause, verdict in judgement.verdicts.items():
         word = f"[{_STYLE[verdict.verdict]}]{verdict.verdict}[/]"
-        says = verdict.reason or verdict.sentence
+        known = f"known: {', '.join(verdict.known)}" if verdict.known else ""
+        says = known or verdict.reason or verdict.sentence
         table.add_row(clause, word, str(verdict.exercised), verdict.witness or "", says)
     console.print(table)
 
@@ -228,7 +229,7 @@ def report(
     for one, (_, end) in zip(runs, judged, strict=True):
         if not end.complete:
             _err().print(f"{one.run} is not complete: {'; '.join(end.damage)}")
-    if any(judgement.of(Outcome.VIOLATED) for judgement, _ in judged):
+    if any(judgement.broken for judgement, _ in judged):
         raise typer.Exit(EXIT_VIOLATED)
     raise typer.Exit(EXIT_CLEAN if all(end.complete for _, end in judged) else EXIT_INCONCLUSIVE)
 
@@ -284,7 +285,7 @@ def conformance(
         _print_json(rows)
     else:
         print_matrix(rows, loaded, _out())
-    outcomes = {row.verdict for row in rows}
+    outcomes = {row.verdict for row in rows if not row.known}
     if Outcome.VIOLATED in outcomes:
         raise typer.Exit(EXIT_VIOLATED)
     raise typer.Exit(EXIT_INCONCLUSIVE if Outcome.UNKNOWN in outcomes else EXIT_CLEAN)
@@ -300,7 +301,8 @@ def print_matrix(rows: Sequence[Row], loaded: Plugins, console: Console) -> None
     table.add_column("promise", no_wrap=True, overflow="ellipsis")
     for row in rows:
         word = f"[{_STYLE[row.verdict]}]{row.verdict}[/]"
-        says = loaded.clause(row.clause).says
+        known = f"known: {', '.join(row.known)}" if row.known else ""
+        says = known or loaded.clause(row.clause).says
         count, tests = str(row.exercised), str(len(row.tests))
         table.add_row(row.clause, row.runtime, word, count, row.witness or "", tests, says)
     console.print(table)
@@ -329,6 +331,8 @@ def soak(
     if json:
         _print_json(soaked.as_json())
     else:
+        for one, count in soaked.known().items():
+            typer.echo(f"known finding {one}: in {count} of {runs} runs")
         typer.echo(f"{len(violated)} clauses violated: {', '.join(violated) or 'none'}")
         typer.echo(f"{len(undecided)} undecided: {', '.join(undecided) or 'none'}")
     raise typer.Exit(EXIT_VIOLATED if violated else EXIT_INCONCLUSIVE if undecided else EXIT_CLEAN)

@@ -34,6 +34,8 @@ class Row(Struct, frozen=True):
     exercised: int
     witness: Witness | None
     tests: tuple[str, ...]
+    known: tuple[str, ...] = ()
+    """The known findings that its violations are, where none of them is new."""
 
 
 def conformance(
@@ -66,6 +68,8 @@ def _row(
     outcomes = {verdict.verdict for _, verdict in several}
     exercised = sum(verdict.exercised for _, verdict in several)
     witnesses = {verdict.witness for _, verdict in several if verdict.witness is not None}
+    broken = [verdict for _, verdict in several if verdict.violated]
+    new = any(not verdict.known for verdict in broken)
     return Row(
         clause,
         system,
@@ -74,4 +78,5 @@ def _row(
         exercised,
         next((w for w in _STRENGTH if w in witnesses), None),
         tuple(test for test, verdict in several if verdict.exercised or verdict.violated),
+        () if new else tuple(sorted({one for v in broken for one in v.known})),
     )

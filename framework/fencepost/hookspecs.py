@@ -15,6 +15,7 @@ import pluggy
 from msgspec import Struct
 
 from fencepost.faults import FaultFactory
+from fencepost.known_findings import KnownFinding
 from fencepost.rules import Clause, Rule
 from fencepost.systems import System
 
@@ -63,6 +64,12 @@ def fencepost_clauses() -> Sequence[Clause]:
 @hookspec
 def fencepost_rules() -> Sequence[Rule[object]]:
     """Rules, each judging one clause that some loaded plugin declares."""
+    raise NotImplementedError
+
+
+@hookspec
+def fencepost_known_findings() -> Sequence[KnownFinding]:
+    """Broken promises of the plugin's systems that are known; they turn nothing red."""
     raise NotImplementedError
 
 

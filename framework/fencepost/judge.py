@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any, final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from fencepost.errors import UsageError, no_such
 from fencepost.events import Cause, Event, FaultStruck
+from fencepost.known_findings import KnownFinding
 from fencepost.rules import Clause, Exercised, Finding, Key, Rule, RunEnd, Violated, Witness
 from fencepost.run_folder import write_whole
 
@@ -59,7 +60,8 @@ class Verdict(Struct, frozen=True):
 
     `exercised` counts, `witness` is the best word that it was exercised, or broken (client before
     peer before self; None: nobody's). `sentence` is the clause's own, `reason` says why it is
-    unknown. `violated` counts all violations; the first of them are kept.
+    unknown. `violated` counts all violations; the first of them are kept. `known` are the ids of
+    known findings (`fencepost.known_findings`); empty if any violation is new.
     """
 
     verdict: Outcome
@@ -69,6 +71,7 @@ class Verdict(Struct, frozen=True):
     reason: str = ""
     violated: int = 0
     violations: tuple[Broken, ...] = ()
+    known: tuple[str, ...] = ()
 
 
 class Tally(Struct):
@@ -125,6 +128,11 @@ class Judgement:
     def of(self, outcome: Outcome) -> tuple[str, ...]:
         """The clauses with that outcome."""
         return tuple(c for c, verdict in self.verdicts.items() if verdict.verdict is outcome)
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """The clauses that were violated in a way that is not known."""
+        return tuple(c for c in self.of(Outcome.VIOLATED) if not self.verdicts[c].known)
 
 
 def verdict_of(clause: Clause, tally: Tally, end: RunEnd, missed: Sequence[str]) -> Verdict:
@@ -323,6 +331,26 @@ def conclude(
         else:
             verdicts[clause_id] = Verdict(Outcome.NOT_APPLICABLE, 0, None, clause.says)
     return Judgement(verdicts)
+
+
+def attributed(judgement: Judgement, findings: Sequence[KnownFinding]) -> Judgement:
+    """The same verdicts; one whose every violation is a known finding is marked with their ids."""
+    if not findings:
+        return judgement
+    return Judgement({c: _attributed(c, v, findings) for c, v in judgement.verdicts.items()})
+
+
+def _attributed(clause: str, verdict: Verdict, findings: Sequence[KnownFinding]) -> Verdict:
+    # Violations that were counted and not kept cannot be told apart: they may be new.
+    if verdict.verdict is not Outcome.VIOLATED or verdict.violated > len(verdict.violations):
+        return verdict
+    ids: set[str] = set()
+    for broken in verdict.violations:
+        matching = [f.id for f in findings if f.matches(clause, broken.saying)]
+        if not matching:
+            return verdict
+        ids.update(matching[:1])
+    return structs.replace(verdict, known=tuple(sorted(ids)))
 
 
 def _grouped(rules: Sequence[_Rule]) -> list[_Group]:

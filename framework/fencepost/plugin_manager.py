@@ -6,6 +6,7 @@ asked once; what it answers is checked here, so that nobody behind this module m
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from fencepost import hookspecs
 from fencepost.errors import UsageError, no_such
 from fencepost.events import Codec, kind_name
 from fencepost.faults import Fault, FaultFactory
+from fencepost.known_findings import KnownFinding
 from fencepost.rules import Clause, Rule
 from fencepost.systems import System
 
@@ -44,6 +46,7 @@ class Offer:
     workloads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     clauses: Mapping[str, Clause] = field(default_factory=dict)
     rules: tuple[Rule[Any], ...] = ()
+    known_findings: Mapping[str, KnownFinding] = field(default_factory=dict)
 
 
 @final
@@ -63,6 +66,8 @@ class Plugins:
         self.workloads = _joined("workload", ((o.plugin, o.workloads) for o in offers))
         self.clauses = _joined("clause", ((o.plugin, o.clauses) for o in offers))
         self.rules = tuple(rule for offer in offers for rule in offer.rules)
+        findings = _joined("known finding", ((o.plugin, o.known_findings) for o in offers))
+        self.known_findings = tuple(findings.values())
         _joined("event kind", ((o.plugin, _kinds_by_name(o.event_kinds)) for o in offers))
         for offer in offers:
             for rule in offer.rules:
@@ -210,6 +215,14 @@ def _rules(answer: Any) -> tuple[Rule[Any], ...]:
     return tuple(answer)
 
 
+def _known_findings(answer: Any) -> dict[str, KnownFinding]:
+    for one in answer:
+        if not isinstance(one, KnownFinding):
+            raise TypeError(f"{one!r} is no KnownFinding")
+        re.compile(one.saying)
+    return _by_name("known finding", [(one.id, one) for one in answer])
+
+
 _CHECKS: Mapping[str, Callable[[Any], object]] = {
     "event_kinds": _event_kinds,
     "systems": _systems,
@@ -217,6 +230,7 @@ _CHECKS: Mapping[str, Callable[[Any], object]] = {
     "workloads": _workloads,
     "clauses": _clauses,
     "rules": _rules,
+    "known_findings": _known_findings,
 }
 
 

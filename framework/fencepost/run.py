@@ -35,7 +35,8 @@ from fencepost.errors import (
 )
 from fencepost.events import ClusterRecovered, Codec, Event, PhaseStarted
 from fencepost.explain import explained
-from fencepost.judge import Judgement, Outcome, Verdict, judge, write_verdicts
+from fencepost.judge import Judgement, Outcome, Verdict, attributed, judge, write_verdicts
+from fencepost.known_findings import bearing_on
 from fencepost.plugin_manager import Plugins
 from fencepost.rules import RunEnd
 from fencepost.run_folder import RunFolder
@@ -139,8 +140,7 @@ class RunResult:
         marked clause that nothing exercised; the trouble, if there was any; Inconclusive when the
         evidence decides nothing; UsageError for a marked clause that no loaded rule judges.
         """
-        violated = self.judgement.of(Outcome.VIOLATED)
-        if violated:
+        if self.judgement.broken:
             raise Violation(explain_violations(self.judgement.verdicts))
         if self.trouble is not None:
             raise self.trouble
@@ -178,12 +178,16 @@ def judge_folder(folder: RunFolder, plugins: Plugins) -> tuple[Judgement, RunEnd
 
     Raises UsageError for a folder without a run.
     """
-    plane = plugins.system(folder.info().system).plane
+    info = folder.info()
+    plane = plugins.system(info.system).plane
     codec = Codec(plugins.event_kinds)
     reading = history.read(folder, codec)
     judgement = judge(reading, plugins.rules, plugins.clauses, lambda: reading.end, plane)
     if judgement.of(Outcome.VIOLATED):
         judgement = Judgement(explained(judgement.verdicts, history.read(folder, codec)))
+        judgement = attributed(
+            judgement, bearing_on(plugins.known_findings, info.system, info.versions)
+        )
     write_verdicts(folder.path / "verdicts.json", judgement.verdicts)
     return judgement, reading.end
 
@@ -195,7 +199,8 @@ def explain_violations(verdicts: Mapping[str, Verdict]) -> str:
         if verdict.verdict is Outcome.VIOLATED:
             first = verdict.violations[0]
             times = f" ({verdict.violated} times)" if verdict.violated > 1 else ""
-            lines.append(f"{clause} is violated{times}: {verdict.sentence}")
+            known = f", as known: {', '.join(verdict.known)}" if verdict.known else ""
+            lines.append(f"{clause} is violated{times}{known}: {verdict.sentence}")
             lines.append(f"  {first.saying} ({first.at}, witness: {first.witness})")
             lines += (f"  {line}" for line in first.explanation)
     return "\n".join(lines)

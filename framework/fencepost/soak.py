@@ -7,6 +7,7 @@ A run that did not get ready, or did not come to its planned end, counts as unde
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import final
 
 from msgspec import Struct, to_builtins
 
-from fencepost.judge import Outcome
+from fencepost.judge import Outcome, Verdict
 from fencepost.plugin_manager import Plugins
 from fencepost.random_schedule import Conducted, run_one
 from fencepost.run import RunSpec, new_folder
@@ -40,7 +41,9 @@ class SoakRun(Struct, frozen=True):
     seed: int
     run: str
     violated: Mapping[str, str]
-    """Clause -> the first violation."""
+    """Clause -> the first violation, unless it is known."""
+    known: Mapping[str, Sequence[str]]
+    """Known finding -> the clauses that were violated so."""
     unknown: Mapping[str, str]
     """Clause -> why it is undecided."""
     strikes: int
@@ -64,6 +67,10 @@ class Soaked:
         """The clauses that any run violated."""
         return sorted({clause for run in self.runs for clause in run.violated})
 
+    def known(self) -> Mapping[str, int]:
+        """Known finding -> in how many runs it showed."""
+        return Counter(one for run in self.runs for one in run.known)
+
     def undecided(self) -> Sequence[str]:
         """The clauses that were unknown in any run, and the runs that had trouble."""
         clauses = {clause for run in self.runs for clause in run.unknown}
@@ -75,6 +82,7 @@ class Soaked:
             "runs": [to_builtins(run) for run in self.runs],
             "clean": sum(run.clean for run in self.runs),
             "violated": self.violated(),
+            "known": self.known(),
             "unknown": self.undecided(),
         }
 
@@ -88,7 +96,7 @@ def soak(wanted: Soak, plugins: Plugins, out: Path, tell: Callable[[str], None])
         one = _told(run_one(spec, plugins, folder, wanted.span_ms, wanted.offered), spec.seed)
         soaked.runs.append(one)
         tell(f"{number + 1} of {wanted.runs}: {_sentence(one)}")
-        if one.clean:
+        if one.clean and not one.known:
             shutil.rmtree(folder.path)
     return soaked
 
@@ -96,12 +104,13 @@ def soak(wanted: Soak, plugins: Plugins, out: Path, tell: Callable[[str], None])
 def _told(conducted: Conducted, seed: int) -> SoakRun:
     result = conducted.result
     if result is None:
-        return SoakRun(seed, str(conducted.folder.path), {}, {}, 0, 0, conducted.trouble)
+        return SoakRun(seed, str(conducted.folder.path), {}, {}, {}, 0, 0, conducted.trouble)
     verdicts = result.judgement.verdicts
     return SoakRun(
         seed,
         str(conducted.folder.path),
-        {c: verdicts[c].violations[0].saying for c in result.judgement.of(Outcome.VIOLATED)},
+        {c: verdicts[c].violations[0].saying for c in result.judgement.broken},
+        _known(verdicts),
         {c: verdicts[c].reason for c in result.judgement.of(Outcome.UNKNOWN)},
         result.struck,
         len(result.missed),
@@ -109,8 +118,17 @@ def _told(conducted: Conducted, seed: int) -> SoakRun:
     )
 
 
+def _known(verdicts: Mapping[str, Verdict]) -> Mapping[str, Sequence[str]]:
+    told: dict[str, list[str]] = {}
+    for clause, verdict in verdicts.items():
+        for one in verdict.known:
+            told.setdefault(one, []).append(clause)
+    return told
+
+
 def _sentence(run: SoakRun) -> str:
     found = [f"{clause} violated" for clause in run.violated]
+    found += [f"{one}, which is known" for one in run.known]
     found += [f"{clause} unknown" for clause in run.unknown]
     found += [run.trouble] if run.trouble else []
     strikes = f"seed {run.seed}, {run.strikes} strikes"

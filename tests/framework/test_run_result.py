@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from fencepost import (
     Cause,
@@ -13,12 +14,14 @@ from fencepost import (
     EnvironmentFailed,
     FencepostError,
     Inconclusive,
+    KnownFinding,
     RunEnd,
     UsageError,
     Violation,
     Witness,
 )
-from fencepost.judge import Broken, Judgement, Outcome, Verdict
+from fencepost.judge import Broken, Judgement, Outcome, Verdict, attributed
+from fencepost.known_findings import bearing_on
 from fencepost.run import RunResult, new_folder
 from fencepost.run_folder import RunFolder
 
@@ -108,3 +111,64 @@ def test_the_folder_of_runs_keeps_itself_out_of_version_control(tmp_path: Path) 
     first, second = new_folder(out, "demo"), new_folder(out, "demo")
     assert first.path != second.path
     assert (out / ".gitignore").read_text() == "*\n"
+
+
+KNOWN = KnownFinding(
+    id="serves-late",
+    system="some/thing",
+    versions=("1.0", "1.1"),
+    clause="QC-17",
+    saying=r"it served \d+ messages",
+    says="It serves for a moment after its lease.",
+    seen=3,
+    of=10,
+    schedule="schedule.json",
+    history="history.ndjson",
+)
+
+
+def test_a_known_finding_turns_nothing_red() -> None:
+    judgement = attributed(Judgement({**VERDICTS, **VIOLATED}), [KNOWN])
+    assert judgement.verdicts["QC-17"].known == ("serves-late",)
+    assert judgement.of(Outcome.VIOLATED) == ("QC-17",)
+    assert judgement.broken == ()
+    replace(GOOD, judgement=judgement).check(["QC-17"])
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        structs.replace(
+            VIOLATED["QC-17"],
+            violations=(BROKEN, structs.replace(BROKEN, saying="it elected two leaders")),
+            violated=2,
+        ),
+        structs.replace(VIOLATED["QC-17"], violated=2),
+    ],
+    ids=["one is new", "one was not kept"],
+)
+def test_what_may_be_new_stays_red_beside_what_is_known(verdict: Verdict) -> None:
+    judgement = attributed(Judgement({"QC-17": verdict}), [KNOWN])
+    assert judgement.broken == ("QC-17",)
+    with pytest.raises(Violation):
+        replace(GOOD, judgement=judgement).check()
+
+
+def test_a_finding_of_another_clause_says_nothing_of_this_one() -> None:
+    other = structs.replace(KNOWN, clause="QC-18")
+    assert attributed(Judgement(VIOLATED), [other]).broken == ("QC-17",)
+
+
+@pytest.mark.parametrize(
+    ("system", "versions", "bears"),
+    [
+        ("some/thing", {"some/thing": "1.0"}, True),
+        ("some/thing@1.1", {}, True),
+        ("some/thing", {"some/thing": "2.0"}, False),
+        ("other/thing", {"some/thing": "1.0"}, False),
+    ],
+)
+def test_a_finding_bears_on_the_versions_that_it_was_seen_on(
+    system: str, versions: dict[str, str], bears: bool
+) -> None:
+    assert bool(bearing_on([KNOWN], system, versions)) is bears

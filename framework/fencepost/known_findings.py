@@ -1,0 +1,46 @@
+"""Broken promises of a system that are known: reported as such, and turning nothing red.
+
+A plugin lists them (`fencepost_known_findings`), each with what replays and what shows it;
+`fencepost.judge.attributed` tells them from new ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+
+class KnownFinding(Struct, frozen=True, kw_only=True):
+    """One known way in which a system breaks one promise.
+
+    `system` is its family (`apache/kraft`), `versions` those it was seen on. `saying` is a regular
+    expression that the whole saying of such a violation matches. It showed in `seen` of `of` runs
+    of the schedule in `schedule`; `history` holds one of them. Both are paths below the plugin.
+    """
+
+    id: str
+    system: str
+    versions: tuple[str, ...]
+    clause: str
+    saying: str
+    says: str
+    seen: int
+    of: int
+    schedule: str
+    history: str
+
+    def matches(self, clause: str, saying: str) -> bool:
+        """Whether a violation is this one, whatever it was found on."""
+        return clause == self.clause and re.fullmatch(self.saying, saying) is not None
+
+
+def bearing_on(
+    findings: Sequence[KnownFinding], system: str, versions: Mapping[str, str]
+) -> Sequence[KnownFinding]:
+    """The findings of a system (`family`, or `family@version`) in the version that a run was of;
+    `versions` are those of run.json."""
+    family, _, named = system.partition("@")
+    version = versions.get(family, named)
+    return [f for f in findings if f.system == family and version in f.versions]
