@@ -78,6 +78,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to sta
 
 DEFAULT_SYSTEM = "reference/quorum"
 DEFAULT_OUT = Path(".fencepost")
+INTERRUPTED = "interrupted; everything that was started has ended"
 _STYLE = {
     Outcome.HOLDS: "green",
     Outcome.VIOLATED: "bold red",
@@ -460,14 +461,16 @@ def _main() -> int:
     try:
         with _signals():
             code = command.main(prog_name="fencepost", standalone_mode=False)
-            return code if isinstance(code, int) else EXIT_CLEAN
+            if code != EXIT_INTERRUPTED:  # what typer makes of a KeyboardInterrupt
+                return code if isinstance(code, int) else EXIT_CLEAN
+            return _fail(INTERRUPTED, code)
     except click.NoArgsIsHelpError as error:
         typer.echo(error.format_message(), err=True)
         return EXIT_USAGE
     except click.ClickException as error:
         return _fail(" ".join(error.format_message().split()), EXIT_USAGE)
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted; everything that was started has ended", EXIT_INTERRUPTED)
+        return _fail(INTERRUPTED, EXIT_INTERRUPTED)
     except (FencepostError, Violation) as error:
         return _fail(str(error), error.exit_code)
 

@@ -6,8 +6,6 @@ unknown, then one that holds. A clause is not-applicable where it binds another 
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -47,8 +45,7 @@ def conformance(
     """
     heard = testrun.Heard()
     wanted = testrun.Wanted(system.name, runtime, out, seed)
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-        testrun.listen(None, wanted, heard, "-p", "no:cacheprovider")
+    testrun.listen_quietly(wanted, heard)
     found = [(ran.nodeid, verdicts_in(ran.folder)) for ran in heard.runs]
     return [
         _row(clause, system.name, runtime, found)

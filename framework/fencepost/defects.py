@@ -7,10 +7,8 @@ schedules against the healthy system: whatever is reported there is a false alar
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
@@ -175,8 +173,7 @@ class Hunter:
         wanted = testrun.Wanted(
             self.system.name, self.runtime, self.out, 1, (hunt.defect.name,), clauses
         )
-        with _silence():
-            testrun.listen(None, wanted, testrun.Heard(clauses, reported), "-p", "no:cacheprovider")
+        testrun.listen_quietly(wanted, testrun.Heard(clauses, reported))
 
     def _schedule(self, seed: int, defects: tuple[str, ...]) -> Conducted:
         """One random schedule."""
@@ -227,10 +224,3 @@ def _lasted_s(folder: RunFolder) -> float:
     lines = path.read_bytes().splitlines()
     first, last = (codec.decode(line).at_ns for line in (lines[0], lines[-1]))
     return (last - first) / SECOND
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """What pytest says of tests that are meant to fail is nobody's concern."""
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-        yield

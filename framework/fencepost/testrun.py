@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
@@ -60,11 +62,17 @@ class Heard:
     tests: list[dict[str, object]] = field(default_factory=list)
     codes: set[int] = field(default_factory=set)
     runs: list[Ran] = field(default_factory=list)
+    interrupted: bool = False
+    """Whether somebody interrupted the session; not by `stop_when`."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         if self.clauses:
             items[:] = [item for item in items if self.clauses & set(clauses_of(item))]
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        # What ends a session that should stop is of the same family.
+        self.interrupted = not isinstance(excinfo.value, pytest.Session.Interrupted)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -88,6 +96,17 @@ class Heard:
             if self.stop_when(ran):
                 item.session.shouldstop = "found"
         return report
+
+
+def listen_quietly(wanted: Wanted, heard: Heard) -> None:
+    """Runs the suites, of which `heard` hears alone: pytest's words are nobody's concern.
+
+    Raises KeyboardInterrupt when somebody interrupts it, as any other command is interrupted.
+    """
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        listen(None, wanted, heard, "-p", "no:cacheprovider")
+    if heard.interrupted:
+        raise KeyboardInterrupt
 
 
 def run_tests(path: str | None, wanted: Wanted, quiet: bool) -> tuple[int, Mapping[str, object]]:

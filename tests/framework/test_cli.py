@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from fencepost import Codec, RunStarted
+from fencepost.clock import poll
 from fencepost.recorder import Recorder
 from fencepost.run_folder import RunFolder, RunInfo
 
@@ -100,6 +101,22 @@ def test_a_cluster_stays_up_for_somebodys_client_until_it_is_interrupted(tmp_pat
         finally:
             cluster.send_signal(signal.SIGTERM)
         assert cluster.wait(timeout=20) == 130
+
+
+def test_a_command_that_runs_the_suites_ends_when_it_is_interrupted(tmp_path: Path) -> None:
+    """Not only the session of pytest that it has begun."""
+    with subprocess.Popen(
+        [*COMMAND, "conformance", "--runtime", "simulated", "--out", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as matrix:
+        begun = poll(lambda: any(tmp_path.glob("conformance/*/run.json")), LIMIT_S)
+        matrix.send_signal(signal.SIGTERM)
+        said, error = matrix.communicate(timeout=20)
+    assert begun
+    assert (matrix.returncode, said) == (130, "")
+    assert "interrupted" in error
 
 
 def test_a_damaged_history_is_inconclusive_and_the_damage_is_named(tmp_path: Path) -> None:
