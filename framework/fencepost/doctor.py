@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from fencepost.errors import EnvironmentFailed
-from fencepost.links import find_toxiproxy, toxiproxy_version
+from fencepost.toxiproxies import find_toxiproxy, toxiproxy_version
 
 JAVA_LEAST = 17
 _LIMIT_S = 20

@@ -42,7 +42,7 @@ from fencepost.run_folder import RunFolder
 from fencepost.runtime import Runtime
 from fencepost.simulable import Simulable
 from fencepost.strikes import Faults
-from fencepost.systems import Launchable, Shape, System, Timed
+from fencepost.systems import Contained, Launchable, Shape, System, Timed
 from fencepost.topology import Role
 
 START_LIMIT_MS = 30_000
@@ -95,9 +95,27 @@ def _simulated(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
     )
 
 
+def _docker(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
+    from fencepost.docker_host import docker_ground  # noqa: PLC0415
+    from fencepost.process_runtime import ProcessRuntime  # noqa: PLC0415
+
+    if not isinstance(spec.system, Contained):
+        raise UsageError(f"{spec.system.name} has no image: its nodes cannot live in containers")
+    return ProcessRuntime(
+        spec.system,
+        spec.shape,
+        folder,
+        seed=spec.seed,
+        workloads=plugins.workloads,
+        kinds=plugins.event_kinds,
+        ground=docker_ground(spec.system.image()),
+    )
+
+
 RUNTIMES: Mapping[str, Callable[[RunSpec, Plugins, RunFolder], Runtime]] = {
     "process": _process,
     "simulated": _simulated,
+    "docker": _docker,
 }
 
 
@@ -109,7 +127,11 @@ def check_runtime(name: str) -> None:
 
 def runtimes_of(system: System) -> Sequence[str]:
     """The runtimes on which a system can run."""
-    able = {"process": isinstance(system, Launchable), "simulated": isinstance(system, Simulable)}
+    able = {
+        "process": isinstance(system, Launchable),
+        "simulated": isinstance(system, Simulable),
+        "docker": isinstance(system, Contained),
+    }
     return [name for name in RUNTIMES if able[name]]
 
 
