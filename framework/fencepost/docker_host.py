@@ -17,7 +17,7 @@ import os
 import selectors
 import signal
 from collections import deque
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from threading import Condition, Thread
@@ -278,7 +278,8 @@ class DockerHost:
         try:
             self._engine = connect(os.environ, folder.run)
             self._finish.callback(self._engine.close)
-            self._engine.clear(lambda left: left.abandoned)
+            with suppress(EnvironmentFailed):  # if it is in our way, that will be said
+                self._engine.clear(lambda left: left.abandoned)
             self._finish.callback(self._engine.clear, self._is_ours)
             claimed = _claim_network(self._engine)
             self._finish.callback(claimed.close)

@@ -8,6 +8,7 @@ is this process, by machine, process id and start. What has no such label is nev
 from __future__ import annotations
 
 import os
+import re
 import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -79,8 +80,11 @@ class Leftover:
 
     @property
     def abandoned(self) -> bool:
-        """Whether its owner was a process of this machine that is gone."""
+        """Whether its owner was a process of this host that is gone."""
         return is_gone(self.owner)
+
+    def __str__(self) -> str:
+        return f"the {self.kind} {self.name} of run {self.run}"
 
 
 @final
@@ -148,6 +152,10 @@ class Engine:
         """Such as `20.10.24`."""
         with _saying("tell its version"):
             return str(self._client.version()["Version"])
+
+    def has_image(self, image: str) -> bool:
+        with _saying(f"show the image {image}"):
+            return bool(self._client.images(image, quiet=True))
 
     def image_label(self, image: str, label: str) -> str:
         """A label of an image, or nothing; raises EnvironmentFailed when there is no such image."""
@@ -256,8 +264,8 @@ class Engine:
             return int(self._client.wait(container)["StatusCode"])
 
     def remove(self, left: Leftover) -> None:
-        """Ends and removes it, if it is there at all."""
-        with suppress(NotFound), _saying(f"remove the {left.kind} {left.name}", NotFound):
+        """Ends and removes it, unless it is gone, or somebody else is about to."""
+        try:
             match left.kind:
                 case "container":
                     self._client.remove_container(left.id, force=True, v=True)
@@ -265,6 +273,13 @@ class Engine:
                     self._client.remove_volume(left.id, force=True)
                 case "network":
                     self._client.remove_network(left.id)
+        except NotFound:
+            return
+        except APIError as refused:
+            if "in progress" not in str(refused):
+                raise _refusal(f"remove {left}", refused) from refused
+        except (DockerException, RequestException) as failed:
+            raise EnvironmentFailed(f"the container engine broke off: {failed}") from failed
 
     def leftovers(self) -> Sequence[Leftover]:
         """All that carries our labels, what must go first first; of living runs, too."""
@@ -281,11 +296,24 @@ class Engine:
         return found
 
     def clear(self, wanted: Callable[[Leftover], bool]) -> Sequence[Leftover]:
-        """Removes what has our labels and is wanted gone; what that was."""
+        """Removes what has our labels and is wanted gone; what that was.
+
+        Raises EnvironmentFailed, when all has been tried, for the first that would not go.
+        """
         gone = [left for left in self.leftovers() if wanted(left)]
+        failures: list[EnvironmentFailed] = []
+
+        def remove(left: Leftover) -> None:
+            try:
+                self.remove(left)
+            except EnvironmentFailed as failed:
+                failures.append(failed)
+
         for kind in ("container", "volume", "network"):
             with ThreadPoolExecutor(8) as pool:
-                list(pool.map(self.remove, [left for left in gone if left.kind == kind]))
+                list(pool.map(remove, [left for left in gone if left.kind == kind]))
+        if failures:
+            raise failures[0]
         return gone
 
     def close(self) -> None:
@@ -353,22 +381,25 @@ def _why(url: str, failed: Exception) -> str:
 
 
 def owner() -> str:
-    """This process, such as no other will ever be called: machine, process id, start."""
-    return f"{_machine()}/{os.getpid()}/{_started(os.getpid())}"
+    """This process, such as no other is ever called: host, boot, its namespace, its id, its start.
 
-
-def is_gone(owner: str) -> bool:
-    """Whether the owner was a process of this machine and is no more."""
-    machine, _, process = owner.rpartition("/")[0].rpartition("/")
-    if machine != _machine() or not process.isdigit():
-        return False
-    return _started(int(process)) != owner.rpartition("/")[2]
-
-
-def _machine() -> str:
-    """This boot of this machine, and the namespace in which process ids mean something."""
+    The namespace is that in which process ids mean something.
+    """
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot}.{Path('/proc/self/ns/pid').readlink()}"
+    namespace = re.sub(r"\D", "", str(Path("/proc/self/ns/pid").readlink()))
+    me = os.getpid()
+    return "/".join([socket.gethostname(), boot, namespace, str(me), _started(me)])
+
+
+def is_gone(whose: str) -> bool:
+    """Whether the owner was a process of this host and is no more; False when nobody can tell."""
+    if whose.count("/") != 4:
+        return False
+    host, boot, namespace, process, started = whose.split("/")
+    my_host, my_boot, my_namespace = owner().split("/")[:3]
+    if host != my_host or (boot == my_boot and namespace != my_namespace):
+        return False
+    return boot != my_boot or _started(int(process)) != started
 
 
 def _started(process: int) -> str:

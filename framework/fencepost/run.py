@@ -13,6 +13,7 @@ every fault is healed, every process ended, and what was recorded is merged and 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,9 +121,14 @@ RUNTIMES: Mapping[str, Callable[[RunSpec, Plugins, RunFolder], Runtime]] = {
 
 
 def check_runtime(name: str) -> None:
-    """Raises UsageError, with the nearest right name, for a runtime that does not exist."""
+    """Raises UsageError, with the nearest right name, for a runtime that does not exist, and
+    EnvironmentFailed when it needs a container engine and there is none."""
     if name not in RUNTIMES:
         raise no_such("runtime", name, RUNTIMES)
+    if name == "docker":
+        from fencepost.engine import connect  # noqa: PLC0415
+
+        connect(os.environ).close()
 
 
 def runtimes_of(system: System) -> Sequence[str]:
