@@ -332,12 +332,16 @@ def open_client(environment: Mapping[str, str]) -> docker.APIClient:
     """
     tried = []
     for url in _places(environment):
+        why = _closed(url)
+        if why:
+            tried.append(f"{url} ({why})")
+            continue
         try:
             return docker.APIClient(
                 url, version="auto", timeout=CALL_LIMIT_S, max_pool_size=_CONNECTIONS
             )
         except (DockerException, RequestException) as failed:
-            tried.append(f"{url} ({_why(url, failed)})")
+            tried.append(f"{url} ({' '.join(str(failed).split())})")
     raise EnvironmentFailed(
         f"no container engine answers: tried {', '.join(tried)}; start one, or name its socket "
         "in DOCKER_HOST"
@@ -369,15 +373,23 @@ def _places(environment: Mapping[str, str]) -> Iterator[str]:
             yield f"unix://{path}"
 
 
-def _why(url: str, failed: Exception) -> str:
-    path = Path(url.removeprefix("unix://"))
-    if url.startswith("unix://"):
-        if not path.exists():
+def _closed(url: str) -> str:
+    """Why a socket cannot be opened; nothing if it can, or if it is none.
+
+    The package would say that less well, and leave its end of the socket open.
+    """
+    if not url.startswith("unix://"):
+        return ""
+    with socket.socket(socket.AF_UNIX) as knocking:
+        try:
+            knocking.connect(url.removeprefix("unix://"))
+        except FileNotFoundError:
             return "there is no such socket"
-        if not os.access(path, os.R_OK | os.W_OK):
+        except PermissionError:
             return "this user may not open it"
-        return "nobody listens there" if "refused" in str(failed) else str(failed)
-    return str(failed)
+        except OSError as refused:
+            return refused.strerror or str(refused)
+    return ""
 
 
 def owner() -> str:

@@ -64,18 +64,32 @@ class Links:
         self._told: dict[Link, frozenset[Toxic]] = dict.fromkeys(layout.links, frozenset())
         self._starts = 0
         self._servers: dict[str, _Server] = {}
+        self._begun: dict[str, _Server] = {}
+        """Those of them that have no links yet."""
 
-    def open(self, slots: Iterable[Slot]) -> None:
-        """Starts the toxiproxies of these slots at once, and creates their links as wanted.
+    def begin(self, slots: Iterable[Slot]) -> None:
+        """Starts the toxiproxies of these slots, all at once, unless they are there.
 
-        Nothing happens to a slot that is open. Raises EnvironmentFailed when a toxiproxy does not
-        start or answer, or when a port is taken.
+        Returns before they answer: `open` waits for that. Raises EnvironmentFailed when a port is
+        taken.
         """
         new = [s for s in slots if s.name not in self._servers and self._links_of(s)]
         servers = [self._named(slot) for slot in new]
         self._toxiproxies.start({server.process: server.slot for server in servers})
         self._servers.update({server.slot.name: server for server in servers})
-        for server in servers:
+        self._begun.update({server.slot.name: server for server in servers})
+
+    def open(self, slots: Iterable[Slot]) -> None:
+        """Creates the links of these slots as they are wanted, unless they are there.
+
+        Raises EnvironmentFailed when a toxiproxy does not start or answer, or a port is taken.
+        """
+        wanted = list(slots)
+        self.begin(wanted)
+        for slot in wanted:
+            server = self._begun.pop(slot.name, None)
+            if server is None:
+                continue
             try:
                 self._build(server)
             except Hung:
@@ -101,6 +115,7 @@ class Links:
         """
         for state in wanted.values():
             toxics(state)
+        self._open_begun()
         self._wanted.update(wanted)
         rebuilt = []
         for server in list(self._servers.values()):
@@ -143,7 +158,11 @@ class Links:
     def _links_of(self, slot: Slot) -> Sequence[Link]:
         return [link for link in self._layout.links if link.source == slot.name]
 
+    def _open_begun(self) -> None:
+        self.open([server.slot for server in self._begun.values()])
+
     def _grouped(self, links: Sequence[Link]) -> Sequence[tuple[_Server, Sequence[Link]]]:
+        self._open_begun()
         return [
             (self._servers[source], [link for link in links if link.source == source])
             for source in sorted({link.source for link in links})

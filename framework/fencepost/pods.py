@@ -35,6 +35,8 @@ DATA = f"{MOUNT}/data"
 WORK = f"{MOUNT}/work"
 _AGENT = ("python3", "-P", "-S", "/opt/fencepost/fencepost/pod_agent.py")
 _ANSWER_LIMIT_S = 15.0
+_AT_ONCE = 3
+"""How many pods are made at once: more would only be ready later, all of them."""
 _FIRST_CLIENT_PORT = 20_000
 """Where, at its own address, the clients' pod has the ends of its links, to be published."""
 
@@ -152,7 +154,7 @@ class Pods:
         self._pods: dict[str, Pod] = {}
         self._streams: list[Any] = []
         self._starting: dict[str, Future[Pod]] = {}
-        self._pool = ThreadPoolExecutor(8)
+        self._pool = ThreadPoolExecutor(_AT_ONCE)
         self._closing = False
         from_clients = [x for x in layout.links if layout.slot(x.source).role is Role.CLIENT]
         self._client_ports = {x: _FIRST_CLIENT_PORT + n for n, x in enumerate(from_clients)}

@@ -7,9 +7,9 @@
 
 It satisfies `fencepost.runtime.Runtime`. On which ground its processes live is a parameter: this
 host makes it the process runtime, a container engine the docker runtime, and they differ in nothing
-else. Constructing it settles there, starts the toxiproxy of every slot that is to be occupied, and
-creates the links; no node runs yet. `close` (or leaving the `with`) ends all processes;
-`fencepost.history.merge` then makes the one history of the run's folder.
+else. Constructing it settles there and starts the toxiproxy of every slot that is to be occupied;
+a slot's links are there before its first process; no node runs yet. `close` (or leaving the `with`)
+ends all processes; `fencepost.history.merge` then makes the one history of the run's folder.
 
 The first event of the harness is `run.started`, its last `run.ended`. Spawns, ends, and stalls of
 the harness are recorded here; phases, faults and tests by whoever conducts the run.
@@ -140,7 +140,7 @@ class ProcessRuntime:
         self._launcher = self._habitat.launcher
         self._processes = Processes(self._launcher)
         self._links = Links(layout, self._habitat.toxiproxies)
-        self._links.open(slot for slot in layout.slots if not slot.twin and not slot.spare)
+        self._links.begin(slot for slot in layout.slots if not slot.twin and not slot.spare)
         self._network = Network(
             layout,
             self._links,
@@ -304,6 +304,7 @@ class ProcessRuntime:
         if argv is None:
             raise no_such("workload", spec.workload, self._workloads)
         slot = clients_slot(self._layout, spec)
+        self._links.open([slot])
         name = f"{slot.name}/{spec.name}"
         self._starts[name] += 1
         process = f"{name}#{self._starts[name]}"

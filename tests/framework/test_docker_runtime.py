@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -198,7 +199,9 @@ def test_a_slow_link_shows_in_its_receipt(pair: ProcessRuntime) -> None:
     link = Link("broker-1", "broker-2", echo_node.PORT)
     receipt = pair.set_link(link, LinkState(latency_ms=80))
     assert receipt.true, receipt.evidence
-    assert "took 1" in receipt.evidence  # 160 ms and more
+    took = re.search(r"took (\d+) ms or more", receipt.evidence)
+    assert took is not None
+    assert int(took[1]) >= 160
 
 
 def test_a_clients_link_is_published_and_can_be_cut(pair: ProcessRuntime) -> None:
@@ -207,9 +210,9 @@ def test_a_clients_link_is_published_and_can_be_cut(pair: ProcessRuntime) -> Non
     assert all(address.startswith("127.") for address in pair.bootstrap)
     cut = two_way(["clients"], ["broker-1"])
     assert pair.apply_cut(cut).true
-    assert not goes_on(pair, "echo.answered", "clients/one")
+    assert not goes_on(pair, "echo.answered", "clients")
     assert pair.lift_cut(cut).true
-    assert advance(pair, more("echo.answered", "clients/one", pair.view))
+    assert advance(pair, more("echo.answered", "clients", pair.view))
 
 
 def test_a_toxiproxy_that_hangs_is_built_anew_in_its_pod(pair: ProcessRuntime) -> None:
@@ -300,4 +303,4 @@ def test_the_owner_of_what_is_made_is_this_process(pair: ProcessRuntime) -> None
         assert not any(left.abandoned for left in ours)
         beside.clear(lambda left: left.abandoned)
         still = [left for left in beside.leftovers() if left.run == pair.folder.run]
-    assert still == ours
+    assert set(still) == set(ours)
