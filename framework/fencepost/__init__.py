@@ -132,6 +132,7 @@ from fencepost.simulable import Host, Simulable, SimulatedDisk, SimulatedProcess
 from fencepost.systems import (
     Command,
     Configured,
+    Contained,
     Defect,
     HasDefects,
     Launchable,
@@ -222,6 +223,7 @@ __all__ = [
     "Command",
     "Condition",
     "Configured",
+    "Contained",
     "ConnectionClosed",
     "ConsumerOptions",
     "ConsumerPositioned",
