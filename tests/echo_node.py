@@ -35,6 +35,7 @@ from fencepost import (
 
 PORT = 9092
 BEAT_S = 0.03
+BURST = 5000
 
 
 class Heard(Struct, frozen=True, tag="echo.heard"):
@@ -69,7 +70,8 @@ class EchoSystem:
     """`echo/mesh`: every node dials every other, clients dial brokers.
 
     `modes` makes nodes ill: `dies` (at start, saying why), `deaf` (does not listen), `leaves` (ends
-    by itself, in an orderly way), `stubborn` (ignores SIGTERM). `port` is everyone's.
+    by itself, in an orderly way), `stubborn` (ignores SIGTERM), `bursts` (records BURST events and
+    kills itself). `port` is everyone's.
     """
 
     name: str = "echo/mesh"
@@ -116,8 +118,14 @@ class EchoSystem:
             },
             "mode": dict(self.modes).get(place.slot.name, ""),
         }
-        argv = (sys.executable, __file__, "node", "node.json")
-        return Command(argv, {}, {"node.json": json.dumps(config)})
+        files = {"node.json": json.dumps(config)}
+        if place.image:
+            argv = ("python3", "echo_node.py", "node", "node.json")
+            return Command(argv, {}, files | {"echo_node.py": Path(__file__).read_text()})
+        return Command((sys.executable, __file__, "node", "node.json"), {}, files)
+
+    def image(self) -> str:
+        return "fencepost/pod"
 
 
 def frame(client: str, correlation: int = 1) -> bytes:
@@ -182,6 +190,10 @@ async def node(path: Path) -> None:
             lambda r, w: serve(recorder, r, w), config["address"], config["port"]
         )
     recorder.record(NodeStarted(config["role"], config["node_id"], str(os.getpid()), 0))
+    if config["mode"] == "bursts":
+        for number in range(BURST):
+            recorder.record(Heard(f"nobody, {number}"))
+        os.kill(os.getpid(), signal.SIGKILL)
     talking = [
         asyncio.create_task(talk(recorder, config["name"], peer, address, config["port"]))
         for peer, address in config["peers"].items()

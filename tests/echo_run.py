@@ -8,6 +8,7 @@ from tests import echo_node
 
 from fencepost import Condition, Event, Role, Shape, Slot, View
 from fencepost.clock import SECOND, now_ns
+from fencepost.habitat import Ground
 from fencepost.process_runtime import ProcessRuntime
 from fencepost.run_folder import RunFolder
 
@@ -16,9 +17,13 @@ NEVER = Condition("never", lambda view: False)
 
 
 def echo_run(
-    path: Path, system: echo_node.EchoSystem | None = None, shape: Shape = PAIR
+    path: Path,
+    system: echo_node.EchoSystem | None = None,
+    shape: Shape = PAIR,
+    ground: Ground | None = None,
 ) -> ProcessRuntime:
-    """A run of echo nodes, none of them started, with the workload `echo`."""
+    """A run of echo nodes, none of them started, with the workload `echo`; on this host, or on
+    that ground."""
     return ProcessRuntime(
         system or echo_node.EchoSystem(),
         shape,
@@ -26,12 +31,15 @@ def echo_run(
         seed=7,
         workloads={"echo": (echo_node.__file__, "client")},
         kinds=echo_node.KINDS,
+        ground=ground,
     )
 
 
-def talking_pair(path: Path, system: echo_node.EchoSystem | None = None) -> ProcessRuntime:
+def talking_pair(
+    path: Path, system: echo_node.EchoSystem | None = None, ground: Ground | None = None
+) -> ProcessRuntime:
     """Two brokers that talk to each other."""
-    runtime = echo_run(path, system)
+    runtime = echo_run(path, system, ground=ground)
     for broker in runtime.layout.of(Role.BROKER):
         runtime.start(broker)
     talk(runtime)

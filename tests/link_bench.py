@@ -18,6 +18,7 @@ from fencepost.addresses import Addresses, claim
 from fencepost.launcher import Launcher
 from fencepost.links import Links
 from fencepost.run_folder import RunFolder
+from fencepost.toxiproxies import HostToxiproxies
 
 PORT = 9092
 SLOTS = tuple(Slot(f"broker-{n}", Role.BROKER, n, n) for n in (1, 2, 3))
@@ -60,7 +61,12 @@ class Bench:
         threading.Thread(target=accept, daemon=True).start()
 
     def links(self, layout: Layout = LAYOUT) -> Links:
-        return Links(layout, self.addresses, self.launcher, self.folder)
+        links = Links(layout, self.toxiproxies(layout))
+        links.open(layout.slots)
+        return links
+
+    def toxiproxies(self, layout: Layout = LAYOUT) -> HostToxiproxies:
+        return HostToxiproxies(layout, self.addresses, self.launcher, self.folder)
 
     def dial(self, links: Links, link: Link) -> socket.socket:
         connection = socket.create_connection(links.end(link), 5)

@@ -133,6 +133,7 @@ from fencepost.simulable import Host, Simulable, SimulatedDisk, SimulatedProcess
 from fencepost.systems import (
     Command,
     Configured,
+    Contained,
     Defect,
     HasDefects,
     Launchable,
@@ -226,6 +227,7 @@ __all__ = [
     "ConnectionClosed",
     "ConsumerOptions",
     "ConsumerPositioned",
+    "Contained",
     "ControllerElected",
     "ControllerFollowed",
     "ControllerResigned",

@@ -44,6 +44,10 @@ class Addresses:
         """Where `source` reaches `target`: its own end of the link, or itself."""
         return f"127.{self.run}.{source.index}.{target.index}"
 
+    def outside(self, slot: Slot) -> str:
+        """Where the harness and client workers reach the slot past all links: its own address."""
+        return self.own(slot)
+
     def api(self, slot: Slot) -> str:
         """Where the slot's toxiproxy takes orders, on `API_PORT`."""
         return f"127.{self.run}.{slot.index}.{_API_PEER}"

@@ -37,6 +37,7 @@ from fencepost.errors import (
     EXIT_INTERRUPTED,
     EXIT_USAGE,
     EXIT_VIOLATED,
+    EnvironmentFailed,
     FencepostError,
     UsageError,
     Violation,
@@ -58,6 +59,7 @@ from fencepost.runtime import Condition
 from fencepost.soak import Soak
 from fencepost.soak import soak as run_soak
 from fencepost.systems import Shape
+from fencepost.systems import System as Tested
 
 app = typer.Typer(
     help="Breaks clusters with controllers and brokers where authority changes hands, and says "
@@ -195,6 +197,7 @@ def run(
     """Runs tests against a system, with verdicts and receipts; the suites, if no path is given."""
     plugins = _plugins()
     plugins.system(system)
+    check_runtime(runtime)
     wanted = testrun.Wanted(system, runtime, out, seed)
     code, report = testrun.run_tests(path, wanted, quiet=json)
     if json:
@@ -279,7 +282,7 @@ def conformance(
     one = loaded.system(system)
     rows = [
         row
-        for name in ([runtime] if runtime else runtimes_of(one))
+        for name in ([runtime] if runtime else _runtimes_here(one))
         for row in run_conformance(one, name, loaded, out / "conformance", seed)
     ]
     if json:
@@ -290,6 +293,18 @@ def conformance(
     if Outcome.VIOLATED in outcomes:
         raise typer.Exit(EXIT_VIOLATED)
     raise typer.Exit(EXIT_INCONCLUSIVE if Outcome.UNKNOWN in outcomes else EXIT_CLEAN)
+
+
+def _runtimes_here(system: Tested) -> Sequence[str]:
+    """The runtimes that can run a system on this machine; says which cannot, and why."""
+    able = []
+    for name in runtimes_of(system):
+        try:
+            check_runtime(name)
+            able.append(name)
+        except EnvironmentFailed as lacking:
+            _err().print(f"[yellow]without {name}:[/yellow] {lacking}")
+    return able
 
 
 def print_matrix(rows: Sequence[Row], loaded: Plugins, console: Console) -> None:
@@ -370,8 +385,15 @@ def _words(value: object) -> str:
 
 
 @app.command()
-def doctor(json: Json = False) -> None:
-    """Checks what this machine has of what runs need, and lists processes left of dead runs."""
+def doctor(
+    reap: Annotated[
+        bool, typer.Option("--reap", help="First remove what dead runs left in containers.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Checks what this machine has of what runs need, and lists what is left of dead runs."""
+    for gone in checks.reap() if reap else ():
+        _err().print(f"removed {gone}")
     found = checks.examine()
     if json:
         _print_json([msgspec.structs.asdict(one) for one in found])

@@ -44,6 +44,7 @@ class Budget:
 BUDGETS: Mapping[str, Budget] = {
     "simulated": Budget(seeds=40, span_ms=30_000, wall_s=120, clean_seeds=200),
     "process": Budget(seeds=3, span_ms=30_000, wall_s=300, clean_seeds=3),
+    "docker": Budget(seeds=3, span_ms=30_000, wall_s=300, clean_seeds=3),
 }
 
 

@@ -1,4 +1,4 @@
-"""What a machine has of what runs need, one finding a thing; nothing is changed."""
+"""What a machine has of what runs need, one finding a thing; nothing is changed but by `reap`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from fencepost.engine import connect
 from fencepost.errors import EnvironmentFailed
-from fencepost.links import find_toxiproxy, toxiproxy_version
+from fencepost.pods import IMAGE
+from fencepost.toxiproxies import find_toxiproxy, toxiproxy_version
 
 JAVA_LEAST = 17
+IMAGES = (IMAGE,)
 _LIMIT_S = 20
 
 
@@ -36,8 +39,22 @@ def examine() -> Sequence[Finding]:
         ("Java", _java),
         ("loopback", _loopback),
         ("leftovers", _leftovers),
+        ("container engine", _engine),
+        ("containers", _containers),
     )
     return [Finding(what, *look()) for what, look in looks]
+
+
+def reap() -> Sequence[str]:
+    """Removes what dead runs left in the container engine, and nothing without our labels.
+
+    What that was, in words. Raises EnvironmentFailed when there is no engine, or one thing stays.
+    """
+    engine = connect(os.environ)
+    try:
+        return [str(left) for left in engine.clear(lambda left: left.abandoned)]
+    finally:
+        engine.close()
 
 
 def _python() -> tuple[bool, str]:
@@ -73,6 +90,38 @@ def _loopback() -> tuple[bool, str]:
     except OSError as refused:
         return False, f"127.222.1.1 cannot be bound: {refused.strerror}"
     return True, "any address of 127.0.0.0/8 can be bound"
+
+
+def _engine() -> tuple[bool, str]:
+    """Only the docker runtime needs one, so its absence is no fault of the machine."""
+    try:
+        engine = connect(os.environ)
+    except EnvironmentFailed as missing:
+        return True, f"none, which only the docker runtime needs: {missing}"
+    try:
+        lacking = [name for name in IMAGES if not engine.has_image(name)]
+        without = f"; without {' and '.join(lacking)}, see ./dev images" if lacking else ""
+        return True, f"version {engine.version}{without}"
+    finally:
+        engine.close()
+
+
+def _containers() -> tuple[bool, str]:
+    """What dead runs left in the container engine; of living ones and other hosts', how much."""
+    try:
+        engine = connect(os.environ)
+    except EnvironmentFailed:
+        return True, "no engine, so nothing in it"
+    try:
+        found = engine.leftovers()
+    finally:
+        engine.close()
+    abandoned = [str(left) for left in found if left.abandoned]
+    others = len(found) - len(abandoned)
+    beside = f"; {others} things of runs that live, or of other hosts" if others else ""
+    if abandoned:
+        return False, f"left of dead runs, see --reap: {', '.join(abandoned)}{beside}"
+    return True, f"nothing of a dead run{beside}"
 
 
 def _leftovers() -> tuple[bool, str]:

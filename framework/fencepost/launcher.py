@@ -24,6 +24,7 @@ from typing import Any, final
 from fencepost import supervisor
 from fencepost.clock import SECOND, now_ns
 from fencepost.errors import EnvironmentFailed
+from fencepost.topology import Slot
 
 ANSWER_LIMIT_S = 5.0
 _NO_ANSWER_WANTED = 0
@@ -31,7 +32,12 @@ _NO_ANSWER_WANTED = 0
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A process to start: `log` gets its standard output and errors, `stdin` is a descriptor."""
+    """A process to start: `log` gets its standard output and errors, `stdin` is a descriptor.
+
+    `folder` is made if it is not there, and `files` (path below it, text) are written, before it
+    starts. `slot` is where it lives, if
+    it is a node or a client.
+    """
 
     name: str
     argv: Sequence[str]
@@ -39,6 +45,8 @@ class Child:
     log: Path
     environment: Mapping[str, str] = field(default_factory=dict)
     stdin: int | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+    slot: Slot | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +89,7 @@ class Launcher:
         self._last_id = _NO_ANSWER_WANTED
         self._exits: deque[Exit] = deque()
         self._ended: dict[str, Exit] = {}
+        self._pids: dict[str, int] = {}
 
     @property
     def pid(self) -> int:
@@ -97,6 +106,11 @@ class Launcher:
         Raises EnvironmentFailed when its program cannot be started.
         """
         self._ended.pop(child.name, None)
+        child.folder.mkdir(parents=True, exist_ok=True)
+        for name, text in child.files.items():
+            path = child.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
         answer = self._ask(
             {
                 "do": "start",
@@ -110,11 +124,16 @@ class Launcher:
         )
         if "error" in answer:
             raise EnvironmentFailed(f"{child.name} could not be started: {answer['error']}")
+        self._pids[child.name] = int(answer["pid"])
         return int(answer["pid"]), int(answer["at_ns"])
 
     def signal(self, name: str, number: int) -> bool:
         """Whether a living child got the signal; SIGKILL goes to its whole process group."""
         return bool(self._ask({"do": "signal", "name": name, "signal": number})["delivered"])
+
+    def state(self, name: str) -> str:
+        """The letter of a child's state in /proc, or nothing when it is gone."""
+        return state_of(self._pids[name])
 
     def kill_soon(self, name: str) -> None:
         """SIGKILL without waiting for an answer; the one call that any thread may make."""
@@ -208,6 +227,15 @@ def _owners(environment: Mapping[str, str]) -> Sequence[int]:
     if "PYTEST_XDIST_WORKER" in environment:
         return os.getpid(), os.getppid()
     return (os.getpid(),)
+
+
+def state_of(pid: int) -> str:
+    """The process's state letter in /proc (`T` for stopped), or nothing when it is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return stat.rpartition(")")[2].split()[0]
 
 
 def tail(log: Path, lines: int = 15) -> str:

@@ -1,9 +1,7 @@
-"""Links: one toxiproxy process a slot, one proxy a link; the only module that knows toxiproxy.
+"""Links: one toxiproxy a slot, one proxy a link, and the state each is wanted in.
 
-Requests go through toxiproxy-python's `APIConsumer`, which lacks what is added here: each request
-has a time limit and ignores the environment's HTTP proxies; its server address, class-wide, is ours
-only while we hold the lock and is put back afterwards; an answer of 500 is an error; and what the
-package has no words for (populate, metrics) is asked of the HTTP API by its path.
+Where the toxiproxies live and how they are asked is in `fencepost.toxiproxies`; no other module
+knows of them.
 
 toxiproxy can hang: one paused target, or one client that left a delayed connection, can block its
 whole API. A server that does not answer within `API_LIMIT_S` is killed and built anew with the
@@ -13,41 +11,22 @@ open for a moment meanwhile, since it is made disabled and enabled once its toxi
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from threading import Lock
 from typing import Any, final
 
-import requests
-from toxiproxy.api import APIConsumer
-from toxiproxy.exceptions import InvalidToxic, NotFound, ProxyExists
+import msgspec
 
-from fencepost.addresses import API_PORT, Addresses
-from fencepost.clock import poll
 from fencepost.errors import EnvironmentFailed
-from fencepost.launcher import Child, Launcher, tail
-from fencepost.probes import listens
-from fencepost.run_folder import RunFolder
+from fencepost.probes import End
 from fencepost.runtime import HEALTHY, LinkState
 from fencepost.topology import Layout, Link, Slot
 from fencepost.toxics import DOWNSTREAM, UPSTREAM, Toxic, toxics
+from fencepost.toxiproxies import Hung, Toxiproxies
 
-API_LIMIT_S = 2.0
-START_LIMIT_S = 5.0
-_EXIT_LIMIT_S = 5.0
-_GAVE_UP = "Server finished with error"
-"""What toxiproxy logs when it cannot listen; it does not end then."""
-
-_class_wide_address = Lock()
-
-
-class _Hung(Exception):
-    """A server did not answer in time."""
+_REFUSED = 400
+"""The least HTTP status that is a refusal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,68 +44,55 @@ class Bytes:
         return self.received - self.sent
 
 
-@final
+@dataclass(frozen=True, slots=True)
 class _Server:
-    """One slot's toxiproxy process."""
+    """One slot's toxiproxy, by the name of its process."""
 
-    def __init__(self, slot: Slot, host: str, process: str) -> None:
-        self.slot = slot
-        self.host = host
-        self.process = process
-
-    def ask(self, method: str, path: str, body: object = None) -> requests.Response:
-        """One request; raises _Hung without an answer in time, EnvironmentFailed on refusal."""
-        asking: dict[str, Any] = {"timeout": API_LIMIT_S, "proxies": {"no_proxy": "*"}}
-        if body is not None:
-            asking["json"] = body
-        with _class_wide_address:
-            before = APIConsumer.host, APIConsumer.port
-            APIConsumer.host, APIConsumer.port = self.host, API_PORT
-            try:
-                answer: requests.Response = getattr(APIConsumer, method)(path, **asking)
-            except requests.Timeout as late:
-                raise _Hung from late
-            except (InvalidToxic, NotFound, ProxyExists) as refused:
-                raise self._refused(method, path, refused.args[0]) from refused
-            finally:
-                APIConsumer.host, APIConsumer.port = before
-        if not answer.ok:
-            raise self._refused(method, path, answer.content)
-        return answer
-
-    def _refused(self, method: str, path: str, why: bytes) -> EnvironmentFailed:
-        text = why.decode(errors="replace").strip()
-        return EnvironmentFailed(
-            f"the toxiproxy of {self.slot.name} refused {method} {path}: {text}"
-        )
+    slot: Slot
+    process: str
 
 
 @final
 class Links:
     """Every link of a layout, and the state each is wanted in."""
 
-    def __init__(
-        self, layout: Layout, addresses: Addresses, launcher: Launcher, folder: RunFolder
-    ) -> None:
-        """Starts every slot's toxiproxy at once and creates all links, healthy.
-
-        Raises EnvironmentFailed when toxiproxy-server is missing, does not start, or does not
-        answer, or when a port is taken.
-        """
+    def __init__(self, layout: Layout, toxiproxies: Toxiproxies) -> None:
+        """All links are wanted healthy; those of a slot are there once it was opened."""
         self._layout = layout
-        self._addresses = addresses
-        self._launcher = launcher
-        self._folder = folder
-        self._binary = find_toxiproxy(os.environ)
+        self._toxiproxies = toxiproxies
         self._wanted = dict.fromkeys(layout.links, HEALTHY)
         self._told: dict[Link, frozenset[Toxic]] = dict.fromkeys(layout.links, frozenset())
         self._starts = 0
-        dialling = [slot for slot in layout.slots if self._links_of(slot)]
-        self._servers = {slot.name: self._start(slot) for slot in dialling}
-        for server in list(self._servers.values()):
+        self._servers: dict[str, _Server] = {}
+        self._begun: dict[str, _Server] = {}
+        """Those of them that have no links yet."""
+
+    def begin(self, slots: Iterable[Slot]) -> None:
+        """Starts the toxiproxies of these slots, all at once, unless they are there.
+
+        Returns before they answer: `open` waits for that. Raises EnvironmentFailed when a port is
+        taken.
+        """
+        new = [s for s in slots if s.name not in self._servers and self._links_of(s)]
+        servers = [self._named(slot) for slot in new]
+        self._toxiproxies.start({server.process: server.slot for server in servers})
+        self._servers.update({server.slot.name: server for server in servers})
+        self._begun.update({server.slot.name: server for server in servers})
+
+    def open(self, slots: Iterable[Slot]) -> None:
+        """Creates the links of these slots as they are wanted, unless they are there.
+
+        Raises EnvironmentFailed when a toxiproxy does not start or answer, or a port is taken.
+        """
+        wanted = list(slots)
+        self.begin(wanted)
+        for slot in wanted:
+            server = self._begun.pop(slot.name, None)
+            if server is None:
+                continue
             try:
                 self._build(server)
-            except _Hung:
+            except Hung:
                 self._rebuild(server)
 
     @property
@@ -138,10 +104,9 @@ class Links:
         """What the link is wanted to do."""
         return self._wanted[link]
 
-    def end(self, link: Link) -> tuple[str, int]:
-        """Where the link listens."""
-        layout = self._layout
-        return self._addresses.seen(layout.slot(link.source), layout.slot(link.target)), link.port
+    def end(self, link: Link) -> End:
+        """Where the link listens, as its source sees it."""
+        return self._toxiproxies.listen(link)
 
     def apply(self, wanted: Mapping[Link, LinkState]) -> Sequence[str]:
         """Brings these links into these states; says which toxiproxies had to be built anew.
@@ -150,6 +115,7 @@ class Links:
         """
         for state in wanted.values():
             toxics(state)
+        self._open_begun()
         self._wanted.update(wanted)
         rebuilt = []
         for server in list(self._servers.values()):
@@ -157,16 +123,17 @@ class Links:
             try:
                 for link in links:
                     self._bring(server, link)
-            except _Hung:
+            except Hung:
                 self._rebuild(server)
                 rebuilt.append(f"the toxiproxy of {server.slot.name} hung and was built anew")
         return rebuilt
 
     def differences(self, links: Sequence[Link]) -> Sequence[str]:
-        """Where what toxiproxy says of these links differs from what is wanted."""
+        """Where what toxiproxy says of those of these links that are there differs from what is
+        wanted."""
         found = []
         for server, theirs in self._grouped(links):
-            listed = self._read(server, "/proxies").json()
+            listed = msgspec.json.decode(self._read(server, "/proxies"))
             for link in theirs:
                 shown = listed[_name(link)]
                 have = {_read_toxic(toxic) for toxic in shown["toxics"]}
@@ -176,10 +143,10 @@ class Links:
         return found
 
     def bytes_passed(self, links: Sequence[Link]) -> Mapping[tuple[Link, str], Bytes]:
-        """Byte counts of closed connections, by link and stream."""
+        """Byte counts of closed connections, by link and stream; none of links not there yet."""
         counts: dict[tuple[Link, str], Bytes] = {}
         for server, theirs in self._grouped(links):
-            metrics = _parse_metrics(self._read(server, "/metrics").text)
+            metrics = _parse_metrics(self._read(server, "/metrics"))
             for link in theirs:
                 for stream in (UPSTREAM, DOWNSTREAM):
                     counts[link, stream] = Bytes(
@@ -191,140 +158,82 @@ class Links:
     def _links_of(self, slot: Slot) -> Sequence[Link]:
         return [link for link in self._layout.links if link.source == slot.name]
 
+    def _open_begun(self) -> None:
+        self.open([server.slot for server in self._begun.values()])
+
     def _grouped(self, links: Sequence[Link]) -> Sequence[tuple[_Server, Sequence[Link]]]:
+        self._open_begun()
         return [
             (self._servers[source], [link for link in links if link.source == source])
             for source in sorted({link.source for link in links})
+            if source in self._servers
         ]
 
-    def _read(self, server: _Server, path: str) -> requests.Response:
+    def _read(self, server: _Server, path: str) -> str:
         """A reading, from the server built anew if the present one hangs."""
         try:
-            return self._reachable(server, "get", path)
-        except _Hung:
-            return self._reachable(self._rebuild(server), "get", path)
+            return self._ask(server, "get", path)
+        except Hung:
+            return self._ask(self._rebuild(server), "get", path)
 
-    def _reachable(
-        self, server: _Server, method: str, path: str, body: object = None
-    ) -> requests.Response:
-        try:
-            return server.ask(method, path, body)
-        except requests.RequestException as failed:
-            ended = self._launcher.wait(server.process, _EXIT_LIMIT_S)
+    def _ask(self, server: _Server, method: str, path: str, body: object = None) -> str:
+        """One request; raises Hung without an answer in time, EnvironmentFailed on refusal."""
+        reply = self._toxiproxies.ask(server.process, method, path, body)
+        if reply.status >= _REFUSED:
             raise EnvironmentFailed(
-                f"the toxiproxy of {server.slot.name} "
-                + (str(ended) if ended else f"broke off a request: {failed}"),
-                tail(self._folder.log_of(server.process)),
-            ) from failed
+                f"the toxiproxy of {server.slot.name} refused {method} {path}: {reply.text.strip()}"
+            )
+        return reply.text
 
     def _bring(self, server: _Server, link: Link) -> None:
         """Tells the server what is new of a link: removals first, then additions."""
         want, path = toxics(self._wanted[link]), f"/proxies/{_name(link)}/toxics"
         for toxic in sorted(self._told[link] - want):
-            self._reachable(server, "delete", f"{path}/{toxic.name}")
+            self._ask(server, "delete", f"{path}/{toxic.name}")
             self._told[link] -= {toxic}
         for toxic in sorted(want - self._told[link]):
-            self._reachable(server, "post", path, _described(toxic))
+            self._ask(server, "post", path, _described(toxic))
             self._told[link] |= {toxic}
 
-    def _start(self, slot: Slot) -> _Server:
+    def _named(self, slot: Slot) -> _Server:
         self._starts += 1
-        server = _Server(slot, self._addresses.api(slot), f"toxiproxy/{slot.name}#{self._starts}")
-        if listens((server.host, API_PORT)):
-            raise EnvironmentFailed(f"{server.host}:{API_PORT}, a toxiproxy's own, is in use")
-        argv = [os.fspath(self._binary), "-host", server.host, "-port", str(API_PORT)]
-        log = self._folder.log_of(server.process)
-        self._launcher.start(
-            Child(server.process, [*argv, "-proxy-metrics"], self._folder.work, log)
-        )
-        return server
+        return _Server(slot, f"toxiproxy/{slot.name}#{self._starts}")
 
     def _build(self, server: _Server) -> None:
         """Creates the slot's proxies as wanted, once the server answers."""
-        self._await(server)
+        self._toxiproxies.ready(server.process)
         links = self._links_of(server.slot)
         proxies = [
             {
                 "name": _name(link),
-                "listen": "{}:{}".format(*self.end(link)),
-                "upstream": f"{self._addresses.own(self._layout.slot(link.target))}:{link.port}",
+                "listen": "{}:{}".format(*self._toxiproxies.listen(link)),
+                "upstream": "{}:{}".format(*self._toxiproxies.upstream(link)),
                 "enabled": self._wanted[link] == HEALTHY,
             }
             for link in links
         ]
-        self._reachable(server, "post", "/populate", proxies)  # which knows of no toxics
+        self._ask(server, "post", "/populate", proxies)  # which knows of no toxics
         for link in links:
             self._told[link] = frozenset()
             if self._wanted[link] != HEALTHY:
                 self._bring(server, link)
-                self._reachable(server, "post", f"/proxies/{_name(link)}", {"enabled": True})
-
-    def _await(self, server: _Server) -> None:
-        """Waits until the server's API listens; raises EnvironmentFailed when it will not.
-
-        Listens, that is, at its own address: one that could not bind it lives on all the same, and
-        somebody else's toxiproxy, listening at every address, would answer in its place.
-        """
-        log = self._folder.log_of(server.process)
-
-        def failed() -> str:
-            ended = self._launcher.wait(server.process, 0)
-            return str(ended) if ended else "could not listen" if _GAVE_UP in tail(log) else ""
-
-        def settled() -> bool:
-            return listens((server.host, API_PORT)) or bool(failed())
-
-        in_time = poll(settled, START_LIMIT_S)
-        why = failed() or ("" if in_time else f"did not listen within {START_LIMIT_S:g} s")
-        if why:
-            raise EnvironmentFailed(f"{self._binary} of {server.slot.name} {why}", tail(log))
+                self._ask(server, "post", f"/proxies/{_name(link)}", {"enabled": True})
 
     def _rebuild(self, hung: _Server) -> _Server:
         """Kills a server and puts one in its place that does what is wanted."""
-        server = self._servers.pop(hung.slot.name)
-        self._launcher.signal(server.process, 9)
-        if self._launcher.wait(server.process, _EXIT_LIMIT_S) is None:
-            raise EnvironmentFailed(f"{server.process} did not end within {_EXIT_LIMIT_S:g} s")
-        server = self._servers[hung.slot.name] = self._start(hung.slot)
+        del self._servers[hung.slot.name]
+        self._toxiproxies.kill(hung.process)
+        server = self._named(hung.slot)
+        self._toxiproxies.start({server.process: server.slot})
+        self._servers[hung.slot.name] = server
         try:
             self._build(server)
-        except _Hung as again:
+        except Hung as again:
             raise EnvironmentFailed(
                 f"the toxiproxy of {server.slot.name} hung twice",
-                tail(self._folder.log_of(server.process)),
+                self._toxiproxies.log(server.process),
             ) from again
         return server
-
-
-def find_toxiproxy(environment: Mapping[str, str]) -> Path:
-    """toxiproxy-server: $FENCEPOST_TOXIPROXY, else beside this Python, else on the PATH.
-
-    Raises EnvironmentFailed when there is none.
-    """
-    named = environment.get("FENCEPOST_TOXIPROXY")
-    if named:
-        if os.access(named, os.X_OK) and Path(named).is_file():
-            return Path(named)
-        raise EnvironmentFailed(f"FENCEPOST_TOXIPROXY names {named}, which is no program")
-    beside = Path(sys.executable).with_name("toxiproxy-server")
-    if os.access(beside, os.X_OK):
-        return beside
-    found = shutil.which("toxiproxy-server", path=environment.get("PATH"))
-    if found:
-        return Path(found)
-    raise EnvironmentFailed(
-        f"toxiproxy-server was found neither beside {sys.executable} nor on the PATH: "
-        "run ./dev setup, or set FENCEPOST_TOXIPROXY"
-    )
-
-
-def toxiproxy_version(binary: Path) -> str:
-    """The version a toxiproxy-server was built from, such as `v2.12.0`, or `unknown`.
-
-    One that `go install` built calls itself `git`, so this reads what Go wrote into the program.
-    """
-    found = re.search(rb"github\.com/Shopify/toxiproxy/v2\t(v[0-9][^\t\n]*)", binary.read_bytes())
-    return found[1].decode() if found else "unknown"
 
 
 def _name(link: Link) -> str:

@@ -13,7 +13,7 @@ from typing import final
 from fencepost.clock import poll
 from fencepost.errors import UsageError, no_such
 from fencepost.links import Bytes, Links
-from fencepost.probes import Answer, End, Probe, ask_all, open_connections
+from fencepost.probes import Answer, Prober
 from fencepost.receipts import Trial, bulk, is_cut, judge
 from fencepost.runtime import HEALTHY, LinkState, Receipt, describe
 from fencepost.topology import Cut, Layout, Link
@@ -34,12 +34,12 @@ class Network:
     """The links of a run with what cuts them and what they do by themselves."""
 
     def __init__(
-        self, layout: Layout, links: Links, probe: Probe, lives: Callable[[str], bool]
+        self, layout: Layout, links: Links, prober: Prober, lives: Callable[[str], bool]
     ) -> None:
         """`lives` says whether a process lives in a slot now."""
         self._layout = layout
         self._links = links
-        self._probe = probe
+        self._prober = prober
         self._lives = lives
         self._cuts: Counter[tuple[str, str]] = Counter()
         self._own = dict.fromkeys(layout.links, HEALTHY)
@@ -99,11 +99,10 @@ class Network:
         new = {link: self._effective(link) for link in links}
         old = {link: self._links.state(link) for link in links}
         manned = [link for link in links if self._lives(link.source) and self._lives(link.target)]
-        ends = {link: self._links.end(link) for link in manned}
         uncut = {link: old[link] for link in manned if not is_cut(old[link])}
         before = self._ask(uncut, new, READY_LIMIT_S)
         strikes = any(state != HEALTHY for state in new.values())
-        open_before = _connections(list(ends.values()), CONNECT_LIMIT_S if strikes else 0)
+        open_before = self._connections(manned, CONNECT_LIMIT_S if strikes else 0)
         notes = self._links.apply(new)
         if not manned and strikes:
             pairs = {(link.source, link.target) for link in links}
@@ -121,7 +120,7 @@ class Network:
                 before.get(link),
                 after[link],
                 {stream: vanished[link, stream].dropped for stream in (UPSTREAM, DOWNSTREAM)},
-                open_before[ends[link]],
+                open_before[link],
             )
             for link in manned
         ]
@@ -147,9 +146,8 @@ class Network:
             for link in waiting:
                 size = bulk(new[link])
                 patience_s = silence_s if is_cut(now[link]) else _patience_s(now[link], size)
-                asked[self._links.end(link)] = patience_s, size
-            got = ask_all(self._probe, asked)
-            answers.update({link: got[self._links.end(link)] for link in waiting})
+                asked[link] = patience_s, size
+            answers.update(self._prober.ask(asked))
             waiting[:] = [
                 link for link in waiting if not answers[link].came and not is_cut(now[link])
             ]
@@ -157,6 +155,17 @@ class Network:
 
         poll(answered, limit_s, 0.02)
         return answers
+
+    def _connections(self, links: Sequence[Link], limit_s: float) -> Mapping[Link, int]:
+        """How many connections are open through each; waits for a first one, as after a restart."""
+        seen: dict[Link, int] = {}
+
+        def any_open() -> bool:
+            seen.update(self._prober.open_connections(links))
+            return any(seen.values()) or not seen
+
+        poll(any_open, limit_s, 0.02)
+        return seen
 
     def _vanished(
         self,
@@ -178,18 +187,6 @@ class Network:
 
         poll(shown, COUNT_LIMIT_S if any(is_cut(new[link]) for link in links) else 0, 0.01)
         return passed
-
-
-def _connections(ends: Sequence[End], limit_s: float) -> Mapping[End, int]:
-    """How many connections are open at each end; waits for a first one, as after a restart."""
-    seen: dict[End, int] = {}
-
-    def any_open() -> bool:
-        seen.update(open_connections(ends))
-        return any(seen.values()) or not seen
-
-    poll(any_open, limit_s, 0.02)
-    return seen
 
 
 def _patience_s(state: LinkState, size: int) -> float:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import socket
 import struct
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, final
 
 from fencepost.clock import MS, SECOND, now_ns
+from fencepost.topology import Link
 
 End = tuple[str, int]
 """An address and a port."""
@@ -22,6 +23,7 @@ _MOST_PADDING = 32_000
 """A client id's length is a signed 16-bit number."""
 _ESTABLISHED = "01"
 _LISTENING = "0A"
+_TCP = "/proc/net/tcp"
 
 
 class Probe(Protocol):
@@ -77,20 +79,57 @@ def ask_all(probe: Probe, asked: Mapping[End, tuple[float, int]]) -> Mapping[End
         return dict(zip(asked, pool.map(ask, asked), strict=True))
 
 
+class Prober(Protocol):
+    """Asks through links, and counts what passes through them, where their dialling slots are."""
+
+    def ask(self, asked: Mapping[Link, tuple[float, int]]) -> Mapping[Link, Answer]:
+        """Probes every link at once; see `ask_all`."""
+        ...
+
+    def open_connections(self, links: Iterable[Link]) -> Mapping[Link, int]:
+        """How many TCP connections are established to each link's end."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class HostProber:
+    """For links whose ends are on this host."""
+
+    probe: Probe
+    end: Callable[[Link], End]
+
+    def ask(self, asked: Mapping[Link, tuple[float, int]]) -> Mapping[Link, Answer]:
+        """See `Prober.ask`."""
+        answers = ask_all(self.probe, {self.end(link): how for link, how in asked.items()})
+        return {link: answers[self.end(link)] for link in asked}
+
+    def open_connections(self, links: Iterable[Link]) -> Mapping[Link, int]:
+        """See `Prober.open_connections`."""
+        ends = {link: self.end(link) for link in links}
+        counts = open_connections(ends.values())
+        return {link: counts[end] for link, end in ends.items()}
+
+
 def open_connections(ends: Iterable[End]) -> Mapping[End, int]:
     """How many TCP connections are established to each of these ends on this host."""
-    sockets = Counter(_sockets())
+    return count_open(ends, Path(_TCP).read_text())
+
+
+def count_open(ends: Iterable[End], shown: str) -> Mapping[End, int]:
+    """How many connections are established to each of these ends, by what /proc/net/tcp showed."""
+    sockets = Counter(_sockets(shown))
     return {end: sockets[_as_in_proc(end), _ESTABLISHED] for end in ends}
 
 
 def listens(end: End) -> bool:
     """Whether somebody listens at just this address, not at any address of the host."""
-    return (_as_in_proc(end), _LISTENING) in _sockets()
+    return (_as_in_proc(end), _LISTENING) in _sockets(Path(_TCP).read_text())
 
 
-def _sockets() -> Sequence[tuple[str, str]]:
-    """The local end and the state of every TCP socket of this host."""
-    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+def _sockets(shown: str) -> Sequence[tuple[str, str]]:
+    """The local end and the state of every TCP socket that is shown."""
+    lines = shown.splitlines()[1:]
     return [(fields[1], fields[3]) for fields in map(str.split, lines)]
 
 

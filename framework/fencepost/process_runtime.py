@@ -1,12 +1,14 @@
-"""The process runtime: a run's nodes and clients as local processes, on loopback, behind links.
+"""The runtime of real processes: a run's nodes and clients behind links, wherever they live.
 
     with ProcessRuntime(system, Shape(), RunFolder.create(path), seed=7) as runtime:
         for slot in runtime.layout.of(Role.CONTROLLER) + runtime.layout.of(Role.BROKER):
             runtime.start(slot)
         runtime.advance(ready, runtime.now_ns() + 20 * SECOND)
 
-It satisfies `fencepost.runtime.Runtime`. Constructing it claims addresses, starts the supervisor
-and every slot's toxiproxy, and creates the links; no node runs yet. `close` (or leaving the `with`)
+It satisfies `fencepost.runtime.Runtime`. On which ground its processes live is a parameter: this
+host makes it the process runtime, a container engine the docker runtime, and they differ in nothing
+else. Constructing it settles there and starts the toxiproxy of every slot that is to be occupied;
+a slot's links are there before its first process; no node runs yet. `close` (or leaving the `with`)
 ends all processes; `fencepost.history.merge` then makes the one history of the run's folder.
 
 The first event of the harness is `run.started`, its last `run.ended`. Spawns, ends, and stalls of
@@ -21,7 +23,6 @@ from __future__ import annotations
 
 import os
 import selectors
-import shutil
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -34,7 +35,7 @@ import msgspec
 from msgspec import Struct
 
 from fencepost import history
-from fencepost.addresses import Addresses, check_layout, claim
+from fencepost.addresses import check_layout
 from fencepost.clock import MS, SECOND, now_ns
 from fencepost.errors import EnvironmentFailed, UsageError, no_such
 from fencepost.events import (
@@ -50,8 +51,10 @@ from fencepost.events import (
     Stalled,
 )
 from fencepost.feed import Feed
-from fencepost.launcher import Child, Exit, Launcher, tail
-from fencepost.links import Links, find_toxiproxy, toxiproxy_version
+from fencepost.habitat import Ground
+from fencepost.host import host_ground
+from fencepost.launcher import Child, Exit, tail
+from fencepost.links import Links
 from fencepost.network import Network
 from fencepost.probes import Probe, kafka_probe
 from fencepost.processes import Processes, Tracked, obituary
@@ -91,11 +94,13 @@ class ProcessRuntime:
         workloads: Mapping[str, Sequence[str]] | None = None,
         kinds: tuple[type[Struct], ...] = (),
         probe: Probe = kafka_probe,
+        ground: Ground | None = None,
     ) -> None:
-        """`kinds` are the loaded plugins' event kinds; `probe` asks a node of this system.
+        """`kinds` are the loaded plugins' event kinds; `probe` asks a node of this system; `ground`
+        is where its processes live (this host, unless told otherwise).
 
         Raises UsageError for a system without programs or a bad shape, EnvironmentFailed when
-        toxiproxy is missing or a port is taken.
+        toxiproxy is missing, a port is taken, or what the ground needs is not there.
         """
         if not isinstance(system, Launchable):
             raise UsageError(f"{system.name} cannot be started as processes")
@@ -116,35 +121,35 @@ class ProcessRuntime:
         self._sessions: list[WorkerSession] = []
         self._finish = ExitStack()
         try:
-            self._open(kinds, probe)
+            self._open(kinds, probe, ground or host_ground())
         except BaseException:
             self._finish.close()
             raise
 
-    def _open(self, kinds: tuple[type[Struct], ...], probe: Probe) -> None:
+    def _open(self, kinds: tuple[type[Struct], ...], probe: Probe, ground: Ground) -> None:
         folder, layout, finish = self._folder, self._layout, self._finish
         own_events = folder.events_of(history.HARNESS)
-        self._write_info()
+        self._write_info(ground)
         self._recorder = Recorder.open(own_events, folder.run, history.HARNESS, kinds)
         finish.callback(self._recorder.close)
-        self.record(RunStarted(self._system.name, "process", self._seed))
+        self.record(RunStarted(self._system.name, ground.runtime, self._seed))
         self._feed = Feed(folder.events, self._codec, own_events)
         finish.callback(self._feed.close)
-        claimed = claim()
-        finish.callback(claimed.close)
-        self._addresses = Addresses(claimed.run)
-        self._launcher = Launcher(folder.log_of("supervisor"), [claimed.fileno()])
-        finish.callback(self._launcher.close)
+        self._habitat = ground.settle(layout, folder)
+        finish.callback(self._habitat.close)
+        self._launcher = self._habitat.launcher
         self._processes = Processes(self._launcher)
-        self._links = Links(layout, self._addresses, self._launcher, folder)
+        self._links = Links(layout, self._habitat.toxiproxies)
+        self._links.begin(slot for slot in layout.slots if not slot.twin and not slot.spare)
         self._network = Network(
-            layout, self._links, probe, lambda slot: self._processes.living(slot) is not None
+            layout,
+            self._links,
+            self._habitat.prober(probe),
+            lambda slot: self._processes.living(slot) is not None,
         )
         self._waiting = finish.enter_context(selectors.DefaultSelector())
         self._waiting.register(self._feed.fileno(), selectors.EVENT_READ)
         self._waiting.register(self._launcher.fileno(), selectors.EVENT_READ)
-        for slot in layout.slots:
-            folder.data_of(slot.name).mkdir()
 
     def __enter__(self) -> Self:
         return self
@@ -183,7 +188,8 @@ class ProcessRuntime:
 
     @property
     def bootstrap(self) -> tuple[str, ...]:
-        """An `address:port` for each broker, as clients reach it."""
+        """An `address:port` for each broker, as clients reach it; from now on they do."""
+        self._links.open(self._layout.of(Role.CLIENT))
         port = self._system.client_port()
         return tuple(f"{self._advertised(s)}:{port}" for s in self._layout.of(Role.BROKER))
 
@@ -237,18 +243,16 @@ class ProcessRuntime:
             raise UsageError(f"{occupant.name} is alive in {slot.name}: it holds one process")
         place = self.place(slot)
         command = self._launchable.command(place, self._shape)
-        place.work_dir.mkdir()
-        for name, text in command.files.items():
-            path = place.work_dir / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
         child = Child(
             place.process,
             command.argv,
             place.work_dir,
             self._folder.log_of(place.process),
             command.environment,
+            files=command.files,
+            slot=slot,
         )
+        self._links.open([slot])
         self._dead.pop(slot.name, None)
         self._starts[slot.name] += 1
         return self._spawn(child, slot)
@@ -264,33 +268,31 @@ class ProcessRuntime:
         return self._processes.living(slot.name)
 
     def copy_disk(self, source: Slot | None, target: Slot) -> None:
-        """See `Runtime.copy_disk`; a process that writes meanwhile is copied as it is read."""
+        """See `Runtime.copy_disk`, and `Habitat.copy_disk`."""
         self._take_in()
         occupant = self._processes.living(target.name)
         if occupant is not None:
             raise UsageError(f"{occupant.name} is alive in {target.name}: its disk is in use")
-        disk = self._folder.data_of(target.name)
-        shutil.rmtree(disk, ignore_errors=True)
-        if source is None:
-            disk.mkdir(parents=True)
-        else:
-            shutil.copytree(self._folder.data_of(source.name), disk, ignore_dangling_symlinks=True)
+        self._links.open([target])
+        self._habitat.copy_disk(source, target)
 
     def place(self, slot: Slot) -> Place:
         """Where the slot's next process would live."""
         process = f"{slot.name}#{self._starts[slot.name] + 1}"
+        addresses, home = self._habitat.addresses, self._habitat.home(slot, process)
         return Place(
             run=self._folder.run,
             process=process,
             slot=slot,
             layout=self._layout,
-            address=self._addresses.own(slot),
-            hosts={other.name: self._addresses.seen(slot, other) for other in self._layout.slots},
+            address=addresses.own(slot),
+            hosts={other.name: addresses.seen(slot, other) for other in self._layout.slots},
             advertised=self._advertised(slot),
-            data_dir=self._folder.data_of(slot.name),
-            work_dir=self._folder.work_of(process),
-            events_path=self._folder.events_of(process),
+            data_dir=home.data_dir,
+            work_dir=home.work_dir,
+            events_path=home.events_path,
             seed=self._seed,
+            image=home.image,
         )
 
     def client(self, spec: ClientSpec) -> WorkerSession:
@@ -315,7 +317,8 @@ class ProcessRuntime:
         try:
             full_argv = [sys.executable, *argv, os.fspath(config)]
             log = self._folder.log_of(process)
-            started = self._spawn(Child(process, full_argv, work, log, stdin=theirs), slot)
+            child = Child(process, full_argv, work, log, stdin=theirs, slot=slot)
+            started = self._spawn(child, slot)
         except BaseException:
             os.close(ours)
             raise
@@ -447,28 +450,28 @@ class ProcessRuntime:
         return {end for link in self._network.crossed(cut) for end in (link.source, link.target)}
 
     def _advertised(self, slot: Slot) -> str:
-        clients = self._layout.of(Role.CLIENT)
-        return self._addresses.seen(clients[0], slot) if clients else self._addresses.own(slot)
+        clients, addresses = self._layout.of(Role.CLIENT), self._habitat.addresses
+        return addresses.seen(clients[0], slot) if clients else addresses.own(slot)
 
     def _worker_config(self, process: str, slot: Slot, spec: ClientSpec) -> bytes:
+        addresses = self._habitat.addresses
         return msgspec.json.encode(
             WorkerConfig(
                 run=self._folder.run,
                 process=process,
                 events=os.fspath(self._folder.events_of(process)),
                 bootstrap=self.bootstrap,
-                hosts={o.name: self._addresses.seen(slot, o) for o in self._layout.slots},
+                hosts={o.name: addresses.seen(slot, o) for o in self._layout.slots},
                 client_port=self._system.client_port(),
                 options=msgspec.Raw(msgspec.json.encode(spec.options)),
-                own={o.name: self._addresses.own(o) for o in self._layout.slots},
+                own={o.name: addresses.outside(o) for o in self._layout.slots},
             )
         )
 
-    def _write_info(self) -> None:
-        tools = {"toxiproxy": toxiproxy_version(find_toxiproxy(os.environ))}
+    def _write_info(self, ground: Ground) -> None:
         self._folder.write_info(
             info_of(
-                self._folder, self._system.name, self._shape, self._layout.slots, "process",
-                self._seed, now_ns(), tools,
+                self._folder, self._system.name, self._shape, self._layout.slots, ground.runtime,
+                self._seed, now_ns(), ground.tools,
             )
         )  # fmt: skip

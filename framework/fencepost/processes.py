@@ -10,7 +10,8 @@ from signal import Signals
 from typing import final
 
 from fencepost.clock import MS, now_ns, poll
-from fencepost.launcher import Child, Exit, Launcher, tail
+from fencepost.habitat import Launching
+from fencepost.launcher import Child, Exit, tail
 from fencepost.runtime import Process, Receipt, Signal
 from fencepost.topology import Slot
 
@@ -39,12 +40,12 @@ class Tracked:
 class Processes:
     """Every process of a run but toxiproxies; what is true of one shows in /proc and in its end."""
 
-    def __init__(self, launcher: Launcher) -> None:
+    def __init__(self, launcher: Launching) -> None:
         self._launcher = launcher
         self._tracked: dict[str, Tracked] = {}
 
     def start(self, child: Child, slot: Slot) -> tuple[Process, int]:
-        """Starts a child in a slot; the process, and the moment just before it existed.
+        """Starts a child, in that slot; the process, and the moment just before it existed.
 
         Raises EnvironmentFailed when its program cannot be started.
         """
@@ -129,20 +130,11 @@ class Processes:
                 self.signal(tracked.process, Signal.STOP)
 
     def _stop_or_go(self, tracked: Tracked, stop: bool) -> Receipt:
-        pid = tracked.process.pid
-        reached = poll(lambda: (state_of(pid) == _STOPPED) is stop, STATE_LIMIT_S)
-        state = state_of(pid)
+        name = tracked.process.name
+        reached = poll(lambda: (self._launcher.state(name) == _STOPPED) is stop, STATE_LIMIT_S)
+        state = self._launcher.state(name)
         tracked.stopped = state == _STOPPED
         return Receipt(reached and bool(state), f"{tracked} is in state {state or 'gone'}")
-
-
-def state_of(pid: int) -> str:
-    """The process's state letter in /proc (`T` for stopped), or nothing when it is gone."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-    return stat.rpartition(")")[2].split()[0]
 
 
 def obituary(tracked: Tracked) -> tuple[str, str]:

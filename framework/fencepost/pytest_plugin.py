@@ -19,7 +19,7 @@ import pytest
 
 from fencepost.clients import Clients
 from fencepost.cluster import Cluster
-from fencepost.errors import FencepostError, UsageError, Violation
+from fencepost.errors import EnvironmentFailed, FencepostError, UsageError, Violation
 from fencepost.events import TestEnded, TestStarted
 from fencepost.happened import Happened
 from fencepost.judge import binds
@@ -38,7 +38,7 @@ _DEFAULTS = {
 }
 _HELP = {
     "system": "system under test, such as reference/quorum",
-    "runtime": "where its processes live: process, or simulated",
+    "runtime": "where its processes live: process, simulated or docker",
     "seed": "what every choice of chance derives from; drawn anew when not given",
     "out": "folder in which each test's run is kept, below the root directory",
     "defects": "defects of the system to switch on, comma-separated: what the tests must find",
@@ -130,6 +130,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
             check_runtime(settings.runtime)
     except UsageError as wrong:
         raise pytest.UsageError(str(wrong)) from wrong
+    except EnvironmentFailed as failed:
+        pytest.exit(str(failed), returncode=failed.exit_code)
 
 
 @pytest.fixture

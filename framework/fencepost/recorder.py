@@ -18,6 +18,8 @@ from msgspec import Struct
 from fencepost.errors import EnvironmentFailed
 from fencepost.events import Cause, Codec, Event, kind_name
 
+_DESCRIPTORS = Path("/dev/fd")
+
 
 @final
 class Recorder:
@@ -37,10 +39,15 @@ class Recorder:
     ) -> Recorder:
         """Creates the events file of `process`; `kinds` are a plugin's own event kinds.
 
+        `/dev/fd/N` is no file to create but the open descriptor N, such as a pipe to whoever keeps
+        the events.
+
         Raises FileExistsError when the file is there: a process name is used once in a run, since
         its numbers start at 0.
         """
         codec = Codec(kinds)
+        if path.parent == _DESCRIPTORS:
+            return cls(os.dup(int(path.name)), run, process, codec)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         return cls(os.open(path, flags, 0o644), run, process, codec)
 

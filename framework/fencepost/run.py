@@ -13,6 +13,7 @@ every fault is healed, every process ended, and what was recorded is merged and 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,7 +44,7 @@ from fencepost.run_folder import RunFolder
 from fencepost.runtime import Runtime
 from fencepost.simulable import Simulable
 from fencepost.strikes import Faults
-from fencepost.systems import Launchable, Shape, System, Timed
+from fencepost.systems import Contained, Launchable, Shape, System, Timed
 from fencepost.topology import Role
 
 START_LIMIT_MS = 30_000
@@ -96,21 +97,48 @@ def _simulated(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
     )
 
 
+def _docker(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
+    from fencepost.docker_host import docker_ground  # noqa: PLC0415
+    from fencepost.process_runtime import ProcessRuntime  # noqa: PLC0415
+
+    if not isinstance(spec.system, Contained):
+        raise UsageError(f"{spec.system.name} has no image: its nodes cannot live in containers")
+    return ProcessRuntime(
+        spec.system,
+        spec.shape,
+        folder,
+        seed=spec.seed,
+        workloads=plugins.workloads,
+        kinds=plugins.event_kinds,
+        ground=docker_ground(spec.system.image()),
+    )
+
+
 RUNTIMES: Mapping[str, Callable[[RunSpec, Plugins, RunFolder], Runtime]] = {
     "process": _process,
     "simulated": _simulated,
+    "docker": _docker,
 }
 
 
 def check_runtime(name: str) -> None:
-    """Raises UsageError, with the nearest right name, for a runtime that does not exist."""
+    """Raises UsageError, with the nearest right name, for a runtime that does not exist, and
+    EnvironmentFailed when it needs a container engine and there is none."""
     if name not in RUNTIMES:
         raise no_such("runtime", name, RUNTIMES)
+    if name == "docker":
+        from fencepost.engine import connect  # noqa: PLC0415
+
+        connect(os.environ).close()
 
 
 def runtimes_of(system: System) -> Sequence[str]:
     """The runtimes on which a system can run."""
-    able = {"process": isinstance(system, Launchable), "simulated": isinstance(system, Simulable)}
+    able = {
+        "process": isinstance(system, Launchable),
+        "simulated": isinstance(system, Simulable),
+        "docker": isinstance(system, Contained),
+    }
     return [name for name in RUNTIMES if able[name]]
 
 

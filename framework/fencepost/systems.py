@@ -63,6 +63,8 @@ class Place:
     events_path: Path
     seed: int = 0
     """The run's seed; what a process draws derives from it and from the process's name."""
+    image: str = ""
+    """The image of the container it is to live in, whose programs are its programs (else: none)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,18 @@ class Launchable(Protocol):
     """A system whose nodes are programs."""
 
     def command(self, place: Place, shape: Shape) -> Command: ...
+
+
+@runtime_checkable
+class Contained(Protocol):
+    """A launchable system whose nodes can live in containers as well.
+
+    Its `command` finds in `Place.image` which image's programs it is to name.
+    """
+
+    def image(self) -> str:
+        """The name of an image; its user is the one with id 65532, as that of the pods."""
+        ...
 
 
 @runtime_checkable

@@ -64,7 +64,7 @@ def test_a_node_that_was_left_behind_says_how_far(
     assert behind == {"controller", "broker"}
 
 
-@pytest.mark.only("process", reason="the metrics page is read over HTTP")
+@pytest.mark.only("process", "docker", reason="the metrics page is read over HTTP")
 @seldom
 @clause("QC-25", "QC-37")
 def test_a_nodes_metrics_page_has_the_seeds_names_and_says_what_the_history_shows(

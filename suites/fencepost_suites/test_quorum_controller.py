@@ -24,6 +24,27 @@ def test_a_broker_cut_off_from_the_controllers_fences_itself_and_serves_nobody(
     cluster.eventually(victim.active)
 
 
+HOURS_WRONG = {
+    **{f"controller-{n}": {"clock.offset.ms": str(n * 3_600_000)} for n in (1, 2, 3)},
+    "broker-1": {"clock.offset.ms": "-86400000"},
+}
+
+
+@pytest.mark.parametrize("fencepost_shape", [Shape(own=HOURS_WRONG)], ids=["hours-wrong"])
+@clause("QC-13", "QC-14", "QC-17")
+def test_wall_clocks_that_are_hours_wrong_change_no_lease(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.produce("orders")
+    victim = cluster.brokers[0]
+    with faults.kill(cluster.active_controller):  # its successor's clock is another
+        cluster.eventually(victim.active)
+    with faults.cut_from_controllers(victim):
+        cluster.eventually(victim.fenced)
+        cluster.eventually(victim.fenced_by_controller)
+    cluster.eventually(victim.active)
+
+
 @clause("QC-30", "QC-14")
 def test_a_fenced_brokers_leaderships_go_to_live_members_of_the_isr(
     cluster: Cluster, faults: Faults, clients: Clients

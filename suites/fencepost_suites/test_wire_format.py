@@ -9,7 +9,9 @@ from fencepost.testing import Clients, Cluster, Happened
 from fencepost_suites import wire_format as w
 
 clause = pytest.mark.clause
-as_bytes = pytest.mark.only("process", reason="in the simulator messages travel as values")
+as_bytes = pytest.mark.only(
+    "process", "docker", reason="in the simulator messages travel as values"
+)
 
 NOT_CONTROLLER, NOT_REGISTERED = 41, 102
 STRANGER = 59

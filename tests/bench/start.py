@@ -6,6 +6,10 @@ A start is 3 controllers and 3 brokers behind their links, until every broker is
 turn by turn, six Python interpreters start at once and import what a node imports, and do no more:
 what is above that is ours to answer for. `ratio` is the median of the turns' start / bare.
 The processor time of one interpreter is what a busy machine bends least.
+
+Where there is a container engine with the images (`./dev images`), the same in containers, and a
+bounce: SIGKILL to a broker until its next process says who it is, in containers and as processes.
+What is above the second is the engine's.
 """
 
 from __future__ import annotations
@@ -15,27 +19,58 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 
 from report import parse, show, summary
 
-from fencepost import Shape
+from fencepost import Condition, EnvironmentFailed, Shape
+from fencepost.clock import SECOND
 from fencepost.plugin_manager import load
-from fencepost.run import Run, RunSpec, new_folder
+from fencepost.run import Run, RunSpec, check_runtime, new_folder
 
 GOAL_S = 2.0
+DOCKER_GOAL_S = 5.0
+BOUNCE_GOAL_S = 0.3
 NODES = 6
 IMPORTS = "import fencepost_clusters.reference.shell.__main__"
 
 
-def cluster_start(out: Path) -> float:
-    """Seconds from the first line to a cluster that is ready."""
+def cluster_start(out: Path, runtime: str = "process") -> tuple[float, float]:
+    """Seconds from the first line to a cluster that is ready, and of a broker's bounce in it."""
     plugins = load()
-    spec = RunSpec(plugins.system("reference/quorum"), Shape(controllers=3, brokers=3))
+    spec = RunSpec(plugins.system("reference/quorum"), Shape(controllers=3, brokers=3), runtime)
     began = time.perf_counter()
-    with Run.start(spec, plugins, new_folder(out, "bench")):
-        return time.perf_counter() - began
+    with Run.start(spec, plugins, new_folder(out, "bench")) as run:
+        ready = time.perf_counter() - began
+        began = time.perf_counter()
+        run.faults.bounce(run.cluster.brokers[0], after_ms=0)
+        back = Condition("the next process", lambda view: "broker-1#2" in view.node_of)
+        if run.runtime.advance(back, run.runtime.now_ns() + 20 * SECOND) is None:
+            raise RuntimeError("the bounced broker did not come back")
+        return ready, time.perf_counter() - began
+
+
+def in_containers(out: Path, runs: int) -> Mapping[str, object]:
+    """The figures of the docker runtime, or why there are none."""
+    try:
+        check_runtime("docker")
+        pairs = [
+            (cluster_start(out, "docker"), cluster_start(out)) for _ in range(max(1, runs // 2))
+        ]
+    except EnvironmentFailed as lacking:
+        return {"skipped": str(lacking)}
+    ready = [docker[0] for docker, _ in pairs]
+    over = [docker[1] - process[1] for docker, process in pairs]
+    return {
+        "ready_s": summary(ready),
+        "bounce_s": summary([docker[1] for docker, _ in pairs]),
+        "bounce_of_a_process_s": summary([process[1] for _, process in pairs]),
+        "bounce_over_s": summary(over),
+        "goals_s": {"ready": DOCKER_GOAL_S, "bounce_over": BOUNCE_GOAL_S},
+        "met": median(ready) <= DOCKER_GOAL_S and median(over) <= BOUNCE_GOAL_S,
+    }
 
 
 def bare_start() -> tuple[float, float]:
@@ -67,7 +102,8 @@ def main() -> None:
             took, each = bare_start()
             bare.append(took)
             cpu.append(each)
-            starts.append(cluster_start(Path(out)))
+            starts.append(cluster_start(Path(out))[0])
+        docker = in_containers(Path(out), options.runs)
     show(
         options,
         {
@@ -83,6 +119,7 @@ def main() -> None:
             },
             "goal_s": GOAL_S,
             "met": summary(starts)["median"] <= GOAL_S,
+            "docker": docker,
         },
     )
 

@@ -16,8 +16,7 @@ import pytest
 
 from fencepost import EnvironmentFailed, launcher
 from fencepost.clock import SECOND, now_ns, poll
-from fencepost.launcher import Child, Exit, Launcher, tail
-from fencepost.processes import state_of
+from fencepost.launcher import Child, Exit, Launcher, state_of, tail
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from toxiproxy.api import APIConsumer
 
 from fencepost import HEALTHY, EnvironmentFailed, LinkState, UsageError
 from fencepost.clock import now_ns, poll
-from fencepost.links import find_toxiproxy, toxiproxy_version
+from fencepost.toxiproxies import find_toxiproxy, toxiproxy_version
 
 
 @pytest.fixture

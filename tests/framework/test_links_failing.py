@@ -28,10 +28,10 @@ from tests.link_bench import (
 )
 
 from fencepost import HEALTHY, EnvironmentFailed, Layout, Link, LinkState
-from fencepost import links as module
+from fencepost import toxiproxies as module
 from fencepost.addresses import Addresses
 from fencepost.clock import SECOND, now_ns
-from fencepost.links import find_toxiproxy
+from fencepost.toxiproxies import find_toxiproxy
 
 
 @pytest.fixture
@@ -143,7 +143,9 @@ def test_a_server_that_hangs_twice_is_an_environment_failure(
     monkeypatch.setattr(module, "START_LIMIT_S", 0.5)
     links = bench.links()
     os.kill(process_of(bench, "broker-1"), signal.SIGSTOP)
-    monkeypatch.setattr(links, "_binary", program(tmp_path, "echo I hang; exec sleep 60"))
+    monkeypatch.setattr(
+        links._toxiproxies, "_binary", program(tmp_path, "echo I hang; exec sleep 60")
+    )
     with pytest.raises(EnvironmentFailed, match="did not listen within") as failed:
         links.apply({ONE_TWO: CUT})
     assert failed.value.detail == "I hang"

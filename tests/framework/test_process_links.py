@@ -32,8 +32,8 @@ from fencepost import (
     one_way,
     two_way,
 )
+from fencepost.launcher import state_of
 from fencepost.process_runtime import ProcessRuntime
-from fencepost.processes import state_of
 
 Make = Callable[..., ProcessRuntime]
 

@@ -44,8 +44,8 @@ from fencepost import (
     two_way,
 )
 from fencepost.clock import MS, SECOND, now_ns, poll
+from fencepost.launcher import state_of
 from fencepost.process_runtime import ProcessRuntime
-from fencepost.processes import state_of
 from fencepost.run_folder import RunFolder
 
 Make = Callable[..., ProcessRuntime]

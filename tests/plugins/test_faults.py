@@ -25,9 +25,9 @@ from fencepost import (
 from fencepost import schedule as schedules
 from fencepost.clock import MS
 from fencepost.cluster import Node
+from fencepost.launcher import state_of
 from fencepost.plugin_manager import load_from
 from fencepost.process_runtime import ProcessRuntime
-from fencepost.processes import state_of
 from fencepost.run_folder import RunFolder
 from fencepost.schedule import Schedule, Strike
 from fencepost.strikes import Faults

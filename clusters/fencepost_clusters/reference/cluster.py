@@ -160,11 +160,16 @@ class ReferenceQuorum:
             "seed": place.seed,
         }
         module = "fencepost_clusters.reference.shell"
+        python = "python3" if place.image else sys.executable
         return Command(
-            (sys.executable, "-m", module, "node.json"),
+            (python, "-m", module, "node.json"),
             {},
             {"node.json": json.dumps(node, indent=1)},
         )
+
+    def image(self) -> str:
+        """What `images/reference/Dockerfile` makes."""
+        return "fencepost/reference"
 
     # The simulator's parts are imported by the first simulated run: loading a plugin stays cheap.
 

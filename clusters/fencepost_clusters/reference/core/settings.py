@@ -41,7 +41,10 @@ _DEFAULTS: Mapping[str, int] = {
     "metadata.snapshot.slice.records": 500,
     "metadata.format.level": 1,
     "metadata.format.max.level": r.MAX_LEVEL,
+    "clock.offset.ms": 0,
 }
+_SIGNED = ("clock.offset.ms",)
+"""How wrong the wall clock of a node's machine is set, for tests; it may be behind."""
 TOPIC_SETTINGS = ("min.insync.replicas",)
 """What a topic may set for itself; anything else is refused with INVALID_CONFIG."""
 
@@ -117,7 +120,7 @@ def read(properties: Mapping[str, str]) -> Settings:
     numbers = dict(_DEFAULTS)
     for name, value in properties.items():
         if name in numbers:
-            numbers[name] = _number(name, value)
+            numbers[name] = _number(name, value, name in _SIGNED)
     _check_metadata(numbers)
     ids = {role: _id(f"{role}.id", properties.get(f"{role}.id")) for role in sorted(roles)}
     voters, bootstrap = _connect(properties.get("controller.connect", ""), ids.get("controller"))
@@ -178,8 +181,8 @@ def _check_controller(node_id: int, listeners: str | None, voters: Mapping[int, 
         raise UsageError("a controller's controller.connect wants id@host:port, not host:port")
 
 
-def _number(name: str, value: str) -> int:
-    if not value.isdecimal():
+def _number(name: str, value: str, signed: bool = False) -> int:
+    if not (value.removeprefix("-") if signed else value).isdecimal():
         raise UsageError(f"{name} must be a non-negative whole number, not {value!r}")
     return int(value)
 

@@ -28,9 +28,9 @@ STALL_S = 0.25
 EXIT_BROKEN = 70
 
 
-def instant() -> e.Instant:
-    """Now, by the machine's clocks."""
-    return e.Instant(time.monotonic_ns(), time.time_ns() // 1_000_000)
+def instant(offset_ms: int = 0) -> e.Instant:
+    """Now, by the machine's clocks; its wall clock is set so much ahead (or behind)."""
+    return e.Instant(time.monotonic_ns(), time.time_ns() // 1_000_000 + offset_ms)
 
 
 async def _listen(
@@ -56,8 +56,10 @@ class Node:
         client: str,
         hosts: Mapping[str, str],
         rights: Rights,
+        offset_ms: int = 0,
     ) -> None:
         self._core = core
+        self._offset_ms = offset_ms
         self._disk = disk
         self._recorder = recorder
         self._rights = rights
@@ -137,7 +139,7 @@ class Node:
         if self._over:
             return
         try:
-            for effect in self._core.handle(what, instant()):
+            for effect in self._core.handle(what, instant(self._offset_ms)):
                 self._carry_out(effect)
         except Exception:
             traceback.print_exc()

@@ -69,8 +69,10 @@ def main(argv: list[str]) -> int:
         disk = Disk(Path(node.data), settings.ms("log.segment.bytes"))
         # Seeded by the process, so that no two processes of a run draw alike.
         draw = random.Random(f"{node.run}/{node.seed}/{node.process}")
-        core = assemble(settings, site, disk.stored(), draw.randint, protections, instant())
-        running = Node(core, disk, recorder, node.process, node.hosts, settings.rights)
+        offset_ms = settings.ms("clock.offset.ms")
+        now = instant(offset_ms)
+        core = assemble(settings, site, disk.stored(), draw.randint, protections, now)
+        running = Node(core, disk, recorder, node.process, node.hosts, settings.rights, offset_ms)
         listeners = {name: (node.address, port) for name, port in node.ports.items()}
         metrics = None if node.metrics_port is None else (node.address, node.metrics_port)
         return asyncio.run(running.run(listeners, metrics))

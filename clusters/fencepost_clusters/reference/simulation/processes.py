@@ -30,7 +30,8 @@ def node(
         return assemble(settings, site, disk.stored(), host.chance, protections, now)
 
     listeners = {port: name for name, port in ports.items()}
-    return Shell(place.process, make, disk, host, listeners, settings.rights.username)
+    offset_ms = settings.ms("clock.offset.ms")
+    return Shell(place.process, make, disk, host, listeners, settings.rights.username, offset_ms)
 
 
 def client(config: WorkerConfig, host: Host) -> Shell:

@@ -73,10 +73,12 @@ class Shell:
         host: Host,
         listeners: Mapping[int, str],
         principal: str = "",
+        offset_ms: int = 0,
     ) -> None:
         """`listeners` maps each port to the name of its listener; `principal` is who it proves to
-        be to those that want to know."""
+        be to those that want to know; its wall clock is `offset_ms` ahead of its machine's."""
         self._principal = principal
+        self._offset_ms = offset_ms
         self._name = name
         self._disk = disk
         self._host = host
@@ -164,7 +166,7 @@ class Shell:
     # ------------------------------------------------------------------------------------ stepping
 
     def _instant(self) -> e.Instant:
-        return e.Instant(self._host.monotonic_ns(), self._host.wall_ms())
+        return e.Instant(self._host.monotonic_ns(), self._host.wall_ms() + self._offset_ms)
 
     def _step(self, what: Any) -> None:
         for effect in self.core.handle(what, self._instant()):

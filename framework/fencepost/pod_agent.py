@@ -1,0 +1,204 @@
+"""The agent: the first process of a pod, which does in it what the harness asks for.
+
+It is run by path in a container that owns the pod's network and process namespaces, as nobody's
+root, and imports the standard library only, so that it is there at once. What it is asked comes as
+one JSON object a line on its standard input, and is answered by one on its standard output, in
+order; its standard error, and its toxiproxy's, is the pod's log. So the harness reaches a pod's
+toxiproxy, and nobody else outside the pod does: that one listens on the pod's loopback only.
+
+    {"id": 1, "do": "proxy"}                       (re)starts toxiproxy; {"id": 1, "pid": 7}
+    {"id": 2, "do": "http", "method", "path", "body", "limit_s"}
+                                                   {"id": 2, "status", "text"} or {"id": 2, "hung"}
+    {"id": 3, "do": "probe", "probe": "module:name", "ends": [[address, port, timeout_s, size]]}
+                                                   {"id": 3, "answers": [[came, took_ms]]}
+    {"id": 4, "do": "sockets"}                     {"id": 4, "text"}: its /proc/net/tcp
+    {"id": 5, "do": "state", "process"}            {"id": 5, "state": "S"}, empty when it is gone
+    {"id": 6, "do": "write", "folder", "files"}    {"id": 6}
+    {"id": 7, "do": "wipe", "folder"}              {"id": 7}: the folder is there, and empty
+    {"id": 8, "do": "pack", "folder"}              {"id": 8, "tar"}: its files, in base 64
+    {"id": 9, "do": "unpack", "folder", "tar"}     {"id": 9}
+
+An answer with "error" says why it was not done. When its standard input ends, which is when its
+owner is gone, or its toxiproxy ends unasked, the agent ends; and since it is the first process of
+the namespace in which the pod's node lives, the kernel ends that with it.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import importlib
+import io
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import tarfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+API = ("127.0.0.1", 8474)
+NAMED = b"FENCEPOST_PROCESS="
+"""The variable in which a container's process is told its name."""
+_READY_LIMIT_S = 5.0
+_EXIT_TOXIPROXY = 70
+
+
+class Agent:
+    """Carries requests out, one after another."""
+
+    def __init__(self) -> None:
+        self._toxiproxy = 0
+
+    def serve(self) -> None:
+        """Until standard input ends."""
+        for line in sys.stdin.buffer:
+            request = json.loads(line)
+            try:
+                answer = getattr(self, "do_" + request["do"])(request)
+            except (
+                OSError,
+                ValueError,
+                http.client.HTTPException,
+                LookupError,
+                ImportError,
+            ) as failed:
+                answer = {"error": f"{type(failed).__name__}: {failed}"}
+            packet = json.dumps({"id": request["id"], **answer}).encode() + b"\n"
+            sys.stdout.buffer.write(packet)
+            sys.stdout.buffer.flush()
+
+    def reap(self, *_: object) -> None:
+        """Takes note of every process that has ended, whoever started it."""
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == self._toxiproxy:
+                    code = os.waitstatus_to_exitcode(ended[1])
+                    print(f"toxiproxy ended with exit code {code}", file=sys.stderr, flush=True)
+                    os._exit(_EXIT_TOXIPROXY)
+
+    def do_proxy(self, request: dict[str, Any]) -> dict[str, Any]:
+        if self._toxiproxy:
+            old, self._toxiproxy = self._toxiproxy, 0
+            os.kill(old, signal.SIGKILL)
+            _await(lambda: not Path(f"/proc/{old}").exists())
+        argv = ["toxiproxy-server", "-host", API[0], "-port", str(API[1]), "-proxy-metrics"]
+        to_log = [(os.POSIX_SPAWN_DUP2, 2, 1), (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
+        started = os.posix_spawnp(argv[0], argv, os.environ, file_actions=to_log)
+        self._toxiproxy = started
+        if not _await(_listens):
+            return {"error": f"it did not listen within {_READY_LIMIT_S:g} s"}
+        return {"pid": started}
+
+    def do_http(self, request: dict[str, Any]) -> dict[str, Any]:
+        connection = http.client.HTTPConnection(*API, timeout=request["limit_s"])
+        body = None if request["body"] is None else json.dumps(request["body"])
+        headers = {"Content-Type": "application/json"}
+        try:
+            connection.request(request["method"].upper(), request["path"], body, headers)
+            answer = connection.getresponse()
+            return {"status": answer.status, "text": answer.read().decode(errors="replace")}
+        except TimeoutError:
+            return {"hung": True}
+        finally:
+            connection.close()
+
+    def do_probe(self, request: dict[str, Any]) -> dict[str, Any]:
+        module, _, name = request["probe"].partition(":")
+        probe = getattr(importlib.import_module(module), name)
+
+        def ask(end: tuple[str, int, float, int]) -> tuple[bool, float]:
+            began = time.monotonic()
+            came = probe(*end)
+            return came, (time.monotonic() - began) * 1000
+
+        ends = request["ends"]
+        with ThreadPoolExecutor(max(1, len(ends))) as pool:
+            return {"answers": list(pool.map(ask, ends))}
+
+    def do_sockets(self, request: dict[str, Any]) -> dict[str, Any]:
+        return {"text": Path("/proc/net/tcp").read_text()}
+
+    def do_state(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The state of the process so named that was started from outside, not by its like."""
+        wanted = NAMED + request["process"].encode()
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+                environment = (folder / "environ").read_bytes().split(b"\0")
+                if parent == "0" and wanted in environment:
+                    return {"state": state}
+        return {"state": ""}
+
+    def do_write(self, request: dict[str, Any]) -> dict[str, Any]:
+        folder = Path(request["folder"])
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in request["files"].items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return {}
+
+    def do_wipe(self, request: dict[str, Any]) -> dict[str, Any]:
+        folder = Path(request["folder"])
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True)
+        return {}
+
+    def do_pack(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Every file is read before its length is told: others may write to it meanwhile."""
+        folder = Path(request["folder"])
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as tar:
+            for path in sorted(folder.rglob("*")):
+                with suppress(FileNotFoundError):  # it was there a moment ago
+                    entry = tar.gettarinfo(path, str(path.relative_to(folder)))
+                    data = path.read_bytes() if entry.isreg() else b""
+                    entry.size = len(data)
+                    tar.addfile(entry, io.BytesIO(data))
+        return {"tar": base64.b64encode(packed.getvalue()).decode()}
+
+    def do_unpack(self, request: dict[str, Any]) -> dict[str, Any]:
+        unpack(base64.b64decode(request["tar"]), Path(request["folder"]))
+        return {}
+
+
+def unpack(packed: bytes, folder: Path) -> None:
+    """Extracts what the agent has packed; nothing lands outside the folder, if Python can tell."""
+    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)
+        tar.extractall(folder)
+
+
+def _listens() -> bool:
+    try:
+        socket.create_connection(API, 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _await(holds: Any) -> bool:
+    deadline = time.monotonic() + _READY_LIMIT_S
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)  # noqa: TID251 nothing tells of another process's socket
+    return True
+
+
+def main() -> None:
+    """Serves until the owner is gone."""
+    agent = Agent()
+    signal.signal(signal.SIGCHLD, agent.reap)
+    agent.serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""A program that owns a run in containers: it starts one, says so, and waits to die.
+
+`docker_owner.py FOLDER`. It makes the file `ready`, with the run's name in it, in FOLDER.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from fencepost import Condition, Role, Shape
+from fencepost.clock import SECOND
+from fencepost.docker_host import docker_ground
+from fencepost.process_runtime import ProcessRuntime
+from fencepost.run_folder import RunFolder
+
+sys.path.insert(0, os.fspath(Path(__file__).parents[1]))
+import echo_node
+
+
+def main(folder: Path) -> None:
+    name = f"run-{os.getpid()}"
+    with ProcessRuntime(
+        echo_node.EchoSystem(),
+        Shape(controllers=1, brokers=1),
+        RunFolder.create(folder / name),
+        kinds=echo_node.KINDS,
+        ground=docker_ground("fencepost/pod"),
+    ) as runtime:
+        for slot in runtime.layout.of(Role.CONTROLLER) + runtime.layout.of(Role.BROKER):
+            runtime.start(slot)
+        up = Condition("all to be up", lambda view: view.kinds["echo.answered"] > 10)
+        if runtime.advance(up, runtime.now_ns() + 20 * SECOND) is None:
+            raise AssertionError("the nodes did not come up")
+        (folder / "ready.new").write_text(name)
+        (folder / "ready.new").rename(folder / "ready")
+        runtime.advance(Condition("a death", lambda v: False), runtime.now_ns() + 120 * SECOND)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,39 @@
+"""What tests of the docker runtime share: an engine with images, or a reason to skip."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from fencepost import EnvironmentFailed
+from fencepost.docker_host import docker_ground
+from fencepost.engine import Engine, connect
+from fencepost.habitat import Ground
+from fencepost.pods import IMAGE
+
+REQUIRED = os.environ.get("FENCEPOST_DOCKER") == "required"
+"""Set where the engine's absence is a failure, and no reason to skip."""
+
+
+def ground() -> Ground:
+    """The ground to test on; skips the test where there is none."""
+    try:
+        return docker_ground(IMAGE)
+    except EnvironmentFailed as lacking:
+        if REQUIRED:
+            raise
+        pytest.skip(str(lacking))
+
+
+@contextmanager
+def engine() -> Iterator[Engine]:
+    """An engine to look with, beside the runtime under test."""
+    ground()
+    found = connect(os.environ, "test")
+    try:
+        yield found
+    finally:
+        found.close()

@@ -1,0 +1,318 @@
+"""The docker runtime, with real echo nodes in real containers; skipped where there is no engine."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests import docker_bench, echo_node
+from tests.echo_node import EchoSystem
+from tests.echo_run import (
+    PAIR,
+    advance,
+    answered,
+    echo_run,
+    goes_on,
+    more,
+    slot,
+    talk,
+    talking_pair,
+)
+
+from fencepost import (
+    ClientSpec,
+    Condition,
+    EnvironmentFailed,
+    LinkState,
+    ProcessExited,
+    Shape,
+    Signal,
+    UsageError,
+    history,
+    one_way,
+    two_way,
+)
+from fencepost import docker_host as module
+from fencepost.clock import SECOND, now_ns
+from fencepost.docker_host import DockerHost
+from fencepost.engine import Engine, Leftover, owner
+from fencepost.pods import DATA
+from fencepost.process_runtime import ProcessRuntime
+from fencepost.topology import Link
+
+Make = Callable[..., ProcessRuntime]
+LIVING = "broker-1#1"
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    """Runtimes of echo nodes that are not started; closed at the end."""
+    made: list[ProcessRuntime] = []
+
+    def build(system: EchoSystem | None = None, shape: Shape = PAIR) -> ProcessRuntime:
+        path = tmp_path / f"run-{len(made) + 1}"
+        made.append(echo_run(path, system, shape, docker_bench.ground()))
+        return made[-1]
+
+    yield build
+    for runtime in made:
+        runtime.close()
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[ProcessRuntime]:
+    """Two brokers that talk to each other."""
+    runtime = talking_pair(tmp_path / "pair", ground=docker_bench.ground())
+    yield runtime
+    runtime.close()
+
+
+def habitat(runtime: ProcessRuntime) -> DockerHost:
+    inside = runtime._habitat
+    assert isinstance(inside, DockerHost)
+    return inside
+
+
+def disk(runtime: ProcessRuntime, name: str) -> set[str]:
+    """The files on a slot's disk, as a run that ends keeps them."""
+    folder = runtime.folder.data_of(name)
+    return {path.name for path in folder.rglob("*") if path.is_file()}
+
+
+def left_of(runtime: ProcessRuntime, beside: Engine) -> list[Leftover]:
+    """What the run has in the engine; another process's run may have the same name."""
+    run = runtime.folder.run
+    return [left for left in beside.leftovers() if (left.run, left.owner) == (run, owner())]
+
+
+def write(runtime: ProcessRuntime, name: str, file: str) -> None:
+    """Puts a file on a slot's disk."""
+    pod = habitat(runtime).toxiproxies.of(slot(runtime, name))
+    pod.ask("write", folder=DATA, files={file: "kept"})
+
+
+# ------------------------------------------------------------------------------ starting, ending
+
+
+def test_a_killed_process_is_gone_and_the_next_one_takes_its_place_and_disk(
+    pair: ProcessRuntime,
+) -> None:
+    broker = slot(pair, "broker-1")
+    first = pair.living(broker)
+    assert first is not None
+    write(pair, "broker-1", "kept")
+    began = now_ns()
+    receipt = pair.signal(first, Signal.KILL)
+    assert receipt.true
+    assert "was ended by SIGKILL" in receipt.evidence
+    assert pair.view.latest["harness", "process.exited"].body == ProcessExited(
+        LIVING, 0, signal.SIGKILL, True
+    )
+    second = pair.start(broker)
+    assert advance(pair, Condition("up", lambda view: second.name in view.node_of))
+    assert now_ns() - began < 3 * SECOND  # the node itself needs a third of a second
+    talk(pair)
+    pair.close()
+    assert disk(pair, "broker-1") == {"kept"}
+    reading = history.read(pair.folder, pair.codec)
+    assert LIVING in {event.process for event in reading}
+    assert reading.end.complete, reading.end.damage
+
+
+def test_a_terminated_process_ends_in_its_own_time(pair: ProcessRuntime) -> None:
+    first = pair.living(slot(pair, "broker-1"))
+    assert first is not None
+    assert pair.signal(first, Signal.TERM).true
+    ended = advance(pair, Condition("its end", lambda view: first.name not in view.alive))
+    assert ended is not None
+    assert ended.body == ProcessExited(LIVING, 0, 0, True)
+    assert (LIVING, "node.stopped") in pair.view.latest
+
+
+def test_no_event_is_lost_over_a_kill(make: Make) -> None:
+    runtime = make(EchoSystem(modes=(("broker-1", "bursts"),)), Shape(0, 1))
+    runtime.start(slot(runtime, "broker-1"))
+    with pytest.raises(EnvironmentFailed, match=r"broker-1#1.*was ended by SIGKILL.*should live"):
+        advance(runtime, Condition("nothing", lambda view: False), 20)
+    assert runtime.view.kinds["echo.heard"] == echo_node.BURST
+    runtime.close()
+    found = list(reading := history.read(runtime.folder, runtime.codec))
+    assert sum(event.kind == "echo.heard" for event in found) == echo_node.BURST
+    assert reading.end.damage == ()
+
+
+def test_a_process_that_dies_at_start_is_named_with_its_last_words(make: Make) -> None:
+    runtime = make(EchoSystem(modes=(("broker-1", "dies"),)), Shape(0, 1))
+    runtime.start(slot(runtime, "broker-1"))
+    with pytest.raises(EnvironmentFailed, match=r"broker-1#1.*ended with exit code 3") as failed:
+        advance(runtime, Condition("up", lambda view: False), 20)
+    assert "line 29 of my last words" in failed.value.detail
+
+
+def test_a_paused_process_stands_still_until_it_is_resumed(pair: ProcessRuntime) -> None:
+    process = pair.living(slot(pair, "broker-1"))
+    assert process is not None
+    stopped = pair.signal(process, Signal.STOP)
+    assert stopped.true
+    assert stopped.evidence.endswith("is in state T")
+    assert not goes_on(pair, "echo.answered", "broker-1")
+    assert pair.signal(process, Signal.CONT).true
+    assert goes_on(pair, "echo.answered", "broker-1")
+
+
+def test_a_twin_has_a_pod_of_its_own_and_may_have_a_copy_of_the_disk(make: Make) -> None:
+    runtime = make(EchoSystem(twins=True), Shape(0, 2))
+    for name in ("broker-1", "broker-2"):
+        runtime.start(slot(runtime, name))
+    write(runtime, "broker-1", "original")
+    write(runtime, "broker-2", "other")
+    twin = slot(runtime, "broker-1-twin")
+    runtime.copy_disk(slot(runtime, "broker-2"), twin)
+    runtime.copy_disk(slot(runtime, "broker-1"), twin)
+    process = runtime.start(twin)
+    assert advance(runtime, answered(process.name)), "the twin does not talk"
+    assert runtime.place(twin).address != runtime.place(slot(runtime, "broker-1")).address
+    with pytest.raises(UsageError, match="its disk is in use"):
+        runtime.copy_disk(None, twin)
+    runtime.close()
+    assert disk(runtime, "broker-1-twin") == {"original"}
+
+
+# ------------------------------------------------------------------------------------------ links
+
+
+def test_a_cut_silences_both_ends_and_has_a_receipt(pair: ProcessRuntime) -> None:
+    cut = two_way(["broker-1"], ["broker-2"])
+    receipt = pair.apply_cut(cut)
+    assert receipt.true, receipt.evidence
+    assert "connections were open" in receipt.evidence
+    assert not goes_on(pair, "echo.answered", "broker-1")
+    healed = pair.lift_cut(cut)
+    assert healed.true, healed.evidence
+    talk(pair)
+
+
+def test_a_one_way_cut_drops_its_direction_only(pair: ProcessRuntime) -> None:
+    assert pair.apply_cut(one_way(["broker-1"], ["broker-2"])).true
+    assert not goes_on(pair, "echo.heard", "broker-2")
+    assert pair.heal_links().true
+    talk(pair)
+
+
+def test_a_slow_link_shows_in_its_receipt(pair: ProcessRuntime) -> None:
+    link = Link("broker-1", "broker-2", echo_node.PORT)
+    receipt = pair.set_link(link, LinkState(latency_ms=80))
+    assert receipt.true, receipt.evidence
+    took = re.search(r"took (\d+) ms or more", receipt.evidence)
+    assert took is not None
+    assert int(took[1]) >= 160
+
+
+def test_a_clients_link_is_published_and_can_be_cut(pair: ProcessRuntime) -> None:
+    session = pair.client(ClientSpec("one", "echo"))
+    assert advance(pair, answered(session.process)), "the client does not talk"
+    assert all(address.startswith("127.") for address in pair.bootstrap)
+    cut = two_way(["clients"], ["broker-1"])
+    assert pair.apply_cut(cut).true
+    assert not goes_on(pair, "echo.answered", "clients")
+    assert pair.lift_cut(cut).true
+    assert advance(pair, more("echo.answered", "clients", pair.view))
+
+
+def test_a_toxiproxy_that_hangs_is_built_anew_in_its_pod(pair: ProcessRuntime) -> None:
+    pods = habitat(pair).toxiproxies
+    pod = pods.of(slot(pair, "broker-1"))
+    with docker_bench.engine() as beside:
+        toxiproxy = pod.ask("proxy")["pid"]  # a new one, whose id is known; it has no links yet
+        shell = beside._client.exec_create(pod.container, ["sh", "-c", f"kill -STOP {toxiproxy}"])
+        beside._client.exec_start(shell["Id"])
+    receipt = pair.apply_cut(two_way(["broker-1"], ["broker-2"]))
+    assert "the toxiproxy of broker-1 hung and was built anew" in receipt.evidence
+    assert pair.heal_links().true
+    talk(pair)
+
+
+def test_a_pod_that_ends_is_named(pair: ProcessRuntime) -> None:
+    pod = habitat(pair).toxiproxies.of(slot(pair, "broker-1"))
+    with docker_bench.engine() as beside:
+        assert beside.kill(pod.container, signal.SIGKILL)
+    with pytest.raises(EnvironmentFailed, match=r"broker-1.*should live"):
+        advance(pair, Condition("nothing", lambda view: False), 20)
+
+
+# ------------------------------------------------------------------------- what may reach what
+
+
+def test_a_pods_toxiproxy_takes_no_orders_from_another_pod(pair: ProcessRuntime) -> None:
+    pods, other = habitat(pair).toxiproxies, slot(pair, "broker-2")
+    there = habitat(pair).addresses.own(other)
+    probe = "fencepost.probes:kafka_probe"
+    own = slot(pair, "broker-1")
+
+    def answers(address: str, port: int) -> bool:
+        asked = [[address, port, 1.0, 0]]
+        return bool(pods.of(own).ask("probe", probe=probe, ends=asked)["answers"][0][0])
+
+    assert answers(there, echo_node.PORT)  # the node's own listener is there
+    connect = "socket:create_connection"
+    reply = pods.of(own).ask  # a bare connection: refused is an error that says so
+    with pytest.raises(EnvironmentFailed, match="refused"):
+        reply("probe", probe=connect, ends=[[[there, 8474], 1.0]])
+
+
+def test_nothing_is_privileged_or_root_or_published_beyond_loopback(pair: ProcessRuntime) -> None:
+    with docker_bench.engine() as beside:
+        client = beside._client
+        ours = left_of(pair, beside)
+        containers = [left.id for left in ours if left.kind in ("container", "pod")]
+        shown = [client.inspect_container(one) for one in containers]
+        status = []
+        for one in containers:
+            asked = client.exec_create(one, ["cat", "/proc/self/status"])
+            status.append(client.exec_start(asked["Id"]).decode())
+    assert len(shown) == 5  # three pods, two nodes
+    published = set()
+    for container, said in zip(shown, status, strict=True):
+        assert not container["HostConfig"]["Privileged"]
+        assert container["Config"]["User"] == "65532:65532"
+        assert re.search(r"^CapBnd:\s+0+$", said, re.MULTILINE), "it could have capabilities"
+        assert re.search(r"^NoNewPrivs:\s+1$", said, re.MULTILINE)
+        for ends in (container["NetworkSettings"]["Ports"] or {}).values():
+            published |= {end["HostIp"] for end in ends or ()}
+    assert published
+    assert all(address.startswith("127.") for address in published)
+
+
+def test_a_stale_image_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    docker_bench.ground()
+    monkeypatch.setattr(module, "digest", lambda: "other sources")
+    with pytest.raises(EnvironmentFailed, match=r"built from other sources.*\./dev images"):
+        module.docker_ground("fencepost/pod")
+
+
+def test_an_image_that_is_not_there_is_named() -> None:
+    docker_bench.ground()
+    with pytest.raises(EnvironmentFailed, match=r"the image acme/none is not there"):
+        module.docker_ground("acme/none")
+
+
+def test_nothing_is_left_when_a_run_is_over(pair: ProcessRuntime) -> None:
+    pair.client(ClientSpec("one", "echo"))
+    with docker_bench.engine() as beside:
+        kinds = {left.kind for left in left_of(pair, beside)}
+        assert kinds == {"container", "pod", "volume", "network"}
+        pair.close()
+        assert left_of(pair, beside) == []
+
+
+def test_the_owner_of_what_is_made_is_this_process(pair: ProcessRuntime) -> None:
+    with docker_bench.engine() as beside:
+        ours = left_of(pair, beside)
+        assert ours
+        assert not any(left.abandoned for left in ours)
+        beside.clear(lambda left: left.abandoned)
+        still = left_of(pair, beside)
+    assert set(still) == set(ours)
