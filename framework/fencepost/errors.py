@@ -42,6 +42,10 @@ class Inconclusive(FencepostError):
     exit_code: ClassVar[int] = 3
 
 
+class NotApplicable(UsageError):
+    """The system has not what was asked for, by its nature: a test that needs it is skipped."""
+
+
 class Violation(AssertionError):
     """A promise was broken (exit code 1); the message is the explanation."""
 

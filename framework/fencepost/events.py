@@ -271,6 +271,16 @@ class MetadataCommitted(Struct, frozen=True, tag="metadata.committed"):
     version: int = 0
 
 
+class MetadataApplied(Struct, frozen=True, tag="metadata.applied"):
+    """This node works by the committed metadata up to and including `offset`, of `epoch`.
+
+    What a node tells that does not tell each record as `metadata.committed` does.
+    """
+
+    offset: int
+    epoch: int
+
+
 class MetadataDigest(Struct, frozen=True, tag="metadata.digest"):
     """A checksum of this node's whole metadata, with all below `offset` replayed.
 
@@ -927,7 +937,7 @@ Body = (
     | PromiseWitnessed
     | ClusterRecovered | ElectionStarted | VoteAnswered | ControllerElected | ControllerResigned
     | ControllerFollowed | QuorumLearned
-    | MetadataCommitted | MetadataDigest | FeatureFinalized | SnapshotStarted
+    | MetadataCommitted | MetadataApplied | MetadataDigest | FeatureFinalized | SnapshotStarted
     | SnapshotStored | SnapshotLoaded | SnapshotKnown | SnapshotAsked
     | MetricsReported | MetadataTruncated
     | StateReverted | BrokerCommitted

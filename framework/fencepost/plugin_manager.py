@@ -22,7 +22,7 @@ from fencepost.errors import UsageError, no_such
 from fencepost.events import Codec, kind_name
 from fencepost.faults import Fault, FaultFactory
 from fencepost.rules import Clause, Rule
-from fencepost.systems import System
+from fencepost.systems import System, Versioned
 
 GROUP = "fencepost"
 T = TypeVar("T")
@@ -73,8 +73,14 @@ class Plugins:
                     )
 
     def system(self, name: str) -> System:
-        """The system of that name; raises UsageError with the nearest right one."""
-        return _get("system", name, self.systems)
+        """The system of that name, `name@version` too; raises UsageError with the nearest one."""
+        family, _, version = name.partition("@")
+        system = _get("system", family, self.systems)
+        if not version:
+            return system
+        if not isinstance(system, Versioned):
+            raise UsageError(f"{family} comes in one version: leave out '@{version}'")
+        return system.at(version)
 
     def clause(self, name: str) -> Clause:
         """The clause of that id; raises UsageError with the nearest right one."""

@@ -52,6 +52,7 @@ from fencepost.events import (
 from fencepost.feed import Feed
 from fencepost.launcher import Child, Exit, Launcher, tail
 from fencepost.links import Links, find_toxiproxy, toxiproxy_version
+from fencepost.narration import Narration, Narrations
 from fencepost.network import Network
 from fencepost.probes import Probe, kafka_probe
 from fencepost.processes import Processes, Tracked, obituary
@@ -66,7 +67,7 @@ from fencepost.runtime import (
     Signal,
     clients_slot,
 )
-from fencepost.systems import Launchable, Place, Shape, System
+from fencepost.systems import Launchable, Narrated, Place, Shape, System, Versioned
 from fencepost.topology import Cut, Layout, Link, Role, Slot
 from fencepost.view import View
 from fencepost.worker_session import WorkerSession
@@ -106,6 +107,7 @@ class ProcessRuntime:
         self._workloads = dict(workloads or {})
         self._layout = system.layout(shape)
         check_layout(self._layout)
+        self._kinds = kinds
         self._codec = Codec(kinds)
         self._view = View()
         self._pending: deque[Event] = deque()
@@ -130,6 +132,8 @@ class ProcessRuntime:
         self.record(RunStarted(self._system.name, "process", self._seed))
         self._feed = Feed(folder.events, self._codec, own_events)
         finish.callback(self._feed.close)
+        self._narrations = Narrations()
+        finish.callback(self._narrations.close)
         claimed = claim()
         finish.callback(claimed.close)
         self._addresses = Addresses(claimed.run)
@@ -142,6 +146,7 @@ class ProcessRuntime:
         )
         self._waiting = finish.enter_context(selectors.DefaultSelector())
         self._waiting.register(self._feed.fileno(), selectors.EVENT_READ)
+        self._waiting.register(self._narrations.fileno(), selectors.EVENT_READ)
         self._waiting.register(self._launcher.fileno(), selectors.EVENT_READ)
         for slot in layout.slots:
             folder.data_of(slot.name).mkdir()
@@ -251,7 +256,15 @@ class ProcessRuntime:
         )
         self._dead.pop(slot.name, None)
         self._starts[slot.name] += 1
-        return self._spawn(child, slot)
+        process = self._spawn(child, slot)
+        if isinstance(self._system, Narrated):
+            recorder = Recorder.open(
+                place.events_path, self._folder.run, place.process, self._kinds
+            )
+            self._narrations.follow(
+                child.log, Narration(self._system.narrator(slot), recorder)
+            )
+        return process
 
     def signal(self, process: Process, what: Signal) -> Receipt:
         """See `Processes.signal`."""
@@ -398,6 +411,7 @@ class ProcessRuntime:
                 self._note_end(end)
 
     def _read_feed(self) -> None:
+        self._narrations.read()  # into the files that the feed follows
         for event in self._feed.read():
             self._pending.append(event)
             if type(event.body) is NodeStopped:
@@ -466,6 +480,8 @@ class ProcessRuntime:
 
     def _write_info(self) -> None:
         tools = {"toxiproxy": toxiproxy_version(find_toxiproxy(os.environ))}
+        if isinstance(self._system, Versioned):
+            tools[self._system.name.partition("@")[0]] = self._system.version
         self._folder.write_info(
             info_of(
                 self._folder, self._system.name, self._shape, self._layout.slots, "process",

@@ -1,0 +1,20 @@
+"""The entry point: Apache Kafka as a plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fencepost import System, hookimpl
+from fencepost_clusters.apache_kafka.cluster import OBSERVER, KRaft
+
+
+@hookimpl
+def fencepost_systems() -> Sequence[System]:
+    """`apache/kraft`, in its default version and, as `apache/kraft@4.1.0`, in others."""
+    return (KRaft(),)
+
+
+@hookimpl
+def fencepost_workloads() -> Mapping[str, Sequence[str]]:
+    """The client that reads the metadata log."""
+    return {OBSERVER: ("-m", "fencepost_clusters.apache_kafka.observer")}
