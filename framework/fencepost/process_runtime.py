@@ -262,7 +262,7 @@ class ProcessRuntime:
                 place.events_path, self._folder.run, place.process, self._kinds
             )
             self._narrations.follow(
-                child.log, Narration(self._system.narrator(slot), recorder)
+                child.log, Narration(self._system.narrator(slot, self._shape), recorder)
             )
         return process
 

@@ -126,8 +126,8 @@ class Narrated(Protocol):
     it is numbered and written to the node's events file as it comes.
     """
 
-    def narrator(self, slot: Slot) -> Narrator:
-        """One for the next process in a slot."""
+    def narrator(self, slot: Slot, shape: Shape) -> Narrator:
+        """One for the next process in a slot of a cluster of that shape."""
         ...
 
 

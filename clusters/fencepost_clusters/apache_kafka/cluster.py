@@ -121,9 +121,9 @@ class KRaft:
             },
         )
 
-    def narrator(self, slot: Slot) -> Narrator:
+    def narrator(self, slot: Slot, shape: Shape) -> Narrator:
         """What makes events of a node's standard output."""
-        return KafkaNarrator(slot)
+        return KafkaNarrator(slot, self.timing(shape).lease_ms)
 
     def observer(self) -> ClientSpec:
         """The client that reads the metadata log from the controllers."""

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
+
 from fencepost import System, hookimpl
 from fencepost_clusters.apache_kafka.cluster import OBSERVER, KRaft
+from fencepost_clusters.apache_kafka.narration import SessionConfigured
+
+
+@hookimpl
+def fencepost_event_kinds() -> Sequence[type[Struct]]:
+    """How long the controllers keep a broker's session."""
+    return (SessionConfigured,)
 
 
 @hookimpl
