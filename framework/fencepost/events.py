@@ -434,7 +434,8 @@ class PartitionCommitted(Struct, frozen=True, tag="metadata.partition"):
     """This node replayed a committed PartitionRecord or IsrChangeRecord: the partition as it is.
 
     During a reassignment `replicas` holds the new ones, of which `adding` were none before, and
-    then those in `removing`. `role` is as in `metadata.broker`.
+    then those in `removing`. `role` is as in `metadata.broker`. `eligible` are replicas outside
+    the ISR that hold all that is committed, and may lead (KIP-966).
     """
 
     offset: int
@@ -447,6 +448,7 @@ class PartitionCommitted(Struct, frozen=True, tag="metadata.partition"):
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     role: str = ""
+    eligible: tuple[int, ...] = ()
 
 
 class TopicMarked(Struct, frozen=True, tag="metadata.topic_marked"):

@@ -201,9 +201,7 @@ def _checkpointed(view: View, event: e.Event, body: e.ReplicaCheckpointed) -> No
     view.flushed[event.process, body.topic, body.partition] = body.flushed
 
 
-def _metadata(
-    view: View, event: e.Event, body: e.MetadataCommitted | e.MetadataApplied
-) -> None:
+def _metadata(view: View, event: e.Event, body: e.MetadataCommitted | e.MetadataApplied) -> None:
     view.applied[event.process] = body.offset
 
 

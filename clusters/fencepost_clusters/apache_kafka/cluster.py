@@ -102,7 +102,7 @@ class KRaft:
         Raises EnvironmentFailed as `distribution.installed` does.
         """
         kafka = distribution.installed(self.version, os.environ, resource("log4j2.properties"))
-        hosts = {**{name: address for name, address in place.hosts.items()}, "localhost": "127.0.0.1"}
+        hosts = {**place.hosts, "localhost": "127.0.0.1"}
         return Command(
             ("/bin/sh", "start.sh"),
             {

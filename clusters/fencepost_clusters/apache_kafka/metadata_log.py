@@ -26,6 +26,8 @@ from fencepost_clusters.apache_kafka.schema import Record
 
 _UNCHANGED = -2
 """PartitionChangeRecord's leader, when it stays."""
+_ELIGIBLE = "EligibleLeaderReplicas"
+"""KIP-966; None where the records' version has them not."""
 _IDLE = "NoOpRecord"
 """Written twice a second so that lags can be measured; nothing else is in it."""
 
@@ -108,7 +110,7 @@ class Metadata:
         told = PartitionCommitted(
             offset, self._topics[topic_id], number, values["Leader"], values["LeaderEpoch"],
             tuple(values["Isr"]), tuple(values["Replicas"]), tuple(values["AddingReplicas"]),
-            tuple(values["RemovingReplicas"]),
+            tuple(values["RemovingReplicas"]), eligible=tuple(values[_ELIGIBLE] or ()),
         )  # fmt: skip
         self._partitions[topic_id, number] = told
         yield told
@@ -128,6 +130,7 @@ class Metadata:
             was.leader_epoch + moved,
             now("Isr", was.isr), now("Replicas", was.replicas),
             now("AddingReplicas", was.adding), now("RemovingReplicas", was.removing),
+            eligible=now(_ELIGIBLE, was.eligible),
         )  # fmt: skip
         self._partitions[key] = told
         yield told

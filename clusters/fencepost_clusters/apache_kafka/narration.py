@@ -19,6 +19,7 @@ from msgspec import Struct
 from fencepost import (
     BrokerCommitted,
     BrokerStateChanged,
+    BrokerStopping,
     ControllerElected,
     ControllerFollowed,
     ControllerResigned,
@@ -38,12 +39,15 @@ from fencepost import (
     RecoveryEnded,
     RecoveryStarted,
     RequestRefused,
+    Role,
     Slot,
     VoteAnswered,
 )
 
 _LINE = re.compile(r"@(\d+) [A-Z]+ (\S+) (.*)")
 """What the layout in log4j2.properties prints."""
+CONTROLLED_SHUTDOWN_MS = 300_000
+"""How long a broker waits to be let go; no setting of Kafka's says."""
 
 TopicPartition = tuple[str, int]
 Bodies = Iterator[Struct]
@@ -63,6 +67,8 @@ class Memory:
 
     node_id: int
     session_ms: int
+    registers: bool = False
+    """Whether it is a broker."""
     at_ns: int = 0
     """When the line being told was printed."""
     state: str = "INITIAL"
@@ -89,7 +95,7 @@ class KafkaNarrator:
     """The narrator of one process, of the node in a slot; see the module."""
 
     def __init__(self, slot: Slot, session_ms: int) -> None:
-        self._memory = Memory(slot.node_id, session_ms)
+        self._memory = Memory(slot.node_id, session_ms, registers=slot.role is Role.BROKER)
 
     def hear(self, line: str) -> Sequence[Heard]:
         """The events of one line; most have none, nor has what no logger printed."""
@@ -120,6 +126,11 @@ def _registered(now: Memory, said: Match[str]) -> Bodies:
 
 def _unfenced(now: Memory, said: Match[str]) -> Bodies:
     yield _becomes(now, "ACTIVE", "unfenced")
+
+
+def _stopping(now: Memory, said: Match[str]) -> Bodies:
+    if now.registers:
+        yield BrokerStopping(now.node_id, now.state, "", CONTROLLED_SHUTDOWN_MS)
 
 
 def _shuts_down(now: Memory, said: Match[str]) -> Bodies:
@@ -203,9 +214,7 @@ def _registration_replayed(now: Memory, said: Match[str]) -> Bodies:
 
 
 def _session_over(now: Memory, said: Match[str]) -> Bodies:
-    yield LeaseExpired(
-        int(said[1]), int(said[2]), -1, now.at_ns, now.session_ms, now.active_epoch
-    )
+    yield LeaseExpired(int(said[1]), int(said[2]), -1, now.at_ns, now.session_ms, now.active_epoch)
 
 
 _APIS = {"registerBroker": "BrokerRegistration", "processBrokerHeartbeat": "BrokerHeartbeat"}
@@ -308,6 +317,7 @@ TABLE: Sequence[Row] = (
     _row("BrokerLifecycleManager",
          r"Broker (\d+) sent a heartbeat request but received error (\w+)", _refused),
     _row("BrokerLifecycleManager", r"Transitioning from RECOVERY to RUNNING", _unfenced),
+    _row("LoggingSignalHandler", r"Terminating process due to signal", _stopping),
     _row("BrokerLifecycleManager", r"Transitioning from \w+ to SHUTTING_DOWN", _shuts_down),
     _row("LogManager", r"Loading logs from log dirs", _recovery_began),
     _row("LogManager", r"Loaded (\d+) logs in", _recovered),
@@ -330,8 +340,9 @@ TABLE: Sequence[Row] = (
          r"lastContainedEpoch=(\d+)", _applied),
     _row("ClusterControlManager",
          r"Replayed (?:initial RegisterBrokerRecord|RegisterBrokerRecord establishing)"
-         r".*RegisterBrokerRecord\(brokerId=(?P<broker>\d+), .*?incarnationId=(?P<incarnation>[^,]+)"
-         r", brokerEpoch=(?P<epoch>\d+).*\bfenced=(?P<fenced>true|false)", _registration_replayed),
+         r".*RegisterBrokerRecord\(brokerId=(?P<broker>\d+), .*?"
+         r"incarnationId=(?P<incarnation>[^,]+), brokerEpoch=(?P<epoch>\d+).*"
+         r"\bfenced=(?P<fenced>true|false)", _registration_replayed),
     _row("ReplicationControlManager",
          r"Fencing broker (\d+) at epoch (\d+) because its session has timed out", _session_over),
     _row("QuorumController",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
-from fencepost import System, hookimpl
+from fencepost import Clause, Rule, System, hookimpl
+from fencepost_clusters.apache_kafka import promises
 from fencepost_clusters.apache_kafka.cluster import OBSERVER, KRaft
 from fencepost_clusters.apache_kafka.narration import SessionConfigured
 
@@ -27,3 +29,15 @@ def fencepost_systems() -> Sequence[System]:
 def fencepost_workloads() -> Mapping[str, Sequence[str]]:
     """The client that reads the metadata log."""
     return {OBSERVER: ("-m", "fencepost_clusters.apache_kafka.observer")}
+
+
+@hookimpl
+def fencepost_clauses() -> Sequence[Clause]:
+    """What Kafka promises otherwise than the seed documents."""
+    return promises.CLAUSES
+
+
+@hookimpl
+def fencepost_rules() -> Sequence[Rule[Any]]:
+    """The rules for those."""
+    return promises.RULES

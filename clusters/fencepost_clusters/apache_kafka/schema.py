@@ -202,7 +202,6 @@ class _Reader:
             if size < 0:
                 return None
             return self.take(size).decode() if kind == "string" else self.take(size)
-        if not kind.startswith("[]") and version in field.nullable and field.type == kind:
-            if self.take(1) != b"\x01":
-                return None
+        if version in field.nullable and field.type == kind and self.take(1) != b"\x01":
+            return None
         return self.struct(field.fields, version)

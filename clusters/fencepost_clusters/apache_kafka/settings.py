@@ -62,7 +62,7 @@ UNKNOWN = frozenset(
         "sasl.enabled.mechanisms",
     }
 )
-"""The reference's own. Roles and ids Kafka has too; they are the layout's, and no test's, to say."""
+"""The reference's own. Roles and ids are Kafka's too, but the layout's to say."""
 _SWITCHES = frozenset({"auto.leader.rebalance.enable"})
 _LEAST_SEGMENT = 1 << 20
 """Kafka 4 takes no smaller one."""

@@ -1,0 +1,95 @@
+"""What Apache Kafka promises otherwise than the seed documents, each promise broken into."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.testing import Clients, Cluster, Faults
+
+clause = pytest.mark.clause
+
+
+@pytest.mark.parametrize("disk", ["empty", "copy"])
+@clause("KR-01")
+def test_of_two_processes_with_one_id_the_one_with_a_session_stays(
+    cluster: Cluster, faults: Faults, clients: Clients, disk: str
+) -> None:
+    writes = clients.produce("orders")
+    victim = cluster.leader("orders", 0)
+    with faults.duplicate_id(victim, disk=disk):
+        twin = cluster.node(f"{victim.name}-twin")
+        cluster.eventually(twin.refused_with("DUPLICATE_BROKER_REGISTRATION"))
+        cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+        assert not cluster.holds(twin.active)
+        assert cluster.holds(victim.active)
+
+
+@clause("KR-01", "KR-02", "QC-21")
+def test_a_bounce_within_the_session_waits_for_its_end(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    writes = clients.produce("orders")
+    victim = cluster.leader("orders", 0)
+    faults.bounce(victim, after_ms=0)
+    cluster.eventually(victim.fenced_by_controller)
+    cluster.eventually(victim.active)
+    cluster.eventually(cluster.recovered)
+    cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+
+
+@clause("KR-02", "QC-30", "RP-18")
+def test_a_broker_cut_off_from_the_controllers_is_fenced_by_them(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    writes = clients.produce("orders")
+    victim = cluster.leader("orders", 0)
+    with faults.cut_from_controllers(victim):
+        cluster.eventually(victim.fenced_by_controller)
+        assert cluster.leader("orders", 0) != victim
+        cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+    cluster.eventually(victim.caught_up)
+    assert clients.produce_directly(victim, "orders", 0).refused
+    cluster.eventually(cluster.recovered)
+
+
+@clause("KR-02")
+def test_a_broker_that_dies_as_the_controller_does_is_fenced_by_the_next_one(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    writes = clients.produce("orders")
+    victim = cluster.leader("orders", 0)
+    with faults.kill(cluster.active_controller), faults.kill(victim):
+        cluster.eventually(victim.fenced_by_controller)
+        cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+    cluster.eventually(cluster.recovered)
+
+
+@clause("KR-03")
+def test_a_fenced_broker_is_named_to_no_client_of_kafka(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.create_topic("orders")
+    victim, *others = cluster.brokers
+    assert victim.id in clients.ask_metadata(others[0], "orders").brokers
+    with faults.kill(victim):
+        cluster.eventually(victim.fenced_by_controller)
+        clients.create_topic("payments", replication=2)  # half a second passes meanwhile
+        for broker in others:
+            cluster.eventually(broker.caught_up)
+            told = clients.ask_metadata(broker, "orders")
+            assert told.answered
+            assert victim.id not in told.brokers
+    cluster.eventually(cluster.recovered)
+
+
+@clause("KR-04")
+def test_a_broker_that_is_asked_to_stop_leaves_leading_nothing(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    writes = clients.produce("orders")
+    victim = cluster.leader("orders", 0)
+    with faults.terminate(victim) as stopped:
+        assert stopped.receipt.true
+        assert cluster.leader("orders", 0) != victim
+        cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+    cluster.eventually(cluster.recovered)
