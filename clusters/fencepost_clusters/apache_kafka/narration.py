@@ -3,7 +3,7 @@
 A row names the end of the logger's name, since classes have moved between packages, the message as
 a pattern, and what is told. Samples of each, as versions print them, pin the rows in the tests.
 What a line leaves out is -1 or empty. The narrator remembers no more than what later lines leave
-out: which epochs its node leads in, and how far its replicas reached when they began to follow.
+out: what its node leads, and how far its replicas reached when they began to follow.
 """
 
 from __future__ import annotations
@@ -76,9 +76,14 @@ class Memory:
     active_epoch: int = -1
     """The epoch in which it is the active controller (-1: it is not)."""
     majority_lost: bool = False
-    led: dict[TopicPartition, int] = field(default_factory=dict)
-    """What it leads, and in which epoch."""
+    led: dict[TopicPartition, LeadershipStarted] = field(default_factory=dict)
+    """What it leads, as it said when it began to."""
     followed: dict[TopicPartition, FollowingStarted] = field(default_factory=dict)
+
+    def epoch_led(self, place: TopicPartition) -> int:
+        """The epoch in which it leads a partition (-1: it does not)."""
+        led = self.led.get(place)
+        return -1 if led is None else led.leader_epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +131,8 @@ def _registered(now: Memory, said: Match[str]) -> Bodies:
 
 def _unfenced(now: Memory, said: Match[str]) -> Bodies:
     yield _becomes(now, "ACTIVE", "unfenced")
+    # Before it opens no listener: what it leads by its metadata it serves from now on.
+    yield from now.led.values()
 
 
 def _stopping(now: Memory, said: Match[str]) -> Bodies:
@@ -246,18 +253,20 @@ def _rejected(now: Memory, said: Match[str]) -> Bodies:
 
 def _leads(now: Memory, said: Match[str]) -> Bodies:
     place = said["topic"], int(said["partition"])
-    now.led[place] = int(said["epoch"])
-    now.followed.pop(place, None)
-    yield LeadershipStarted(
+    began = LeadershipStarted(
         *place, int(said["epoch"]), _ids(said["isr"]), -1, int(said["end"]), int(said["mark"])
     )
+    now.led[place] = began
+    now.followed.pop(place, None)
+    if now.state == "ACTIVE":
+        yield began
 
 
 def _follows(now: Memory, said: Match[str]) -> Bodies:
     place = said["topic"], int(said["partition"])
     led = now.led.pop(place, None)
-    if led is not None:
-        yield LeadershipEnded(*place, led, "metadata")
+    if led is not None and now.state == "ACTIVE":
+        yield LeadershipEnded(*place, led.leader_epoch, "metadata")
     leader = -1 if said["leader"] == "None" else int(said["leader"])
     began = FollowingStarted(
         *place, leader, int(said["epoch"]), int(said["end"]), int(said["mark"])
@@ -270,19 +279,19 @@ def _shrinks(now: Memory, said: Match[str]) -> Bodies:
     place = said["topic"], int(said["partition"])
     new = _ids(said["new"])
     yield IsrChangeAsked(
-        *place, now.led.get(place, -1), now.broker_epoch, _ids(said["old"]), new,
+        *place, now.epoch_led(place), now.broker_epoch, _ids(said["old"]), new,
         (-1,) * len(new), int(said["mark"]), -1, 0,
     )  # fmt: skip
 
 
 def _isr_stored(now: Memory, said: Match[str]) -> Bodies:
     place = said["topic"], int(said["partition"])
-    yield IsrChangeAnswered(*place, now.led.get(place, -1), "NONE", _ids(said["isr"]))
+    yield IsrChangeAnswered(*place, now.epoch_led(place), "NONE", _ids(said["isr"]))
 
 
 def _isr_refused(now: Memory, said: Match[str]) -> Bodies:
     place = said["topic"], int(said["partition"])
-    yield IsrChangeAnswered(*place, now.led.get(place, -1), said["error"], ())
+    yield IsrChangeAnswered(*place, now.epoch_led(place), said["error"], ())
 
 
 def _truncated(now: Memory, said: Match[str]) -> Bodies:

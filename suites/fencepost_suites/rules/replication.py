@@ -208,8 +208,8 @@ class _Committed:
 @final
 @dataclass(frozen=True, slots=True)
 class CommittedIsNeverLost:
-    """RP-06. A new leader's log must reach every high watermark told before, be it by one that began
-    to lead or to follow, and it must come from the ISR; the reader's word is the end of what it
+    """RP-06. A new leader's log must reach every high watermark told before, by one that began to
+    lead or to follow too, and it must come from the ISR; the reader's word is the end of what it
     read after a change of leader."""
 
     clause: str = "RP-06"
