@@ -257,7 +257,7 @@ def conduct(run: Run, seed: int, span_ms: int, offered: Collection[str]) -> None
         struck = frozenset(name for one in lasting for name in one.planned.victims)
         full = len(lasting) >= MOST_AT_ONCE or any(one.planned.alone for one in lasting)
         if not full and random.random() < 0.5:
-            out_of_reach = struck | _starting(runtime.view, runtime.layout, timing)
+            out_of_reach = struck | starting(runtime.view, runtime.layout, timing)
             situation = Situation(runtime.view, runtime.layout, timing, offered, out_of_reach)
             planned = next_strike(random, situation)
             if planned is not None:
@@ -268,7 +268,7 @@ def conduct(run: Run, seed: int, span_ms: int, offered: Collection[str]) -> None
             _probe(run, random, sorted(struck))
 
 
-def _starting(view: View, layout: Layout, timing: Timing) -> frozenset[str]:
+def starting(view: View, layout: Layout, timing: Timing) -> frozenset[str]:
     """The slots whose nodes cannot be reached yet, where nodes take their time to start."""
     if not timing.start_ms:
         return frozenset()

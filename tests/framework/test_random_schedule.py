@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost import Layout, Role, Slot, Timing, View
-from fencepost.random_schedule import _starting
+from fencepost.random_schedule import starting
 
 LAYOUT = Layout(
     (
@@ -25,19 +25,19 @@ def seen() -> View:
 
 def test_a_node_is_out_of_reach_until_it_says_that_it_is_up() -> None:
     view = seen()
-    assert _starting(view, LAYOUT, SLOW) == {"controller-1", "broker-1"}
+    assert starting(view, LAYOUT, SLOW) == {"controller-1", "broker-1"}
     view.applied["controller-1#2"] = 7
     view.applied["broker-1#2"] = 7  # a broker reads the metadata before it listens
-    assert _starting(view, LAYOUT, SLOW) == {"broker-1"}
+    assert starting(view, LAYOUT, SLOW) == {"broker-1"}
     view.state["broker-1#2"] = "ACTIVE"
-    assert _starting(view, LAYOUT, SLOW) == frozenset()
+    assert starting(view, LAYOUT, SLOW) == frozenset()
 
 
 def test_a_dead_node_does_not_start() -> None:
     view = seen()
     view.alive.clear()
-    assert _starting(view, LAYOUT, SLOW) == frozenset()
+    assert starting(view, LAYOUT, SLOW) == frozenset()
 
 
 def test_where_nodes_start_at_once_nobody_is_left_alone() -> None:
-    assert _starting(seen(), LAYOUT, QUICK) == frozenset()
+    assert starting(seen(), LAYOUT, QUICK) == frozenset()

@@ -43,7 +43,7 @@ from fencepost import (
     VoteAnswered,
 )
 
-_LINE = re.compile(r"@(\d+) [A-Z]+ (\S+) (.*)")
+LINE = re.compile(r"@(\d+) [A-Z]+ (\S+) (.*)")
 """What the layout in log4j2.properties prints."""
 CONTROLLED_SHUTDOWN_MS = 300_000
 """How long a broker waits to be let go; no setting of Kafka's says."""
@@ -104,7 +104,7 @@ class KafkaNarrator:
 
     def hear(self, line: str) -> Sequence[Heard]:
         """The events of one line; most have none, nor has what no logger printed."""
-        printed = _LINE.match(line)
+        printed = LINE.match(line)
         if printed is None:
             return ()
         at_ns, logger, message = int(printed[1]), printed[2], printed[3]

@@ -15,7 +15,7 @@ import pytest
 from fencepost import FollowingStarted, LeadershipStarted, NodeStopped, Role, Slot
 from fencepost.events import Codec, Event
 from fencepost_clusters.apache_kafka.narration import (
-    _LINE,
+    LINE,
     TABLE,
     KafkaNarrator,
     SessionConfigured,
@@ -50,7 +50,7 @@ def blocks(sample: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def rows_of(line: str) -> list[int]:
-    printed = _LINE.match(line)
+    printed = LINE.match(line)
     assert printed is not None
     ending = printed[2].rpartition(".")[2]
     return [
