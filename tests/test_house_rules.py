@@ -43,7 +43,7 @@ PUBLIC_TO_REPORTS = PUBLIC | {"fencepost.reporting"}
 BASES = {
     *("Protocol", "Struct", "StrEnum", "IntEnum", "Enum", "NamedTuple", "TypedDict"),
     *("Exception", "AssertionError", "KeyboardInterrupt", "ValueError", "UserWarning"),
-    *("FencepostError", "Generic"),
+    *("FencepostError", "UsageError", "Generic"),
     # asyncio's and socketserver's callbacks are classes to be derived from.
     *("BufferedProtocol", "BaseRequestHandler"),
 }

@@ -9,23 +9,20 @@ from __future__ import annotations
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, NoReturn
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.table import Table
 from typer._click import exceptions as click  # typer carries its own and re-exports no base
 
 from fencepost import doctor as checks
 from fencepost import testrun
 from fencepost.clock import wall_clock
-from fencepost.conformance import Row
 from fencepost.conformance import conformance as run_conformance
 from fencepost.defects import BUDGETS, Hunter, hunt_all
 from fencepost.demo import DemoResult
@@ -42,7 +39,7 @@ from fencepost.errors import (
     UsageError,
     Violation,
 )
-from fencepost.judge import Judgement, Outcome
+from fencepost.judge import Outcome
 from fencepost.plugin_manager import Plugins, PluginWarning, load
 from fencepost.replay import replay as run_replay
 from fencepost.run import (
@@ -60,6 +57,14 @@ from fencepost.soak import Soak
 from fencepost.soak import soak as run_soak
 from fencepost.systems import Shape
 from fencepost.systems import System as Tested
+from fencepost.terminal import (
+    errors,
+    output,
+    print_json,
+    print_matrix,
+    print_verdicts,
+    progress,
+)
 
 app = typer.Typer(
     help="Breaks clusters with controllers and brokers where authority changes hands, and says "
@@ -81,38 +86,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to sta
 DEFAULT_SYSTEM = "reference/quorum"
 DEFAULT_OUT = Path(".fencepost")
 INTERRUPTED = "interrupted; everything that was started has ended"
-_STYLE = {
-    Outcome.HOLDS: "green",
-    Outcome.VIOLATED: "bold red",
-    Outcome.UNKNOWN: "yellow",
-    Outcome.NOT_EXERCISED: "dim",
-    Outcome.NOT_APPLICABLE: "dim",
-}
-
-
-def _err() -> Console:
-    return Console(stderr=True, highlight=False, soft_wrap=True)
-
-
-def _out() -> Console:
-    """Standard output; a file or a pipe gets whole lines, however long."""
-    width = None if sys.stdout.isatty() else 200
-    return Console(highlight=False, width=width)
-
-
-def _print_json(value: object) -> None:
-    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
-
-
-def _tell() -> Callable[[str], None]:
-    """Prints a line of progress with the time since the command began."""
-    console, began = _err(), wall_clock()
-
-    def tell(line: str) -> None:
-        seconds = (wall_clock() - began).total_seconds()
-        console.print(f"[dim]{seconds:6.1f} s[/dim]  {line}")
-
-    return tell
 
 
 def _plugins() -> Plugins:
@@ -121,23 +94,8 @@ def _plugins() -> Plugins:
         warnings.simplefilter("always", PluginWarning)
         plugins = load()
     for warning in caught:
-        _err().print(f"[yellow]warning:[/yellow] {warning.message}")
+        errors().print(f"[yellow]warning:[/yellow] {warning.message}")
     return plugins
-
-
-def print_verdicts(judgement: Judgement, console: Console) -> None:
-    """A table, one line a clause: the verdict, how often exercised, by whose word, the sentence."""
-    table = Table(box=None, pad_edge=False)
-    for name, width in (("clause", 27), ("verdict", 14), ("exercised", 9), ("witness", 7)):
-        align: Literal["left", "right"] = "right" if name == "exercised" else "left"
-        table.add_column(name, justify=align, no_wrap=True, min_width=width)
-    table.add_column("promise", no_wrap=True, overflow="ellipsis")
-    for clause, verdict in judgement.verdicts.items():
-        word = f"[{_STYLE[verdict.verdict]}]{verdict.verdict}[/]"
-        known = f"known: {', '.join(verdict.known)}" if verdict.known else ""
-        says = known or verdict.reason or verdict.sentence
-        table.add_row(clause, word, str(verdict.exercised), verdict.witness or "", says)
-    console.print(table)
 
 
 # ---------------------------------------------------------------------------------------- commands
@@ -152,16 +110,16 @@ def demo(
 ) -> None:
     """Starts a cluster, breaks it, judges it; once more with a planted defect; explains it."""
     plugins = _plugins()
-    result = run_demo(plugins.system(system), plugins, out, seed, _tell())
+    result = run_demo(plugins.system(system), plugins, out, seed, progress())
     if json:
-        _print_json(result.as_json())
+        print_json(result.as_json())
     else:
         _show_demo(result)
     raise typer.Exit(EXIT_CLEAN if result.clean else _demo_code(result))
 
 
 def _show_demo(result: DemoResult) -> None:
-    console = _out()
+    console = output()
     healthy, planted = (run.result for run in result.runs)
     console.print("\n[bold]The healthy cluster[/bold]")
     print_verdicts(healthy.judgement, console)
@@ -201,7 +159,7 @@ def run(
     wanted = testrun.Wanted(system, runtime, out, seed)
     code, report = testrun.run_tests(path, wanted, quiet=json)
     if json:
-        _print_json(report)
+        print_json(report)
     raise typer.Exit(code)
 
 
@@ -214,7 +172,7 @@ def replay(
 ) -> None:
     """Strikes a new cluster as a recorded run was struck: the same targets at the same times."""
     plugins = _plugins()
-    result = run_replay(RunFolder(folder.absolute()), plugins, out, _tell(), runtime)
+    result = run_replay(RunFolder(folder.absolute()), plugins, out, progress(), runtime)
     _finish(result, json)
 
 
@@ -229,10 +187,10 @@ def report(
     runs = [RunFolder(folder.absolute()) for folder in folders]
     judged = [judge_folder(one, plugins) for one in runs]
     page = plugins.report([one.path for one in runs], out.absolute())
-    _print_json({"report": str(page)}) if json else typer.echo(str(page))
+    print_json({"report": str(page)}) if json else typer.echo(str(page))
     for one, (_, end) in zip(runs, judged, strict=True):
         if not end.complete:
-            _err().print(f"{one.run} is not complete: {'; '.join(end.damage)}")
+            errors().print(f"{one.run} is not complete: {'; '.join(end.damage)}")
     if any(judgement.broken for judgement, _ in judged):
         raise typer.Exit(EXIT_VIOLATED)
     raise typer.Exit(EXIT_CLEAN if all(end.complete for _, end in judged) else EXIT_INCONCLUSIVE)
@@ -253,11 +211,11 @@ def defects(
     budget = BUDGETS[runtime]
     if clean is not None:
         budget = replace(budget, clean_seeds=clean)
-    hunter = Hunter(loaded.system(system), runtime, loaded, out / "defects", budget, _tell())
+    hunter = Hunter(loaded.system(system), runtime, loaded, out / "defects", budget, progress())
     results = hunt_all(hunter, only)
     lost = [hunt.defect.name for hunt in results.hunts if not hunt.found]
     if json:
-        _print_json(results.as_json())
+        print_json(results.as_json())
     else:
         found = len(results.hunts) - len(lost)
         typer.echo(f"{found} of {len(results.hunts)} defects found by a clause they break")
@@ -286,9 +244,9 @@ def conformance(
         for row in run_conformance(one, name, loaded, out / "conformance", seed)
     ]
     if json:
-        _print_json(rows)
+        print_json(rows)
     else:
-        print_matrix(rows, loaded, _out())
+        print_matrix(rows, loaded, output())
     outcomes = {row.verdict for row in rows if not row.known}
     if Outcome.VIOLATED in outcomes:
         raise typer.Exit(EXIT_VIOLATED)
@@ -303,25 +261,8 @@ def _runtimes_here(system: Tested) -> Sequence[str]:
             check_runtime(name)
             able.append(name)
         except EnvironmentFailed as lacking:
-            _err().print(f"[yellow]without {name}:[/yellow] {lacking}")
+            errors().print(f"[yellow]without {name}:[/yellow] {lacking}")
     return able
-
-
-def print_matrix(rows: Sequence[Row], loaded: Plugins, console: Console) -> None:
-    """A table, one line a clause and runtime."""
-    table = Table(box=None, pad_edge=False)
-    widths = {"clause": 27, "runtime": 9, "verdict": 14, "exercised": 9, "witness": 7, "tests": 5}
-    for name, width in widths.items():
-        align: Literal["left", "right"] = "right" if name in ("exercised", "tests") else "left"
-        table.add_column(name, justify=align, no_wrap=True, min_width=width)
-    table.add_column("promise", no_wrap=True, overflow="ellipsis")
-    for row in rows:
-        word = f"[{_STYLE[row.verdict]}]{row.verdict}[/]"
-        known = f"known: {', '.join(row.known)}" if row.known else ""
-        says = known or loaded.clause(row.clause).says
-        count, tests = str(row.exercised), str(len(row.tests))
-        table.add_row(row.clause, row.runtime, word, count, row.witness or "", tests, says)
-    console.print(table)
 
 
 @app.command()
@@ -342,10 +283,10 @@ def soak(
     check_runtime(runtime)
     spec = RunSpec(loaded.system(system), runtime=runtime, seed=seed, stormy=faults)
     wanted = Soak(spec, runs, round(minutes * 60_000), loaded.faults if faults else ())
-    soaked = run_soak(wanted, loaded, out / "soak", _tell())
+    soaked = run_soak(wanted, loaded, out / "soak", progress())
     violated, undecided = soaked.violated(), soaked.undecided()
     if json:
-        _print_json(soaked.as_json())
+        print_json(soaked.as_json())
     else:
         for one, count in soaked.known().items():
             typer.echo(f"known finding {one}: in {count} of {runs} runs")
@@ -365,14 +306,15 @@ def plugins(json: Json = False) -> None:
             "workloads": sorted(offer.workloads),
             "clauses": len(offer.clauses),
             "rules": len(offer.rules),
+            "marks": len(offer.marks),
             "event_kinds": [kind.__name__ for kind in offer.event_kinds],
         }
         for offer in loaded.offers
     }
     if json:
-        _print_json({"plugins": offers, "broken": loaded.broken})
+        print_json({"plugins": offers, "broken": loaded.broken})
         return
-    console = _out()
+    console = output()
     for name, offered in offers.items():
         words = ", ".join(f"{k}: {_words(v)}" for k, v in offered.items() if v)
         console.print(f"[bold]{name}[/bold]  {words}", soft_wrap=True)
@@ -393,12 +335,12 @@ def doctor(
 ) -> None:
     """Checks what this machine has of what runs need, and lists what is left of dead runs."""
     for gone in checks.reap() if reap else ():
-        _err().print(f"removed {gone}")
+        errors().print(f"removed {gone}")
     found = checks.examine()
     if json:
-        _print_json([msgspec.structs.asdict(one) for one in found])
+        print_json([msgspec.structs.asdict(one) for one in found])
     else:
-        console = _out()
+        console = output()
         for one in found:
             mark = "[green]ok[/green]  " if one.good else "[red]lacks[/red]"
             console.print(f"{mark} {one.what}: {one.saying}", soft_wrap=True)
@@ -424,7 +366,7 @@ def up(
     folder = RunFolder.create_below(out, "cluster", wall_clock())
     with Run.start(spec, plugins, folder) as started:
         typer.echo(",".join(started.runtime.bootstrap))
-        _err().print(f"[dim]run folder {folder.path}; interrupt to stop[/dim]")
+        errors().print(f"[dim]run folder {folder.path}; interrupt to stop[/dim]")
         never = Condition("an interrupt", lambda view: False)
         started.runtime.advance(never, 1 << 62)
 
@@ -443,9 +385,9 @@ def _finish(result: RunResult, json: bool) -> NoReturn:
     """Shows what a run came to, and exits accordingly."""
     if json:
         verdicts = {c: str(v.verdict) for c, v in result.judgement.verdicts.items()}
-        _print_json({"path": str(result.folder.path), "verdicts": verdicts})
+        print_json({"path": str(result.folder.path), "verdicts": verdicts})
     else:
-        print_verdicts(result.judgement, _out())
+        print_verdicts(result.judgement, output())
         typer.echo(str(result.folder.path))
     result.check()
     raise typer.Exit(EXIT_CLEAN)

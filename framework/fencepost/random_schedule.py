@@ -17,13 +17,14 @@ from typing import final
 from fencepost.clock import MS
 from fencepost.cluster import Node
 from fencepost.errors import FencepostError, Violation
+from fencepost.events import BrokerStateChanged, ControllerElected, ControllerFollowed, kind_name
 from fencepost.plugin_manager import Plugins
 from fencepost.run import Run, RunResult, RunSpec
 from fencepost.run_folder import RunFolder
 from fencepost.runtime import Powered, let_pass_until
 from fencepost.strikes import Active
 from fencepost.systems import Timing
-from fencepost.topology import Layout, Role
+from fencepost.topology import Layout, Role, Slot
 from fencepost.view import View
 
 TOPICS = ("orders", "audit")
@@ -39,6 +40,9 @@ class Planned:
     `alone`: only while nothing else suffers, and nothing else is struck before it heals. While
     others are out, a disk that is copied, or forgets, may be the only one that holds what was
     committed; what is lost then was promised to nobody.
+
+    `ends` are the slots between which it changes links. What shows that it does is that something
+    answered before, so nothing of it may be still starting.
     """
 
     fault: str
@@ -46,6 +50,7 @@ class Planned:
     for_ms: int
     victims: frozenset[str]
     alone: bool = False
+    ends: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +65,32 @@ class Situation:
     struck: frozenset[str] = frozenset()
 
     @property
+    def starting(self) -> frozenset[str]:
+        """The slots of processes that live and have not begun to do their work."""
+        nodes = (slot for slot in self.layout.slots if slot.role is not Role.CLIENT)
+        return frozenset(slot.name for slot in nodes if not _has_begun(self.view, slot))
+
+    @property
     def quiet(self) -> bool:
         """Whether nobody suffers, and every ISR is full."""
         full = (set(p.isr) == set(p.replicas) for p in self.view.partitions.values())
         return not self.struck and all(full)
+
+
+def _has_begun(view: View, slot: Slot) -> bool:
+    """Whether a slot's newest process is dead, or was active, or knows who leads the quorum."""
+    process = view.newest.get(slot.name, "")
+    if process not in view.alive:
+        return True
+    if slot.role is Role.CONTROLLER:
+        return any((process, kind) in view.latest for kind in _IN_QUORUM)
+    changed = view.latest.get((process, kind_name(BrokerStateChanged)))
+    if changed is None or not isinstance(changed.body, BrokerStateChanged):
+        return False
+    return "ACTIVE" in (changed.body.old, changed.body.new)
+
+
+_IN_QUORUM = (kind_name(ControllerElected), kind_name(ControllerFollowed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +131,30 @@ class _Draw:
 
     def controller(self) -> str:
         """The active controller, most often."""
+        active = self.active()
+        if active is not None and self.random.random() < 0.7:
+            return active
+        return self.one(self.names(Role.CONTROLLER))
+
+    def active(self) -> str | None:
+        """The slot of the active controller."""
         layout, active = self.situation.layout, self.situation.view.active_controller
-        controllers = layout.of(Role.CONTROLLER)
-        found = [slot.name for slot in controllers if slot.node_id == active]
-        if found and self.random.random() < 0.7:
-            return found[0]
-        return self.one([slot.name for slot in controllers])
+        found = [s.name for s in layout.of(Role.CONTROLLER) if s.id_as(Role.CONTROLLER) == active]
+        return found[0] if found else None
 
     def node(self) -> str:
         return self.broker() if self.random.random() < 0.65 else self.controller()
 
     def another(self, than: str, role: Role) -> str:
-        names = [slot.name for slot in self.situation.layout.of(role) if slot.name != than]
+        """Whom that node talks to: of the controllers, everybody does to the active one alone."""
+        active = self.active()
+        if role is Role.CONTROLLER and active not in (None, than):
+            return active or than
+        names = [name for name in self.names(role) if name != than]
         return self.one(names or [than])
+
+    def names(self, role: Role) -> Sequence[str]:
+        return [slot.name for slot in self.situation.layout.of(role)]
 
     def around_lease(self) -> int:
         """A time well within the lease, just about it, or past it."""
@@ -127,34 +165,40 @@ class _Draw:
 
 def _cut_from_controllers(d: _Draw) -> Planned:
     broker = d.broker()
-    return _planned("cut_from_controllers", {"broker": broker}, d.around_lease(), broker)
+    ends = [broker, *d.names(Role.CONTROLLER)]
+    return _cut("cut_from_controllers", {"broker": broker}, d.around_lease(), [broker], ends)
 
 
 def _isolate(d: _Draw) -> Planned:
     node = d.node()
-    return _planned("isolate", {"node": node}, d.around_lease(), node)
+    ends = [*d.names(Role.CONTROLLER), *d.names(Role.BROKER)]
+    return _cut("isolate", {"node": node}, d.around_lease(), [node], ends)
 
 
 def _partition_controllers(d: _Draw) -> Planned:
     node = d.controller()
-    others = [s.name for s in d.situation.layout.of(Role.CONTROLLER) if s.name != node]
-    return _planned("partition", {"left": node, "right": others}, d.around_lease(), node)
+    others = [name for name in d.names(Role.CONTROLLER) if name != node]
+    arguments = {"left": node, "right": others}
+    return _cut("partition", arguments, d.around_lease(), [node], [node, *others])
 
 
 def _partition_brokers(d: _Draw) -> Planned:
     left = d.broker()
     right = d.another(left, Role.BROKER)
-    return _planned("partition", {"left": left, "right": right}, d.around_lease(), left, right)
+    both = [left, right]
+    return _cut("partition", {"left": left, "right": right}, d.around_lease(), both, both)
 
 
 def _cut_one_way(d: _Draw) -> Planned:
     source = d.node()
     role = Role.BROKER if d.random.random() < 0.5 else Role.CONTROLLER
     target = d.another(source, role)
+    if role is Role.BROKER and source in d.names(Role.CONTROLLER):
+        source = d.active() or source
     if d.random.random() < 0.5:
         source, target = target, source
     arguments = {"sources": source, "targets": target}
-    return _planned("cut", arguments, d.around_lease(), source, target)
+    return _cut("cut", arguments, d.around_lease(), [source, target], [source, target])
 
 
 def _kill(d: _Draw) -> Planned:
@@ -194,13 +238,23 @@ def _slow(d: _Draw) -> Planned:
     target = d.another(source, Role.BROKER if source.startswith("broker") else Role.CONTROLLER)
     latency_ms = d.between(20, 200)
     arguments = {"sources": source, "targets": target, "latency_ms": latency_ms}
-    return _planned("slow_link", arguments, d.around_lease(), source, target)
+    return _cut("slow_link", arguments, d.around_lease(), [source, target], [source, target])
 
 
 def _planned(
     fault: str, arguments: Mapping[str, object], for_ms: int, *victims: str, alone: bool = False
 ) -> Planned:
     return Planned(fault, arguments, for_ms, frozenset(victims), alone)
+
+
+def _cut(
+    fault: str,
+    arguments: Mapping[str, object],
+    for_ms: int,
+    victims: Sequence[str],
+    ends: Sequence[str],
+) -> Planned:
+    return Planned(fault, arguments, for_ms, frozenset(victims), ends=frozenset(ends))
 
 
 _MENU: Sequence[tuple[int, str, Callable[[_Draw], Planned]]] = (
@@ -221,7 +275,7 @@ _MENU: Sequence[tuple[int, str, Callable[[_Draw], Planned]]] = (
 
 
 def next_strike(random: Random, situation: Situation) -> Planned | None:
-    """The next strike; None when the one that was drawn would hit who suffers already."""
+    """The next strike; None when the one that was drawn would hit who suffers already, or miss."""
     menu = [row for row in _MENU if row[1] in situation.offered]
     if not menu:
         return None
@@ -230,9 +284,8 @@ def next_strike(random: Random, situation: Situation) -> Planned | None:
         ticket -= weight
         if ticket < 0:
             planned = make(_Draw(random, situation))
-            if planned.victims & situation.struck or (planned.alone and not situation.quiet):
-                return None
-            return planned
+            misses = planned.victims & situation.struck or planned.ends & situation.starting
+            return None if misses or (planned.alone and not situation.quiet) else planned
     raise AssertionError("the weights were drawn from")
 
 

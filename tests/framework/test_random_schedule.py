@@ -1,0 +1,95 @@
+"""What a random schedule strikes, and what it leaves alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random  # noqa: TID251 - seeded here
+
+from fencepost import (
+    BrokerStateChanged,
+    ControllerFollowed,
+    Event,
+    Layout,
+    ProcessSpawned,
+    Role,
+    Slot,
+    Timing,
+    View,
+)
+from fencepost.random_schedule import Planned, Situation, next_strike
+
+CONTROLLERS = tuple(Slot(f"controller-{n}", Role.CONTROLLER, 100 + n, n) for n in (1, 2, 3))
+BROKERS = tuple(Slot(f"broker-{n}", Role.BROKER, n, 3 + n) for n in (1, 2, 3))
+TWIN = Slot("broker-1-twin", Role.BROKER, 1, 7, twin=True)
+LAYOUT = Layout((*CONTROLLERS, *BROKERS, TWIN, Slot("clients", Role.CLIENT, -1, 8)), ())
+TIMING = Timing(300, 3_000, 500, 2_000, 20_000)
+LINKS = ("cut", "partition", "isolate", "cut_from_controllers", "slow_link")
+
+
+def told(view: View, process: str, body: object) -> None:
+    view.apply(Event("run", process, view.count + 1, view.count, body, None))
+
+
+def begun(*but: str) -> View:
+    """All nodes have begun to work, but for these, whose processes live."""
+    view = View()
+    for slot in (*CONTROLLERS, *BROKERS):
+        process = f"{slot.name}#1"
+        told(view, "harness", ProcessSpawned(process, slot.name, slot.role.value, slot.node_id, 1))
+        if slot.name in but:
+            continue
+        if slot.role is Role.CONTROLLER:
+            told(view, process, ControllerFollowed(1, 101))
+        else:
+            told(view, process, BrokerStateChanged(slot.node_id, "FENCED", "ACTIVE", 5, "unfenced"))
+    view.active_controller = 101
+    return view
+
+
+def strikes(view: View, *offered: str, seeds: int = 200) -> list[Planned]:
+    situation = Situation(view, LAYOUT, TIMING, offered)
+    drawn = (next_strike(Random(seed), situation) for seed in range(seeds))
+    return [planned for planned in drawn if planned is not None]
+
+
+def test_links_of_a_node_that_is_starting_are_left_alone() -> None:
+    found = strikes(begun("broker-2", "controller-3"), *LINKS)
+    assert found
+    assert all({"broker-2", "controller-3"}.isdisjoint(planned.ends) for planned in found)
+    assert "isolate" not in {planned.fault for planned in found}
+
+
+def test_a_node_that_is_starting_may_be_killed_again() -> None:
+    killed = {name for p in strikes(begun("broker-2"), "kill") for name in p.victims}
+    assert "broker-2" in killed
+
+
+def test_a_broker_that_lost_its_lease_has_begun_long_ago() -> None:
+    view = begun()
+    told(view, "broker-2#1", BrokerStateChanged(2, "ACTIVE", "FENCED", 5, "lease_expired"))
+    assert Situation(view, LAYOUT, TIMING, LINKS).starting == frozenset()
+
+
+def test_a_dead_node_is_not_starting() -> None:
+    view = begun("broker-2")
+    view.alive.discard("broker-2#1")
+    assert Situation(view, LAYOUT, TIMING, LINKS).starting == frozenset()
+
+
+def test_a_cut_between_the_roles_is_between_a_broker_and_the_active_controller() -> None:
+    pairs = [planned.ends for planned in strikes(begun(), "cut")]
+    mixed = [ends for ends in pairs if len({name.split("-")[0] for name in ends}) == 2]
+    assert mixed
+    assert all("controller-1" in ends for ends in mixed)
+
+
+def test_who_suffers_is_not_struck_again() -> None:
+    situation = Situation(begun(), LAYOUT, TIMING, LINKS, frozenset({"broker-1"}))
+    drawn = [next_strike(Random(seed), situation) for seed in range(200)]
+    assert all("broker-1" not in planned.victims for planned in drawn if planned)
+    quiet = replace(situation, struck=frozenset())
+    assert any(
+        "broker-1" in planned.victims
+        for planned in (next_strike(Random(seed), quiet) for seed in range(200))
+        if planned
+    )
