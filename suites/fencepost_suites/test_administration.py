@@ -144,6 +144,7 @@ def test_a_topics_setting_can_be_changed_and_leaders_elected_by_hand(
     leader = cluster.leader("orders", 0)
     followers = [f.name for f in cluster.followers("orders", 0)]
     with faults.cut(followers, leader):
+        assert clients.produce_directly(leader, "orders", 0, acks=1).answered
         cluster.eventually(~cluster.node(followers[0]).in_sync("orders", 0))
         cluster.eventually(~cluster.node(followers[1]).in_sync("orders", 0))
         cluster.eventually(leader.caught_up)

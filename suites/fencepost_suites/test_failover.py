@@ -55,6 +55,8 @@ def test_while_the_isr_is_dead_nobody_leads(
     leader = cluster.leader("orders", 0)
     followers = cluster.followers("orders", 0)
     with faults.cut([f.name for f in followers], leader):
+        # Something to be behind with: else a leader may hold them to be in sync.
+        assert clients.produce_directly(leader, "orders", 0, acks=1).answered
         for follower in followers:
             cluster.eventually(~follower.in_sync("orders", 0))
         with faults.kill(leader):

@@ -60,7 +60,7 @@ def installed(version: str, environment: Mapping[str, str], logging: str) -> Dis
     home.parent.mkdir(parents=True, exist_ok=True)
     with _alone(home.parent / f"{version}.lock"):
         if not home.exists():
-            _bring(version, home)
+            _bring(version, home, shutil.which("mvn", path=environment.get("PATH")))
         if not archive.exists():
             _prepare(found, logging)
     return found
@@ -110,9 +110,8 @@ def pom(version: str) -> str:
     )
 
 
-def _bring(version: str, home: Path) -> None:
+def _bring(version: str, home: Path, maven: str | None) -> None:
     """Puts the class path into a folder beside `home`, and renames that once it is whole."""
-    maven = shutil.which("mvn")
     if maven is None:
         raise EnvironmentFailed(
             f"Kafka {version} is not in {home.parent}, and Maven (mvn), which would bring it from "

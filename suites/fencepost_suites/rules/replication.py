@@ -289,7 +289,9 @@ class CommittedIsNeverLost:
         state.record = body
         if known is None or body.leader < 0 or body.leader_epoch == 0 != known.leader_epoch:
             return NOTHING
-        if not known.isr or body.leader in (*known.isr, *known.eligible):
+        # One that is being added may enter the ISR by the very record that ends the reassignment.
+        entering = set(known.adding) & set(body.isr)
+        if not known.isr or body.leader in {*known.isr, *known.eligible, *entering}:
             return NOTHING
         saying = (
             f"broker {body.leader} was made leader of {body.topic}-{body.partition} in epoch "
@@ -363,7 +365,7 @@ class NewLeaderHasTheAcknowledged:
                 f"{top}"
             )
             return (Violated(event.ref, witness, saying, (because,)),)
-        if before in ("", event.process) or top == 0:
+        if before in ("", event.process) or max(top, state.acked + 1) == 0:
             return NOTHING
         state.before_change = state.acked
         return (Exercised(event.ref, Witness.PEER),)
