@@ -42,8 +42,11 @@ class Inconclusive(FencepostError):
     exit_code: ClassVar[int] = 3
 
 
-class NotApplicable(UsageError):
-    """The system has not what was asked for, by its nature: a test that needs it is skipped."""
+class NotApplicable(FencepostError):
+    """The system has not what was asked for, by its nature (exit code 2): a test that needs it is
+    skipped."""
+
+    exit_code: ClassVar[int] = 2
 
 
 class Violation(AssertionError):
