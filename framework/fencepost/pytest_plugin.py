@@ -36,7 +36,7 @@ _DEFAULTS = {
     "defects": "",
 }
 _HELP = {
-    "system": "system under test, such as reference/quorum",
+    "system": "system under test, such as reference/quorum or apache/kraft@4.1.0",
     "runtime": "where its processes live: process, or simulated",
     "seed": "what every choice of chance derives from; drawn anew when not given",
     "out": "folder in which each test's run is kept, below the root directory",
