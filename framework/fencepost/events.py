@@ -435,7 +435,7 @@ class PartitionCommitted(Struct, frozen=True, tag="metadata.partition"):
 
     During a reassignment `replicas` holds the new ones, of which `adding` were none before, and
     then those in `removing`. `role` is as in `metadata.broker`. `eligible` are replicas outside
-    the ISR that hold all that is committed, and may lead (KIP-966).
+    the ISR that may lead: they hold all that is committed, or are the last that did (KIP-966).
     """
 
     offset: int

@@ -125,3 +125,23 @@ def test_a_broker_that_is_asked_to_stop_leaves_leading_nothing(
         assert cluster.leader("orders", 0) != victim
         cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
     cluster.eventually(cluster.recovered)
+
+
+@pytest.mark.parametrize("fencepost_shape", [Shape(brokers=4)], ids=["four-brokers"])
+@clause("RP-19", "RP-06", "RP-13")
+def test_a_partition_moves_while_it_is_written_to_wherever_it_was(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.create_topic("orders", partitions=1)
+    writes = clients.produce("orders", count=800, rate=200)
+    cluster.eventually(writes.acked_at_least(50))
+    old = cluster.leader("orders", 0)
+    others = cluster.followers("orders", 0)
+    (new,) = (broker for broker in cluster.brokers if broker not in (old, *others))
+    with faults.kill(cluster.active_controller):
+        cluster.eventually(cluster.led_by_controllers)
+        clients.reassign("orders", 0, [new, *others])
+        cluster.eventually(cluster.assigned("orders", 0, [new, *others]))
+    cluster.eventually(new.leads("orders", 0))
+    cluster.eventually(writes.settled, within_ms=60_000)
+    assert writes.acked <= clients.read_all("orders")

@@ -26,7 +26,7 @@ from fencepost_clusters.apache_kafka.schema import Record
 
 _UNCHANGED = -2
 """PartitionChangeRecord's leader, when it stays."""
-_ELIGIBLE = "EligibleLeaderReplicas"
+_ELR, _LAST_ELR = "EligibleLeaderReplicas", "LastKnownElr"
 """KIP-966; None where the records' version has them not."""
 _IDLE = "NoOpRecord"
 """Written twice a second so that lags can be measured; nothing else is in it."""
@@ -51,6 +51,8 @@ class Metadata:
         """topic id -> topic."""
         self._partitions: dict[tuple[str, int], PartitionCommitted] = {}
         """topic id and number -> the partition as it is."""
+        self._elrs: dict[tuple[str, int], tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        """As above -> the eligible leader replicas, and the last known ones."""
         self._brokers: dict[int, BrokerCommitted] = {}
 
     def replay(self, stored: Stored) -> Sequence[Struct]:
@@ -102,7 +104,7 @@ class Metadata:
     def _topic_removed(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
         topic_id = values["TopicId"]
         for key in [key for key in self._partitions if key[0] == topic_id]:
-            del self._partitions[key]
+            del self._partitions[key], self._elrs[key]
         yield TopicCommitted(offset, self._topics.pop(topic_id), topic_id, deleted=True)
 
     def _partition(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
@@ -110,14 +112,14 @@ class Metadata:
         told = PartitionCommitted(
             offset, self._topics[topic_id], number, values["Leader"], values["LeaderEpoch"],
             tuple(values["Isr"]), tuple(values["Replicas"]), tuple(values["AddingReplicas"]),
-            tuple(values["RemovingReplicas"]), eligible=tuple(values[_ELIGIBLE] or ()),
+            tuple(values["RemovingReplicas"]),
         )  # fmt: skip
-        self._partitions[topic_id, number] = told
-        yield told
+        elrs = tuple(values[_ELR] or ()), tuple(values[_LAST_ELR] or ())
+        yield self._now((topic_id, number), told, elrs)
 
     def _partition_changed(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
         key = values["TopicId"], values["PartitionId"]
-        was = self._partitions[key]
+        was, elrs = self._partitions[key], self._elrs[key]
         moved = values["Leader"] != _UNCHANGED
 
         def now(name: str, before: tuple[int, ...]) -> tuple[int, ...]:
@@ -130,10 +132,20 @@ class Metadata:
             was.leader_epoch + moved,
             now("Isr", was.isr), now("Replicas", was.replicas),
             now("AddingReplicas", was.adding), now("RemovingReplicas", was.removing),
-            eligible=now(_ELIGIBLE, was.eligible),
         )  # fmt: skip
-        self._partitions[key] = told
-        yield told
+        yield self._now(key, told, (now(_ELR, elrs[0]), now(_LAST_ELR, elrs[1])))
+
+    def _now(
+        self,
+        key: tuple[str, int],
+        told: PartitionCommitted,
+        elrs: tuple[tuple[int, ...], tuple[int, ...]],
+    ) -> Struct:
+        """The partition as it is now. Who was eligible last counts once nobody else may lead."""
+        eligible, last = elrs
+        told = replace(told, eligible=eligible or (() if told.isr else last))
+        self._partitions[key], self._elrs[key] = told, elrs
+        return told
 
     def _feature(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
         yield FeatureFinalized(offset, values["Name"], values["FeatureLevel"])

@@ -17,7 +17,6 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
-    BrokerCommitted,
     BrokerStateChanged,
     BrokerStopping,
     ControllerElected,
@@ -211,15 +210,6 @@ def _applied(now: Memory, said: Match[str]) -> Bodies:
 # ----------------------------------------------------------------- what the active controller does
 
 
-def _registration_replayed(now: Memory, said: Match[str]) -> Bodies:
-    # The active controller replays what it writes before that is committed; the others after it.
-    # A registration's broker epoch is its own offset.
-    if now.active_epoch < 0:
-        epoch = int(said["epoch"])
-        fenced = said["fenced"] == "true"
-        yield BrokerCommitted(epoch, int(said["broker"]), epoch, fenced, said["incarnation"])
-
-
 def _session_over(now: Memory, said: Match[str]) -> Bodies:
     yield LeaseExpired(int(said[1]), int(said[2]), -1, now.at_ns, now.session_ms, now.active_epoch)
 
@@ -347,11 +337,6 @@ TABLE: Sequence[Row] = (
     _row("MetadataLoader",
          r"publishing new image with provenance .*lastContainedOffset=(\d+), "
          r"lastContainedEpoch=(\d+)", _applied),
-    _row("ClusterControlManager",
-         r"Replayed (?:initial RegisterBrokerRecord|RegisterBrokerRecord establishing)"
-         r".*RegisterBrokerRecord\(brokerId=(?P<broker>\d+), .*?"
-         r"incarnationId=(?P<incarnation>[^,]+), brokerEpoch=(?P<epoch>\d+).*"
-         r"\bfenced=(?P<fenced>true|false)", _registration_replayed),
     _row("ReplicationControlManager",
          r"Fencing broker (\d+) at epoch (\d+) because its session has timed out", _session_over),
     _row("QuorumController",
