@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from fencepost import testrun
 from fencepost.defects import verdicts_in
-from fencepost.judge import Outcome, Verdict, binds
+from fencepost.judge import Outcome, Verdict
 from fencepost.plugin_manager import Plugins
 from fencepost.rules import Witness
 from fencepost.systems import System
@@ -25,7 +25,10 @@ _STRENGTH = (Witness.CLIENT, Witness.PEER, Witness.SELF)
 
 
 class Row(Struct, frozen=True):
-    """One clause on one system and runtime; `tests` are those that exercised or violated it."""
+    """One clause on one system and runtime; `tests` are those that exercised or violated it.
+
+    `reason` says why it is not applicable there.
+    """
 
     clause: str
     system: str
@@ -34,6 +37,7 @@ class Row(Struct, frozen=True):
     exercised: int
     witness: Witness | None
     tests: tuple[str, ...]
+    reason: str = ""
 
 
 def conformance(
@@ -50,8 +54,17 @@ def conformance(
     found = [(ran.nodeid, verdicts_in(ran.folder)) for ran in heard.runs]
     return [
         _row(clause, system.name, runtime, found)
-        if binds(described, system.plane)
-        else Row(clause, system.name, runtime, Outcome.NOT_APPLICABLE, 0, None, ())
+        if described.binds(system.plane)
+        else Row(
+            clause,
+            system.name,
+            runtime,
+            Outcome.NOT_APPLICABLE,
+            0,
+            None,
+            (),
+            described.unbound(system.plane),
+        )
         for clause, described in plugins.clauses.items()
     ]
 

@@ -42,6 +42,13 @@ class Inconclusive(FencepostError):
     exit_code: ClassVar[int] = 3
 
 
+class NotApplicable(FencepostError):
+    """The system has not what was asked for, by its nature (exit code 2): a test that needs it is
+    skipped."""
+
+    exit_code: ClassVar[int] = 2
+
+
 class Violation(AssertionError):
     """A promise was broken (exit code 1); the message is the explanation."""
 

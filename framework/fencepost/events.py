@@ -271,6 +271,16 @@ class MetadataCommitted(Struct, frozen=True, tag="metadata.committed"):
     version: int = 0
 
 
+class MetadataApplied(Struct, frozen=True, tag="metadata.applied"):
+    """This node works by the committed metadata up to and including `offset`, of `epoch`.
+
+    What a node tells that does not tell each record as `metadata.committed` does.
+    """
+
+    offset: int
+    epoch: int
+
+
 class MetadataDigest(Struct, frozen=True, tag="metadata.digest"):
     """A checksum of this node's whole metadata, with all below `offset` replayed.
 
@@ -424,7 +434,8 @@ class PartitionCommitted(Struct, frozen=True, tag="metadata.partition"):
     """This node replayed a committed PartitionRecord or IsrChangeRecord: the partition as it is.
 
     During a reassignment `replicas` holds the new ones, of which `adding` were none before, and
-    then those in `removing`. `role` is as in `metadata.broker`.
+    then those in `removing`. `role` is as in `metadata.broker`. `eligible` are replicas outside
+    the ISR that may lead: they hold all that is committed, or are the last that did (KIP-966).
     """
 
     offset: int
@@ -437,6 +448,7 @@ class PartitionCommitted(Struct, frozen=True, tag="metadata.partition"):
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     role: str = ""
+    eligible: tuple[int, ...] = ()
 
 
 class TopicMarked(Struct, frozen=True, tag="metadata.topic_marked"):
@@ -927,7 +939,7 @@ Body = (
     | PromiseWitnessed
     | ClusterRecovered | ElectionStarted | VoteAnswered | ControllerElected | ControllerResigned
     | ControllerFollowed | QuorumLearned
-    | MetadataCommitted | MetadataDigest | FeatureFinalized | SnapshotStarted
+    | MetadataCommitted | MetadataApplied | MetadataDigest | FeatureFinalized | SnapshotStarted
     | SnapshotStored | SnapshotLoaded | SnapshotKnown | SnapshotAsked
     | MetricsReported | MetadataTruncated
     | StateReverted | BrokerCommitted

@@ -15,7 +15,7 @@ import pluggy
 from msgspec import Struct
 
 from fencepost.faults import FaultFactory
-from fencepost.rules import Clause, Rule
+from fencepost.rules import Clause, Mark, Rule
 from fencepost.systems import System
 
 hookspec = pluggy.HookspecMarker("fencepost")
@@ -57,6 +57,12 @@ def fencepost_workloads() -> Mapping[str, Sequence[str]]:
 @hookspec
 def fencepost_clauses() -> Sequence[Clause]:
     """The promises the plugin's rules judge."""
+    raise NotImplementedError
+
+
+@hookspec
+def fencepost_marks() -> Sequence[Mark]:
+    """What clauses, of any plugin, come to on planes that their documents do not speak of."""
     raise NotImplementedError
 
 

@@ -59,7 +59,7 @@ class Verdict(Struct, frozen=True):
 
     `exercised` counts, `witness` is the best word that it was exercised, or broken (client before
     peer before self; None: nobody's). `sentence` is the clause's own, `reason` says why it is
-    unknown. `violated` counts all violations; the first of them are kept.
+    unknown, or not applicable. `violated` counts all violations; the first of them are kept.
     """
 
     verdict: Outcome
@@ -222,7 +222,7 @@ class Judge:
                 raise no_such("clause", rule.clause, clauses)
         self._clauses = clauses
         self._judged = sorted({rule.clause for rule in rules})
-        self._rules = [_Rule(rule, Tally()) for rule in rules if binds(clauses[rule.clause], plane)]
+        self._rules = [_Rule(rule, Tally()) for rule in rules if clauses[rule.clause].binds(plane)]
         self._plane = plane
         self._missed: list[str] = []
         self._position = 0
@@ -299,11 +299,6 @@ class Judge:
         return conclude(self._judged, self._clauses, self._plane, tallies, end, self._missed)
 
 
-def binds(clause: Clause, plane: str) -> bool:
-    """Whether a clause binds a system of this plane."""
-    return not clause.planes or plane in clause.planes
-
-
 def conclude(
     judged: Iterable[str],
     clauses: Mapping[str, Clause],
@@ -316,12 +311,13 @@ def conclude(
     verdicts: dict[str, Verdict] = {}
     for clause_id in sorted(judged):
         clause = clauses[clause_id]
-        if binds(clause, plane):
+        if clause.binds(plane):
             verdicts[clause_id] = verdict_of(
                 clause, tallies.get(clause_id, Tally()), end, missed
             )  # fmt: skip
         else:
-            verdicts[clause_id] = Verdict(Outcome.NOT_APPLICABLE, 0, None, clause.says)
+            why = clause.unbound(plane) if clause.mark(plane) else ""
+            verdicts[clause_id] = Verdict(Outcome.NOT_APPLICABLE, 0, None, clause.says, why)
     return Judgement(verdicts)
 
 

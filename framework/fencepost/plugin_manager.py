@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -21,8 +21,8 @@ from fencepost import hookspecs
 from fencepost.errors import UsageError, no_such
 from fencepost.events import Codec, kind_name
 from fencepost.faults import Fault, FaultFactory
-from fencepost.rules import Clause, Rule
-from fencepost.systems import System
+from fencepost.rules import Clause, Mark, Rule
+from fencepost.systems import System, Versioned
 
 GROUP = "fencepost"
 T = TypeVar("T")
@@ -44,6 +44,8 @@ class Offer:
     workloads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     clauses: Mapping[str, Clause] = field(default_factory=dict)
     rules: tuple[Rule[Any], ...] = ()
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+    """`clause on plane` -> what it is there."""
 
 
 @final
@@ -61,7 +63,10 @@ class Plugins:
         self.systems = _joined("system", ((o.plugin, o.systems) for o in offers))
         self.faults = _joined("fault", ((o.plugin, o.faults) for o in offers))
         self.workloads = _joined("workload", ((o.plugin, o.workloads) for o in offers))
-        self.clauses = _joined("clause", ((o.plugin, o.clauses) for o in offers))
+        self.clauses = _marked(
+            _joined("clause", ((o.plugin, o.clauses) for o in offers)),
+            _joined("mark", ((o.plugin, o.marks) for o in offers)),
+        )
         self.rules = tuple(rule for offer in offers for rule in offer.rules)
         _joined("event kind", ((o.plugin, _kinds_by_name(o.event_kinds)) for o in offers))
         for offer in offers:
@@ -73,8 +78,14 @@ class Plugins:
                     )
 
     def system(self, name: str) -> System:
-        """The system of that name; raises UsageError with the nearest right one."""
-        return _get("system", name, self.systems)
+        """The system of that name, `name@version` too; raises UsageError with the nearest one."""
+        family, _, version = name.partition("@")
+        system = _get("system", family, self.systems)
+        if not version:
+            return system
+        if not isinstance(system, Versioned):
+            raise UsageError(f"{family} comes in one version: leave out '@{version}'")
+        return system.at(version)
 
     def clause(self, name: str) -> Clause:
         """The clause of that id; raises UsageError with the nearest right one."""
@@ -210,6 +221,13 @@ def _rules(answer: Any) -> tuple[Rule[Any], ...]:
     return tuple(answer)
 
 
+def _marks(answer: Any) -> dict[str, Mark]:
+    for mark in answer:
+        if not isinstance(mark, Mark):
+            raise TypeError(f"{mark!r} is no Mark")
+    return _by_name("mark", [(f"{mark.clause} on {mark.plane}", mark) for mark in answer])
+
+
 _CHECKS: Mapping[str, Callable[[Any], object]] = {
     "event_kinds": _event_kinds,
     "systems": _systems,
@@ -217,6 +235,7 @@ _CHECKS: Mapping[str, Callable[[Any], object]] = {
     "workloads": _workloads,
     "clauses": _clauses,
     "rules": _rules,
+    "marks": _marks,
 }
 
 
@@ -238,6 +257,17 @@ def _joined(what: str, offers: Iterable[tuple[str, Mapping[str, T]]]) -> Mapping
                 )
             owners[name], joined[name] = plugin, value
     return joined
+
+
+def _marked(clauses: Mapping[str, Clause], marks: Mapping[str, Mark]) -> Mapping[str, Clause]:
+    """The clauses with what was said of them; raises UsageError for a mark on none of them."""
+    of: dict[str, list[Mark]] = {}
+    for mark in marks.values():
+        _get("clause", mark.clause, clauses)
+        of.setdefault(mark.clause, []).append(mark)
+    return {
+        name: replace(clause, marks=tuple(of.get(name, ()))) for name, clause in clauses.items()
+    }
 
 
 def _get(what: str, name: str, known: Mapping[str, T]) -> T:

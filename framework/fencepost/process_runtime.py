@@ -55,6 +55,7 @@ from fencepost.habitat import Ground
 from fencepost.host import host_ground
 from fencepost.launcher import Child, Exit, tail
 from fencepost.links import Links
+from fencepost.narration import Narration, Narrations
 from fencepost.network import Network
 from fencepost.probes import Probe, kafka_probe
 from fencepost.processes import Processes, Tracked, obituary
@@ -69,7 +70,7 @@ from fencepost.runtime import (
     Signal,
     clients_slot,
 )
-from fencepost.systems import Launchable, Place, Shape, System
+from fencepost.systems import Launchable, Narrated, Place, Shape, System, Versioned
 from fencepost.topology import Cut, Layout, Link, Role, Slot
 from fencepost.view import View
 from fencepost.worker_session import WorkerSession
@@ -111,6 +112,7 @@ class ProcessRuntime:
         self._workloads = dict(workloads or {})
         self._layout = system.layout(shape)
         check_layout(self._layout)
+        self._kinds = kinds
         self._codec = Codec(kinds)
         self._view = View()
         self._pending: deque[Event] = deque()
@@ -135,6 +137,8 @@ class ProcessRuntime:
         self.record(RunStarted(self._system.name, ground.runtime, self._seed))
         self._feed = Feed(folder.events, self._codec, own_events)
         finish.callback(self._feed.close)
+        self._narrations = Narrations()
+        finish.callback(self._narrations.close)
         self._habitat = ground.settle(layout, folder)
         finish.callback(self._habitat.close)
         self._launcher = self._habitat.launcher
@@ -149,6 +153,7 @@ class ProcessRuntime:
         )
         self._waiting = finish.enter_context(selectors.DefaultSelector())
         self._waiting.register(self._feed.fileno(), selectors.EVENT_READ)
+        self._waiting.register(self._narrations.fileno(), selectors.EVENT_READ)
         self._waiting.register(self._launcher.fileno(), selectors.EVENT_READ)
 
     def __enter__(self) -> Self:
@@ -254,7 +259,14 @@ class ProcessRuntime:
         self._links.open([slot])
         self._dead.pop(slot.name, None)
         self._starts[slot.name] += 1
-        return self._spawn(child, slot)
+        process = self._spawn(child, slot)
+        if isinstance(self._system, Narrated):
+            events = self._folder.events_of(place.process)
+            recorder = Recorder.open(events, self._folder.run, place.process, self._kinds)
+            self._narrations.follow(
+                child.log, Narration(self._system.narrator(slot, self._shape), recorder)
+            )
+        return process
 
     def signal(self, process: Process, what: Signal) -> Receipt:
         """See `Processes.signal`."""
@@ -401,6 +413,7 @@ class ProcessRuntime:
                 self._note_end(end)
 
     def _read_feed(self) -> None:
+        self._narrations.read()  # into the files that the feed follows
         for event in self._feed.read():
             self._pending.append(event)
             if type(event.body) is NodeStopped:
@@ -469,9 +482,12 @@ class ProcessRuntime:
         )
 
     def _write_info(self, ground: Ground) -> None:
+        tools = dict(ground.tools)
+        if isinstance(self._system, Versioned):
+            tools[self._system.name.partition("@")[0]] = self._system.version
         self._folder.write_info(
             info_of(
                 self._folder, self._system.name, self._shape, self._layout.slots, ground.runtime,
-                self._seed, now_ns(), ground.tools,
+                self._seed, now_ns(), tools,
             )
         )  # fmt: skip

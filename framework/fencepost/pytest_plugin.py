@@ -19,10 +19,15 @@ import pytest
 
 from fencepost.clients import Clients
 from fencepost.cluster import Cluster
-from fencepost.errors import EnvironmentFailed, FencepostError, UsageError, Violation
+from fencepost.errors import (
+    EnvironmentFailed,
+    FencepostError,
+    NotApplicable,
+    UsageError,
+    Violation,
+)
 from fencepost.events import TestEnded, TestStarted
 from fencepost.happened import Happened
-from fencepost.judge import binds
 from fencepost.plugin_manager import Plugins, PluginWarning, load
 from fencepost.run import Run, RunSpec, check_runtime, new_folder
 from fencepost.run_folder import RunFolder
@@ -37,7 +42,7 @@ _DEFAULTS = {
     "defects": "",
 }
 _HELP = {
-    "system": "system under test, such as reference/quorum",
+    "system": "system under test, such as reference/quorum or apache/kraft@4.1.0",
     "runtime": "where its processes live: process, simulated or docker",
     "seed": "what every choice of chance derives from; drawn anew when not given",
     "out": "folder in which each test's run is kept, below the root directory",
@@ -85,7 +90,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "clause(*ids): the promises this test is about; it passes only if each of them holds",
     )
     config.addinivalue_line(
-        "markers", "only(*runtimes, reason): the runtimes that can show what this test is about"
+        "markers",
+        "only(*names, reason): the runtimes, or the systems, that can show what this test is about",
     )
     given = {
         n: config.getoption(f"fencepost_{n}") or config.getini(f"fencepost_{n}") for n in _HELP
@@ -147,16 +153,21 @@ def fencepost_run(request: pytest.FixtureRequest, fencepost_shape: Shape) -> Ite
     plugins = _plugins(request.config)
     system = plugins.system(settings.system)
     for mark in request.node.iter_markers("only"):
-        if settings.runtime not in mark.args:
+        if not {settings.runtime, settings.system.partition("@")[0]} & set(mark.args):
             pytest.skip(f"only {' and '.join(mark.args)}: {mark.kwargs['reason']}")
     marked = clauses_of(request.node)
-    if marked and not any(binds(plugins.clause(clause), system.plane) for clause in marked):
-        pytest.skip(f"{', '.join(marked)} binds no {system.plane} plane")
+    bound = [plugins.clause(clause) for clause in marked]
+    if bound and not any(clause.binds(system.plane) for clause in bound):
+        pytest.skip(f"{', '.join(marked)}: {bound[0].unbound(system.plane)}")
     shape = replace(fencepost_shape, defects=settings.defects)
     spec = RunSpec(system, shape, settings.runtime, settings.seed)
     folder = new_folder(settings.out, _label(request.node.name))
     request.node.stash[_FOLDER] = folder
-    with Run.start(spec, plugins, folder) as run:
+    try:
+        started = Run.start(spec, plugins, folder)
+    except NotApplicable as lacking:
+        pytest.skip(str(lacking))
+    with started as run:
         run.record(TestStarted(request.node.nodeid, marked))
         request.node.stash[_RUN] = run
         yield run

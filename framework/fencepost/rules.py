@@ -99,12 +99,34 @@ class Rule(Protocol[S]):
     def end(self, state: S, end: RunEnd) -> Sequence[Finding]: ...
 
 
+class Promise(StrEnum):
+    """What a clause is on a plane that its document does not speak of."""
+
+    SAME = "same"
+    CHANGED = "changed"
+    NOT_APPLICABLE = "not-applicable"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a clause comes to on one plane, and how: by which names, otherwise in what, or why not.
+
+    Only where the promise is the same do the clause's rules judge. A changed one may be another
+    clause of that plane, which `how` then names.
+    """
+
+    clause: str
+    plane: str
+    promise: Promise
+    how: str
+
+
 @dataclass(frozen=True, slots=True)
 class Clause:
     """One promise: its id, the document it comes from, the planes it binds, and its sentence.
 
-    `planes` are the control planes of the reference cluster; a clause about clients has none and
-    binds every system.
+    `planes` are those that its document speaks of; a clause about clients has none and binds every
+    system. `marks` say of other planes what it is there; plugins give them (`fencepost_marks`).
     """
 
     id: str
@@ -113,3 +135,22 @@ class Clause:
     says: str
     defect: str = ""
     note: str = field(default="", compare=False)
+    marks: tuple[Mark, ...] = field(default=(), compare=False)
+
+    def mark(self, plane: str) -> Mark | None:
+        """What was said of it on that plane, if anything was."""
+        return next((mark for mark in self.marks if mark.plane == plane), None)
+
+    def binds(self, plane: str) -> bool:
+        """Whether its rules judge systems of that plane."""
+        mark = self.mark(plane)
+        if mark is not None:
+            return mark.promise is Promise.SAME
+        return not self.planes or plane in self.planes
+
+    def unbound(self, plane: str) -> str:
+        """Why it does not bind systems of that plane, in words."""
+        mark = self.mark(plane)
+        if mark is None:
+            return f"it binds no {plane} plane"
+        return f"{mark.promise}: {mark.how}"

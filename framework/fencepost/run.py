@@ -43,7 +43,7 @@ from fencepost.run_folder import RunFolder
 from fencepost.runtime import Runtime
 from fencepost.simulable import Simulable
 from fencepost.strikes import Faults
-from fencepost.systems import Contained, Launchable, Shape, System, Timed
+from fencepost.systems import Contained, Launchable, Observed, Shape, System, Timed
 from fencepost.topology import Role
 
 START_LIMIT_MS = 30_000
@@ -339,6 +339,8 @@ class Run:
         layout = self.runtime.layout
         for slot in dict.fromkeys((*layout.of(Role.CONTROLLER), *layout.of(Role.BROKER))):
             self.runtime.start(slot)
+        if isinstance(self.spec.system, Observed):
+            self.runtime.client(self.spec.system.observer())
         deadline_ns = self.runtime.now_ns() + START_LIMIT_MS * MS
         if self.runtime.advance(self.cluster.recovered, deadline_ns) is None:
             lacks = missing(self.runtime.view, layout)

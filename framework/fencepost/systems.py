@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from msgspec import Struct
+
+from fencepost.runtime import ClientSpec
 from fencepost.topology import Layout, Role, Slot
 
 
@@ -98,6 +101,54 @@ class Launchable(Protocol):
     """A system whose nodes are programs."""
 
     def command(self, place: Place, shape: Shape) -> Command: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """An event body that a narrator made of a line, and when the process said that it happened."""
+
+    at_ns: int
+    body: Struct
+
+
+class Narrator(Protocol):
+    """Makes events of what one process prints; it knows no file, and may remember what it heard.
+
+    Lines come whole, in order, without their end. One that tells nothing makes no event.
+    """
+
+    def hear(self, line: str) -> Sequence[Heard]: ...
+
+
+@runtime_checkable
+class Narrated(Protocol):
+    """A system whose nodes write no events: the runtime writes those that narrators hear.
+
+    A node's standard output is followed from its start to its end, and what its narrator makes of
+    it is numbered and written to the node's events file as it comes.
+    """
+
+    def narrator(self, slot: Slot, shape: Shape) -> Narrator:
+        """One for the next process in a slot of a cluster of that shape."""
+        ...
+
+
+@runtime_checkable
+class Observed(Protocol):
+    """A system whose state a client of the run tells: it is started right after the nodes."""
+
+    def observer(self) -> ClientSpec: ...
+
+
+@runtime_checkable
+class Versioned(Protocol):
+    """A system of which there are several versions: `name@version` is one of them."""
+
+    @property
+    def version(self) -> str: ...
+    def at(self, version: str) -> System:
+        """The system in another version; raises UsageError for one it does not know."""
+        ...
 
 
 @runtime_checkable

@@ -64,6 +64,8 @@ class View:
     topics: dict[str, str] = field(default_factory=dict)
     """live topic -> topic id."""
     partitions: dict[TopicPartition, PartitionView] = field(default_factory=dict)
+    early: dict[TopicPartition, tuple[int, e.LeadershipStarted]] = field(default_factory=dict)
+    """Who began to serve last, of partitions whose record was not heard of yet."""
     checkpointed: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """(process, topic, partition) -> the high watermark it checkpointed last."""
     flushed: dict[tuple[str, str, int], int] = field(default_factory=dict)
@@ -150,6 +152,9 @@ def _partition(view: View, event: e.Event, body: e.PartitionCommitted) -> None:
             body.offset, body.leader, body.leader_epoch, body.isr, body.replicas, body.adding,
             body.removing,
         )  # fmt: skip
+        early = view.early.pop(key, None)
+        if early is not None:
+            _serves(view.partitions[key], *early)
     elif body.offset > known.offset:
         known.offset, known.leader, known.leader_epoch = (
             body.offset,
@@ -161,9 +166,18 @@ def _partition(view: View, event: e.Event, body: e.PartitionCommitted) -> None:
 
 
 def _leading(view: View, event: e.Event, body: e.LeadershipStarted) -> None:
-    known = view.partitions.get((body.topic, body.partition))
-    if known is not None and body.leader_epoch > known.serving_epoch:
-        known.serving = view.ids.get((event.process, "broker"), -1)
+    key = (body.topic, body.partition)
+    broker = view.ids.get((event.process, "broker"), -1)
+    known = view.partitions.get(key)
+    if known is not None:
+        _serves(known, broker, body)
+    else:
+        view.early[key] = broker, body
+
+
+def _serves(known: PartitionView, broker: int, body: e.LeadershipStarted) -> None:
+    if body.leader_epoch > known.serving_epoch:
+        known.serving = broker
         known.serving_epoch = body.leader_epoch
         known.log_end, known.high_watermark = body.log_end, body.high_watermark
 
@@ -187,7 +201,7 @@ def _checkpointed(view: View, event: e.Event, body: e.ReplicaCheckpointed) -> No
     view.flushed[event.process, body.topic, body.partition] = body.flushed
 
 
-def _metadata(view: View, event: e.Event, body: e.MetadataCommitted) -> None:
+def _metadata(view: View, event: e.Event, body: e.MetadataCommitted | e.MetadataApplied) -> None:
     view.applied[event.process] = body.offset
 
 
@@ -222,6 +236,7 @@ _HANDLERS: dict[type[Struct], Callable[[View, e.Event, Any], None]] = {
     e.HighWatermarkAdvanced: _watermark,
     e.ReplicaCheckpointed: _checkpointed,
     e.MetadataCommitted: _metadata,
+    e.MetadataApplied: _metadata,
     e.ProduceInvoked: _invoked,
     e.ProduceCompleted: _produced,
     e.Polled: _polled,

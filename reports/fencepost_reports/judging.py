@@ -38,7 +38,7 @@ from fencepost import (
     RunEnd,
     Violated,
 )
-from fencepost.reporting import AT_END, binds
+from fencepost.reporting import AT_END
 from fencepost_reports.reading import batched, histories
 from fencepost_reports.schema import arrow_schema
 
@@ -141,7 +141,7 @@ def _readers(
     """Event kind -> the rules that read it, those with one `keys` function together."""
     readers: dict[type[Struct], dict[_Keys, list[int]]] = {}
     for number, rule in enumerate(promises.rules):
-        if binds(promises.clauses[rule.clause], plane):
+        if promises.clauses[rule.clause].binds(plane):
             for kind in rule.kinds:
                 readers.setdefault(kind, {}).setdefault(rule.keys, []).append(number)
     return {kind: tuple(groups.items()) for kind, groups in readers.items()}

@@ -134,7 +134,8 @@ def described(source: RunSource, planes: Mapping[str, str]) -> dict[str, object]
     Raises UsageError when the source is no run folder, or of a system nobody knows.
     """
     info = source.folder.info()
-    if info.system not in planes:
+    family = info.system.partition("@")[0]  # a version is of its system's plane
+    if family not in planes:
         raise no_such("system", info.system, planes)
     path = source.folder.path / "verdicts.json"
     recorded = read_verdicts(path) if path.exists() else {}
@@ -142,7 +143,7 @@ def described(source: RunSource, planes: Mapping[str, str]) -> dict[str, object]
         "run": source.label,
         "path": str(source.folder.path),
         "system": info.system,
-        "plane": planes[info.system],
+        "plane": planes[family],
         "runtime": info.runtime,
         "seed": info.seed,
         "controllers": info.controllers,

@@ -1,4 +1,4 @@
-"""The clauses that the rules judge, read from clauses.toml beside this file."""
+"""The clauses that the rules judge, and what they are on Kafka, from the files beside this one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import tomllib
 from functools import cache
 from importlib.resources import files
 
-from fencepost import Clause
+from fencepost import Clause, Mark, Promise
 
 
 @cache
@@ -23,4 +23,14 @@ def clauses() -> tuple[Clause, ...]:
             entry.get("note", ""),
         )
         for entry in tomllib.loads(text)["clause"]
+    )
+
+
+@cache
+def marks() -> tuple[Mark, ...]:
+    """What each clause is on Apache Kafka, from kraft.toml."""
+    text = files("fencepost_suites").joinpath("kraft.toml").read_text(encoding="utf-8")
+    return tuple(
+        Mark(entry["clause"], "kraft", Promise(entry["promise"]), entry["how"])
+        for entry in tomllib.loads(text)["mark"]
     )

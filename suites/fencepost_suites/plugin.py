@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fencepost import Clause, Rule, hookimpl
+from fencepost import Clause, Mark, Rule, hookimpl
 from fencepost_suites import rules
-from fencepost_suites.clauses import clauses
+from fencepost_suites.clauses import clauses, marks
 
 
 @hookimpl
 def fencepost_clauses() -> Sequence[Clause]:
     return clauses()
+
+
+@hookimpl
+def fencepost_marks() -> Sequence[Mark]:
+    return marks()
 
 
 @hookimpl

@@ -92,6 +92,7 @@ def test_a_broker_whose_leaderships_nobody_can_take_stops_all_the_same(
     cluster.eventually(cluster.recovered)
 
 
+@pytest.mark.only("reference/quorum", reason="which leases a broker of Kafka's holds is not told")
 @clause("QC-31")
 def test_a_new_active_controller_gives_every_broker_a_full_period(
     cluster: Cluster, faults: Faults, clients: Clients

@@ -69,6 +69,7 @@ def test_a_bounce_within_the_lease_gets_its_id_back_at_once(
     cluster.eventually(cluster.recovered)
 
 
+@pytest.mark.only("reference/quorum", reason="Kafka's brokers keep their epochs over a failover")
 @clause("QC-36", "QC-07", "QC-21", "QC-28", "QC-22")
 def test_an_isolated_controller_resigns_and_its_successor_knows_everything(
     cluster: Cluster, faults: Faults, clients: Clients

@@ -11,7 +11,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from msgspec import Struct
 
-from fencepost import Clause, FaultFactory, UsageError, hookimpl, no_such
+from fencepost import Clause, FaultFactory, Mark, Promise, UsageError, hookimpl, no_such
 from fencepost.plugin_manager import PluginWarning, load, load_from
 
 
@@ -209,3 +209,40 @@ def test_a_plugin_that_hears_of_a_judged_run_may_have_its_report_made(tmp_path: 
     )
     plugins.run_judged(tmp_path)
     assert made == [tmp_path / "report" / "report.html"]
+
+
+def test_marks_say_what_a_clause_is_on_another_plane() -> None:
+    seeds = plugin(
+        clauses=[Clause("A-1", "a", ("quorum",), "Says."), Clause("A-2", "a", (), "So.")]
+    )
+    marks = [Mark("A-1", "other", Promise.SAME, "by another name")]
+    plugins = load_from((), {"seeds": seeds, "marks": plugin(marks=marks)})
+    clause = plugins.clause("A-1")
+    assert clause.binds("other")
+    assert clause.binds("quorum")
+    assert not clause.binds("third")
+    assert clause.unbound("third") == "it binds no third plane"
+    changed = [Mark("A-2", "other", Promise.CHANGED, "otherwise")]
+    marked = load_from((), {"seeds": seeds, "marks": plugin(marks=changed)}).clause("A-2")
+    assert not marked.binds("other")
+    assert marked.binds("quorum")
+    assert marked.unbound("other") == "changed: otherwise"
+
+
+def test_a_mark_on_no_clause_and_two_marks_on_one_are_refused() -> None:
+    seeds = plugin(clauses=[Clause("A-1", "a", (), "Says.")])
+    mark = Mark("A-1", "other", Promise.SAME, "so")
+    with pytest.raises(UsageError, match="no clause named 'B-1'"):
+        load_from((), {"x": plugin(marks=[Mark("B-1", "other", Promise.SAME, "so")])})
+    with pytest.raises(UsageError, match="'A-1 on other' is given by two plugins, 'x' and 'y'"):
+        load_from((), {"seeds": seeds, "x": plugin(marks=[mark]), "y": plugin(marks=[mark])})
+
+
+def test_a_version_is_asked_of_a_system_that_has_several() -> None:
+    plugins = load()
+    assert plugins.system("apache/kraft").plane == "kraft"
+    assert plugins.system("apache/kraft@3.9.2").name == "apache/kraft@3.9.2"
+    with pytest.raises(UsageError, match="reference/quorum comes in one version"):
+        plugins.system("reference/quorum@1.0")
+    with pytest.raises(UsageError, match="no system named 'apache/craft'"):
+        plugins.system("apache/craft@4.1.0")

@@ -11,25 +11,23 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 
 from fencepost import (
     Command,
     Defect,
     Host,
     Layout,
-    Link,
     Place,
     Role,
     Shape,
     SimulatedDisk,
     SimulatedProcess,
     Slot,
-    Spare,
     Timing,
     UsageError,
     WorkerConfig,
 )
+from fencepost_clusters.layouts import Ports, lay_out
 from fencepost_clusters.reference.core import settings as s
 from fencepost_clusters.reference.core.protections import DEFECTS, switched_off
 from fencepost_clusters.reference.core.settings import (
@@ -38,12 +36,7 @@ from fencepost_clusters.reference.core.settings import (
     REPLICATION_LISTENER,
 )
 
-CLIENT_PORT = 9092
-CONTROLLER_PORT = 9093
-REPLICATION_PORT = 9094
-METRICS_PORT = 9095
-FIRST_CONTROLLER_ID = 101
-MAX_NODES = 60
+PORTS = Ports(metrics=9095)
 
 SUITE_SETTINGS: Mapping[str, str] = {
     "registration.heartbeat.interval.ms": "300",
@@ -73,39 +66,13 @@ class ReferenceQuorum:
 
     def layout(self, shape: Shape) -> Layout:
         """Controllers, brokers with a twin each, and the clients' slot; raises UsageError."""
-        if not 1 <= shape.controllers <= MAX_NODES or not 1 <= shape.brokers <= MAX_NODES:
-            raise UsageError(f"a cluster has 1 to {MAX_NODES} controllers and as many brokers")
-        if not 0 <= shape.combined <= min(shape.controllers, shape.brokers):
-            raise UsageError("no more processes can be both than there are controllers and brokers")
         switched_off(shape.defects)
         self._settings(shape)
-        index = count(1)
-        both = [FIRST_CONTROLLER_ID + n for n in range(shape.combined)]
-        controllers = [
-            Slot(f"controller-{n}", Role.CONTROLLER, FIRST_CONTROLLER_ID + n - 1, next(index))
-            for n in range(shape.combined + 1, shape.controllers + 1)
-        ]
-        brokers = [
-            Slot(
-                f"broker-{n}", Role.BROKER, n, next(index),
-                controller_id=both[n - 1] if n <= shape.combined else -1,
-            )
-            for n in range(1, shape.brokers + 1)
-        ]  # fmt: skip
-        twins = [
-            Slot(f"{b.name}-twin", Role.BROKER, b.node_id, next(index), twin=True) for b in brokers
-        ]
-        spares = [
-            Slot(_spare_name(spare), spare.role, spare.node_id, next(index), spare=True)
-            for spare in shape.spares
-        ]
-        clients = Slot("clients", Role.CLIENT, -1, next(index))
-        slots = (*controllers, *brokers, *twins, *spares, clients)
-        return Layout(slots, tuple(_links(slots)), METRICS_PORT)
+        return lay_out(shape, PORTS)
 
     def client_port(self) -> int:
         """The brokers' client listener."""
-        return CLIENT_PORT
+        return PORTS.client
 
     def properties(self, slot: Slot, layout: Layout, shape: Shape, run: str) -> dict[str, str]:
         """How the process in a slot is configured; raises UsageError for an unknown setting.
@@ -116,9 +83,9 @@ class ReferenceQuorum:
         ids = {role: slot.id_as(role) for role in (Role.BROKER, Role.CONTROLLER)}
         mine = {f"{role.value}.id": str(node) for role, node in ids.items() if node is not None}
         voters = (
-            [f"{c.id_as(Role.CONTROLLER)}@{c.name}:{CONTROLLER_PORT}" for c in controllers]
+            [f"{c.id_as(Role.CONTROLLER)}@{c.name}:{PORTS.controller}" for c in controllers]
             if "controller.id" in mine
-            else [f"{c.name}:{CONTROLLER_PORT}" for c in controllers]
+            else [f"{c.name}:{PORTS.controller}" for c in controllers]
         )
         listeners = {"controller.listeners": CONTROLLER_LISTENER} if "controller.id" in mine else {}
         return {
@@ -136,9 +103,9 @@ class ReferenceQuorum:
         """The port of each listener of the node in a slot."""
         ports: dict[str, int] = {}
         if slot.id_as(Role.CONTROLLER) is not None:
-            ports[CONTROLLER_LISTENER] = CONTROLLER_PORT
+            ports[CONTROLLER_LISTENER] = PORTS.controller
         if slot.id_as(Role.BROKER) is not None:
-            ports |= {CLIENT_LISTENER: CLIENT_PORT, REPLICATION_LISTENER: REPLICATION_PORT}
+            ports |= {CLIENT_LISTENER: PORTS.client, REPLICATION_LISTENER: PORTS.replication}
         return ports
 
     def command(self, place: Place, shape: Shape) -> Command:
@@ -154,7 +121,7 @@ class ReferenceQuorum:
             "advertised": place.advertised,
             "hosts": dict(place.hosts),
             "ports": self.ports(slot),
-            "metrics_port": METRICS_PORT,
+            "metrics_port": PORTS.metrics,
             "properties": self.properties(slot, place.layout, shape, place.run),
             "defects": list(shape.defects),
             "seed": place.seed,
@@ -220,7 +187,7 @@ class ReferenceQuorum:
                 **_cluster_properties(shape),
                 "process.roles": "broker",
                 "broker.id": "1",
-                "controller.connect": f"controller-1:{CONTROLLER_PORT}",
+                "controller.connect": f"controller-1:{PORTS.controller}",
                 **_credentials(shape, "run"),
             }
         )
@@ -244,26 +211,3 @@ def _credentials(shape: Shape, run: str) -> dict[str, str]:
         "sasl.username": "node",
         "sasl.password": f"{run}-node",
     }
-
-
-def _spare_name(spare: Spare) -> str:
-    if spare.role is Role.CONTROLLER and spare.node_id >= FIRST_CONTROLLER_ID:
-        return f"controller-{spare.node_id - FIRST_CONTROLLER_ID + 1}"
-    return f"{spare.role.value}-{spare.node_id}"
-
-
-def _links(slots: Sequence[Slot]) -> list[Link]:
-    """Every connection that one slot dials to another."""
-    links: list[Link] = []
-    for source in slots:
-        for target in slots:
-            if source.name == target.name or target.role is Role.CLIENT:
-                continue
-            controller = target.id_as(Role.CONTROLLER) is not None
-            if controller:
-                links.append(Link(source.name, target.name, CONTROLLER_PORT))
-            if target.role is Role.BROKER and source.role is Role.CLIENT:
-                links.append(Link(source.name, target.name, CLIENT_PORT))
-            if target.role is Role.BROKER and source.role is Role.BROKER:
-                links.append(Link(source.name, target.name, REPLICATION_PORT))
-    return links

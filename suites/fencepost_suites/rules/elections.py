@@ -40,8 +40,9 @@ class _Cluster:
 @final
 @dataclass(frozen=True, slots=True)
 class DeadIsrLeadsNobody:
-    """RP-29. Live is unfenced, by the records. Exercised by a partition left without a leader while
-    a replica outside its ISR lives."""
+    """RP-29. Live is unfenced, by the records; what is said of the ISR goes for replicas eligible
+    beside it, too. Exercised by a partition left without a leader while another replica lives: its
+    last leader is fenced by then, or by the record that follows."""
 
     clause: str = "RP-29"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -68,17 +69,17 @@ class DeadIsrLeadsNobody:
         news, before = state.partitions.take(body)
         if not news or before is None:
             return NOTHING
-        dead = all(state.brokers.fenced(member) for member in before.isr)
-        if not dead:
-            return NOTHING
-        if body.leader >= 0 and body.leader not in before.isr:
+        members = {*before.isr, *before.eligible}
+        dead = all(state.brokers.fenced(member) for member in members)
+        if dead and body.leader >= 0 and body.leader not in members:
             saying = (
                 f"broker {body.leader} was made leader of {body.topic}-{body.partition} while no "
                 f"member of its ISR {list(before.isr)} was live"
             )
             return (Violated(event.ref, Witness.PEER, saying),)
-        others = [r for r in body.replicas if r not in before.isr and not state.brokers.fenced(r)]
-        if body.leader < 0 and others:
+        gone = all(state.brokers.fenced(member) for member in members - {before.leader})
+        others = [r for r in body.replicas if r not in members and not state.brokers.fenced(r)]
+        if gone and body.leader < 0 and others:
             return (Exercised(event.ref, Witness.PEER),)
         return NOTHING
 

@@ -148,13 +148,15 @@ class _Fencings:
     partitions: Partitions = field(default_factory=Partitions)
     brokers: Brokers = field(default_factory=Brokers)
     owed: dict[int, _Owed] = field(default_factory=dict)
+    left: dict[int, int] = field(default_factory=dict)
+    """broker -> the offset at which it last lost a leadership, or its place in an ISR."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class FencedBrokerLosesLeaderships:
     """QC-30. Exercised by a fencing record of a broker that led, or was in an ISR, once all of that
-    is moved: the records are told by every node that replays them."""
+    is moved, be it by the records right before: they are told by every node that replays them."""
 
     clause: str = "QC-30"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -192,6 +194,8 @@ class FencedBrokerLosesLeaderships:
             }
             if places and broker not in state.owed:
                 state.owed[broker] = _Owed(event.ref, event.at_ns, places)
+            if not places and state.left.get(broker, -1) == body.offset - 1 >= 0:
+                return (Exercised(event.ref, Witness.PEER),)
             return NOTHING
         owed = state.owed.pop(broker, None)
         if owed is None:
@@ -206,12 +210,16 @@ class FencedBrokerLosesLeaderships:
             return NOTHING
         place = (body.topic, body.partition)
         found: list[Finding] = []
+        if before is not None:
+            for broker in {before.leader, *before.isr} - {body.leader, *body.isr}:
+                state.left[broker] = body.offset
         for broker, owed in list(state.owed.items()):
             if place not in owed.places:
                 continue
             if body.leader >= 0 and before is not None and before.leader == broker:
                 dead = state.brokers.fenced(body.leader)
-                if body.leader != broker and (dead or body.leader not in before.isr):
+                heirs = {*before.isr, *before.eligible}
+                if body.leader != broker and (dead or body.leader not in heirs):
                     why = "is fenced" if dead else f"was not in the ISR {list(before.isr)}"
                     saying = (
                         f"{body.topic}-{body.partition} went from the fenced broker {broker} to "

@@ -208,13 +208,14 @@ class _Committed:
 @final
 @dataclass(frozen=True, slots=True)
 class CommittedIsNeverLost:
-    """RP-06. A new leader's log must reach every high watermark told before, and it must come from
-    the ISR; the reader's word is the end of what it read after a change of leader."""
+    """RP-06. A new leader's log must reach every high watermark told before, by one that began to
+    lead or to follow too, and it must come from the ISR; the reader's word is the end of what it
+    read after a change of leader."""
 
     clause: str = "RP-06"
     kinds: frozenset[type[Struct]] = frozenset(
         {
-            *(HighWatermarkAdvanced, LeadershipStarted, LeadershipEnded),
+            *(HighWatermarkAdvanced, LeadershipStarted, LeadershipEnded, FollowingStarted),
             *(PartitionCommitted, ReadCompleted),
         }
     )
@@ -226,15 +227,17 @@ class CommittedIsNeverLost:
     def step(self, state: _Committed, event: Event) -> tuple[_Committed, Sequence[Finding]]:
         body = event.body
         if isinstance(body, HighWatermarkAdvanced):
-            if body.high_watermark > state.high_watermark:
-                state.high_watermark = body.high_watermark
-                state.process, state.seq = event.process, event.node_seq
+            self._told(state, event, body.high_watermark)
             if event.process == state.leader:
                 state.leaders_watermark = body.high_watermark
             return state, NOTHING
         match body:
+            case FollowingStarted():
+                self._told(state, event, body.high_watermark)
             case LeadershipStarted():
-                return state, self._led(state, event, body)
+                found = self._led(state, event, body)
+                self._told(state, event, body.high_watermark)
+                return state, found
             case PartitionCommitted():
                 return state, self._elected(state, event, body)
             case ReadCompleted(outcome="ok") if state.changes:
@@ -251,6 +254,12 @@ class CommittedIsNeverLost:
             case LeadershipEnded(reason="deleted"):
                 return _Committed(), NOTHING
         return state, NOTHING
+
+    @staticmethod
+    def _told(state: _Committed, event: Event, high_watermark: int) -> None:
+        if high_watermark > state.high_watermark:
+            state.high_watermark = high_watermark
+            state.process, state.seq = event.process, event.node_seq
 
     @staticmethod
     def _led(state: _Committed, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
@@ -280,7 +289,9 @@ class CommittedIsNeverLost:
         state.record = body
         if known is None or body.leader < 0 or body.leader_epoch == 0 != known.leader_epoch:
             return NOTHING
-        if not known.isr or body.leader in known.isr:
+        # One that is being added may enter the ISR by the very record that ends the reassignment.
+        entering = set(known.adding) & set(body.isr)
+        if not known.isr or body.leader in {*known.isr, *known.eligible, *entering}:
             return NOTHING
         saying = (
             f"broker {body.leader} was made leader of {body.topic}-{body.partition} in epoch "
@@ -354,7 +365,7 @@ class NewLeaderHasTheAcknowledged:
                 f"{top}"
             )
             return (Violated(event.ref, witness, saying, (because,)),)
-        if before in ("", event.process) or top == 0:
+        if before in ("", event.process) or max(top, state.acked + 1) == 0:
             return NOTHING
         state.before_change = state.acked
         return (Exercised(event.ref, Witness.PEER),)

@@ -19,8 +19,7 @@ from msgspec import Struct
 
 from fencepost import Event, ProcessExited, ProcessSpawned, Shape, Stalled
 from fencepost_clusters.reference.cluster import (
-    CONTROLLER_PORT,
-    REPLICATION_PORT,
+    PORTS,
     ReferenceQuorum,
 )
 from fencepost_clusters.reference.core import effects as e
@@ -254,7 +253,7 @@ class World:
         target, port = call.address
         key = (living.name, call.call_id)
         self._open_calls[key] = True
-        listener = {CONTROLLER_PORT: "CONTROLLER", REPLICATION_PORT: "REPLICATION"}[port]
+        listener = {PORTS.controller: "CONTROLLER", PORTS.replication: "REPLICATION"}[port]
 
         def fail(reason: str) -> None:
             if self._open_calls.pop(key, False) and self.alive.get(living.slot) is living:

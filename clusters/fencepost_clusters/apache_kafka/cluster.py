@@ -1,0 +1,196 @@
+"""Apache Kafka as the framework sees it: slots and links as the reference's, commands of its own.
+
+A version is named after the system: `apache/kraft@4.1.0`; `apache/kraft` is the default one. Each
+node knows the others by the names of their slots, which its own hosts file maps to its own ends of
+the links; brokers advertise to clients the clients' ends, and to each other their names.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib.resources import files
+
+from fencepost import (
+    ClientSpec,
+    Command,
+    Layout,
+    Narrator,
+    NotApplicable,
+    Place,
+    Role,
+    Shape,
+    Slot,
+    Timing,
+    UsageError,
+)
+from fencepost_clusters.apache_kafka import distribution, settings
+from fencepost_clusters.apache_kafka.narration import KafkaNarrator
+from fencepost_clusters.layouts import Ports, lay_out
+
+DEFAULT_VERSION = "4.3.1"
+OLDEST = (3, 9)
+PORTS = Ports()
+OBSERVER = "kraft_observer"
+_HEAP_MB = {Role.CONTROLLER: 128, Role.BROKER: 256}
+_RESTART_MS = 20_000
+"""How long a node may take from its start to being unfenced, on a machine with much else to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class KRaft:
+    """`apache/kraft`: one version of Kafka, unpatched, controllers and brokers apart."""
+
+    version: str = DEFAULT_VERSION
+    name: str = "apache/kraft"
+    plane: str = "kraft"
+
+    def at(self, version: str) -> KRaft:
+        """Another version of Kafka; raises UsageError for one that is older than 3.9."""
+        numbers = version.split(".")
+        if not all(number.isdigit() for number in numbers) or len(numbers) != 3:
+            raise UsageError(f"{version!r} is no version of Kafka, such as {DEFAULT_VERSION}")
+        if tuple(map(int, numbers[:2])) < OLDEST:
+            raise UsageError(f"{self.name} knows Kafka 3.9 and newer, not {version}")
+        return replace(self, version=version, name=f"apache/kraft@{version}")
+
+    def layout(self, shape: Shape) -> Layout:
+        """Controllers, brokers with a twin each, and the clients' slot.
+
+        Raises UsageError for a bad shape or defects, NotApplicable for what Kafka has not.
+        """
+        if shape.defects:
+            raise UsageError(f"{self.name} has no defects to switch on: it is as it is")
+        if shape.combined:
+            raise NotApplicable("apache/kraft has one id for both in a shared process")
+        for own in (shape.settings, *shape.own.values()):
+            settings.given(own)
+        return lay_out(shape, PORTS)
+
+    def client_port(self) -> int:
+        """The brokers' client listener."""
+        return PORTS.client
+
+    def properties(self, place: Place, shape: Shape) -> dict[str, str]:
+        """How the node in a place is configured."""
+        slot, address = place.slot, place.address
+        voters = (
+            f"{c.id_as(Role.CONTROLLER)}@{c.name}:{PORTS.controller}"
+            for c in place.layout.of(Role.CONTROLLER)
+        )
+        return {
+            **settings.SUITE_SETTINGS,
+            **settings.given(shape.settings),
+            "process.roles": slot.role.value,
+            "node.id": str(slot.node_id),
+            "controller.quorum.voters": ",".join(voters),
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": (
+                "CLIENT:PLAINTEXT,REPLICATION:PLAINTEXT,CONTROLLER:PLAINTEXT"
+            ),
+            **_listeners(slot, address, place.advertised),
+            "log.dirs": str(place.data_dir),
+            **settings.given(shape.own.get(slot.name, {})),
+        }
+
+    def command(self, place: Place, shape: Shape) -> Command:
+        """One node as a JVM; brings Kafka here first if it is not.
+
+        Raises EnvironmentFailed as `distribution.installed` does.
+        """
+        kafka = distribution.installed(self.version, os.environ, resource("log4j2.properties"))
+        hosts = {**place.hosts, "localhost": "127.0.0.1"}
+        return Command(
+            ("/bin/sh", "start.sh"),
+            {
+                "DATA": str(place.data_dir),
+                "KAFKA_HOME": str(kafka.home),
+                "JAVA": kafka.java,
+                "JVM_OPTIONS": " ".join(jvm_options(place.slot.role, str(kafka.archive))),
+                "CLASSPATH": "",
+            },
+            {
+                "start.sh": resource("start.sh"),
+                "log4j2.properties": resource("log4j2.properties"),
+                "hosts": "".join(f"{address} {name}\n" for name, address in hosts.items()),
+                "server.properties": _lines(self.properties(place, shape)),
+                "meta.properties": _lines(_formatted(place)),
+            },
+        )
+
+    def narrator(self, slot: Slot, shape: Shape) -> Narrator:
+        """What makes events of a node's standard output."""
+        return KafkaNarrator(slot, self.timing(shape).lease_ms)
+
+    def observer(self) -> ClientSpec:
+        """The client that reads the metadata log from the controllers."""
+        return ClientSpec("observer", OBSERVER, {"port": PORTS.controller, "version": self.version})
+
+    def timing(self, shape: Shape) -> Timing:
+        """What the settings mean for how long things take."""
+        read = {**settings.SUITE_SETTINGS, **settings.given(shape.settings)}
+        lease_ms = int(read["broker.session.timeout.ms"])
+        return Timing(
+            heartbeat_ms=int(read["broker.heartbeat.interval.ms"]),
+            lease_ms=lease_ms,
+            election_ms=int(read["controller.quorum.election.timeout.ms"]),
+            replica_lag_ms=int(read["replica.lag.time.max.ms"]),
+            recovery_bound_ms=3 * lease_ms + _RESTART_MS,
+        )
+
+
+def jvm_options(role: Role, archive: str) -> tuple[str, ...]:
+    """A small heap, and what makes a start cheap: no second compiler, classes from an archive."""
+    return (
+        "-Xms64m",
+        f"-Xmx{_HEAP_MB[role]}m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:-UsePerfData",
+        "-XX:+ExitOnOutOfMemoryError",
+        "-Xshare:auto",
+        f"-XX:SharedArchiveFile={archive}",
+    )
+
+
+def resource(name: str) -> str:
+    """A file beside this one."""
+    return files("fencepost_clusters.apache_kafka").joinpath(name).read_text(encoding="utf-8")
+
+
+def _listeners(slot: Slot, address: str, advertised: str) -> dict[str, str]:
+    """Where a node listens, and what it tells others to dial."""
+    if slot.role is Role.CONTROLLER:
+        return {
+            "listeners": f"CONTROLLER://{address}:{PORTS.controller}",
+            "advertised.listeners": f"CONTROLLER://{slot.name}:{PORTS.controller}",
+        }
+    replication = f"REPLICATION://{slot.name}:{PORTS.replication}"
+    return {
+        "listeners": f"CLIENT://{address}:{PORTS.client},REPLICATION://{address}:{PORTS.replication}",
+        "advertised.listeners": f"CLIENT://{advertised}:{PORTS.client},{replication}",
+        "inter.broker.listener.name": "REPLICATION",
+    }
+
+
+def _formatted(place: Place) -> dict[str, str]:
+    """What StorageTool writes of a formatted disk. A new disk of a slot is another directory."""
+    return {
+        "version": "1",
+        "cluster.id": _uuid(place.run),
+        "node.id": str(place.slot.node_id),
+        "directory.id": _uuid(f"{place.run} {place.process}"),
+    }
+
+
+def _uuid(of: str) -> str:
+    """22 characters as Kafka writes a UUID, the same for the same text; none begins with a dash."""
+    digest = hashlib.sha256(of.encode()).digest()[:16]
+    return "F" + base64.urlsafe_b64encode(digest).decode().rstrip("=")[1:]
+
+
+def _lines(properties: Mapping[str, str]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in properties.items())

@@ -1,0 +1,234 @@
+"""Apache Kafka from Maven Central, once a version, in the user's cache folder.
+
+`$XDG_CACHE_HOME/fencepost/kafka/<version>/` (`~/.cache` unless set) holds `lib` (the class path),
+`bootstrap.checkpoint` (the metadata a formatted disk begins with, made by Kafka's own StorageTool)
+and class data archives, one a Java, which halve what a start costs. What is there is taken as it
+is, so a second start needs neither network nor Maven; runs side by side wait for one another.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Timer
+from xml.sax.saxutils import escape
+
+from fencepost import EnvironmentFailed
+
+JAVA_LEAST = 17
+MAIN = "kafka.Kafka"
+STARTED = "Kafka Server started"
+LOG4J = "2.25.4"
+"""Without a binding of SLF4J nothing at all is logged. Kafka 3 also calls Log4j 1 by its name."""
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+_MAVEN_LIMIT_S = 480
+_JVM_LIMIT_S = 90
+_LAST_LINES = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """One version of Kafka, ready to start; `archive` is the class data archive for `java`."""
+
+    version: str
+    home: Path
+    java: str
+    archive: Path
+
+
+def installed(version: str, environment: Mapping[str, str], logging: str) -> Distribution:
+    """That version of Kafka, brought here and prepared if it is not; takes a minute then.
+
+    `logging` is the Log4j configuration to prepare with. Raises EnvironmentFailed without a
+    Java of 17 or newer, without Maven where the class path is not there yet, or where either fails.
+    """
+    java, java_version = find_java(environment)
+    home = cache(environment) / version
+    archive = home / f"classes-{java_version}.jsa"
+    found = Distribution(version, home, java, archive)
+    if archive.exists():
+        return found
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(home.parent / f"{version}.lock"):
+        if not home.exists():
+            _bring(version, home, shutil.which("mvn", path=environment.get("PATH")))
+        if not archive.exists():
+            _prepare(found, logging)
+    return found
+
+
+def cache(environment: Mapping[str, str]) -> Path:
+    """The folder with one folder a version."""
+    root = environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME", "/")) / ".cache"
+    return Path(root) / "fencepost" / "kafka"
+
+
+def find_java(environment: Mapping[str, str]) -> tuple[str, str]:
+    """The `java` of JAVA_HOME, or of the PATH, and its version.
+
+    Raises EnvironmentFailed when there is none, or one older than 17.
+    """
+    wanted = environment.get("JAVA_HOME")
+    java = f"{wanted}/bin/java" if wanted else shutil.which("java", path=environment.get("PATH"))
+    if java is None or not os.access(java, os.X_OK):
+        where = f"{java} is no program" if java else "there is no java in the PATH"
+        raise EnvironmentFailed(f"Kafka needs Java {JAVA_LEAST} or newer, and {where}")
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    release = re.search(r'version "(\d+)[^"]*"', said)
+    if release is None or int(release[1]) < JAVA_LEAST:
+        first = said.partition("\n")[0] or "does not say its version"
+        raise EnvironmentFailed(f"Kafka needs Java {JAVA_LEAST} or newer, and {java} is: {first}")
+    build = re.search(r"\(build ([^,)]+)", said)
+    return java, re.sub(r"[^A-Za-z0-9.+-]", "-", build[1] if build else release[1])
+
+
+def pom(version: str) -> str:
+    """What Maven is asked for: Kafka, and what lets it log."""
+    wanted = [("org.apache.kafka", "kafka_2.13", version)]
+    bindings = ["log4j-slf4j-impl", "log4j-core"]
+    if version.startswith("3."):
+        bindings.append("log4j-1.2-api")
+    wanted += [("org.apache.logging.log4j", name, LOG4J) for name in bindings]
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
+        f"<version>{escape(number)}</version></dependency>"
+        for group, name, number in wanted
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>fencepost</groupId><artifactId>kafka</artifactId><version>1</version>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )
+
+
+def _bring(version: str, home: Path, maven: str | None) -> None:
+    """Puts the class path into a folder beside `home`, and renames that once it is whole."""
+    if maven is None:
+        raise EnvironmentFailed(
+            f"Kafka {version} is not in {home.parent}, and Maven (mvn), which would bring it from "
+            "Maven Central, is not in the PATH"
+        )
+    with tempfile.TemporaryDirectory(dir=home.parent, prefix=f".{version}-") as made:
+        folder, whole = Path(made), Path(made) / "whole"
+        (folder / "pom.xml").write_text(pom(version))
+        _run(
+            [maven, "-B", "-q", "-f", str(folder / "pom.xml"), _COPY,
+             "-DincludeScope=runtime", f"-DoutputDirectory={whole / 'lib'}"],
+            _MAVEN_LIMIT_S,
+            f"Maven could not bring Kafka {version}",
+        )  # fmt: skip
+        if not list((whole / "lib").glob("kafka_2.13-*.jar")):
+            raise EnvironmentFailed(f"Maven brought no kafka_2.13 for Kafka {version}")
+        whole.rename(home)
+
+
+def _prepare(kafka: Distribution, logging: str) -> None:
+    """Formats a disk to keep its bootstrap.checkpoint, and runs one node to archive its classes."""
+    with tempfile.TemporaryDirectory(dir=kafka.home, prefix=".node-") as made:
+        folder = Path(made)
+        with socket.socket() as client, socket.socket() as controller:
+            client.bind(("127.0.0.1", 0))
+            controller.bind(("127.0.0.1", 0))
+            ports = client.getsockname()[1], controller.getsockname()[1]
+        (folder / "log4j2.properties").write_text(logging)
+        (folder / "server.properties").write_text(_one_node(folder / "data", *ports))
+        java = [
+            kafka.java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
+            "-cp", class_path(kafka.home),
+        ]  # fmt: skip
+        _run(
+            [*java, "kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAZQ",
+             "-c", str(folder / "server.properties")],
+            _JVM_LIMIT_S,
+            f"StorageTool of Kafka {kafka.version} failed",
+        )  # fmt: skip
+        shutil.copyfile(
+            folder / "data" / "bootstrap.checkpoint", kafka.home / "bootstrap.checkpoint"
+        )
+        beside = kafka.archive.with_suffix(".partial")
+        _run_until_started(
+            [*java[:-2], f"-XX:ArchiveClassesAtExit={beside}", *java[-2:], MAIN,
+             str(folder / "server.properties")],
+            kafka.version,
+        )  # fmt: skip
+        if not beside.exists():
+            raise EnvironmentFailed(f"{kafka.java} made no class data archive of Kafka")
+        beside.rename(kafka.archive)
+
+
+def class_path(home: Path) -> str:
+    """Every jar of a version, in the order in which a shell's pattern gives them."""
+    return ":".join(str(jar) for jar in sorted((home / "lib").glob("*.jar")))
+
+
+def _one_node(data: Path, client_port: int, controller_port: int) -> str:
+    listeners = f"CLIENT://127.0.0.1:{client_port},CONTROLLER://127.0.0.1:{controller_port}"
+    return "\n".join(
+        [
+            "process.roles=broker,controller",
+            "node.id=1",
+            f"controller.quorum.voters=1@127.0.0.1:{controller_port}",
+            f"listeners={listeners}",
+            "listener.security.protocol.map=CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "controller.listener.names=CONTROLLER",
+            "inter.broker.listener.name=CLIENT",
+            "log.cleaner.dedupe.buffer.size=4194304",
+            f"log.dirs={data}",
+            "",
+        ]
+    )
+
+
+def _run(argv: Sequence[str], limit_s: int, failure: str) -> None:
+    try:
+        ran = subprocess.run(
+            argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit_s,
+            check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise EnvironmentFailed(f"{failure}: it was not done after {limit_s} s") from None
+    if ran.returncode:
+        raise EnvironmentFailed(failure, _last(ran.stdout.splitlines()))
+
+
+def _run_until_started(argv: Sequence[str], version: str) -> None:
+    """Runs a node until it says that it has started, and lets it end in good order."""
+    said: list[str] = []
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL
+    ) as node:
+        assert node.stdout is not None
+        watchdog = Timer(_JVM_LIMIT_S, node.kill)
+        watchdog.start()
+        try:
+            for line in node.stdout:
+                said.append(line.rstrip())
+                if STARTED in line:
+                    node.terminate()
+        finally:
+            watchdog.cancel()
+            node.kill()
+    if not any(STARTED in line for line in said):
+        raise EnvironmentFailed(f"a node of Kafka {version} did not start", _last(said))
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Waits until no other process prepares the same version."""
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
+def _last(lines: Sequence[str]) -> str:
+    return "\n".join(lines[-_LAST_LINES:])

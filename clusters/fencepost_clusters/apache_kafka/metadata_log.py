@@ -1,0 +1,165 @@
+"""Kafka's committed metadata records, replayed into what our events say of them.
+
+Pure: records in, event bodies out. A record that changes something tells the whole state after it,
+as `metadata.broker` and `metadata.partition` do; kinds that no event is about are told by
+`metadata.committed` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from fencepost import (
+    BrokerCommitted,
+    BrokerDeleted,
+    FeatureFinalized,
+    MetadataCommitted,
+    PartitionCommitted,
+    TopicCommitted,
+)
+from fencepost_clusters.apache_kafka.schema import Record
+
+_UNCHANGED = -2
+"""PartitionChangeRecord's leader, when it stays."""
+_ELR, _LAST_ELR = "EligibleLeaderReplicas", "LastKnownElr"
+"""KIP-966; None where the records' version has them not."""
+_IDLE = "NoOpRecord"
+"""Written twice a second so that lags can be measured; nothing else is in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A record of the log: where it is, the epoch of the controller that wrote it, its digest."""
+
+    offset: int
+    epoch: int
+    record: Record
+    digest: str
+
+
+@final
+class Metadata:
+    """The state that the records up to now make."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, str] = {}
+        """topic id -> topic."""
+        self._partitions: dict[tuple[str, int], PartitionCommitted] = {}
+        """topic id and number -> the partition as it is."""
+        self._elrs: dict[tuple[str, int], tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        """As above -> the eligible leader replicas, and the last known ones."""
+        self._brokers: dict[int, BrokerCommitted] = {}
+
+    def replay(self, stored: Stored) -> Sequence[Struct]:
+        """What a committed record tells, itself first; nothing for an idle one."""
+        record = stored.record
+        if record.kind == _IDLE:
+            return ()
+        told: list[Struct] = [
+            MetadataCommitted(
+                stored.offset, stored.epoch, record.kind, stored.digest, record.version
+            )
+        ]
+        teller = _TELLERS.get(record.kind)
+        if teller is not None:
+            told += teller(self, stored.offset, record.values)
+        return told
+
+    def _registered(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
+        broker = values["BrokerId"]
+        told = BrokerCommitted(
+            offset, broker, values["BrokerEpoch"], values["Fenced"], values["IncarnationId"]
+        )
+        self._brokers[broker] = told
+        yield told
+
+    def _registration_changed(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
+        if values["Fenced"]:
+            yield self._fence(offset, values["BrokerId"], values["Fenced"] > 0)
+
+    def _fenced(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
+        yield self._fence(offset, values["Id"], True)
+
+    def _unfenced(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
+        yield self._fence(offset, values["Id"], False)
+
+    def _fence(self, offset: int, broker: int, fenced: bool) -> Struct:
+        told = replace(self._brokers[broker], offset=offset, fenced=fenced)
+        self._brokers[broker] = told
+        return told
+
+    def _unregistered(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
+        self._brokers.pop(values["BrokerId"], None)
+        yield BrokerDeleted(offset, values["BrokerId"])
+
+    def _topic(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
+        self._topics[values["TopicId"]] = values["Name"]
+        yield TopicCommitted(offset, values["Name"], values["TopicId"], deleted=False)
+
+    def _topic_removed(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
+        topic_id = values["TopicId"]
+        for key in [key for key in self._partitions if key[0] == topic_id]:
+            del self._partitions[key], self._elrs[key]
+        yield TopicCommitted(offset, self._topics.pop(topic_id), topic_id, deleted=True)
+
+    def _partition(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
+        topic_id, number = values["TopicId"], values["PartitionId"]
+        told = PartitionCommitted(
+            offset, self._topics[topic_id], number, values["Leader"], values["LeaderEpoch"],
+            tuple(values["Isr"]), tuple(values["Replicas"]), tuple(values["AddingReplicas"]),
+            tuple(values["RemovingReplicas"]),
+        )  # fmt: skip
+        elrs = tuple(values[_ELR] or ()), tuple(values[_LAST_ELR] or ())
+        yield self._now((topic_id, number), told, elrs)
+
+    def _partition_changed(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
+        key = values["TopicId"], values["PartitionId"]
+        was, elrs = self._partitions[key], self._elrs[key]
+        moved = values["Leader"] != _UNCHANGED
+
+        def now(name: str, before: tuple[int, ...]) -> tuple[int, ...]:
+            return before if values[name] is None else tuple(values[name])
+
+        told = PartitionCommitted(
+            offset, was.topic, was.partition,
+            values["Leader"] if moved else was.leader,
+            # Only a record that names a leader begins an epoch: an ISR change alone does not.
+            was.leader_epoch + moved,
+            now("Isr", was.isr), now("Replicas", was.replicas),
+            now("AddingReplicas", was.adding), now("RemovingReplicas", was.removing),
+        )  # fmt: skip
+        yield self._now(key, told, (now(_ELR, elrs[0]), now(_LAST_ELR, elrs[1])))
+
+    def _now(
+        self,
+        key: tuple[str, int],
+        told: PartitionCommitted,
+        elrs: tuple[tuple[int, ...], tuple[int, ...]],
+    ) -> Struct:
+        """The partition as it is now. Who was eligible last counts once nobody else may lead."""
+        eligible, last = elrs
+        told = replace(told, eligible=eligible or (() if told.isr else last))
+        self._partitions[key], self._elrs[key] = told, elrs
+        return told
+
+    def _feature(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
+        yield FeatureFinalized(offset, values["Name"], values["FeatureLevel"])
+
+
+_TELLERS: Mapping[str, Callable[[Metadata, int, Mapping[str, Any]], Iterator[Struct]]] = {
+    "RegisterBrokerRecord": Metadata._registered,
+    "BrokerRegistrationChangeRecord": Metadata._registration_changed,
+    "FenceBrokerRecord": Metadata._fenced,
+    "UnfenceBrokerRecord": Metadata._unfenced,
+    "UnregisterBrokerRecord": Metadata._unregistered,
+    "TopicRecord": Metadata._topic,
+    "RemoveTopicRecord": Metadata._topic_removed,
+    "PartitionRecord": Metadata._partition,
+    "PartitionChangeRecord": Metadata._partition_changed,
+    "FeatureLevelRecord": Metadata._feature,
+}

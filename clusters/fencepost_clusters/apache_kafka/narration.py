@@ -1,0 +1,370 @@
+"""What a Kafka node logs, made into our events: a table, one row a line of its log.
+
+A row names the end of the logger's name, since classes have moved between packages, the message as
+a pattern, and what is told. Samples of each, as versions print them, pin the rows in the tests.
+What a line leaves out is -1 or empty. The narrator remembers no more than what later lines leave
+out: what its node leads, and how far its replicas reached when they began to follow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from re import Match, Pattern
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    BrokerStateChanged,
+    BrokerStopping,
+    ControllerElected,
+    ControllerFollowed,
+    ControllerResigned,
+    ElectionStarted,
+    FollowingStarted,
+    Heard,
+    HeartbeatRefused,
+    IsrChangeAnswered,
+    IsrChangeAsked,
+    LeadershipEnded,
+    LeadershipStarted,
+    LeaseExpired,
+    LogTruncated,
+    MetadataApplied,
+    NodeStarted,
+    NodeStopped,
+    RecoveryEnded,
+    RecoveryStarted,
+    RequestRefused,
+    Role,
+    Slot,
+    VoteAnswered,
+)
+
+_LINE = re.compile(r"@(\d+) [A-Z]+ (\S+) (.*)")
+"""What the layout in log4j2.properties prints."""
+CONTROLLED_SHUTDOWN_MS = 300_000
+"""How long a broker waits to be let go; no setting of Kafka's says."""
+
+TopicPartition = tuple[str, int]
+Bodies = Iterator[Struct]
+
+
+class SessionConfigured(Struct, frozen=True, tag="apache_kafka.session"):
+    """A broker's process began; the controllers keep its session for `timeout_ms`."""
+
+    broker_id: int
+    timeout_ms: int
+
+
+@final
+@dataclass(slots=True)
+class Memory:
+    """What of a node's past the lines of its log take for known."""
+
+    node_id: int
+    session_ms: int
+    registers: bool = False
+    """Whether it is a broker."""
+    at_ns: int = 0
+    """When the line being told was printed."""
+    state: str = "INITIAL"
+    broker_epoch: int = -1
+    active_epoch: int = -1
+    """The epoch in which it is the active controller (-1: it is not)."""
+    majority_lost: bool = False
+    led: dict[TopicPartition, LeadershipStarted] = field(default_factory=dict)
+    """What it leads, as it said when it began to."""
+    followed: dict[TopicPartition, FollowingStarted] = field(default_factory=dict)
+
+    def epoch_led(self, place: TopicPartition) -> int:
+        """The epoch in which it leads a partition (-1: it does not)."""
+        led = self.led.get(place)
+        return -1 if led is None else led.leader_epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One kind of line: the end of its logger's name, its message, and what is told of it."""
+
+    logger: str
+    message: Pattern[str]
+    tell: Callable[[Memory, Match[str]], Bodies]
+
+
+@final
+class KafkaNarrator:
+    """The narrator of one process, of the node in a slot; see the module."""
+
+    def __init__(self, slot: Slot, session_ms: int) -> None:
+        self._memory = Memory(slot.node_id, session_ms, registers=slot.role is Role.BROKER)
+
+    def hear(self, line: str) -> Sequence[Heard]:
+        """The events of one line; most have none, nor has what no logger printed."""
+        printed = _LINE.match(line)
+        if printed is None:
+            return ()
+        at_ns, logger, message = int(printed[1]), printed[2], printed[3]
+        for row in _ROWS.get(logger.rpartition(".")[2], ()):
+            found = row.message.search(message)
+            if found is not None:
+                self._memory.at_ns = at_ns
+                return [Heard(at_ns, body) for body in row.tell(self._memory, found)]
+        return ()
+
+
+# ------------------------------------------------------------------------------- a broker's life
+
+
+def _broker_started(now: Memory, said: Match[str]) -> Bodies:
+    yield NodeStarted("broker", int(said[2]), said[1], -1)
+    yield SessionConfigured(int(said[2]), now.session_ms)
+
+
+def _registered(now: Memory, said: Match[str]) -> Bodies:
+    now.broker_epoch = int(said[2])
+    yield _becomes(now, "FENCED", "registered")
+
+
+def _unfenced(now: Memory, said: Match[str]) -> Bodies:
+    yield _becomes(now, "ACTIVE", "unfenced")
+    # Before it opens no listener: what it leads by its metadata it serves from now on.
+    yield from now.led.values()
+
+
+def _stopping(now: Memory, said: Match[str]) -> Bodies:
+    if now.registers:
+        yield BrokerStopping(now.node_id, now.state, "", CONTROLLED_SHUTDOWN_MS)
+
+
+def _shuts_down(now: Memory, said: Match[str]) -> Bodies:
+    yield _becomes(now, "SHUTDOWN", "shutdown_granted")
+
+
+def _becomes(now: Memory, state: str, reason: str) -> BrokerStateChanged:
+    old, now.state = now.state, state
+    return BrokerStateChanged(now.node_id, old, state, now.broker_epoch, reason)
+
+
+def _refused(now: Memory, said: Match[str]) -> Bodies:
+    yield HeartbeatRefused(int(said[1]), now.broker_epoch, said[2], -1)
+
+
+def _recovery_began(now: Memory, said: Match[str]) -> Bodies:
+    yield RecoveryStarted(now.node_id)
+
+
+def _recovered(now: Memory, said: Match[str]) -> Bodies:
+    yield RecoveryEnded(now.node_id, int(said[1]), -1)
+
+
+def _stopped(now: Memory, said: Match[str]) -> Bodies:
+    yield NodeStopped("shutdown")
+
+
+# ------------------------------------------------------------------------------------ the quorum
+
+
+def _controller_started(now: Memory, said: Match[str]) -> Bodies:
+    yield NodeStarted("controller", int(said[1]), "", -1)
+
+
+def _election(now: Memory, said: Match[str]) -> Bodies:
+    yield ElectionStarted(int(said[1]), -1, -1)
+
+
+def _voted(now: Memory, said: Match[str]) -> Bodies:
+    granted = said["answer"] == "granted"
+    yield VoteAnswered(
+        int(said["epoch"]), int(said["candidate"]), granted, said["answer"], -1, -1,
+        int(said["end"]), int(said["last"]),
+    )  # fmt: skip
+
+
+def _elected(now: Memory, said: Match[str]) -> Bodies:
+    now.active_epoch, now.majority_lost = int(said[1]), False
+    yield ControllerElected(int(said[1]), int(said[2]), -1)
+
+
+def _majority_lost(now: Memory, said: Match[str]) -> Bodies:
+    now.majority_lost = True
+    yield from ()
+
+
+def _resigned(now: Memory, said: Match[str]) -> Bodies:
+    reason = "no_majority" if now.majority_lost else "higher_epoch"
+    now.active_epoch, now.majority_lost = -1, False
+    yield ControllerResigned(int(said[1]), reason)
+
+
+def _followed(now: Memory, said: Match[str]) -> Bodies:
+    yield ControllerFollowed(int(said[1]), int(said[2]))
+
+
+def _applied(now: Memory, said: Match[str]) -> Bodies:
+    yield MetadataApplied(int(said[1]), int(said[2]))
+
+
+# ----------------------------------------------------------------- what the active controller does
+
+
+def _session_over(now: Memory, said: Match[str]) -> Bodies:
+    yield LeaseExpired(int(said[1]), int(said[2]), -1, now.at_ns, now.session_ms, now.active_epoch)
+
+
+_APIS = {"registerBroker": "BrokerRegistration", "processBrokerHeartbeat": "BrokerHeartbeat"}
+
+
+def _event_failed(now: Memory, said: Match[str]) -> Bodies:
+    error = re.sub(r"(?<!^)(?=[A-Z])", "_", said[2])
+    yield RequestRefused(_APIS[said[1]], "", -1, "", -1, error.upper(), error.lower(), "")
+
+
+_REJECTIONS = {
+    "ineligible replicas": ("INELIGIBLE_REPLICA", "ineligible_replica"),
+    "current leader epoch": ("FENCED_LEADER_EPOCH", "stale_leader_epoch"),
+    "current partition epoch": ("INVALID_UPDATE_VERSION", "stale_partition_epoch"),
+}
+
+
+def _rejected(now: Memory, said: Match[str]) -> Bodies:
+    error, reason = next(
+        (told for words, told in _REJECTIONS.items() if words in said[4]), ("", "rejected")
+    )
+    yield RequestRefused(
+        "AlterPartition", said[2], int(said[3]), "", int(said[1]), error, reason, ""
+    )
+
+
+# ----------------------------------------------------------------------------------- the replicas
+
+
+def _leads(now: Memory, said: Match[str]) -> Bodies:
+    place = said["topic"], int(said["partition"])
+    began = LeadershipStarted(
+        *place, int(said["epoch"]), _ids(said["isr"]), -1, int(said["end"]), int(said["mark"])
+    )
+    now.led[place] = began
+    now.followed.pop(place, None)
+    if now.state == "ACTIVE":
+        yield began
+
+
+def _follows(now: Memory, said: Match[str]) -> Bodies:
+    place = said["topic"], int(said["partition"])
+    led = now.led.pop(place, None)
+    if led is not None and now.state == "ACTIVE":
+        yield LeadershipEnded(*place, led.leader_epoch, "metadata")
+    leader = -1 if said["leader"] == "None" else int(said["leader"])
+    began = FollowingStarted(
+        *place, leader, int(said["epoch"]), int(said["end"]), int(said["mark"])
+    )
+    now.followed[place] = began
+    yield began
+
+
+def _shrinks(now: Memory, said: Match[str]) -> Bodies:
+    place = said["topic"], int(said["partition"])
+    new = _ids(said["new"])
+    yield IsrChangeAsked(
+        *place, now.epoch_led(place), now.broker_epoch, _ids(said["old"]), new,
+        (-1,) * len(new), int(said["mark"]), -1, 0,
+    )  # fmt: skip
+
+
+def _isr_stored(now: Memory, said: Match[str]) -> Bodies:
+    place = said["topic"], int(said["partition"])
+    yield IsrChangeAnswered(*place, now.epoch_led(place), "NONE", _ids(said["isr"]))
+
+
+def _isr_refused(now: Memory, said: Match[str]) -> Bodies:
+    place = said["topic"], int(said["partition"])
+    yield IsrChangeAnswered(*place, now.epoch_led(place), said["error"], ())
+
+
+def _truncated(now: Memory, said: Match[str]) -> Bodies:
+    place = said["topic"], int(said["partition"])
+    began = now.followed.get(place)
+    if began is not None:  # a replica; neither the metadata's log nor one being loaded
+        yield LogTruncated(
+            *place, int(said["to"]), began.log_end, began.high_watermark, began.leader_epoch,
+            "leader_epoch",
+        )  # fmt: skip
+
+
+def _ids(text: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in text.replace(" ", "").split(",") if word)
+
+
+_PLACE = r"(?P<topic>\S+)-(?P<partition>\d+)"
+_PREFIXED = rf"\[Partition {_PLACE} broker=\d+\] "
+
+
+def _row(logger: str, message: str, tell: Callable[[Memory, Match[str]], Bodies]) -> Row:
+    return Row(logger, re.compile(message), tell)
+
+
+TABLE: Sequence[Row] = (
+    _row("BrokerLifecycleManager", r"Incarnation (\S+) of broker (\d+) in .* is now STARTING",
+         _broker_started),
+    _row("BrokerLifecycleManager", r"Successfully registered broker (\d+) with broker epoch (\d+)",
+         _registered),
+    _row("BrokerLifecycleManager",
+         r"Unable to register broker (\d+) because the controller returned error (\w+)", _refused),
+    _row("BrokerLifecycleManager",
+         r"Broker (\d+) sent a heartbeat request but received error (\w+)", _refused),
+    _row("BrokerLifecycleManager", r"Transitioning from RECOVERY to RUNNING", _unfenced),
+    _row("LoggingSignalHandler", r"Terminating process due to signal", _stopping),
+    _row("BrokerLifecycleManager", r"Transitioning from \w+ to SHUTTING_DOWN", _shuts_down),
+    _row("LogManager", r"Loading logs from log dirs", _recovery_began),
+    _row("LogManager", r"Loaded (\d+) logs in", _recovered),
+    _row("AppInfoParser", r"App info kafka\.server for \d+ unregistered", _stopped),
+    _row("ControllerServer", r"\[ControllerServer id=(\d+)\] Starting controller",
+         _controller_started),
+    _row("QuorumState", r"Completed transition to CandidateState\(.*?\bepoch=(\d+)", _election),
+    _row("KafkaRaftClient",
+         r"Vote request .*replicaEpoch=(?P<epoch>\d+), replicaId=(?P<candidate>\d+),"
+         r".*lastOffsetEpoch=(?P<last>\d+), lastOffset=(?P<end>\d+)(?:, preVote=false)?\)\]\)\]\)"
+         r" with epoch \d+ is (?P<answer>granted|rejected)", _voted),
+    _row("QuorumController",
+         r"Becoming the active controller at epoch (\d+), next write offset (\d+)", _elected),
+    _row("LeaderState", r"Did not receive fetch request from the majority", _majority_lost),
+    _row("QuorumController", r"Renouncing the leadership.* We were the leader at epoch (\d+)",
+         _resigned),
+    _row("QuorumController", r"In the new epoch (\d+), the leader is (\d+)\.", _followed),
+    _row("MetadataLoader",
+         r"publishing new image with provenance .*lastContainedOffset=(\d+), "
+         r"lastContainedEpoch=(\d+)", _applied),
+    _row("ReplicationControlManager",
+         r"Fencing broker (\d+) at epoch (\d+) because its session has timed out", _session_over),
+    _row("QuorumController",
+         r"(registerBroker|processBrokerHeartbeat): event failed with (\w+?)Exception",
+         _event_failed),
+    _row("ReplicationControlManager",
+         r"Rejecting AlterPartition request from node (\d+) for (\S+)-(\d+) because (.*)",
+         _rejected),
+    _row("logger",
+         rf"Leader {_PLACE} with topic id \S+ starts at leader epoch (?P<epoch>\d+) from offset "
+         r"(?P<end>\d+) with partition epoch \d+, high watermark (?P<mark>\d+), "
+         r"ISR \[(?P<isr>[\d, ]*)\]", _leads),
+    _row("logger",
+         rf"Follower {_PLACE} starts at leader epoch (?P<epoch>\d+) from offset (?P<end>\d+) "
+         r"with partition epoch \d+ and high watermark (?P<mark>\d+)\. "
+         r"Current leader is (?P<leader>-?\d+|None)", _follows),
+    _row("Partition",
+         rf"{_PREFIXED}Shrinking ISR from (?P<old>[\d,]*) to (?P<new>[\d,]*)\. "
+         r"Leader: \(highWatermark: (?P<mark>\d+)", _shrinks),
+    _row("Partition", rf"{_PREFIXED}ISR updated to (?P<isr>[\d,]*) ", _isr_stored),
+    _row("Partition",
+         rf"{_PREFIXED}Failed to alter partition to .* (?:rejected the request with|due to) "
+         r"(?P<error>[A-Z_]{6,})", _isr_refused),
+    _row("UnifiedLog", rf"\[UnifiedLog partition={_PLACE}, .*\] Truncating to offset (?P<to>\d+)",
+         _truncated),
+)  # fmt: skip
+"""Every line that is told; `logger` alone is the end of Kafka's `state.change.logger`."""
+
+_ROWS: Mapping[str, Sequence[Row]] = {
+    name: tuple(row for row in TABLE if row.logger == name) for name in {r.logger for r in TABLE}
+}

@@ -1,0 +1,268 @@
+"""The client that reads the metadata log: it fetches from the controllers as an observer would.
+
+Kafka's own Fetch with replica id -1, over the clients' links, from whoever leads the quorum; what
+is below the high watermark is decoded and told. It takes part in nothing: to the leader it is
+nobody's replica. A controller that does not answer, or does not lead, is followed by the next.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import socket
+import struct
+import sys
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, final
+from uuid import UUID
+
+import msgspec
+from kio.records.readers import read_batch
+from kio.schema.errors import ErrorCode
+from kio.schema.fetch.v13 import request as fetch_request
+from kio.schema.fetch.v13.response import FetchResponse
+from kio.serial import entity_reader, entity_writer
+
+from fencepost import ClientFailed, ClientStarted, NodeStopped, Recorder, WorkerConfig
+from fencepost_clusters.apache_kafka import schema
+from fencepost_clusters.apache_kafka.distribution import cache
+from fencepost_clusters.apache_kafka.metadata_log import Metadata, Stored
+
+METADATA_LOG = UUID("00000000-0000-0000-0000-000000000001")
+WAIT_MS = 50
+"""How long a leader may wait for a record: what is committed after that is asked for then."""
+LIMIT_S = 1.5
+MOST_BYTES = 1 << 20
+_CONTROL = 0x20
+# kio marks every number with a type of its own, which its own coercion undoes: plain ints will do.
+_FETCH: Any = fetch_request
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What the worker is started with: the controllers' port, and whose schemas to read."""
+
+    port: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What matters of a controller's answer. `leader` and `epoch` are as it knows them, or -1."""
+
+    error: str
+    leader: int
+    epoch: int
+    high_watermark: int = -1
+    diverges: bool = False
+    snapshot: bool = False
+    records: Sequence[Stored] = ()
+    end: int = -1
+    """The offset after the last batch (-1: there was none); a batch may hold no record for us."""
+    end_epoch: int = -1
+
+
+@final
+@dataclass(slots=True)
+class Reading:
+    """How far the log was read, and what of it is not known to be committed yet."""
+
+    next_offset: int = 0
+    last_epoch: int = 0
+    leader_epoch: int = 0
+    committed: tuple[int, int] = (0, 0)
+    """The offset after the newest record that was told, and that record's epoch."""
+    waiting: list[Stored] = field(default_factory=list)
+
+    def take(self, answer: Answer) -> Sequence[Stored]:
+        """Takes an answer without error in; what is committed now."""
+        if answer.diverges:
+            # What was read of a former leader was never committed: it is read anew.
+            self.next_offset, self.last_epoch = self.committed
+            self.waiting.clear()
+            return ()
+        self.waiting += answer.records
+        if answer.end >= 0:
+            self.next_offset, self.last_epoch = answer.end, answer.end_epoch
+        told = [stored for stored in self.waiting if stored.offset < answer.high_watermark]
+        if told:
+            self.committed = told[-1].offset + 1, told[-1].epoch
+            self.waiting = self.waiting[len(told) :]
+        return told
+
+
+def request(reading: Reading) -> Any:
+    """What to ask for next."""
+    partition = _FETCH.FetchPartition(
+        partition=0,
+        current_leader_epoch=reading.leader_epoch,
+        fetch_offset=reading.next_offset,
+        last_fetched_epoch=reading.last_epoch,
+        log_start_offset=0,
+        partition_max_bytes=MOST_BYTES,
+    )
+    return _FETCH.FetchRequest(
+        max_wait=timedelta(milliseconds=WAIT_MS),
+        min_bytes=1,
+        max_bytes=MOST_BYTES,
+        topics=(_FETCH.FetchTopic(topic_id=METADATA_LOG, partitions=(partition,)),),
+        forgotten_topics_data=(),
+    )
+
+
+def frame(client: str, correlation: int, asked: Any) -> bytes:
+    """A request's bytes, its length included."""
+    header = asked.__header_schema__(
+        request_api_key=asked.__api_key__, request_api_version=asked.__version__,
+        correlation_id=correlation, client_id=client,
+    )  # fmt: skip
+    buffer = io.BytesIO()
+    entity_writer(type(header))(buffer, header)
+    entity_writer(type(asked))(buffer, asked)
+    body = buffer.getvalue()
+    return struct.pack(">i", len(body)) + body
+
+
+def read_answer(body: bytes, schemas: Mapping[int, schema.Schema]) -> Answer:
+    """An answer's bytes, without their length; raises Undecodable for records of no known kind."""
+    _, at = entity_reader(FetchResponse.__header_schema__)(body, 0)
+    answer, _ = entity_reader(FetchResponse)(body, at)
+    if answer.error_code is not ErrorCode.none or not answer.responses:
+        return Answer(answer.error_code.name.upper(), -1, -1)
+    part = answer.responses[0].partitions[0]
+    leader = part.current_leader
+    if part.error_code is not ErrorCode.none:
+        return Answer(part.error_code.name.upper(), leader.leader_id, leader.leader_epoch)
+    records: list[Stored] = []
+    end = end_epoch = -1
+    data = part.records or b""
+    at = 0
+    while at < len(data):
+        batch, size = read_batch(data, at)
+        at += size
+        end = batch.base_offset + batch.last_offset_delta + 1
+        end_epoch = batch.partition_leader_epoch
+        if not batch.attributes & _CONTROL:
+            records += (
+                Stored(
+                    record.offset, end_epoch, schema.decode(schemas, record.value or b""),
+                    f"{zlib.crc32(record.value or b''):08x}",
+                )
+                for record in batch.records
+            )  # fmt: skip
+    return Answer(
+        "", leader.leader_id, leader.leader_epoch, part.high_watermark,
+        part.diverging_epoch.epoch >= 0, part.snapshot_id.epoch >= 0, records, end, end_epoch,
+    )  # fmt: skip
+
+
+def schemas_in(home: Path) -> Mapping[int, schema.Schema]:
+    """The metadata records' schemas of an installed version, by their keys."""
+    (jar,) = (home / "lib").glob("kafka-metadata-*.jar")
+    with zipfile.ZipFile(jar) as opened:
+        texts = (
+            opened.read(name).decode()
+            for name in opened.namelist()
+            if name.startswith("common/metadata/") and name.endswith(".json")
+        )
+        read = (schema.read(text) for text in texts)
+        return {one.key: one for one in read if one is not None}
+
+
+@final
+class Observer:
+    """One worker's work, until its standard input ends."""
+
+    def __init__(
+        self, config: WorkerConfig, options: Options, recorder: Recorder,
+        schemas: Mapping[int, schema.Schema],
+    ) -> None:  # fmt: skip
+        self._client = config.process
+        self._recorder = recorder
+        self._schemas = schemas
+        controllers = sorted(name for name in config.hosts if name.startswith("controller-"))
+        self._ends = [(config.hosts[name], options.port) for name in controllers]
+        self._at = 0
+        self._reading = Reading()
+        self._metadata = Metadata()
+        self._correlation = 0
+
+    def run(self) -> None:
+        """Asks one controller after the other for as long as it answers as the leader."""
+        while not self._asked_to_stop(0):
+            try:
+                with socket.create_connection(self._ends[self._at], LIMIT_S) as connection:
+                    connection.settimeout(LIMIT_S)
+                    while self._ask(connection):
+                        if self._asked_to_stop(0):
+                            return
+            except OSError:
+                pass  # it is down, cut off or paused: another one may lead by now
+            self._at = (self._at + 1) % len(self._ends)
+            self._asked_to_stop(WAIT_MS / 1000)
+
+    def _ask(self, connection: socket.socket) -> bool:
+        """Fetches once; whether to go on asking this controller."""
+        self._correlation += 1
+        connection.sendall(frame(self._client, self._correlation, request(self._reading)))
+        size = struct.unpack(">i", _receive(connection, 4))[0]
+        answer = read_answer(_receive(connection, size), self._schemas)
+        if answer.epoch > self._reading.leader_epoch:
+            self._reading.leader_epoch = answer.epoch
+            if answer.error:
+                return answer.error == "FENCED_LEADER_EPOCH"
+        if answer.error:
+            return False
+        if answer.snapshot:
+            raise RuntimeError("the metadata log does not go back to where it was read last")
+        for stored in self._reading.take(answer):
+            for body in self._metadata.replay(stored):
+                self._recorder.record(body)
+        return True
+
+    @staticmethod
+    def _asked_to_stop(limit_s: float) -> bool:
+        """Whether standard input has ended, waiting for that at most so long."""
+        ready, _, _ = select.select([0], [], [], limit_s)
+        return bool(ready) and not os.read(0, 4096)
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    """That many bytes; raises OSError when the connection ends before."""
+    got = b""
+    while len(got) < size:
+        more = connection.recv(size - len(got))
+        if not more:
+            raise ConnectionResetError("end of stream")
+        got += more
+    return got
+
+
+def main(argv: Sequence[str]) -> int:
+    """Exit code 0 when it was asked to stop, 2 for a bad configuration, 1 when it failed."""
+    try:
+        config = msgspec.json.decode(Path(argv[1]).read_bytes(), type=WorkerConfig)
+        options = msgspec.json.decode(config.options, type=Options)
+    except (IndexError, OSError, msgspec.DecodeError) as error:
+        print(f"the observer's configuration cannot be read: {error}", file=sys.stderr)
+        return 2
+    recorder = Recorder.open(Path(config.events), config.run, config.process)
+    recorder.record(ClientStarted("observer", "kio"))
+    try:
+        schemas = schemas_in(cache(os.environ) / options.version)
+        Observer(config, options, recorder, schemas).run()
+    except Exception as error:
+        recorder.record(ClientFailed(f"{type(error).__name__}: {error}", True))
+        recorder.record(NodeStopped("failed"))
+        raise
+    recorder.record(NodeStopped("stopped"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,43 @@
+"""The entry point: Apache Kafka as a plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from fencepost import Clause, Rule, System, hookimpl
+from fencepost_clusters.apache_kafka import promises
+from fencepost_clusters.apache_kafka.cluster import OBSERVER, KRaft
+from fencepost_clusters.apache_kafka.narration import SessionConfigured
+
+
+@hookimpl
+def fencepost_event_kinds() -> Sequence[type[Struct]]:
+    """How long the controllers keep a broker's session."""
+    return (SessionConfigured,)
+
+
+@hookimpl
+def fencepost_systems() -> Sequence[System]:
+    """`apache/kraft`, in its default version and, as `apache/kraft@4.1.0`, in others."""
+    return (KRaft(),)
+
+
+@hookimpl
+def fencepost_workloads() -> Mapping[str, Sequence[str]]:
+    """The client that reads the metadata log."""
+    return {OBSERVER: ("-m", "fencepost_clusters.apache_kafka.observer")}
+
+
+@hookimpl
+def fencepost_clauses() -> Sequence[Clause]:
+    """What Kafka promises otherwise than the seed documents."""
+    return promises.CLAUSES
+
+
+@hookimpl
+def fencepost_rules() -> Sequence[Rule[Any]]:
+    """The rules for those."""
+    return promises.RULES

@@ -1,0 +1,85 @@
+"""What a Kafka node is configured with, and which of the reference's settings Kafka knows by what.
+
+Tests ask for settings by the reference's names. Those that Kafka has under another name are
+renamed; those that it has not make a test not applicable; all others are Kafka's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fencepost import NotApplicable
+
+SUITE_SETTINGS: Mapping[str, str] = {
+    # The lease, the quorum and replication as quick as the reference's.
+    "broker.heartbeat.interval.ms": "300",
+    "broker.session.timeout.ms": "3000",
+    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.election.backoff.max.ms": "500",
+    "controller.quorum.fetch.timeout.ms": "1500",
+    "controller.quorum.request.timeout.ms": "1000",
+    "replica.lag.time.max.ms": "2000",
+    "replica.fetch.wait.max.ms": "300",
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
+    "leader.imbalance.check.interval.seconds": "1",
+    "min.insync.replicas": "2",
+    "default.replication.factor": "3",
+    "auto.create.topics.enable": "false",
+    # A cut link neither answers nor closes: whoever waits for it gives up before it heals.
+    "controller.socket.timeout.ms": "3000",
+    "replica.socket.timeout.ms": "3000",
+    # Small: many nodes share a machine.
+    "log.cleaner.dedupe.buffer.size": "4194304",
+    "log.segment.bytes": "1048576",
+    "num.network.threads": "1",
+    "num.io.threads": "4",
+    "background.threads": "2",
+    "num.recovery.threads.per.data.dir": "1",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+"""What suites run with unless a test asks for something else; Kafka's defaults are slower."""
+
+RENAMED: Mapping[str, str] = {
+    "registration.heartbeat.interval.ms": "broker.heartbeat.interval.ms",
+    "registration.lease.timeout.ms": "broker.session.timeout.ms",
+}
+UNKNOWN = frozenset(
+    {
+        "broker.id",
+        "cluster.id",
+        "controlled.shutdown.timeout.ms",
+        "controller.connect",
+        "controller.id",
+        "controller.listeners",
+        "metadata.format.level",
+        "metadata.format.max.level",
+        "metadata.max.lag.records",
+        "metadata.snapshot.interval.records",
+        "metadata.snapshot.slice.records",
+        "process.roles",
+        "sasl.enabled.mechanisms",
+    }
+)
+"""The reference's own. Roles and ids are Kafka's too, but the layout's to say."""
+_SWITCHES = frozenset({"auto.leader.rebalance.enable"})
+_LEAST_SEGMENT = 1 << 20
+"""Kafka 4 takes no smaller one."""
+
+
+def given(settings: Mapping[str, str]) -> dict[str, str]:
+    """A test's settings in Kafka's words; raises NotApplicable for one that Kafka has not."""
+    return dict(_translated(name, value) for name, value in settings.items())
+
+
+def _translated(name: str, value: str) -> tuple[str, str]:
+    if name in UNKNOWN:
+        raise NotApplicable(f"apache/kraft has no setting {name!r}")
+    if name == "leader.imbalance.check.interval.ms":
+        return "leader.imbalance.check.interval.seconds", str(max(1, int(value) // 1000))
+    if name == "log.segment.bytes":
+        return name, str(max(_LEAST_SEGMENT, int(value)))
+    if name in _SWITCHES:
+        return name, {"0": "false", "1": "true"}.get(value, value)
+    return RENAMED.get(name, name), value

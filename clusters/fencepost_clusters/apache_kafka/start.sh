@@ -1,0 +1,15 @@
+#!/bin/sh
+# Formats the disk, unless that was done, as Kafka's StorageTool does; then becomes the node.
+set -eu
+if [ ! -e "$DATA/meta.properties" ]; then
+  cp "$KAFKA_HOME/bootstrap.checkpoint" "$DATA/bootstrap.checkpoint"
+  cp meta.properties "$DATA/meta.properties.new"
+  mv "$DATA/meta.properties.new" "$DATA/meta.properties"
+fi
+for jar in "$KAFKA_HOME"/lib/*.jar; do
+  CLASSPATH="${CLASSPATH:+$CLASSPATH:}$jar"
+done
+export CLASSPATH
+# The words in JVM_OPTIONS are meant to be split.
+exec "$JAVA" $JVM_OPTIONS -Djdk.net.hosts.file=hosts -Dlog4j2.configurationFile=log4j2.properties \
+  kafka.Kafka server.properties

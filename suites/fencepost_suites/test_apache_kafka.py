@@ -1,0 +1,147 @@
+"""What Apache Kafka promises otherwise than the seed documents, each promise broken into."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost import Shape
+from fencepost.testing import Clients, Cluster, Faults
+
+clause = pytest.mark.clause
+pytestmark = pytest.mark.only("apache/kraft", reason="what is tested is Kafka's own promise")
+LONG_SESSION = pytest.mark.parametrize(
+    "fencepost_shape",
+    [Shape(settings={"registration.lease.timeout.ms": "12000"})],
+    ids=["long-session"],
+)
+"""A session that outlives the start of a JVM, on a busy machine too."""
+
+
+@pytest.mark.parametrize("disk", ["empty", "copy"])
+@clause("KR-01")
+def test_of_two_processes_with_one_id_the_one_with_a_session_stays(
+    cluster: Cluster, faults: Faults, clients: Clients, disk: str
+) -> None:
+    writes = clients.produce("orders")
+    victim = cluster.leader("orders", 0)
+    with faults.duplicate_id(victim, disk=disk):
+        twin = cluster.node(f"{victim.name}-twin")
+        cluster.eventually(twin.refused_with("DUPLICATE_BROKER_REGISTRATION"))
+        cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+        assert not cluster.holds(twin.active)
+        assert cluster.holds(victim.active)
+
+
+@LONG_SESSION
+@clause("KR-01", "KR-02", "QC-21")
+def test_a_bounce_within_the_session_waits_for_its_end(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    writes = clients.produce("orders")
+    victim = cluster.leader("orders", 0)
+    faults.bounce(victim, after_ms=0)
+    cluster.eventually(victim.refused_with("DUPLICATE_BROKER_REGISTRATION"))
+    cluster.eventually(victim.active)
+    cluster.eventually(cluster.recovered)
+    cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+
+
+# Its leadership stays away, or it may lead again, by right, when the probe comes.
+@pytest.mark.parametrize(
+    "fencepost_shape",
+    [Shape(settings={"auto.leader.rebalance.enable": "0"})],
+    ids=["leaders-stay"],
+)
+@clause("KR-02", "QC-30", "RP-18", "RP-24")
+def test_a_broker_cut_off_from_the_controllers_is_fenced_by_them(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    writes = clients.produce("orders")
+    cluster.eventually(writes.acked_at_least(50))
+    victim = cluster.leader("orders", 0)
+    # It does not know that it was fenced, and its clients wait for followers it has lost.
+    with faults.cut_from_controllers(victim):
+        cluster.eventually(victim.fenced_by_controller)
+        assert cluster.leader("orders", 0) != victim
+    cluster.eventually(cluster.recovered)
+    assert clients.produce_directly(victim, "orders", 0).refused
+
+
+@clause("QC-07", "QC-21", "QC-28")
+def test_an_isolated_controller_has_a_successor_that_knows_everything(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.create_topic("before")
+    clients.produce("orders")
+    old = cluster.active_controller
+    with faults.partition(old, [c for c in cluster.controllers if c != old]):
+        cluster.eventually(cluster.another_controller(old))
+        clients.create_topic("meanwhile")
+    with faults.kill(cluster.leader("orders", 0)):
+        faults.bounce(cluster.active_controller, after_ms=0)
+        cluster.eventually(cluster.led_by_controllers)
+    cluster.eventually(cluster.recovered)
+    assert clients.list_topics().outcome == "ok"
+
+
+@clause("KR-02", "QC-31")
+def test_a_broker_that_dies_as_the_controller_does_is_fenced_by_the_next_one(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    writes = clients.produce("orders")
+    victim = cluster.leader("orders", 0)
+    with faults.kill(cluster.active_controller), faults.kill(victim):
+        cluster.eventually(victim.fenced_by_controller)
+        cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+    cluster.eventually(cluster.recovered)
+
+
+@clause("KR-03")
+def test_a_fenced_broker_is_named_to_no_client_of_kafka(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    writes = clients.produce("orders")
+    victim, *others = cluster.brokers
+    assert victim.id in clients.ask_metadata(others[0], "orders").brokers
+    with faults.kill(victim):
+        cluster.eventually(victim.fenced_by_controller)
+        cluster.eventually(writes.acked_at_least(len(writes.acked) + 300))
+        for broker in others:
+            cluster.eventually(broker.caught_up)
+            told = clients.ask_metadata(broker, "orders")
+            assert told.answered
+            assert victim.id not in told.brokers
+    cluster.eventually(cluster.recovered)
+
+
+@clause("KR-04")
+def test_a_broker_that_is_asked_to_stop_leaves_leading_nothing(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    writes = clients.produce("orders")
+    victim = cluster.leader("orders", 0)
+    with faults.terminate(victim) as stopped:
+        assert stopped.receipt.true
+        assert cluster.leader("orders", 0) != victim
+        cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+    cluster.eventually(cluster.recovered)
+
+
+@pytest.mark.parametrize("fencepost_shape", [Shape(brokers=4)], ids=["four-brokers"])
+@clause("RP-19", "RP-06", "RP-13")
+def test_a_partition_moves_while_it_is_written_to_wherever_it_was(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    clients.create_topic("orders", partitions=1)
+    writes = clients.produce("orders", count=800, rate=200)
+    cluster.eventually(writes.acked_at_least(50))
+    old = cluster.leader("orders", 0)
+    others = cluster.followers("orders", 0)
+    (new,) = (broker for broker in cluster.brokers if broker not in (old, *others))
+    with faults.kill(cluster.active_controller):
+        cluster.eventually(cluster.led_by_controllers)
+        clients.reassign("orders", 0, [new, *others])
+        cluster.eventually(cluster.assigned("orders", 0, [new, *others]))
+    cluster.eventually(new.leads("orders", 0))
+    cluster.eventually(writes.settled, within_ms=60_000)
+    assert writes.acked <= clients.read_all("orders")

@@ -1,0 +1,89 @@
+"""How Kafka's nodes are configured: names for links, a test's settings in Kafka's words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fencepost import NotApplicable, Place, Role, Shape, Spare, UsageError
+from fencepost_clusters.apache_kafka.cluster import KRaft
+from fencepost_clusters.apache_kafka.settings import UNKNOWN, given
+
+
+def placed(name: str, shape: Shape) -> Place:
+    layout = KRaft().layout(shape)
+    slot = layout.slot(name)
+    hosts = {other.name: f"127.9.{slot.index}.{other.index}" for other in layout.slots}
+    return Place(
+        run="run", process=f"{name}#1", slot=slot, layout=layout, address=hosts[name], hosts=hosts,
+        advertised=f"127.9.99.{slot.index}", data_dir=Path("/data"), work_dir=Path("/work"),
+        events_path=Path("/events"),
+    )  # fmt: skip
+
+
+def test_a_broker_binds_its_own_address_and_advertises_links() -> None:
+    shape = Shape()
+    read = KRaft().properties(placed("broker-2", shape), shape)
+    assert read["listeners"] == "CLIENT://127.9.5.5:9092,REPLICATION://127.9.5.5:9094"
+    assert read["advertised.listeners"] == "CLIENT://127.9.99.5:9092,REPLICATION://broker-2:9094"
+    assert read["controller.quorum.voters"] == (
+        "101@controller-1:9093,102@controller-2:9093,103@controller-3:9093"
+    )
+    assert (read["node.id"], read["process.roles"]) == ("2", "broker")
+    twin = KRaft().properties(placed("broker-2-twin", shape), shape)
+    assert twin["node.id"] == "2"
+    assert "REPLICATION://broker-2-twin:9094" in twin["advertised.listeners"]
+
+
+def test_a_controller_is_reached_by_its_name() -> None:
+    shape = Shape()
+    read = KRaft().properties(placed("controller-1", shape), shape)
+    assert read["listeners"] == "CONTROLLER://127.9.1.1:9093"
+    assert read["advertised.listeners"] == "CONTROLLER://controller-1:9093"
+    assert "inter.broker.listener.name" not in read
+
+
+def test_settings_are_asked_for_by_the_references_names() -> None:
+    asked = {
+        "registration.lease.timeout.ms": "9000",
+        "auto.leader.rebalance.enable": "0",
+        "log.segment.bytes": "65536",
+        "num.io.threads": "2",
+    }
+    assert given(asked) == {
+        "broker.session.timeout.ms": "9000",
+        "auto.leader.rebalance.enable": "false",
+        "log.segment.bytes": "1048576",
+        "num.io.threads": "2",
+    }
+    shape = Shape(settings=asked, own={"broker-1": {"num.io.threads": "3"}})
+    assert KRaft().timing(shape).lease_ms == 9_000
+    assert KRaft().properties(placed("broker-1", shape), shape)["num.io.threads"] == "3"
+
+
+@pytest.mark.parametrize("name", sorted(UNKNOWN))
+def test_a_setting_that_kafka_has_not_makes_a_test_not_applicable(name: str) -> None:
+    with pytest.raises(NotApplicable, match=f"has no setting '{name}'"):
+        KRaft().layout(Shape(settings={name: "1"}))
+    with pytest.raises(NotApplicable):
+        KRaft().layout(Shape(own={"broker-1": {name: "1"}}))
+
+
+def test_what_kafka_cannot_be_is_refused() -> None:
+    with pytest.raises(NotApplicable, match="one id for both"):
+        KRaft().layout(Shape(combined=1))
+    with pytest.raises(UsageError, match="no defects"):
+        KRaft().layout(Shape(defects=("x",)))
+
+
+def test_slots_and_links_are_the_references() -> None:
+    layout = KRaft().layout(Shape(spares=(Spare(Role.BROKER, 4),)))
+    names = [slot.name for slot in layout.slots]
+    assert names == [
+        *("controller-1", "controller-2", "controller-3", "broker-1", "broker-2", "broker-3"),
+        *("broker-1-twin", "broker-2-twin", "broker-3-twin", "broker-4", "clients"),
+    ]
+    clients = {(link.target, link.port) for link in layout.links if link.source == "clients"}
+    assert ("controller-1", 9093) in clients
+    assert ("broker-1-twin", 9092) in clients

@@ -1,0 +1,104 @@
+"""Bringing Kafka here: what is missing is said in one sentence, before anything is started."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fencepost import EnvironmentFailed, UsageError
+from fencepost_clusters.apache_kafka import distribution
+from fencepost_clusters.apache_kafka.cluster import KRaft, resource
+from fencepost_clusters.apache_kafka.distribution import cache, find_java, installed
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    """A folder with a `java` of version 17 and nothing else, to be all of the PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    write_java(folder, "17.0.15")
+    return folder
+
+
+def write_java(folder: Path, version: str) -> None:
+    program = folder / "java"
+    said = f'openjdk version "{version}"\nOpenJDK Runtime Environment (build {version}+6-Test)'
+    program.write_text(f"#!/bin/sh\ncat >&2 <<'TEXT'\n{said}\nTEXT\n")
+    program.chmod(0o755)
+
+
+def test_java_is_found_by_its_home_or_the_path(tools: Path, tmp_path: Path) -> None:
+    assert find_java({"PATH": str(tools)}) == (f"{tools}/java", "17.0.15+6-Test")
+    (tmp_path / "home" / "bin").mkdir(parents=True)
+    write_java(tmp_path / "home" / "bin", "21.0.1")
+    home = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(tools)}
+    assert find_java(home) == (f"{tmp_path}/home/bin/java", "21.0.1+6-Test")
+
+
+def test_an_old_java_and_a_missing_one_are_named(tools: Path, tmp_path: Path) -> None:
+    write_java(tools, "11.0.2")
+    with pytest.raises(EnvironmentFailed, match=r'Java 17 or newer.* is: openjdk version "11.0.2"'):
+        find_java({"PATH": str(tools)})
+    with pytest.raises(EnvironmentFailed, match="there is no java in the PATH"):
+        find_java({"PATH": str(tmp_path)})
+    with pytest.raises(EnvironmentFailed, match="is no program"):
+        find_java({"JAVA_HOME": "/nowhere"})
+
+
+def test_without_maven_and_without_a_cached_class_path_both_are_named(
+    tools: Path, tmp_path: Path
+) -> None:
+    environment = {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    with pytest.raises(EnvironmentFailed, match=r"Kafka 4\.3\.1 is not in .*kafka, and Maven") as e:
+        installed("4.3.1", environment, "")
+    assert e.value.exit_code == 4
+
+
+def test_a_version_that_maven_cannot_bring_is_named_with_its_last_words(
+    tools: Path, tmp_path: Path
+) -> None:
+    maven = tools / "mvn"
+    maven.write_text("#!/bin/sh\necho 'Could not find artifact kafka_2.13:9.9.9'\nexit 1\n")
+    maven.chmod(0o755)
+    environment = {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    with pytest.raises(EnvironmentFailed, match=r"Maven could not bring Kafka 9\.9\.9\nCould not"):
+        installed("9.9.9", environment, "")
+    assert not (cache(environment) / "9.9.9").exists()
+
+
+def test_what_is_in_the_cache_needs_neither_network_nor_maven(tools: Path, tmp_path: Path) -> None:
+    environment = {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    home = cache(environment) / "4.3.1"
+    home.mkdir(parents=True)
+    (home / "classes-17.0.15+6-Test.jsa").touch()
+    found = installed("4.3.1", environment, "")
+    assert (found.home, found.archive.parent) == (home, home)
+
+
+def test_the_cache_is_the_users() -> None:
+    assert cache({"XDG_CACHE_HOME": "/c"}) == Path("/c/fencepost/kafka")
+    assert cache({"HOME": "/h"}) == Path("/h/.cache/fencepost/kafka")
+
+
+def test_kafka_3_gets_a_bridge_from_log4j_1() -> None:
+    assert "log4j-1.2-api" in distribution.pom("3.9.2")
+    assert "log4j-1.2-api" not in distribution.pom("4.3.1")
+    assert "<version>4.3.1</version>" in distribution.pom("4.3.1")
+
+
+def test_a_version_is_named_after_the_system() -> None:
+    assert KRaft().at("3.9.2").name == "apache/kraft@3.9.2"
+    assert KRaft().at("3.9.2").version == "3.9.2"
+    for version, why in (("3.8.1", "3.9 and newer"), ("4", "no version"), ("4.x.1", "no version")):
+        with pytest.raises(UsageError, match=why):
+            KRaft().at(version)
+
+
+def test_nodes_log_one_line_an_event_through_at_once_on_the_runs_clock() -> None:
+    lines = resource("log4j2.properties").splitlines()
+    assert "appender.out.direct = true" in lines
+    assert "shutdownHook = disable" in lines
+    assert any("@%nano %p %c %enc{%m}{CRLF}" in line for line in lines)
+    assert os.linesep == "\n"

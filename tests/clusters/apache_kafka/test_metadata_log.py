@@ -1,0 +1,140 @@
+"""The metadata log, decoded by Kafka's own schemas, as Kafka 4.3.1 wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+from fencepost import (
+    BrokerCommitted,
+    FeatureFinalized,
+    MetadataCommitted,
+    PartitionCommitted,
+    TopicCommitted,
+)
+from fencepost_clusters.apache_kafka import schema
+from fencepost_clusters.apache_kafka.metadata_log import Metadata, Stored
+from fencepost_clusters.apache_kafka.observer import Answer, Reading
+from fencepost_clusters.apache_kafka.schema import Record, Undecodable, Versions, decode
+
+SAMPLES = Path(__file__).parent / "samples"
+TOPIC = "HsPbQxXiQhu1vGbPDrTlIA"
+
+
+@pytest.fixture(scope="module")
+def schemas() -> dict[int, schema.Schema]:
+    texts = (path.read_text() for path in (SAMPLES / "schemas").glob("*.json"))
+    return {one.key: one for one in map(schema.read, texts) if one is not None}
+
+
+def recorded(schemas: dict[int, schema.Schema]) -> Iterator[Stored]:
+    """Records of one cluster's life: of a feature, the brokers, and one partition."""
+    for line in (SAMPLES / "records-4.3.1.txt").read_text().splitlines():
+        offset, epoch, value = line.split()
+        yield Stored(int(offset), int(epoch), decode(schemas, bytes.fromhex(value)), "digest")
+
+
+def test_a_clusters_life_is_told(schemas: dict[int, schema.Schema]) -> None:
+    metadata = Metadata()
+    told: dict[int, list[Struct]] = {}
+    for stored in recorded(schemas):
+        told[stored.offset] = list(metadata.replay(stored))
+    assert told[2] == [
+        MetadataCommitted(2, 1, "FeatureLevelRecord", "digest", 0),
+        FeatureFinalized(2, "metadata.version", 30),
+    ]
+    registered = BrokerCommitted(12, 3, 12, True, "4RWgJhJrR8-zKKcgf9SOsQ")
+    assert told[12][1:] == [registered]
+    assert told[16][1:] == [BrokerCommitted(16, 3, 12, False, "4RWgJhJrR8-zKKcgf9SOsQ")]
+    assert told[25][1:] == [TopicCommitted(25, "orders", TOPIC, False)]
+    everyone = (1, 2, 3)
+    assert told[27][1:] == [PartitionCommitted(27, "orders", 1, 1, 0, everyone, everyone)]
+    # A new leader begins an epoch, a change of the ISR alone does not.
+    assert told[39][1:] == [PartitionCommitted(39, "orders", 1, 2, 1, (2, 3), everyone)]
+    assert told[57][1:] == [PartitionCommitted(57, "orders", 1, 2, 1, everyone, everyone)]
+    # The leader is fenced: the replica that is eligible beside the ISR is named (KIP-966).
+    assert told[189][1:] == [
+        PartitionCommitted(189, "orders", 1, 3, 2, (3,), everyone, eligible=(2,))
+    ]
+    assert told[191][1:] == [BrokerCommitted(191, 2, 17, True, "Q6GFjUXzRfSDjpgTsfiIrQ")]
+    assert told[192][1:] == [PartitionCommitted(192, "orders", 1, 3, 2, (1, 3), everyone)]
+    assert told[435][1:] == [TopicCommitted(435, "orders", TOPIC, True)]
+
+
+def test_idle_records_tell_nothing(schemas: dict[int, schema.Schema]) -> None:
+    (idle,) = (one for one in recorded(schemas) if one.record.kind == "NoOpRecord")
+    assert Metadata().replay(idle) == ()
+
+
+def test_bytes_that_are_no_record_are_refused(schemas: dict[int, schema.Schema]) -> None:
+    whole = bytes.fromhex("01110000000003000000000000000c010001ff")
+    assert decode(schemas, whole).values["Fenced"] == -1
+    for size in range(len(whole)):
+        with pytest.raises(Undecodable):
+            decode(schemas, whole[:size])
+    for frame in (b"\x02", b"\x01\x7f\x00", b"\x01\x11\x63"):
+        with pytest.raises(Undecodable, match=r"a record of frame|is not whole"):
+            decode(schemas, frame + whole[3:])
+
+
+def test_a_tagged_field_that_the_schema_has_not_is_skipped(
+    schemas: dict[int, schema.Schema],
+) -> None:
+    known = bytes.fromhex("01110000000003000000000000000c")
+    one = decode(schemas, known + bytes.fromhex("020001ff630261ff"))
+    assert one.values == decode(schemas, known + bytes.fromhex("010001ff")).values
+
+
+def test_versions_are_read_as_schemas_write_them() -> None:
+    assert 3 in Versions.of("2+")
+    assert 1 not in Versions.of("2+")
+    assert 2 in Versions.of("0-2")
+    assert 0 not in Versions.of("none")
+    assert 4 in Versions.of("4")
+
+
+def test_a_request_or_response_is_no_metadata_record() -> None:
+    text = '// licence\n{"apiKey": 1, "type": "request", "name": "FetchRequest"}'
+    assert schema.read(text) is None
+
+
+# ------------------------------------------------------------------------ what the observer reads
+
+
+def stored(offset: int, epoch: int = 1) -> Stored:
+    return Stored(offset, epoch, Record("NoOpRecord", 0, {}), "")
+
+
+def answer(high_watermark: int, *offsets: int, epoch: int = 1) -> Answer:
+    end = offsets[-1] + 1 if offsets else -1
+    records = tuple(stored(offset, epoch) for offset in offsets)
+    return Answer("", 101, epoch, high_watermark, records=records, end=end, end_epoch=epoch)
+
+
+def test_what_is_below_the_high_watermark_is_told_once() -> None:
+    reading = Reading()
+    assert reading.take(answer(0, 0, 1, 2)) == []
+    assert reading.next_offset == 3
+    assert [one.offset for one in reading.take(answer(2))] == [0, 1]
+    assert [one.offset for one in reading.take(answer(4, 3))] == [2, 3]
+    assert reading.take(answer(4)) == []
+
+
+def test_what_a_deposed_leader_wrote_is_read_anew_and_never_told() -> None:
+    reading = Reading()
+    reading.take(answer(2, 0, 1, 2, 3))
+    assert (reading.next_offset, reading.last_epoch) == (4, 1)
+    assert reading.take(Answer("", 102, 2, 3, diverges=True)) == ()
+    assert (reading.next_offset, reading.last_epoch) == (2, 1)
+    told = reading.take(answer(4, 2, 3, epoch=2))
+    assert [(one.offset, one.epoch) for one in told] == [(2, 2), (3, 2)]
+
+
+def test_a_batch_for_nobody_moves_the_reading_on() -> None:
+    reading = Reading()
+    control = Answer("", 101, 1, 1, end=1, end_epoch=1)
+    assert reading.take(control) == []
+    assert reading.next_offset == 1

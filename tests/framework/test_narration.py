@@ -1,0 +1,141 @@
+"""Narration: what processes print becomes their events, as it comes, and nothing is told twice."""
+
+from __future__ import annotations
+
+import select
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fencepost import (
+    Command,
+    Heard,
+    Layout,
+    Narrator,
+    Place,
+    Recorder,
+    Role,
+    Shape,
+    Slot,
+    Stalled,
+)
+from fencepost.clock import SECOND, now_ns
+from fencepost.events import Codec, Event
+from fencepost.narration import Narration, Narrations
+from fencepost.process_runtime import ProcessRuntime
+from fencepost.run_folder import RunFolder
+from fencepost.runtime import Condition, Signal
+
+
+class Counting:
+    """Tells of each line that is a number, at that time."""
+
+    def hear(self, line: str) -> Sequence[Heard]:
+        return [Heard(int(line), Stalled(int(line)))] if line.isdigit() else ()
+
+
+@pytest.fixture
+def narrations() -> Iterator[Narrations]:
+    made = Narrations()
+    yield made
+    made.close()
+    made.close()
+
+
+def told(path: Path) -> list[Event]:
+    return [Codec().decode(line) for line in path.read_bytes().splitlines()]
+
+
+def narration(folder: Path) -> Narration:
+    return Narration(Counting(), Recorder.open(folder / "a#1.ndjson", "run", "a#1"))
+
+
+def test_what_was_printed_before_and_after_is_told_in_order(
+    tmp_path: Path, narrations: Narrations
+) -> None:
+    log = tmp_path / "a.log"
+    log.write_bytes(b"7\nnoise\n")
+    narrations.follow(log, narration(tmp_path))
+    with log.open("ab", buffering=0) as printing:
+        printing.write(b"8\n9")
+        assert select.select([narrations], [], [], 5)[0]
+        narrations.read()
+        printing.write(b"1\n\xff\n")
+        narrations.read()
+    narrations.read()
+    events = told(tmp_path / "a#1.ndjson")
+    assert [(e.process, e.node_seq, e.at_ns) for e in events] == [
+        ("a#1", 0, 7),
+        ("a#1", 1, 8),
+        ("a#1", 2, 91),
+    ]
+
+
+def test_logs_of_several_processes_are_kept_apart(tmp_path: Path, narrations: Narrations) -> None:
+    logs = []
+    for name in ("a", "b"):
+        log = tmp_path / f"{name}.log"
+        log.touch()
+        recorder = Recorder.open(tmp_path / f"{name}#1.ndjson", "run", f"{name}#1")
+        narrations.follow(log, Narration(Counting(), recorder))
+        logs.append(log)
+    for number, log in enumerate(logs):
+        log.write_bytes(f"{number}\n".encode())
+    narrations.read()
+    assert [e.at_ns for e in told(tmp_path / "a#1.ndjson")] == [0]
+    assert [e.at_ns for e in told(tmp_path / "b#1.ndjson")] == [1]
+
+
+PROGRAM = """
+import signal, time
+for number in (time.monotonic_ns(), time.monotonic_ns()):
+    print(number, flush=True)
+print("cut off in the mid", end="", flush=True)
+signal.pause()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Printing:
+    """A system whose nodes print, and write no events."""
+
+    name: str = "test/printing"
+    plane: str = "test"
+
+    def layout(self, shape: Shape) -> Layout:
+        return Layout((Slot("broker-1", Role.BROKER, 1, 1),), ())
+
+    def client_port(self) -> int:
+        return 9092
+
+    def command(self, place: Place, shape: Shape) -> Command:
+        return Command((sys.executable, "-c", PROGRAM))
+
+    def narrator(self, slot: Slot, shape: Shape) -> Narrator:
+        return Counting()
+
+
+def test_a_run_has_the_events_of_nodes_that_only_print_and_sigkill_loses_none(
+    tmp_path: Path,
+) -> None:
+    runtime = ProcessRuntime(Printing(), Shape(), RunFolder.create(tmp_path / "run"))
+    with runtime:
+        (slot,) = runtime.layout.slots
+        first = runtime.start(slot)
+        twice = Condition("two lines", lambda view: view.kinds["process.stalled"] == 2)
+        assert runtime.advance(twice, now_ns() + 20 * SECOND) is not None
+        runtime.signal(first, Signal.KILL)
+        second = runtime.start(slot)
+        again = Condition("two more", lambda view: view.kinds["process.stalled"] == 4)
+        assert runtime.advance(again, now_ns() + 20 * SECOND) is not None
+    mine = [e for e in runtime.events() if isinstance(e.body, Stalled) and e.process != "harness"]
+    assert [(e.process, e.node_seq) for e in mine] == [
+        (first.name, 0),
+        (first.name, 1),
+        (second.name, 0),
+        (second.name, 1),
+    ]
+    assert all(e.at_ns == e.body.stalled_ns for e in mine if isinstance(e.body, Stalled))

@@ -1,0 +1,52 @@
+"""What each clause is on Apache Kafka: all are marked, with how, and what is the same is judged."""
+
+from __future__ import annotations
+
+from fencepost import Promise
+from fencepost.plugin_manager import load
+from fencepost_suites import plugin, rules
+from fencepost_suites.clauses import clauses, marks
+
+LEAST = 20
+"""Characters in which it can be said how."""
+
+
+def test_every_clause_is_marked_once() -> None:
+    assert sorted(mark.clause for mark in marks()) == sorted(clause.id for clause in clauses())
+    assert {mark.plane for mark in marks()} == {"kraft"}
+    assert plugin.fencepost_marks() == marks()
+
+
+def test_a_mark_says_how_or_why() -> None:
+    for mark in marks():
+        assert len(mark.how) >= LEAST or mark.clause.startswith("JEPSEN"), mark
+        assert not mark.how.endswith("."), mark
+
+
+def test_a_changed_promise_names_a_clause_that_exists() -> None:
+    known = load().clauses
+    for mark in marks():
+        named = {
+            word.strip("(),:;") for word in mark.how.split() if word.startswith(("KR-", "(KR-"))
+        }
+        assert named <= set(known), mark
+    assert {"KR-01", "KR-02", "KR-03", "KR-04"} <= set(known)
+
+
+def test_only_the_same_promise_is_judged_there() -> None:
+    plugins = load()
+    judged = {rule.clause for rule in rules.ALL}
+    for mark in marks():
+        clause = plugins.clause(mark.clause)
+        assert clause.binds("kraft") is (mark.promise is Promise.SAME)
+        assert clause.binds("quorum")
+        assert mark.promise is not Promise.SAME or mark.clause in judged
+        if not clause.binds("kraft"):
+            assert clause.unbound("kraft") == f"{mark.promise}: {mark.how}"
+
+
+def test_kafkas_own_promises_bind_kafka_alone() -> None:
+    for name in ("KR-01", "KR-02", "KR-03", "KR-04"):
+        clause = load().clause(name)
+        assert clause.binds("kraft")
+        assert not clause.binds("quorum")
