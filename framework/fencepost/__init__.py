@@ -136,6 +136,7 @@ from fencepost.simulable import Host, Simulable, SimulatedDisk, SimulatedProcess
 from fencepost.systems import (
     Command,
     Configured,
+    Contained,
     Defect,
     HasDefects,
     Heard,
@@ -231,6 +232,7 @@ __all__ = [
     "Command",
     "Condition",
     "Configured",
+    "Contained",
     "ConnectionClosed",
     "ConsumerOptions",
     "ConsumerPositioned",

@@ -208,6 +208,7 @@ class ContainerLauncher:
             output.end()
             self._ends.note(_exit(child.name, self._engine, container, at_ns))
 
+        child.log.touch()
         stream = self._engine.attach(container, output.event, output.log, ended)
         self._streams[child.name] = stream
         self._containers[child.name] = container, slot

@@ -331,7 +331,7 @@ def open_client(environment: Mapping[str, str]) -> docker.APIClient:
     Raises EnvironmentFailed, in one sentence, when none is to be had.
     """
     tried = []
-    for url in _places(environment):
+    for url in places(environment):
         why = _closed(url)
         if why:
             tried.append(f"{url} ({why})")
@@ -351,7 +351,7 @@ def open_client(environment: Mapping[str, str]) -> docker.APIClient:
     )
 
 
-def _places(environment: Mapping[str, str]) -> Iterator[str]:
+def places(environment: Mapping[str, str]) -> Iterator[str]:
     """The addresses to try; only the named one, if one is named."""
     named = environment.get("DOCKER_HOST") or environment.get("CONTAINER_HOST")
     if named:

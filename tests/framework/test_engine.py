@@ -15,7 +15,7 @@ from tests import docker_bench
 
 from fencepost import EnvironmentFailed
 from fencepost.clock import poll
-from fencepost.engine import Leftover, connect, is_gone, owner
+from fencepost.engine import Leftover, connect, is_gone, owner, places
 
 FENCEPOST = str(Path(sys.executable).with_name("fencepost"))
 OWNER = Path(__file__).parents[1] / "deaths" / "docker_owner.py"
@@ -45,13 +45,14 @@ def test_a_named_engine_that_cannot_serve_is_said_in_one_sentence(
 
 def test_the_sockets_of_rootless_engines_are_tried(tmp_path: Path) -> None:
     (tmp_path / "podman").mkdir()
-    for name in ("docker.sock", "podman/podman.sock"):
-        (tmp_path / name).touch()  # no sockets at all, so nobody answers there
-    real = [Path("/var/run/docker.sock"), Path("/run/podman/podman.sock")]
-    if any(path.exists() for path in real):
-        pytest.skip("the engine that answers here is tried first")
-    with pytest.raises(EnvironmentFailed, match=r"tried .*docker\.sock.*podman\.sock"):
-        connect({"XDG_RUNTIME_DIR": str(tmp_path)})
+    rootless = [tmp_path / "docker.sock", tmp_path / "podman" / "podman.sock"]
+    for path in rootless:
+        path.touch()
+    tried = list(places({"XDG_RUNTIME_DIR": str(tmp_path)}))
+    assert [url for url in tried if str(tmp_path) in url] == [f"unix://{p}" for p in rootless]
+    assert list(places({"DOCKER_HOST": "unix:///one", "CONTAINER_HOST": "unix:///other"})) == [
+        "unix:///one"
+    ]
 
 
 def test_without_an_engine_the_exit_code_is_4_at_once(tmp_path: Path) -> None:
