@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -185,9 +186,9 @@ def add_kafka(context: Path, version: str) -> None:
 
 def build(client: docker.APIClient, recipe: Recipe, machine: str) -> bool:
     """Builds an image if its inputs have changed; whether they had."""
-    base = recipe.on
+    base, replaced = recipe.on, image_id(client, recipe.tag)
     made_of = inputs(recipe, image_id(client, base))
-    if image_id(client, recipe.tag):
+    if replaced:
         labels = client.inspect_image(recipe.tag)["Config"].get("Labels") or {}
         if labels.get(INPUTS_LABEL) == made_of:
             return False
@@ -214,6 +215,9 @@ def build(client: docker.APIClient, recipe: Recipe, machine: str) -> bool:
             said += [str(line[key]).rstrip() for key in ("stream", "error") if line.get(key)]
             if "error" in line:
                 raise EnvironmentFailed(f"building {recipe.tag} failed", "\n".join(said[-15:]))
+    if replaced:
+        with suppress(APIError):  # something still stands on it; it goes with that
+            client.remove_image(replaced)
     return True
 
 
