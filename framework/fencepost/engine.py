@@ -29,6 +29,7 @@ from fencepost.errors import EnvironmentFailed
 
 RUN_LABEL = "fencepost.run"
 OWNER_LABEL = "fencepost.owner"
+JOINS_LABEL = "fencepost.joins"
 CALL_LIMIT_S = 60
 """What a call of the engine may take; a busy one starts a container in seconds, not in minutes."""
 _CONNECTIONS = 64
@@ -70,7 +71,8 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Something that carries our labels: `kind` is container, volume or network."""
+    """Something that carries our labels: `kind` is container, pod (one that containers join),
+    volume or network."""
 
     kind: str
     id: str
@@ -216,7 +218,7 @@ class Engine:
                 list(wanted.argv),
                 name=wanted.name,
                 environment=dict(wanted.environment),
-                labels=self._labels,
+                labels=self._labels | ({JOINS_LABEL: wanted.joins} if wanted.joins else {}),
                 host_config=host,
                 networking_config=place,
                 ports=list(network.published) if network else None,
@@ -267,7 +269,7 @@ class Engine:
         """Ends and removes it, unless it is gone, or somebody else is about to."""
         try:
             match left.kind:
-                case "container":
+                case "container" | "pod":
                     self._client.remove_container(left.id, force=True, v=True)
                 case "volume":
                     self._client.remove_volume(left.id, force=True)
@@ -288,7 +290,8 @@ class Engine:
         with _saying("list what runs left"):
             for one in self._client.containers(all=True, filters=wanted):
                 name = one["Names"][0].strip("/") if one.get("Names") else one["Id"][:12]
-                found.append(_leftover("container", one["Id"], name, one))
+                kind = "container" if JOINS_LABEL in one["Labels"] else "pod"
+                found.append(_leftover(kind, one["Id"], name, one))
             for one in self._client.volumes(filters=wanted)["Volumes"] or ():
                 found.append(_leftover("volume", one["Name"], one["Name"], one))
             for one in self._client.networks(filters=wanted):
@@ -309,7 +312,7 @@ class Engine:
             except EnvironmentFailed as failed:
                 failures.append(failed)
 
-        for kind in ("container", "volume", "network"):
+        for kind in ("container", "pod", "volume", "network"):
             with ThreadPoolExecutor(8) as pool:
                 list(pool.map(remove, [left for left in gone if left.kind == kind]))
         if failures:

@@ -259,7 +259,9 @@ def test_a_pods_toxiproxy_takes_no_orders_from_another_pod(pair: ProcessRuntime)
 def test_nothing_is_privileged_or_root_or_published_beyond_loopback(pair: ProcessRuntime) -> None:
     with docker_bench.engine() as beside:
         ours = [left for left in beside.leftovers() if left.run == pair.folder.run]
-        shown = [beside._client.inspect_container(x.id) for x in ours if x.kind == "container"]
+        shown = [
+            beside._client.inspect_container(x.id) for x in ours if x.kind in ("container", "pod")
+        ]
     assert len(shown) == 5  # three pods, two nodes
     published = set()
     for container in shown:
@@ -291,7 +293,7 @@ def test_nothing_is_left_when_a_run_is_over(pair: ProcessRuntime) -> None:
     pair.client(ClientSpec("one", "echo"))
     with docker_bench.engine() as beside:
         kinds = {left.kind for left in beside.leftovers() if left.run == run}
-        assert kinds == {"container", "volume", "network"}
+        assert kinds == {"container", "pod", "volume", "network"}
         pair.close()
         assert [left for left in beside.leftovers() if left.run == run] == []
 

@@ -147,7 +147,7 @@ def test_a_killed_harness_leaves_nothing_alive_and_the_doctor_removes_the_rest(
                 return [left for left in beside.leftovers() if left.run == run]
 
             def running() -> list[str]:
-                ids = [left.id for left in ours() if left.kind == "container"]
+                ids = [left.id for left in ours() if left.kind in ("container", "pod")]
                 shown = [client.inspect_container(one) for one in ids]
                 return [one["Name"] for one in shown if one["State"]["Running"]]
 
