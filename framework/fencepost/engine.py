@@ -114,8 +114,14 @@ class Stream:
         """To the container's standard input; raises OSError when it is gone."""
         self._socket.sendall(data)
 
-    def close(self) -> None:
-        """Ends its standard input, and follows no further; safe to call twice."""
+    def finish(self) -> None:
+        """Ends its standard input; what it writes still comes."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def close(self, patience_s: float = 0) -> None:
+        """Follows no further, once it has ended or patience has; safe to call twice."""
+        self._thread.join(patience_s)
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join()

@@ -35,6 +35,7 @@ DATA = f"{MOUNT}/data"
 WORK = f"{MOUNT}/work"
 _AGENT = ("python3", "-P", "-S", "/opt/fencepost/fencepost/pod_agent.py")
 _ANSWER_LIMIT_S = 15.0
+_END_LIMIT_S = 2.0
 _AT_ONCE = 3
 """How many pods are made at once: more would only be ready later, all of them."""
 _FIRST_CLIENT_PORT = 20_000
@@ -265,11 +266,13 @@ class Pods:
         list(self._pool.map(one, self._pods.values()))
 
     def close(self) -> None:
-        """Follows no pod any further, so that each of them ends."""
+        """Lets every agent end, and follows none any further."""
         self._closing = True
         self._pool.shutdown(cancel_futures=True)
         for stream in self._streams:
-            stream.close()
+            stream.finish()
+        for stream in self._streams:
+            stream.close(_END_LIMIT_S)
 
 
 @final

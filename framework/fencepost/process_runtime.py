@@ -193,7 +193,8 @@ class ProcessRuntime:
 
     @property
     def bootstrap(self) -> tuple[str, ...]:
-        """An `address:port` for each broker, as clients reach it."""
+        """An `address:port` for each broker, as clients reach it; from now on they do."""
+        self._links.open(self._layout.of(Role.CLIENT))
         port = self._system.client_port()
         return tuple(f"{self._advertised(s)}:{port}" for s in self._layout.of(Role.BROKER))
 
@@ -316,7 +317,6 @@ class ProcessRuntime:
         if argv is None:
             raise no_such("workload", spec.workload, self._workloads)
         slot = clients_slot(self._layout, spec)
-        self._links.open([slot])
         name = f"{slot.name}/{spec.name}"
         self._starts[name] += 1
         process = f"{name}#{self._starts[name]}"
