@@ -258,17 +258,21 @@ def test_a_pods_toxiproxy_takes_no_orders_from_another_pod(pair: ProcessRuntime)
 
 def test_nothing_is_privileged_or_root_or_published_beyond_loopback(pair: ProcessRuntime) -> None:
     with docker_bench.engine() as beside:
+        client = beside._client
         ours = [left for left in beside.leftovers() if left.run == pair.folder.run]
-        shown = [
-            beside._client.inspect_container(x.id) for x in ours if x.kind in ("container", "pod")
-        ]
+        containers = [left.id for left in ours if left.kind in ("container", "pod")]
+        shown = [client.inspect_container(one) for one in containers]
+        status = []
+        for one in containers:
+            asked = client.exec_create(one, ["cat", "/proc/self/status"])
+            status.append(client.exec_start(asked["Id"]).decode())
     assert len(shown) == 5  # three pods, two nodes
     published = set()
-    for container in shown:
-        host = container["HostConfig"]
-        assert not host["Privileged"]
-        assert host["CapDrop"] == ["ALL"]
+    for container, said in zip(shown, status, strict=True):
+        assert not container["HostConfig"]["Privileged"]
         assert container["Config"]["User"] == "65532:65532"
+        assert re.search(r"^CapBnd:\s+0+$", said, re.MULTILINE), "it could have capabilities"
+        assert re.search(r"^NoNewPrivs:\s+1$", said, re.MULTILINE)
         for ends in (container["NetworkSettings"]["Ports"] or {}).values():
             published |= {end["HostIp"] for end in ends or ()}
     assert published
