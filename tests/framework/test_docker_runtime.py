@@ -38,6 +38,7 @@ from fencepost import (
 from fencepost import docker_host as module
 from fencepost.clock import SECOND, now_ns
 from fencepost.docker_host import DockerHost
+from fencepost.engine import Engine, Leftover, owner
 from fencepost.pods import DATA
 from fencepost.process_runtime import ProcessRuntime
 from fencepost.topology import Link
@@ -79,6 +80,12 @@ def disk(runtime: ProcessRuntime, name: str) -> set[str]:
     """The files on a slot's disk, as a run that ends keeps them."""
     folder = runtime.folder.data_of(name)
     return {path.name for path in folder.rglob("*") if path.is_file()}
+
+
+def left_of(runtime: ProcessRuntime, beside: Engine) -> list[Leftover]:
+    """What the run has in the engine; another process's run may have the same name."""
+    run = runtime.folder.run
+    return [left for left in beside.leftovers() if (left.run, left.owner) == (run, owner())]
 
 
 def write(runtime: ProcessRuntime, name: str, file: str) -> None:
@@ -259,7 +266,7 @@ def test_a_pods_toxiproxy_takes_no_orders_from_another_pod(pair: ProcessRuntime)
 def test_nothing_is_privileged_or_root_or_published_beyond_loopback(pair: ProcessRuntime) -> None:
     with docker_bench.engine() as beside:
         client = beside._client
-        ours = [left for left in beside.leftovers() if left.run == pair.folder.run]
+        ours = left_of(pair, beside)
         containers = [left.id for left in ours if left.kind in ("container", "pod")]
         shown = [client.inspect_container(one) for one in containers]
         status = []
@@ -293,20 +300,19 @@ def test_an_image_that_is_not_there_is_named() -> None:
 
 
 def test_nothing_is_left_when_a_run_is_over(pair: ProcessRuntime) -> None:
-    run = pair.folder.run
     pair.client(ClientSpec("one", "echo"))
     with docker_bench.engine() as beside:
-        kinds = {left.kind for left in beside.leftovers() if left.run == run}
+        kinds = {left.kind for left in left_of(pair, beside)}
         assert kinds == {"container", "pod", "volume", "network"}
         pair.close()
-        assert [left for left in beside.leftovers() if left.run == run] == []
+        assert left_of(pair, beside) == []
 
 
 def test_the_owner_of_what_is_made_is_this_process(pair: ProcessRuntime) -> None:
     with docker_bench.engine() as beside:
-        ours = [left for left in beside.leftovers() if left.run == pair.folder.run]
+        ours = left_of(pair, beside)
         assert ours
         assert not any(left.abandoned for left in ours)
         beside.clear(lambda left: left.abandoned)
-        still = [left for left in beside.leftovers() if left.run == pair.folder.run]
+        still = left_of(pair, beside)
     assert set(still) == set(ours)
