@@ -103,6 +103,7 @@ class _Ends:
         self._changed = Condition()
         self._known: dict[str, Exit] = {}
         self._new: deque[Exit] = deque()
+        self._lost: EnvironmentFailed | None = None
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def fileno(self) -> int:
@@ -121,10 +122,21 @@ class _Ends:
             self._changed.wait_for(lambda: name in self._known, limit_s)
             return self._known.get(name)
 
-    def take(self) -> list[Exit]:
+    def lose(self, why: EnvironmentFailed) -> None:
+        """What a process wrote is lost: whoever asks next is told."""
         with self._changed:
-            if self._new:
+            self._lost = self._lost or why
+            if self._bell >= 0:
+                os.eventfd_write(self._bell, 1)
+
+    def take(self) -> list[Exit]:
+        """Raises EnvironmentFailed, once, when something was lost."""
+        with self._changed:
+            with suppress(BlockingIOError):
                 os.eventfd_read(self._bell)
+            if self._lost is not None:
+                lost, self._lost = self._lost, None
+                raise lost
             seen = list(self._new)
             self._new.clear()
             return seen
@@ -139,20 +151,26 @@ class _Ends:
 class _Output:
     """What one process writes, on its way into the run's files: its events in whole lines."""
 
-    def __init__(self, events: Path, log: Path) -> None:
+    def __init__(self, events: Path, log: Path, ends: _Ends) -> None:
         self._events = events
         self._log = log
+        self._ends = ends
         self._rest = b""
 
     def event(self, data: bytes) -> None:
         whole, end, self._rest = (self._rest + data).rpartition(b"\n")
         if end:
-            with self._events.open("ab", buffering=0) as file:
-                file.write(whole + end)
+            self._append(self._events, whole + end)
 
     def log(self, data: bytes) -> None:
-        with self._log.open("ab", buffering=0) as file:
-            file.write(data)
+        self._append(self._log, data)
+
+    def _append(self, path: Path, data: bytes) -> None:
+        try:
+            with path.open("ab") as file:
+                file.write(data)
+        except OSError as failed:
+            self._ends.lose(EnvironmentFailed(f"{path} cannot be written: {failed.strerror}"))
 
     def end(self) -> None:
         if self._rest:  # its writer was killed before `record` returned: it is no event
@@ -201,7 +219,7 @@ class ContainerLauncher:
                 work_dir=os.fspath(child.folder),
             )
         )
-        output = _Output(self._folder.events_of(child.name), child.log)
+        output = _Output(self._folder.events_of(child.name), child.log, self._ends)
 
         def ended() -> None:
             at_ns = now_ns()
@@ -237,7 +255,12 @@ class ContainerLauncher:
             self._here.kill_soon(name)
             return
         container = self._containers[name][0]
-        Thread(target=self._engine.kill, args=[container, signal.SIGKILL], daemon=True).start()
+
+        def kill() -> None:
+            with suppress(EnvironmentFailed):  # nobody waits for an answer
+                self._engine.kill(container, signal.SIGKILL)
+
+        Thread(target=kill, daemon=True).start()
 
     def wait(self, name: str, limit_s: float) -> Exit | None:
         """See `Launching.wait`."""

@@ -128,19 +128,22 @@ class Stream:
         self._held._response.close()  # and what is held is a part of it
 
     def _follow(self) -> None:
-        with suppress(OSError):
-            while (head := self._exactly(_FRAME.size)) is not None:
-                which, size = _FRAME.unpack(head)
-                data = self._exactly(size)
-                if data is None:
-                    break
-                (self._stdout if which == _STDOUT else self._stderr)(data)
+        while (head := self._exactly(_FRAME.size)) is not None:
+            which, size = _FRAME.unpack(head)
+            data = self._exactly(size)
+            if data is None:
+                break
+            (self._stdout if which == _STDOUT else self._stderr)(data)
         self._ended()
 
     def _exactly(self, size: int) -> bytes | None:
+        """So many bytes; None when the stream ends first, or breaks, which is no other end."""
         data = bytearray()
         while len(data) < size:
-            more = self._socket.recv(size - len(data))
+            try:
+                more = self._socket.recv(size - len(data))
+            except OSError:
+                return None
             if not more:
                 return None
             data += more
