@@ -214,7 +214,9 @@ def _applied(now: Memory, said: Match[str]) -> Bodies:
 
 
 def _session_over(now: Memory, said: Match[str]) -> Bodies:
-    yield LeaseExpired(int(said[1]), int(said[2]), -1, now.at_ns, now.session_ms, now.active_epoch)
+    yield LeaseExpired(
+        int(said[1]), int(said[2] or -1), -1, now.at_ns, now.session_ms, now.active_epoch
+    )
 
 
 _APIS = {"registerBroker": "BrokerRegistration", "processBrokerHeartbeat": "BrokerHeartbeat"}
@@ -345,7 +347,8 @@ TABLE: Sequence[Row] = (
          r"publishing new image with provenance .*lastContainedOffset=(\d+), "
          r"lastContainedEpoch=(\d+)", _applied),
     _row("ReplicationControlManager",
-         r"Fencing broker (\d+) at epoch (\d+) because its session has timed out", _session_over),
+         r"Fencing broker (\d+)(?: at epoch (\d+))? because its session has timed out",
+         _session_over),
     _row("QuorumController",
          r"(registerBroker|processBrokerHeartbeat): event failed with (\w+?)Exception in",
          _event_failed),

@@ -23,7 +23,10 @@ from fencepost_clusters.apache_kafka.narration import (
 
 SAMPLES = sorted((Path(__file__).parent / "samples").glob("*-*-*-*.txt"))
 VERSIONS = ("4.3.1", "4.1.0", "3.9.2")
-NOT_PRINTED: dict[str, set[str]] = {version: set() for version in VERSIONS}
+NOT_SEEN = {
+    "3.9.2": {row.message.pattern for row in TABLE if "Failed to alter" in row.message.pattern}
+}
+"""What no run of ours has made a version print yet."""
 BROKER = Slot("broker-1", Role.BROKER, 1, 4)
 
 
@@ -75,7 +78,7 @@ def test_every_row_is_pinned_by_a_line_of_each_version(version: str) -> None:
     lines = [line for s in SAMPLES if s.stem.startswith(version) for line, _ in blocks(s)]
     pinned = {number for line in lines for number in rows_of(line)}
     missing = {TABLE[n].message.pattern for n in range(len(TABLE)) if n not in pinned}
-    assert missing == NOT_PRINTED[version]
+    assert missing == NOT_SEEN.get(version, set())
 
 
 def test_no_line_is_told_by_two_rows() -> None:
