@@ -40,7 +40,7 @@ def fencepost(
         (("demoo",), "demo"),
         (("demo", "--sistem", "x"), "--system"),
         (("demo", "--system", "reference/quorun"), "reference/quorum"),
-        (("run", "--system", "apache/kraf"), "reference/quorum"),
+        (("run", "--system", "apache/kraf"), "apache/kraft"),
         (("cluster", "up", "--runtime", "proces"), "process"),
         (("cluster", "up", "--setting", "lease"), "NAME=VALUE"),
         (("cluster", "up", "--setting", "no.such=1"), "no.such"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,12 @@ from fencepost.plugin_manager import Plugins, load
 from fencepost.run import Run, RunSpec
 from fencepost.run_folder import RunFolder
 from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION
+from fencepost_clusters.apache_kafka.distribution import cache
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("mvn") is None and not (cache(os.environ) / DEFAULT_VERSION).exists(),
+    reason="Kafka is not here, and neither is Maven, which would bring it",
+)
 
 
 @pytest.fixture(scope="module")
