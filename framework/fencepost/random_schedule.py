@@ -257,7 +257,8 @@ def conduct(run: Run, seed: int, span_ms: int, offered: Collection[str]) -> None
         struck = frozenset(name for one in lasting for name in one.planned.victims)
         full = len(lasting) >= MOST_AT_ONCE or any(one.planned.alone for one in lasting)
         if not full and random.random() < 0.5:
-            situation = Situation(runtime.view, runtime.layout, timing, offered, struck)
+            out_of_reach = struck | _starting(runtime.view, runtime.layout, timing)
+            situation = Situation(runtime.view, runtime.layout, timing, offered, out_of_reach)
             planned = next_strike(random, situation)
             if planned is not None:
                 active = run.faults.strike_named(planned.fault, planned.arguments)
@@ -265,6 +266,17 @@ def conduct(run: Run, seed: int, span_ms: int, offered: Collection[str]) -> None
                 lasting.append(_Lasting(until_ns, active, planned))
         else:
             _probe(run, random, sorted(struck))
+
+
+def _starting(view: View, layout: Layout, timing: Timing) -> frozenset[str]:
+    """The slots whose nodes cannot be reached yet, where nodes take their time to start."""
+    if not timing.start_ms:
+        return frozenset()
+    newest = {
+        s.name: view.newest.get(s.name, "") for s in layout.slots if s.role is not Role.CLIENT
+    }
+    up = {p for p, state in view.state.items() if state == "ACTIVE"} | set(view.applied)
+    return frozenset(name for name, p in newest.items() if p in view.alive and p not in up)
 
 
 def _heal_due(run: Run, lasting: Sequence[_Lasting]) -> list[_Lasting]:

@@ -41,6 +41,8 @@ def fencepost(
         (("demo", "--sistem", "x"), "--system"),
         (("demo", "--system", "reference/quorun"), "reference/quorum"),
         (("run", "--system", "apache/kraf"), "apache/kraft"),
+        (("demo", "--system", "apache/kraft"), "apache/kraft has not"),
+        (("run", "--system", "apache/kraft@3.8.0"), "3.9 and newer"),
         (("cluster", "up", "--runtime", "proces"), "process"),
         (("cluster", "up", "--setting", "lease"), "NAME=VALUE"),
         (("cluster", "up", "--setting", "no.such=1"), "no.such"),
