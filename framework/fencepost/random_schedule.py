@@ -20,7 +20,7 @@ from fencepost.run import Run
 from fencepost.runtime import Powered, let_pass_until
 from fencepost.strikes import Active
 from fencepost.systems import Timing
-from fencepost.topology import Layout, Role
+from fencepost.topology import Layout, Role, Slot
 from fencepost.view import View
 
 TOPICS = ("orders", "audit")
@@ -272,11 +272,17 @@ def _starting(view: View, layout: Layout, timing: Timing) -> frozenset[str]:
     """The slots whose nodes cannot be reached yet, where nodes take their time to start."""
     if not timing.start_ms:
         return frozenset()
-    newest = {
-        s.name: view.newest.get(s.name, "") for s in layout.slots if s.role is not Role.CLIENT
-    }
-    up = {p for p, state in view.state.items() if state == "ACTIVE"} | set(view.applied)
-    return frozenset(name for name, p in newest.items() if p in view.alive and p not in up)
+
+    def up(slot: Slot) -> bool:
+        process = view.newest.get(slot.name, "")
+        if process not in view.alive:
+            return True  # it does not start
+        if slot.role is Role.BROKER:
+            return view.state.get(process) == "ACTIVE"
+        return process in view.applied
+
+    slots = (*layout.of(Role.CONTROLLER), *layout.of(Role.BROKER))
+    return frozenset(slot.name for slot in slots if not up(slot))
 
 
 def _heal_due(run: Run, lasting: Sequence[_Lasting]) -> list[_Lasting]:
