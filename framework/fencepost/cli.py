@@ -313,7 +313,7 @@ def print_matrix(rows: Sequence[Row], loaded: Plugins, console: Console) -> None
     table.add_column("promise", no_wrap=True, overflow="ellipsis")
     for row in rows:
         word = f"[{_STYLE[row.verdict]}]{row.verdict}[/]"
-        says = loaded.clause(row.clause).says
+        says = row.reason or loaded.clause(row.clause).says
         count, tests = str(row.exercised), str(len(row.tests))
         table.add_row(row.clause, row.runtime, word, count, row.witness or "", tests, says)
     console.print(table)
@@ -330,6 +330,7 @@ def plugins(json: Json = False) -> None:
             "workloads": sorted(offer.workloads),
             "clauses": len(offer.clauses),
             "rules": len(offer.rules),
+            "marks": len(offer.marks),
             "event_kinds": [kind.__name__ for kind in offer.event_kinds],
         }
         for offer in loaded.offers

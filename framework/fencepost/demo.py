@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import final
 
 from fencepost.clock import now_ns, wall_clock
+from fencepost.errors import UsageError
 from fencepost.events import FaultStruck
 from fencepost.judge import Outcome
 from fencepost.plugin_manager import Plugins
 from fencepost.run import Run, RunResult, RunSpec
 from fencepost.run_folder import RunFolder
 from fencepost.runtime import Condition
-from fencepost.systems import HasDefects, Shape, System
+from fencepost.systems import Defect, HasDefects, Shape, System
 
 PLANTED = "serves-without-lease"
 PLANTED_CLAUSE = "QC-17"
@@ -101,7 +102,10 @@ class DemoResult:
 
 
 def demo(system: System, plugins: Plugins, out: Path, seed: int, tell: Tell) -> DemoResult:
-    """Runs the demo below `out`; raises as `Run.start`, or when no plugin makes the page."""
+    """Runs the demo below `out`; raises as `Run.start`, or when no plugin makes the page, and
+    UsageError for a system without the defect that is planted."""
+    if not any(one.name == PLANTED for one in _defects(system)):
+        raise UsageError(f"the demo plants the defect {PLANTED!r}, which {system.name} has not")
     began_ns = now_ns()
     runs: list[DemoRun] = []
     for defect in (None, PLANTED):
@@ -117,9 +121,12 @@ def demo(system: System, plugins: Plugins, out: Path, seed: int, tell: Tell) -> 
     return DemoResult(runs, _breaks(system, PLANTED), page, elapsed_s, found)
 
 
+def _defects(system: System) -> Sequence[Defect]:
+    return system.defects() if isinstance(system, HasDefects) else ()
+
+
 def _breaks(system: System, defect: str) -> Sequence[str]:
-    defects = system.defects() if isinstance(system, HasDefects) else ()
-    return next((d.breaks for d in defects if d.name == defect), (PLANTED_CLAUSE,))
+    return next((d.breaks for d in _defects(system) if d.name == defect), (PLANTED_CLAUSE,))
 
 
 def _run(

@@ -20,7 +20,7 @@ from fencepost.run import Run
 from fencepost.runtime import Powered, let_pass_until
 from fencepost.strikes import Active
 from fencepost.systems import Timing
-from fencepost.topology import Layout, Role
+from fencepost.topology import Layout, Role, Slot
 from fencepost.view import View
 
 TOPICS = ("orders", "audit")
@@ -257,7 +257,8 @@ def conduct(run: Run, seed: int, span_ms: int, offered: Collection[str]) -> None
         struck = frozenset(name for one in lasting for name in one.planned.victims)
         full = len(lasting) >= MOST_AT_ONCE or any(one.planned.alone for one in lasting)
         if not full and random.random() < 0.5:
-            situation = Situation(runtime.view, runtime.layout, timing, offered, struck)
+            out_of_reach = struck | _starting(runtime.view, runtime.layout, timing)
+            situation = Situation(runtime.view, runtime.layout, timing, offered, out_of_reach)
             planned = next_strike(random, situation)
             if planned is not None:
                 active = run.faults.strike_named(planned.fault, planned.arguments)
@@ -265,6 +266,23 @@ def conduct(run: Run, seed: int, span_ms: int, offered: Collection[str]) -> None
                 lasting.append(_Lasting(until_ns, active, planned))
         else:
             _probe(run, random, sorted(struck))
+
+
+def _starting(view: View, layout: Layout, timing: Timing) -> frozenset[str]:
+    """The slots whose nodes cannot be reached yet, where nodes take their time to start."""
+    if not timing.start_ms:
+        return frozenset()
+
+    def up(slot: Slot) -> bool:
+        process = view.newest.get(slot.name, "")
+        if process not in view.alive:
+            return True  # it does not start
+        if slot.role is Role.BROKER:
+            return view.state.get(process) == "ACTIVE"
+        return process in view.applied
+
+    slots = (*layout.of(Role.CONTROLLER), *layout.of(Role.BROKER))
+    return frozenset(slot.name for slot in slots if not up(slot))
 
 
 def _heal_due(run: Run, lasting: Sequence[_Lasting]) -> list[_Lasting]:

@@ -190,13 +190,18 @@ class Configured(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The bounds that tests and rules take from a cluster's configuration, all in milliseconds."""
+    """The bounds that tests and rules take from a cluster's configuration, all in milliseconds.
+
+    `start_ms` is how long a node that starts may be out of reach (0: hardly at all): what cuts its
+    links meanwhile cannot be measured.
+    """
 
     heartbeat_ms: int
     lease_ms: int
     election_ms: int
     replica_lag_ms: int
     recovery_bound_ms: int
+    start_ms: int = 0
 
 
 @runtime_checkable

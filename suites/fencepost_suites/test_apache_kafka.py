@@ -52,7 +52,7 @@ def test_a_bounce_within_the_session_waits_for_its_end(
     [Shape(settings={"auto.leader.rebalance.enable": "0"})],
     ids=["leaders-stay"],
 )
-@clause("KR-02", "QC-30", "RP-18", "RP-24")
+@clause("KR-02", "KR-05", "QC-30", "RP-24")
 def test_a_broker_cut_off_from_the_controllers_is_fenced_by_them(
     cluster: Cluster, faults: Faults, clients: Clients
 ) -> None:

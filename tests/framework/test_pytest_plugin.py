@@ -282,3 +282,35 @@ def test_workers_of_xdist_each_have_clusters_of_their_own(pytester: pytest.Pytes
     runs = [json.loads((folder / "run.json").read_text()) for folder in folders(pytester)]
     assert len(runs) == 2
     assert runs[0]["seed"] == runs[1]["seed"]
+
+
+def test_a_test_says_which_systems_can_show_what_it_is_about(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        from fencepost import Shape
+
+        NONE = Shape(settings={"metadata.snapshot.interval.records": "30"})
+
+        @pytest.mark.only("reference/quorum", reason="Kafka is otherwise")
+        def test_other(cluster):
+            pass
+
+        @pytest.mark.parametrize("fencepost_shape", [NONE], ids=["set"])
+        def test_lacking(cluster):
+            pass
+
+        @pytest.mark.clause("QC-13")
+        def test_unbound(cluster):
+            pass
+        """
+    )
+    result = run(pytester, "--fencepost-system=apache/kraft@4.1.0", "-rs")
+    result.assert_outcomes(skipped=3)
+    result.stdout.fnmatch_lines(
+        [
+            "*only reference/quorum: Kafka is otherwise*",
+            "*apache/kraft has no setting 'metadata.snapshot.interval.records'*",
+            "*QC-13: not-applicable: a heartbeat's answer holds no time*",
+        ]
+    )

@@ -7,6 +7,7 @@ from fencepost.plugin_manager import load
 from fencepost_suites import plugin, rules
 from fencepost_suites.clauses import clauses, marks
 
+OWN = ("KR-01", "KR-02", "KR-03", "KR-04", "KR-05")
 LEAST = 20
 """Characters in which it can be said how."""
 
@@ -30,7 +31,7 @@ def test_a_changed_promise_names_a_clause_that_exists() -> None:
             word.strip("(),:;") for word in mark.how.split() if word.startswith(("KR-", "(KR-"))
         }
         assert named <= set(known), mark
-    assert {"KR-01", "KR-02", "KR-03", "KR-04"} <= set(known)
+    assert set(OWN) <= set(known)
 
 
 def test_only_the_same_promise_is_judged_there() -> None:
@@ -46,7 +47,7 @@ def test_only_the_same_promise_is_judged_there() -> None:
 
 
 def test_kafkas_own_promises_bind_kafka_alone() -> None:
-    for name in ("KR-01", "KR-02", "KR-03", "KR-04"):
+    for name in OWN:
         clause = load().clause(name)
         assert clause.binds("kraft")
         assert not clause.binds("quorum")

@@ -147,6 +147,7 @@ class KRaft:
             election_ms=int(read["controller.quorum.election.timeout.ms"]),
             replica_lag_ms=int(read["replica.lag.time.max.ms"]),
             recovery_bound_ms=3 * lease_ms + _RESTART_MS,
+            start_ms=_RESTART_MS,
         )
 
 

@@ -75,6 +75,7 @@ class Memory:
     active_epoch: int = -1
     """The epoch in which it is the active controller (-1: it is not)."""
     majority_lost: bool = False
+    stopped: bool = False
     led: dict[TopicPartition, LeadershipStarted] = field(default_factory=dict)
     """What it leads, as it said when it began to."""
     followed: dict[TopicPartition, FollowingStarted] = field(default_factory=dict)
@@ -161,7 +162,9 @@ def _recovered(now: Memory, said: Match[str]) -> Bodies:
 
 
 def _stopped(now: Memory, said: Match[str]) -> Bodies:
-    yield NodeStopped("shutdown")
+    if not now.stopped:  # a controller says it twice
+        now.stopped = True
+        yield NodeStopped("shutdown")
 
 
 # ------------------------------------------------------------------------------------ the quorum
@@ -211,7 +214,9 @@ def _applied(now: Memory, said: Match[str]) -> Bodies:
 
 
 def _session_over(now: Memory, said: Match[str]) -> Bodies:
-    yield LeaseExpired(int(said[1]), int(said[2]), -1, now.at_ns, now.session_ms, now.active_epoch)
+    yield LeaseExpired(
+        int(said[1]), int(said[2] or -1), -1, now.at_ns, now.session_ms, now.active_epoch
+    )
 
 
 _APIS = {"registerBroker": "BrokerRegistration", "processBrokerHeartbeat": "BrokerHeartbeat"}
@@ -325,7 +330,8 @@ TABLE: Sequence[Row] = (
          _controller_started),
     _row("QuorumState", r"Completed transition to CandidateState\(.*?\bepoch=(\d+)", _election),
     _row("KafkaRaftClient",
-         r"Vote request .*replicaEpoch=(?P<epoch>\d+), replicaId=(?P<candidate>\d+),"
+         r"Vote request .*(?:replica|candidate)Epoch=(?P<epoch>\d+), "
+         r"(?:replica|candidate)Id=(?P<candidate>\d+),"
          r".*lastOffsetEpoch=(?P<last>\d+), lastOffset=(?P<end>\d+)(?:, preVote=false)?\)\]\)\]\)"
          r" with epoch \d+ is (?P<answer>granted|rejected)", _voted),
     _row("QuorumController",
@@ -333,14 +339,18 @@ TABLE: Sequence[Row] = (
     _row("LeaderState", r"Did not receive fetch request from the majority", _majority_lost),
     _row("QuorumController", r"Renouncing the leadership.* We were the leader at epoch (\d+)",
          _resigned),
+    _row("QuorumController",
+         r"event failed with .* at epoch (\d+) in \d+ microseconds\. Renouncing leadership",
+         _resigned),
     _row("QuorumController", r"In the new epoch (\d+), the leader is (\d+)\.", _followed),
     _row("MetadataLoader",
          r"publishing new image with provenance .*lastContainedOffset=(\d+), "
          r"lastContainedEpoch=(\d+)", _applied),
     _row("ReplicationControlManager",
-         r"Fencing broker (\d+) at epoch (\d+) because its session has timed out", _session_over),
+         r"Fencing broker (\d+)(?: at epoch (\d+))? because its session has timed out",
+         _session_over),
     _row("QuorumController",
-         r"(registerBroker|processBrokerHeartbeat): event failed with (\w+?)Exception",
+         r"(registerBroker|processBrokerHeartbeat): event failed with (\w+?)Exception in",
          _event_failed),
     _row("ReplicationControlManager",
          r"Rejecting AlterPartition request from node (\d+) for (\S+)-(\d+) because (.*)",

@@ -1,0 +1,28 @@
+"""How events are given to Kafka's own rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fencepost import Event, Finding, Key
+
+MS = 1_000_000
+SECOND = 1_000 * MS
+NOTHING: Sequence[Finding] = ()
+
+
+def whole_run(event: Event) -> Sequence[Key]:
+    """One key for all."""
+    return ((),)
+
+
+def by_partition(event: Event) -> Sequence[Key]:
+    """Topic and partition."""
+    body: Any = event.body
+    return ((body.topic, body.partition),)
+
+
+def slot_of(process: str) -> str:
+    """`broker-2` of `broker-2#3`."""
+    return process.partition("#")[0]

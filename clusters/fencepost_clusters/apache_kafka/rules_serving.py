@@ -1,0 +1,255 @@
+"""Rules about what brokers tell, serve and leave behind (KR-03, KR-04, KR-05)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    BrokerStopping,
+    Cause,
+    Event,
+    Exercised,
+    Finding,
+    FollowingStarted,
+    Key,
+    LeadershipStarted,
+    MetadataApplied,
+    NodeStarted,
+    PartitionCommitted,
+    ProbeCompleted,
+    RunEnd,
+    TopicCommitted,
+    Violated,
+    Witness,
+)
+from fencepost_clusters.apache_kafka.keys import NOTHING, SECOND, by_partition, slot_of, whole_run
+
+APPLIED_WITHIN_NS = SECOND // 2
+"""A broker says that it applies metadata just before it does."""
+
+
+@dataclass(slots=True)
+class _Told:
+    """What each slot's broker works by, and which brokers are fenced from which offset on."""
+
+    applied: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """slot -> offset, and since when."""
+    reached: dict[str, dict[int, int]] = field(default_factory=dict)
+    """slot -> fenced broker -> when the slot's broker had applied that."""
+    fenced: dict[int, tuple[int, Cause]] = field(default_factory=dict)
+    suspects: list[tuple[int, int, Violated]] = field(default_factory=list)
+    """Brokers that were named while fenced, by the records told so far; and up to which offset the
+    broker that named them worked then: an unfencing before it may be told yet."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FencedIsNamedToNobody:
+    """KR-03. A client's word: a Metadata request sent half a second after the broker that answered
+    began to apply the fencing, and answered before it applied an unfencing."""
+
+    clause: str = "KR-03"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {NodeStarted, BrokerCommitted, MetadataApplied, ProbeCompleted}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Told:
+        return _Told()
+
+    def step(self, state: _Told, event: Event) -> tuple[_Told, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case NodeStarted():
+                state.applied.pop(slot_of(event.process), None)
+                state.reached.pop(slot_of(event.process), None)
+            case BrokerCommitted(fenced=True):
+                state.fenced.setdefault(body.broker_id, (body.offset, event.ref))
+                for slot, (offset, at_ns) in state.applied.items():
+                    self._reach(state, slot, offset, at_ns)
+            case BrokerCommitted():
+                state.fenced.pop(body.broker_id, None)
+                state.suspects = [
+                    one
+                    for one in state.suspects
+                    if one[0] != body.broker_id or one[1] < body.offset
+                ]
+                for reached in state.reached.values():
+                    reached.pop(body.broker_id, None)
+            case MetadataApplied():
+                slot = slot_of(event.process)
+                state.applied[slot] = (body.offset, event.at_ns)
+                self._reach(state, slot, body.offset, event.at_ns)
+            case ProbeCompleted(api="Metadata", outcome="answered"):
+                return state, self._answered(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _reach(state: _Told, slot: str, offset: int, at_ns: int) -> None:
+        for broker, (fenced_at, _) in state.fenced.items():
+            if offset >= fenced_at:
+                state.reached.setdefault(slot, {}).setdefault(broker, at_ns)
+
+    @staticmethod
+    def _answered(state: _Told, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
+        found: list[Finding] = []
+        for broker, since_ns in sorted(state.reached.get(body.slot, {}).items()):
+            if since_ns + APPLIED_WITHIN_NS > body.sent_at_ns:
+                continue
+            if broker in body.brokers:
+                saying = f"{body.slot} named broker {broker}, which is fenced, to {event.process}"
+                because = (state.fenced[broker][1],)
+                violated = Violated(event.ref, Witness.CLIENT, saying, because)
+                state.suspects.append((broker, state.applied[body.slot][0], violated))
+            else:
+                found.append(Exercised(event.ref, Witness.CLIENT))
+        return found
+
+    def end(self, state: _Told, end: RunEnd) -> Sequence[Finding]:
+        return tuple(violated for _, _, violated in state.suspects)
+
+
+@dataclass(slots=True)
+class _Left:
+    """A process that was let go: what it led by the records told until then, and up to which
+    offset it had applied them itself; a record before that may be told yet."""
+
+    broker: int
+    applied: int
+    places: set[tuple[str, int]]
+    at: Cause
+    process: str
+    asked: Cause
+
+
+@dataclass(slots=True)
+class _Leaving:
+    partitions: dict[tuple[str, int], PartitionCommitted] = field(default_factory=dict)
+    applied: dict[str, int] = field(default_factory=dict)
+    wishes: dict[str, tuple[Cause, bool]] = field(default_factory=dict)
+    """process that was asked to end -> that event, and whether it led anything then."""
+    left: list[_Left] = field(default_factory=list)
+
+    def led_by(self, broker: int) -> set[tuple[str, int]]:
+        """What a broker leads though another member of the ISR could."""
+        return {
+            place
+            for place, one in self.partitions.items()
+            if one.leader == broker and set(one.isr) - {broker}
+        }
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LeavesLeadingNothing:
+    """KR-04. The broker says that it was let go; the records, what it led. Exercised by one that
+    led something when it was asked to end."""
+
+    clause: str = "KR-04"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {BrokerStopping, BrokerStateChanged, PartitionCommitted, TopicCommitted, MetadataApplied}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Leaving:
+        return _Leaving()
+
+    def step(self, state: _Leaving, event: Event) -> tuple[_Leaving, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case MetadataApplied():
+                state.applied[event.process] = body.offset
+            case PartitionCommitted():
+                self._changed(state, body)
+            case TopicCommitted(deleted=True):
+                for place in [p for p in state.partitions if p[0] == body.topic]:
+                    del state.partitions[place]
+            case BrokerStopping(state="ACTIVE"):
+                state.wishes[event.process] = event.ref, bool(state.led_by(body.broker_id))
+            case BrokerStateChanged(new="SHUTDOWN") if event.process in state.wishes:
+                asked, led = state.wishes.pop(event.process)
+                applied = state.applied.get(event.process, -1)
+                places = state.led_by(body.broker_id)
+                state.left.append(
+                    _Left(body.broker_id, applied, places, event.ref, event.process, asked)
+                )
+                return state, (Exercised(event.ref, Witness.PEER),) if led else NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _changed(state: _Leaving, body: PartitionCommitted) -> None:
+        place = body.topic, body.partition
+        known = state.partitions.get(place)
+        if known is None or body.offset > known.offset:
+            state.partitions[place] = body
+        for left in state.left:
+            if body.offset <= left.applied and body.leader != left.broker:
+                left.places.discard(place)
+
+    def end(self, state: _Leaving, end: RunEnd) -> Sequence[Finding]:
+        found: list[Finding] = []
+        for left in state.left:
+            if left.places:
+                names = ", ".join(f"{topic}-{number}" for topic, number in sorted(left.places))
+                saying = f"{left.process} left the cluster leading {names}"
+                found.append(Violated(left.at, Witness.PEER, saying, (left.asked,)))
+        return found
+
+
+@dataclass(slots=True)
+class _Following:
+    """The newest process of each slot that holds the partition, and since when it follows."""
+
+    newest: dict[str, str] = field(default_factory=dict)
+    since: dict[str, tuple[int, Cause]] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FollowerStoresNothing:
+    """KR-05. A client's word: a produce sent to one broker after that broker had said that it
+    follows another one."""
+
+    clause: str = "KR-05"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {FollowingStarted, LeadershipStarted, ProbeCompleted}
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Following:
+        return _Following()
+
+    def step(self, state: _Following, event: Event) -> tuple[_Following, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case FollowingStarted():
+                state.newest[slot_of(event.process)] = event.process
+                state.since[event.process] = event.at_ns, event.ref
+            case LeadershipStarted():
+                state.newest[slot_of(event.process)] = event.process
+                state.since.pop(event.process, None)
+            case ProbeCompleted(api="Produce"):
+                return state, self._asked(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _asked(state: _Following, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
+        process = state.newest.get(body.slot, "")
+        since_ns, ref = state.since.get(process, (body.sent_at_ns, None))
+        if ref is None or body.sent_at_ns <= since_ns:
+            return NOTHING
+        if body.outcome == "answered":
+            saying = (
+                f"{process} stored a message of {event.process} sent after it had begun to follow"
+            )
+            return (Violated(event.ref, Witness.CLIENT, saying, (ref,)),)
+        return (Exercised(event.ref, Witness.CLIENT),) if "NOT_LEADER" in body.error else NOTHING
+
+    def end(self, state: _Following, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

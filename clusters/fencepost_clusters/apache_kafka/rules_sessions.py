@@ -1,0 +1,243 @@
+"""Rules about who holds an id, and how long its session lasts (KR-01, KR-02)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    BrokerCommitted,
+    BrokerStopping,
+    Cause,
+    ControllerElected,
+    ControllerResigned,
+    Event,
+    Exercised,
+    FaultHealed,
+    FaultStruck,
+    Finding,
+    HeartbeatRefused,
+    Key,
+    NodeStarted,
+    ProcessExited,
+    RunEnd,
+    Undecided,
+    Violated,
+    Witness,
+)
+from fencepost_clusters.apache_kafka.keys import MS, NOTHING, SECOND, slot_of, whole_run
+from fencepost_clusters.apache_kafka.narration import SessionConfigured
+
+DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
+_SILENCING = frozenset({"pause", "cut_from_controllers"})
+"""Faults that keep a broker's heartbeats from every controller, and name the broker."""
+_STALL_SHARE = 10
+"""A bound of which a stall ate more than a tenth proves nothing."""
+
+
+@dataclass(slots=True)
+class _Claims:
+    """Who holds which id by the committed records, and which processes are known to be well."""
+
+    incarnations: dict[str, str] = field(default_factory=dict)
+    """incarnation -> its process."""
+    records: dict[int, BrokerCommitted] = field(default_factory=dict)
+    exited: set[str] = field(default_factory=set)
+    stopping: set[str] = field(default_factory=set)
+    troubled: set[str] = field(default_factory=set)
+    """Processes and slots that a fault was ever aimed at: their session may be over unseen."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class HolderKeepsId:
+    """KR-01. By the records: an id goes to a new incarnation while the process before is unfenced,
+    lives, was not asked to stop and was struck by nothing that could have silenced it. Exercised by
+    a refusal, as the refused process tells it, while another holds the id."""
+
+    clause: str = "KR-01"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(NodeStarted, BrokerCommitted, HeartbeatRefused, ProcessExited, BrokerStopping),
+            *(FaultStruck, ControllerElected),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Claims:
+        return _Claims()
+
+    def step(self, state: _Claims, event: Event) -> tuple[_Claims, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case NodeStarted(role="broker"):
+                state.incarnations[body.incarnation] = event.process
+            case ProcessExited():
+                state.exited.add(body.ended)
+            case BrokerStopping():
+                state.stopping.add(event.process)
+            case FaultStruck() if body.fault != "duplicate_id":
+                state.troubled.update(slot_of(target) for target in body.targets)
+            case HeartbeatRefused(error=error) if error == DUPLICATE:
+                record = state.records.get(body.broker_id)
+                holder = "" if record is None else state.incarnations.get(record.incarnation, "")
+                if holder and holder != event.process:
+                    return state, (Exercised(event.ref, Witness.PEER),)
+            case BrokerCommitted():
+                return state, self._committed(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _committed(state: _Claims, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
+        was = state.records.get(body.broker_id)
+        if was is not None and body.offset <= was.offset:
+            return NOTHING
+        state.records[body.broker_id] = body
+        if was is None or was.fenced or was.incarnation == body.incarnation:
+            return NOTHING
+        holder = state.incarnations.get(was.incarnation, "")
+        gone = holder in state.exited or holder in state.stopping
+        if not holder or gone or slot_of(holder) in state.troubled:
+            return NOTHING
+        newcomer = state.incarnations.get(body.incarnation, "another process")
+        saying = (
+            f"broker {body.broker_id} was given to {newcomer} at offset {body.offset}, while "
+            f"{holder} held it, unfenced and well"
+        )
+        return (Violated(event.ref, Witness.PEER, saying),)
+
+    def end(self, state: _Claims, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Silence:
+    """A broker from which no controller hears: since when, and why."""
+
+    since_ns: int
+    ref: Cause
+    why: str
+
+
+@dataclass(slots=True)
+class _Sessions:
+    ids: dict[str, int] = field(default_factory=dict)
+    """slot -> broker id, and process -> broker id."""
+    newest: dict[str, str] = field(default_factory=dict)
+    timeouts: dict[int, int] = field(default_factory=dict)
+    records: dict[int, BrokerCommitted] = field(default_factory=dict)
+    incarnations: dict[str, str] = field(default_factory=dict)
+    silent: dict[int, _Silence] = field(default_factory=dict)
+    led: bool = False
+    """Whether a controller is active: nobody fences without one."""
+    suspects: list[tuple[Violated, int, int, int]] = field(default_factory=list)
+    """Broken bounds: the finding, from when to when, and the bound itself."""
+
+    def hears_again(self, fault_id: str) -> None:
+        """Ends the silences that one fault made."""
+        for broker in [b for b, one in self.silent.items() if one.why == fault_id]:
+            del self.silent[broker]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SilentIsFenced:
+    """KR-02. The bound is the session timeout, a quarter of it (the controllers look eight times a
+    timeout), and a second. Exercised by each fencing of a broker known to be silent."""
+
+    clause: str = "KR-02"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(NodeStarted, SessionConfigured, BrokerCommitted, ProcessExited, FaultStruck),
+            *(FaultHealed, ControllerElected, ControllerResigned),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Sessions:
+        return _Sessions()
+
+    def step(self, state: _Sessions, event: Event) -> tuple[_Sessions, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case NodeStarted(role="broker"):
+                state.ids[event.process] = state.ids[slot_of(event.process)] = body.node_id
+                state.newest[slot_of(event.process)] = event.process
+                state.incarnations[body.incarnation] = event.process
+            case SessionConfigured():
+                state.timeouts[body.broker_id] = body.timeout_ms * MS
+            case ProcessExited():
+                self._silenced(state, event, body.ended, f"{body.ended} ended")
+            case FaultStruck(receipt=True) if body.fault in _SILENCING:
+                for target in body.targets:
+                    process = target if "#" in target else state.newest.get(target, "")
+                    self._silenced(state, event, process, body.fault_id)
+            case FaultHealed():
+                self._overdue(state, event.at_ns, event.ref)
+                state.hears_again(body.fault_id)
+            case ControllerElected():
+                state.led = True
+                for silence in state.silent.values():
+                    silence.since_ns = event.at_ns
+            case ControllerResigned():
+                state.led = False
+            case BrokerCommitted():
+                return state, self._committed(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _silenced(state: _Sessions, event: Event, process: str, why: str) -> None:
+        broker = state.ids.get(process)
+        record = None if broker is None else state.records.get(broker)
+        if broker is None or record is None or record.fenced or broker in state.silent:
+            return
+        if state.incarnations.get(record.incarnation) == process:
+            state.silent[broker] = _Silence(event.at_ns, event.ref, why)
+
+    def _committed(
+        self, state: _Sessions, event: Event, body: BrokerCommitted
+    ) -> Sequence[Finding]:
+        was = state.records.get(body.broker_id)
+        if was is not None and body.offset <= was.offset:
+            return NOTHING
+        state.records[body.broker_id] = body
+        silence = state.silent.get(body.broker_id)
+        if silence is None:
+            return NOTHING
+        late = self._late(state, body.broker_id, silence, event.at_ns, event.ref)
+        del state.silent[body.broker_id]
+        return NOTHING if late else (Exercised(event.ref, Witness.PEER),)
+
+    def _overdue(self, state: _Sessions, at_ns: int, at: Cause) -> None:
+        for broker, silence in list(state.silent.items()):
+            if self._late(state, broker, silence, at_ns, at):
+                del state.silent[broker]
+
+    @staticmethod
+    def _late(state: _Sessions, broker: int, silence: _Silence, at_ns: int, at: Cause) -> bool:
+        session_ns = state.timeouts.get(broker, 0)
+        bound_ns = session_ns + session_ns // 4 + SECOND
+        took_ns = at_ns - silence.since_ns
+        if not state.led or not session_ns or took_ns <= bound_ns:
+            return False
+        saying = (
+            f"broker {broker} was silent for {took_ns / SECOND:.1f} s ({silence.why}) before it "
+            f"was fenced; its session timeout is {session_ns / SECOND:.1f} s"
+        )
+        violated = Violated(at, Witness.PEER, saying, (silence.ref,))
+        state.suspects.append((violated, silence.since_ns, at_ns, bound_ns))
+        return True
+
+    def end(self, state: _Sessions, end: RunEnd) -> Sequence[Finding]:
+        if state.led and end.complete:
+            for broker, silence in state.silent.items():
+                self._late(state, broker, silence, end.ended_at_ns, silence.ref)
+        return tuple(
+            violated
+            if end.stalled_ns(from_ns, to_ns) * _STALL_SHARE <= bound_ns
+            else Undecided(f"{violated.saying}, while processes stood still", violated.at)
+            for violated, from_ns, to_ns, bound_ns in state.suspects
+        )

@@ -1,0 +1,149 @@
+"""The table from a node's log to events, pinned by what versions of Kafka really printed.
+
+A file of `samples` is part of one node's log, in order; below each line, indented, stand the events
+that are told of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fencepost import FollowingStarted, LeadershipStarted, NodeStopped, Role, Slot
+from fencepost.events import Codec, Event
+from fencepost_clusters.apache_kafka.narration import (
+    _LINE,
+    TABLE,
+    KafkaNarrator,
+    SessionConfigured,
+)
+
+SAMPLES = sorted((Path(__file__).parent / "samples").glob("*-*-*-*.txt"))
+VERSIONS = ("4.3.1", "4.1.0", "3.9.2")
+NOT_SEEN = {
+    "3.9.2": {row.message.pattern for row in TABLE if "Failed to alter" in row.message.pattern}
+}
+"""What no run of ours has made a version print yet."""
+BROKER = Slot("broker-1", Role.BROKER, 1, 4)
+
+
+def slot_of(sample: Path) -> Slot:
+    _, role, number, _ = sample.stem.split("-")
+    id_ = int(number) if role == "broker" else 100 + int(number)
+    return Slot(f"{role}-{number}", Role(role), id_, 1)
+
+
+def blocks(sample: Path) -> Iterator[tuple[str, list[str]]]:
+    """Each line, with the events below it."""
+    line, told = "", []
+    for text in sample.read_text().splitlines():
+        if text.startswith("  "):
+            told.append(text.strip())
+            continue
+        if line:
+            yield line, told
+        line, told = text, []
+    yield line, told
+
+
+def rows_of(line: str) -> list[int]:
+    printed = _LINE.match(line)
+    assert printed is not None
+    ending = printed[2].rpartition(".")[2]
+    return [
+        number
+        for number, row in enumerate(TABLE)
+        if row.logger == ending and row.message.search(printed[3])
+    ]
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.stem)
+def test_what_is_told_of_a_nodes_log(sample: Path) -> None:
+    narrator = KafkaNarrator(slot_of(sample), session_ms=3_000)
+    codec = Codec((SessionConfigured,))
+    for line, told in blocks(sample):
+        heard = narrator.hear(line)
+        assert [msgspec.json.encode(one.body).decode() for one in heard] == told, line
+        for one in heard:
+            assert line.startswith(f"@{one.at_ns} ")
+            event = Event("run", "broker-1#1", 0, one.at_ns, one.body)
+            assert codec.decode(codec.encode(event).rstrip()) == event
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_row_is_pinned_by_a_line_of_each_version(version: str) -> None:
+    lines = [line for s in SAMPLES if s.stem.startswith(version) for line, _ in blocks(s)]
+    pinned = {number for line in lines for number in rows_of(line)}
+    missing = {TABLE[n].message.pattern for n in range(len(TABLE)) if n not in pinned}
+    assert missing == NOT_SEEN.get(version, set())
+
+
+def test_no_line_is_told_by_two_rows() -> None:
+    for sample in SAMPLES:
+        for line, _ in blocks(sample):
+            assert len(rows_of(line)) == 1, line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "Exception in thread main",
+        "@12 INFO",
+        "@x INFO a.B c",
+        "  at kafka.Kafka.main",
+        "@1 I b ",
+    ],
+)
+def test_what_no_logger_printed_tells_nothing(line: str) -> None:
+    assert KafkaNarrator(BROKER, 3_000).hear(line) == ()
+
+
+LEADS = (
+    "@{at} INFO state.change.logger [Broker id=1] Leader orders-0 with topic id Some(x) starts at "
+    "leader epoch 3 from offset 10 with partition epoch 42, high watermark 9, ISR [1,3], adding "
+    "replicas [] and removing replicas [] . Previous leader Some(3) and previous leader epoch was 2"
+)
+UNFENCED = (
+    "@{at} INFO org.apache.kafka.server.BrokerLifecycleManager [BrokerLifecycleManager id=1] The "
+    "broker has been unfenced. Transitioning from RECOVERY to RUNNING."
+)
+
+
+def test_a_broker_that_was_never_unfenced_leads_nobody_whatever_its_metadata_says() -> None:
+    narrator = KafkaNarrator(BROKER, 3_000)
+    assert narrator.hear(LEADS.format(at=5)) == []
+    told = narrator.hear(UNFENCED.format(at=9))
+    began = LeadershipStarted("orders", 0, 3, (1, 3), -1, 10, 9)
+    assert {one.at_ns for one in told} == {9}
+    assert [one.body for one in told if isinstance(one.body, LeadershipStarted)] == [began]
+
+
+def test_a_partition_named_with_dashes_is_taken_apart_at_the_last_one() -> None:
+    line = LEADS.replace("orders-0", "my-orders-12").format(at=5)
+    narrator = KafkaNarrator(BROKER, 3_000)
+    narrator.hear(UNFENCED.format(at=1))
+    (heard,) = narrator.hear(line)
+    assert isinstance(heard.body, LeadershipStarted)
+    assert (heard.body.topic, heard.body.partition) == ("my-orders", 12)
+
+
+def test_a_follower_of_nobody_is_told_as_such() -> None:
+    line = (
+        "@5 INFO state.change.logger [Broker id=1] Follower orders-0 starts at leader epoch 4 from "
+        "offset 10 with partition epoch 43 and high watermark 9. Current leader is -1. Previous "
+        "leader Some(1) and previous leader epoch was 3."
+    )
+    (heard,) = KafkaNarrator(BROKER, 3_000).hear(line)
+    assert heard.body == FollowingStarted("orders", 0, -1, 4, 10, 9)
+
+
+def test_the_end_is_told_once() -> None:
+    line = "@5 INFO org.apache.kafka.common.utils.AppInfoParser "
+    line += "App info kafka.server for 1 unregistered"
+    narrator = KafkaNarrator(BROKER, 3_000)
+    assert [one.body for one in narrator.hear(line)] == [NodeStopped("shutdown")]
+    assert narrator.hear(line) == []

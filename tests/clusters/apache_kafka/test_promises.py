@@ -1,0 +1,309 @@
+"""The rules for Kafka's own promises: a broken history, one that just keeps, an open one."""
+
+from __future__ import annotations
+
+from fencepost import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    BrokerStopping,
+    ControllerElected,
+    FaultHealed,
+    FaultStruck,
+    FollowingStarted,
+    HeartbeatRefused,
+    LeadershipStarted,
+    MetadataApplied,
+    NodeStarted,
+    PartitionCommitted,
+    ProbeCompleted,
+    ProcessExited,
+    Stalled,
+)
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_clusters.apache_kafka.narration import SessionConfigured
+from fencepost_clusters.apache_kafka.promises import CLAUSES, RULES
+
+FIRST, TWIN, PEER = "broker-1#1", "broker-1-twin#1", "broker-2#1"
+OBSERVER, CONTROLLER = "clients/observer#1", "controller-1#1"
+DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
+SESSION_MS = 3_000
+BOUND_MS = SESSION_MS + SESSION_MS // 4 + 1_000
+
+
+def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
+    chosen = [rule for rule in RULES if rule.clause == clause]
+    clauses = {one.id: one for one in CLAUSES}
+    return judge(h.events(), chosen, clauses, h.end(complete), "kraft").verdicts[clause]
+
+
+def record(
+    h: HistoryBuilder, offset: int, fenced: bool, incarnation: str = "one", broker: int = 1
+) -> None:
+    h.add(OBSERVER, BrokerCommitted(offset, broker, offset, fenced, incarnation))
+
+
+def begun(h: HistoryBuilder | None = None) -> HistoryBuilder:
+    """A controller in office, and broker 1, unfenced."""
+    h = h or HistoryBuilder()
+    h.add(CONTROLLER, ControllerElected(1, 1, -1))
+    h.add(FIRST, NodeStarted("broker", 1, "one", -1))
+    h.add(FIRST, SessionConfigured(1, SESSION_MS))
+    record(h, 10, fenced=True)
+    record(h, 11, fenced=False)
+    return h
+
+
+def ended(h: HistoryBuilder, process: str) -> None:
+    h.add("harness", ProcessExited(process, 0, 9, True))
+
+
+def struck(h: HistoryBuilder, fault: str, *targets: str) -> None:
+    h.add("harness", FaultStruck(f"{fault}-1", fault, targets, True, "seen"))
+
+
+# ------------------------------------------------------------------------------------------ KR-01
+
+
+def claimed() -> HistoryBuilder:
+    h = begun()
+    struck(h, "duplicate_id", FIRST, TWIN)
+    h.add(TWIN, NodeStarted("broker", 1, "two", -1))
+    return h
+
+
+def test_an_id_that_goes_to_another_while_its_holder_is_well_breaks_kr_01() -> None:
+    h = claimed()
+    record(h, 20, fenced=True, incarnation="two")
+    broken = verdict(h, "KR-01")
+    assert broken.violated == 1
+    assert f"given to {TWIN}" in broken.violations[0].saying
+
+
+def test_a_refusal_while_another_holds_the_id_exercises_kr_01() -> None:
+    h = claimed()
+    h.add(TWIN, HeartbeatRefused(1, -1, DUPLICATE, -1))
+    assert verdict(h, "KR-01").verdict is Outcome.HOLDS
+
+
+def test_an_id_goes_on_once_its_holder_is_dead_fenced_stopping_or_may_be_silent() -> None:
+    for trouble in (
+        lambda h: ended(h, FIRST),
+        lambda h: record(h, 15, fenced=True),
+        lambda h: h.add(FIRST, BrokerStopping(1, "ACTIVE", "", 1)),
+        lambda h: struck(h, "pause", FIRST),
+        lambda h: struck(h, "cut", "broker-1", "controller-1"),
+    ):
+        h = claimed()
+        trouble(h)
+        record(h, 20, fenced=True, incarnation="two")
+        assert verdict(h, "KR-01").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ KR-02
+
+
+def test_a_dead_broker_that_is_fenced_too_late_breaks_kr_02() -> None:
+    h = begun()
+    ended(h, FIRST)
+    h.after(BOUND_MS)
+    record(h, 20, fenced=True)
+    assert "silent for 4.8 s" in verdict(h, "KR-02").violations[0].saying
+
+
+def test_a_dead_broker_that_is_fenced_in_time_exercises_kr_02() -> None:
+    h = begun()
+    ended(h, FIRST)
+    h.after(BOUND_MS - 2)
+    record(h, 20, fenced=True)
+    assert verdict(h, "KR-02").verdict is Outcome.HOLDS
+
+
+def test_a_dead_broker_that_is_never_fenced_breaks_kr_02() -> None:
+    h = begun()
+    ended(h, FIRST)
+    h.after(BOUND_MS + 1)
+    assert verdict(h, "KR-02").verdict is Outcome.VIOLATED
+    assert verdict(h, "KR-02", complete=False).verdict is Outcome.UNKNOWN
+
+
+def test_a_new_controller_counts_the_session_anew() -> None:
+    h = begun()
+    ended(h, FIRST)
+    h.after(2_000)
+    h.add("controller-2#1", ControllerElected(2, 12, -1))
+    h.after(BOUND_MS - 10)
+    record(h, 20, fenced=True)
+    assert verdict(h, "KR-02").verdict is Outcome.HOLDS
+
+
+def test_a_paused_and_a_cut_off_broker_are_silent_until_they_are_let_go() -> None:
+    for fault, target in (("pause", FIRST), ("cut_from_controllers", "broker-1")):
+        h = begun()
+        struck(h, fault, target, *(["controller-1"] if target == "broker-1" else []))
+        h.after(BOUND_MS + 1)
+        h.add("harness", FaultHealed(f"{fault}-1", True, "undone"))
+        assert verdict(h, "KR-02").verdict is Outcome.VIOLATED
+        h = begun()
+        struck(h, fault, target)
+        h.after(1_000)
+        h.add("harness", FaultHealed(f"{fault}-1", True, "undone"))
+        h.after(60_000)
+        assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_broker_that_is_late_while_the_machine_stood_still_decides_nothing() -> None:
+    h = begun()
+    ended(h, FIRST)
+    h.after(BOUND_MS + 1)
+    h.add(CONTROLLER, Stalled(BOUND_MS * 1_000_000 // 2))
+    record(h, 20, fenced=True)
+    assert verdict(h, "KR-02").verdict is Outcome.UNKNOWN
+
+
+def test_a_twin_that_dies_leaves_the_holder_of_the_id_well() -> None:
+    h = claimed()
+    ended(h, TWIN)
+    h.after(60_000)
+    assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ KR-03
+
+
+def asked(h: HistoryBuilder, *named: int) -> None:
+    h.add(
+        "clients/probe-1#1",
+        ProbeCompleted(
+            "op-1", "Metadata", 2, "broker-2", "orders", -1, "answered", "", 0, -1, h.now_ns,
+            brokers=named,
+        ),
+    )  # fmt: skip
+
+
+def fenced_and_applied() -> HistoryBuilder:
+    h = begun()
+    record(h, 20, fenced=True)
+    h.add(PEER, MetadataApplied(20, 1))
+    return h.after(600)
+
+
+def test_a_fenced_broker_that_is_named_breaks_kr_03() -> None:
+    h = fenced_and_applied()
+    asked(h, 1, 2)
+    assert "named broker 1, which is fenced" in verdict(h, "KR-03").violations[0].saying
+
+
+def test_a_fenced_broker_that_is_left_out_exercises_kr_03() -> None:
+    h = fenced_and_applied()
+    asked(h, 2)
+    assert verdict(h, "KR-03").verdict is Outcome.HOLDS
+
+
+def test_a_broker_that_had_not_applied_the_fencing_may_name_it() -> None:
+    h = begun()
+    record(h, 20, fenced=True)
+    h.add(PEER, MetadataApplied(19, 1))
+    h.after(600)
+    asked(h, 1, 2)
+    assert verdict(h, "KR-03").verdict is Outcome.NOT_EXERCISED
+
+
+def test_an_unfencing_that_is_told_late_but_was_applied_excuses() -> None:
+    h = fenced_and_applied()
+    h.add(PEER, MetadataApplied(25, 1))
+    asked(h, 1, 2)
+    record(h, 24, fenced=False)
+    assert verdict(h, "KR-03").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ KR-04
+
+
+def partition(h: HistoryBuilder, offset: int, leader: int, *isr: int) -> None:
+    h.add(OBSERVER, PartitionCommitted(offset, "orders", 0, leader, offset, isr, (1, 2)))
+
+
+def stopping() -> HistoryBuilder:
+    h = begun()
+    partition(h, 12, 1, 1, 2)
+    h.add(FIRST, BrokerStopping(1, "ACTIVE", "", 300_000))
+    return h
+
+
+def left(h: HistoryBuilder, applied: int) -> None:
+    h.add(FIRST, MetadataApplied(applied, 1))
+    h.add(FIRST, BrokerStateChanged(1, "ACTIVE", "SHUTDOWN", 10, "shutdown_granted"))
+
+
+def test_a_broker_that_leaves_while_it_leads_breaks_kr_04() -> None:
+    h = stopping()
+    left(h, applied=15)
+    partition(h, 16, 2, 2)
+    broken = verdict(h, "KR-04")
+    assert f"{FIRST} left the cluster leading orders-0" in broken.violations[0].saying
+
+
+def test_a_broker_that_leaves_once_its_leaderships_are_moved_exercises_kr_04() -> None:
+    h = stopping()
+    partition(h, 14, 2, 2)
+    left(h, applied=15)
+    assert verdict(h, "KR-04").verdict is Outcome.HOLDS
+
+
+def test_a_move_that_is_told_late_but_was_applied_excuses() -> None:
+    h = stopping()
+    left(h, applied=15)
+    partition(h, 15, 2, 2)
+    assert verdict(h, "KR-04").verdict is Outcome.HOLDS
+
+
+def test_what_nobody_else_could_lead_keeps_no_broker() -> None:
+    h = begun()
+    partition(h, 12, 1, 1)
+    h.add(FIRST, BrokerStopping(1, "ACTIVE", "", 300_000))
+    left(h, applied=15)
+    assert verdict(h, "KR-04").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ KR-05
+
+
+def produced(h: HistoryBuilder, outcome: str, error: str = "") -> None:
+    h.add(
+        "clients/probe-1#1",
+        ProbeCompleted(
+            "op-1", "Produce", 1, "broker-1", "orders", 0, outcome, error, 0, -1, h.now_ns
+        ),
+    )
+
+
+def following() -> HistoryBuilder:
+    h = HistoryBuilder()
+    h.add(FIRST, FollowingStarted("orders", 0, 2, 3, 10, 9))
+    return h
+
+
+def test_a_produce_that_a_follower_stores_breaks_kr_05() -> None:
+    h = following()
+    produced(h, "answered")
+    assert f"{FIRST} stored a message" in verdict(h, "KR-05").violations[0].saying
+
+
+def test_a_produce_that_a_follower_refuses_exercises_kr_05() -> None:
+    h = following()
+    produced(h, "refused", "NOT_LEADER_OR_FOLLOWER")
+    assert verdict(h, "KR-05").verdict is Outcome.HOLDS
+
+
+def test_who_leads_again_may_store() -> None:
+    h = following()
+    h.add(FIRST, LeadershipStarted("orders", 0, 4, (1, 2), -1, 10, 9))
+    produced(h, "answered")
+    assert verdict(h, "KR-05").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_run_that_was_cut_short_decides_nothing() -> None:
+    h = claimed()
+    h.add(TWIN, HeartbeatRefused(1, -1, DUPLICATE, -1))
+    for clause in ("KR-01", "KR-03", "KR-04", "KR-05"):
+        assert verdict(h, clause, complete=False).verdict is Outcome.UNKNOWN

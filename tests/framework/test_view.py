@@ -1,0 +1,50 @@
+"""The view of a run: what comes in another order, or is told in another way, means the same."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from fencepost import (
+    LeadershipStarted,
+    MetadataApplied,
+    MetadataCommitted,
+    NodeStarted,
+    PartitionCommitted,
+    Role,
+    Slot,
+    View,
+)
+from fencepost.cluster import Node
+from fencepost.events import Event
+
+LEADS = LeadershipStarted("orders", 0, 3, (1, 2), -1, 10, 9)
+RECORD = PartitionCommitted(20, "orders", 0, 1, 3, (1, 2), (1, 2))
+NODE = Node(Slot("broker-1", Role.BROKER, 1, 1))
+
+
+def seen(*told: tuple[str, Struct]) -> View:
+    view = View(newest={"broker-1": "broker-1#1"})
+    view.apply(Event("run", "broker-1#1", 0, 0, NodeStarted("broker", 1, "one", -1)))
+    for number, (process, body) in enumerate(told, 1):
+        view.apply(Event("run", process, number, number, body))
+    return view
+
+
+def test_a_leader_may_be_heard_of_before_the_record_that_makes_it_one() -> None:
+    for order in ((0, 1), (1, 0)):
+        told = [("broker-1#1", LEADS), ("clients/observer#1", RECORD)]
+        view = seen(*(told[n] for n in order))
+        known = view.partitions["orders", 0]
+        assert (known.serving, known.serving_epoch, known.log_end) == (1, 3, 10)
+        assert NODE.leads("orders", 0).holds(view)
+
+
+def test_a_leader_of_a_partition_that_nobody_heard_of_leads_nothing() -> None:
+    assert not NODE.leads("orders", 0).holds(seen(("broker-1#1", LEADS)))
+
+
+def test_a_node_has_caught_up_by_records_or_by_what_it_says_that_it_applied() -> None:
+    record = ("clients/observer#1", MetadataCommitted(7, 1, "TopicRecord", "x"))
+    assert not NODE.caught_up.holds(seen(record))
+    assert not NODE.caught_up.holds(seen(record, ("broker-1#1", MetadataApplied(6, 1))))
+    assert NODE.caught_up.holds(seen(record, ("broker-1#1", MetadataApplied(7, 1))))
