@@ -1,11 +1,11 @@
 """Builds the images of this checkout on whichever container engine is found.
 
-    ./dev images [--base IMAGE] [--json]
+    ./dev images [reference] [kafka] [--kafka VERSION] [--base IMAGE] [--java-base IMAGE] [--json]
 
-Nothing is downloaded within a build: packages, the project's own wheel and toxiproxy-server are
-gathered here and copied in. The base is Python's public image, pulled; where no registry answers, a
-Debian with Python is made by debootstrap (as root, from Debian's own mirror) and imported. An image
-whose inputs have not changed is left as it is.
+Nothing is downloaded within a build: packages, the project's own wheel, toxiproxy-server and Kafka
+are gathered here and copied in. The bases are public images, pulled; where no registry answers, a
+Debian with Python, or a JRE, is made by debootstrap (as root, from Debian's own mirror) and
+imported. An image whose inputs have not changed is left as it is.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,31 +31,57 @@ from fencepost.errors import EnvironmentFailed
 from fencepost.pods import IMAGE as POD
 from fencepost.sources import SOURCES_LABEL, digest
 from fencepost.toxiproxies import find_toxiproxy
+from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION, KRaft, resource
+from fencepost_clusters.apache_kafka.distribution import installed
 from fencepost_clusters.reference.cluster import ReferenceQuorum
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-PUBLIC_BASE = "python:3.11-slim-bookworm"
-OWN_BASE = "fencepost/base:bookworm"
 PYTHON = "3.11"
 INPUTS_LABEL = "fencepost.inputs"
-PULL_LIMIT_S = 600
+LOGGING = "log4j2.properties"
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What an image may stand on: a public image, or one made here of Debian's packages."""
+
+    public: str
+    own: str
+    packages: str
+
+
+PYTHON_BASE = Base("python:3.11-slim-bookworm", "fencepost/base:bookworm", "python3")
+JAVA_BASE = Base(
+    "eclipse-temurin:17-jre", "fencepost/java-base:bookworm", "openjdk-17-jre-headless"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """An image: its folder here, the packages it adds, and what it stands on (nothing: a base)."""
+    """An image: its folder here, what it stands on (an image, by name), and what is copied in.
+
+    `packages` are added to its Python; `wheel`: the project itself and toxiproxy-server, too;
+    `kafka` is a version of Kafka to add.
+    """
 
     tag: str
     folder: str
-    packages: tuple[str, ...]
-    on: str = ""
+    on: str
+    packages: tuple[str, ...] = ()
+    wheel: bool = False
+    kafka: str = ""
 
 
-RECIPES = (
-    Recipe(POD, "pod", ("msgspec", "pluggy")),
-    Recipe(ReferenceQuorum().image(), "reference", ("kio", "crc32c"), POD),
-)
+def recipes(wanted: Sequence[str], kafka: str, base: str, java_base: str) -> Sequence[Recipe]:
+    """What to build, in order; a pod is wanted whatever lives in it."""
+    found = [Recipe(POD, "pod", base, ("msgspec", "pluggy"), wheel=True)]
+    if "reference" in wanted:
+        tag = ReferenceQuorum().image()
+        found.append(Recipe(tag, "reference", POD, ("kio", "crc32c")))
+    if "kafka" in wanted:
+        found.append(Recipe(KRaft(kafka).image(), "kafka", java_base, kafka=kafka))
+    return found
 
 
 def say(words: str) -> None:
@@ -80,25 +107,25 @@ def image_id(client: docker.APIClient, name: str) -> str:
         return ""
 
 
-def base_of(client: docker.APIClient, wanted: str) -> str:
-    """An image with Python that is there: the wanted one, pulled or made if need be."""
-    for name in (wanted,) if wanted else (PUBLIC_BASE, OWN_BASE):
+def base_of(client: docker.APIClient, base: Base, wanted: str) -> str:
+    """A base that is there: the wanted image, or the public one, pulled, or one made here."""
+    for name in (wanted,) if wanted else (base.public, base.own):
         if image_id(client, name):
             return name
     try:
-        say(f"Pulling {wanted or PUBLIC_BASE} ...")
-        client.pull(wanted or PUBLIC_BASE)
+        say(f"Pulling {wanted or base.public} ...")
+        client.pull(wanted or base.public)
     except (APIError, DockerException) as failed:
         if wanted:
             raise EnvironmentFailed(f"{wanted} could not be pulled: {failed}") from failed
-        say("No registry answers: making a base by debootstrap ...")
-        debootstrap(client)
-        return OWN_BASE
-    return wanted or PUBLIC_BASE
+        say(f"No registry answers: making {base.own} by debootstrap ...")
+        debootstrap(client, base)
+        return base.own
+    return wanted or base.public
 
 
-def debootstrap(client: docker.APIClient) -> None:
-    """Makes and imports a small Debian with Python."""
+def debootstrap(client: docker.APIClient, base: Base) -> None:
+    """Makes and imports a small Debian with the base's packages."""
     program = shutil.which("debootstrap") or shutil.which("debootstrap", path="/usr/sbin")
     if program is None or os.geteuid():
         raise EnvironmentFailed(
@@ -106,11 +133,11 @@ def debootstrap(client: docker.APIClient) -> None:
         )
     with tempfile.TemporaryDirectory() as scratch:
         root, packed = Path(scratch, "root"), Path(scratch, "root.tar")
-        options = ["--variant=minbase", "--include=python3"]
+        options = ["--variant=minbase", f"--include={base.packages}"]
         run([program, *options, "bookworm", str(root)], "debootstrap")
         run(["tar", "-C", str(root), "--exclude=./var/cache/apt/archives/*.deb", "-cf",
              str(packed), "."], "packing the base")  # fmt: skip
-        repository, _, tag = OWN_BASE.partition(":")
+        repository, _, tag = base.own.partition(":")
         client.import_image_from_file(str(packed), repository=repository, tag=tag)
 
 
@@ -137,17 +164,31 @@ def inputs(recipe: Recipe, base_id: str) -> str:
     whole = hashlib.sha256()
     for part in (HERE / recipe.folder / "Dockerfile", Path(__file__), ROOT / "requirements.lock"):
         whole.update(part.read_bytes())
-    for word in (base_id, digest()):
-        whole.update(word.encode())
-    if not recipe.on:
+    whole.update(base_id.encode())
+    if recipe.packages:
+        whole.update(digest().encode())
+    if recipe.wheel:
         whole.update(find_toxiproxy(os.environ).read_bytes())
+    if recipe.kafka:
+        whole.update(recipe.kafka.encode())
+        whole.update((HERE / recipe.folder / "archive.sh").read_bytes())
+        whole.update(resource(LOGGING).encode())
     return whole.hexdigest()[:16]
 
 
-def build(client: docker.APIClient, recipe: Recipe, base: str, machine: str) -> bool:
+def add_kafka(context: Path, version: str) -> None:
+    """Copies a version of Kafka into the context, brought here first if it is not."""
+    home = installed(version, os.environ, resource(LOGGING)).home
+    shutil.copytree(home / "lib", context / "kafka" / "lib")
+    shutil.copy(home / "bootstrap.checkpoint", context / "kafka")
+    (context / LOGGING).write_text(resource(LOGGING))
+
+
+def build(client: docker.APIClient, recipe: Recipe, machine: str) -> bool:
     """Builds an image if its inputs have changed; whether they had."""
+    base, replaced = recipe.on, image_id(client, recipe.tag)
     made_of = inputs(recipe, image_id(client, base))
-    if image_id(client, recipe.tag):
+    if replaced:
         labels = client.inspect_image(recipe.tag)["Config"].get("Labels") or {}
         if labels.get(INPUTS_LABEL) == made_of:
             return False
@@ -156,11 +197,15 @@ def build(client: docker.APIClient, recipe: Recipe, base: str, machine: str) -> 
         context = Path(scratch, "context")
         shutil.copytree(HERE / recipe.folder, context)
         wheel = None
-        if not recipe.on:
+        labels = {INPUTS_LABEL: made_of}
+        if recipe.wheel:
             wheel = project_wheel(Path(scratch))
             shutil.copy(find_toxiproxy(os.environ), context / "toxiproxy-server")
-        gather(context, recipe.packages, wheel, machine)
-        labels = {SOURCES_LABEL: digest(), INPUTS_LABEL: made_of}
+        if recipe.packages:
+            gather(context, recipe.packages, wheel, machine)
+            labels[SOURCES_LABEL] = digest()
+        if recipe.kafka:
+            add_kafka(context, recipe.kafka)
         told = client.build(
             path=str(context), tag=recipe.tag, buildargs={"BASE": base}, labels=labels,
             network_mode="none", rm=True, forcerm=True, decode=True,
@@ -170,19 +215,22 @@ def build(client: docker.APIClient, recipe: Recipe, base: str, machine: str) -> 
             said += [str(line[key]).rstrip() for key in ("stream", "error") if line.get(key)]
             if "error" in line:
                 raise EnvironmentFailed(f"building {recipe.tag} failed", "\n".join(said[-15:]))
+    if replaced:
+        with suppress(APIError):  # something still stands on it; it goes with that
+            client.remove_image(replaced)
     return True
 
 
-def build_all(base: str) -> Mapping[str, bool]:
-    """Every image of this checkout, and whether it was built anew."""
+def build_all(options: argparse.Namespace) -> Mapping[str, bool]:
+    """The images that are wanted, and whether each was built anew."""
     client = open_client(os.environ)
     try:
         arch = client.version()["Arch"]
         machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(arch, arch)
-        chosen = base_of(client, base)
-        return {
-            recipe.tag: build(client, recipe, recipe.on or chosen, machine) for recipe in RECIPES
-        }
+        python = base_of(client, PYTHON_BASE, options.base)
+        java = base_of(client, JAVA_BASE, options.java_base) if "kafka" in options.what else ""
+        wanted = recipes(options.what, options.kafka, python, java)
+        return {recipe.tag: build(client, recipe, machine) for recipe in wanted}
     except (DockerException, BuildError) as failed:
         raise EnvironmentFailed(f"the container engine broke off: {failed}") from failed
     finally:
@@ -191,11 +239,17 @@ def build_all(base: str) -> Mapping[str, bool]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev images", description=__doc__.splitlines()[0])
+    parser.add_argument("what", nargs="*", default=["reference"], help="reference, kafka, or both")
+    parser.add_argument("--kafka", default=DEFAULT_VERSION, help="which version of Kafka")
+    parser.add_argument("--java-base", default="", help="an image with a JRE to build on")
     parser.add_argument("--base", default="", help=f"an image with Python {PYTHON} to build on")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
+    unknown = sorted(set(options.what) - {"reference", "kafka"})
+    if unknown:
+        parser.error(f"there is no image {unknown[0]!r}: reference and kafka are known")
     try:
-        built = build_all(options.base)
+        built = build_all(options)
     except EnvironmentFailed as failed:
         say(f"./dev images: {failed}")
         return failed.exit_code

@@ -137,11 +137,11 @@ class ProcessRuntime:
         self.record(RunStarted(self._system.name, ground.runtime, self._seed))
         self._feed = Feed(folder.events, self._codec, own_events)
         finish.callback(self._feed.close)
+        self._narrations = Narrations()
+        finish.callback(self._narrations.close)
         self._habitat = ground.settle(layout, folder)
         finish.callback(self._habitat.close)
         self._launcher = self._habitat.launcher
-        self._narrations = Narrations()
-        finish.callback(self._narrations.close)
         self._processes = Processes(self._launcher)
         self._links = Links(layout, self._habitat.toxiproxies)
         self._links.begin(slot for slot in layout.slots if not slot.twin and not slot.spare)
@@ -262,9 +262,8 @@ class ProcessRuntime:
         self._starts[slot.name] += 1
         process = self._spawn(child, slot)
         if isinstance(self._system, Narrated):
-            recorder = Recorder.open(
-                place.events_path, self._folder.run, place.process, self._kinds
-            )
+            events = self._folder.events_of(place.process)
+            recorder = Recorder.open(events, self._folder.run, place.process, self._kinds)
             self._narrations.follow(
                 child.log, Narration(self._system.narrator(slot, self._shape), recorder)
             )

@@ -31,7 +31,7 @@ HOURS_WRONG = {
 
 
 @pytest.mark.parametrize("fencepost_shape", [Shape(own=HOURS_WRONG)], ids=["hours-wrong"])
-@clause("QC-13", "QC-14", "QC-17")
+@clause("QC-13", "QC-14")
 def test_wall_clocks_that_are_hours_wrong_change_no_lease(
     cluster: Cluster, faults: Faults, clients: Clients
 ) -> None:

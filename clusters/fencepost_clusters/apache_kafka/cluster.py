@@ -101,7 +101,11 @@ class KRaft:
 
         Raises EnvironmentFailed as `distribution.installed` does.
         """
-        kafka = distribution.installed(self.version, os.environ, resource("log4j2.properties"))
+        kafka = (
+            distribution.in_image(self.version)
+            if place.image
+            else distribution.installed(self.version, os.environ, resource("log4j2.properties"))
+        )
         hosts = {**place.hosts, "localhost": "127.0.0.1"}
         return Command(
             ("/bin/sh", "start.sh"),
@@ -120,6 +124,10 @@ class KRaft:
                 "meta.properties": _lines(_formatted(place)),
             },
         )
+
+    def image(self) -> str:
+        """What `images/kafka/Dockerfile` makes of this version."""
+        return f"fencepost/kafka:{self.version}"
 
     def narrator(self, slot: Slot, shape: Shape) -> Narrator:
         """What makes events of a node's standard output."""

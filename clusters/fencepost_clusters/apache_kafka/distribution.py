@@ -45,6 +45,12 @@ class Distribution:
     archive: Path
 
 
+def in_image(version: str) -> Distribution:
+    """That version where its image has it, with what `images/kafka/archive.sh` made."""
+    home = Path("/opt/kafka")
+    return Distribution(version, home, "java", home / "classes.jsa")
+
+
 def installed(version: str, environment: Mapping[str, str], logging: str) -> Distribution:
     """That version of Kafka, brought here and prepared if it is not; takes a minute then.
 

@@ -74,6 +74,8 @@ def given(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _translated(name: str, value: str) -> tuple[str, str]:
+    if name == "clock.offset.ms":
+        raise NotApplicable("a JVM's clock is its machine's: nothing here sets it wrong")
     if name in UNKNOWN:
         raise NotApplicable(f"apache/kraft has no setting {name!r}")
     if name == "leader.imbalance.check.interval.ms":
