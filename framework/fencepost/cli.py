@@ -308,6 +308,7 @@ def plugins(json: Json = False) -> None:
             "rules": len(offer.rules),
             "marks": len(offer.marks),
             "event_kinds": [kind.__name__ for kind in offer.event_kinds],
+            "known_findings": sorted(offer.known_findings),
         }
         for offer in loaded.offers
     }

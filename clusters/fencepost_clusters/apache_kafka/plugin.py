@@ -7,9 +7,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from fencepost import Clause, Rule, System, hookimpl
+from fencepost import Clause, KnownFinding, Rule, System, hookimpl
 from fencepost_clusters.apache_kafka import promises
 from fencepost_clusters.apache_kafka.cluster import OBSERVER, KRaft
+from fencepost_clusters.apache_kafka.findings import known_findings
 from fencepost_clusters.apache_kafka.narration import SessionConfigured
 
 
@@ -41,3 +42,9 @@ def fencepost_clauses() -> Sequence[Clause]:
 def fencepost_rules() -> Sequence[Rule[Any]]:
     """The rules for those."""
     return promises.RULES
+
+
+@hookimpl
+def fencepost_known_findings() -> Sequence[KnownFinding]:
+    """What Kafka was seen to do against them."""
+    return known_findings()

@@ -1,8 +1,8 @@
 """What Kafka promises otherwise than the seed documents do, as clauses of its own, with rules.
 
-`KR-01` is its answer to two processes with one id, where KIP-631 lets the newer win; `KR-02` its
-fencing, which is the controllers' alone; `KR-03`, `KR-04` and `KR-05` are the seed documents'
-promises by the evidence that Kafka gives, and as far as it gives them.
+`KR-01` is its answer to two processes with one id, where KIP-631 lets the newer win, and `KR-06`
+what follows from it; `KR-02` its fencing, which is the controllers' alone; `KR-03`, `KR-04` and
+`KR-05` are the seed documents' promises by the evidence that Kafka gives, and as far as it does.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fencepost import Clause, Rule
-from fencepost_clusters.apache_kafka import rules_serving, rules_sessions
+from fencepost_clusters.apache_kafka import rules_holding, rules_serving, rules_sessions
 
 CLAUSES: Sequence[Clause] = tuple(
     Clause(name, "apache-kafka", ("kraft",), says)
@@ -41,6 +41,11 @@ CLAUSES: Sequence[Clause] = tuple(
             "A produce sent to a broker that follows gets a not-leader error and has no effect, "
             "from the moment it began to follow; a fetch may be served by any replica (KIP-392).",
         ),
+        (
+            "KR-06",
+            "A process that is refused an id changes nothing for the one that holds it, which "
+            "loses no leadership by it.",
+        ),
     )
 )
 
@@ -50,4 +55,5 @@ RULES: Sequence[Rule[Any]] = (
     rules_serving.FencedIsNamedToNobody(),
     rules_serving.LeavesLeadingNothing(),
     rules_serving.FollowerStoresNothing(),
+    rules_holding.RefusedChangesNothing(),
 )

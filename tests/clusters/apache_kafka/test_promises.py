@@ -302,8 +302,63 @@ def test_who_leads_again_may_store() -> None:
     assert verdict(h, "KR-05").verdict is Outcome.NOT_EXERCISED
 
 
+# ------------------------------------------------------------------------------------------ KR-06
+
+
+def led(h: HistoryBuilder, offset: int, leader: int, *isr: int) -> None:
+    h.add(OBSERVER, PartitionCommitted(offset, "orders", 0, leader, offset, isr, (1, 2, 3)))
+
+
+def intruded() -> HistoryBuilder:
+    """Broker 1 leads; another process with its id is refused."""
+    h = begun()
+    led(h, 12, 1, 1, 2, 3)
+    struck(h, "duplicate_id", FIRST, TWIN)
+    h.add(TWIN, NodeStarted("broker", 1, "two", -1))
+    h.add(TWIN, HeartbeatRefused(1, -1, DUPLICATE, -1))
+    return h
+
+
+def test_a_leadership_lost_to_nobodys_fencing_while_another_claims_the_id_breaks_kr_06() -> None:
+    h = intruded()
+    led(h, 20, 2, 2, 3)
+    broken = verdict(h, "KR-06")
+    assert (
+        f"lost orders-0 and its place in the ISR at offset 20, unfenced and well, while {TWIN}"
+        in (broken.violations[0].saying)
+    )
+    assert broken.violations[0].because
+
+
+def test_a_refused_process_that_ends_and_changed_nothing_exercises_kr_06() -> None:
+    h = intruded()
+    ended(h, TWIN)
+    assert verdict(h, "KR-06").verdict is Outcome.HOLDS
+
+
+def test_a_leadership_that_goes_by_right_keeps_kr_06() -> None:
+    for lose in (
+        lambda h: (led(h, 20, 2, 2, 3), record(h, 21, fenced=True)),  # one batch
+        lambda h: (record(h, 19, fenced=True), led(h, 20, 2, 2, 3)),
+        lambda h: led(h, 20, 2, 1, 2, 3),  # balanced: it stays in the ISR
+        lambda h: (struck(h, "pause", FIRST), led(h, 20, 2, 2, 3)),
+        lambda h: (h.add(FIRST, BrokerStopping(1, "ACTIVE", "", 1)), led(h, 20, 2, 2, 3)),
+        lambda h: (ended(h, TWIN), led(h, 20, 2, 2, 3)),  # nobody claims the id any more
+    ):
+        h = intruded()
+        lose(h)
+        assert verdict(h, "KR-06").violated == 0
+
+
+def test_a_fencing_of_another_batch_explains_no_loss() -> None:
+    h = intruded()
+    led(h, 20, 2, 2, 3)
+    record(h, 25, fenced=True)
+    assert verdict(h, "KR-06").verdict is Outcome.VIOLATED
+
+
 def test_a_run_that_was_cut_short_decides_nothing() -> None:
     h = claimed()
     h.add(TWIN, HeartbeatRefused(1, -1, DUPLICATE, -1))
-    for clause in ("KR-01", "KR-03", "KR-04", "KR-05"):
+    for clause in ("KR-01", "KR-03", "KR-04", "KR-05", "KR-06"):
         assert verdict(h, clause, complete=False).verdict is Outcome.UNKNOWN

@@ -1,0 +1,152 @@
+"""The rule about what one process with an id does to another that holds it (KR-06)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    BrokerCommitted,
+    BrokerStopping,
+    Cause,
+    Event,
+    Exercised,
+    FaultStruck,
+    Finding,
+    HeartbeatRefused,
+    Key,
+    NodeStarted,
+    PartitionCommitted,
+    ProcessExited,
+    RunEnd,
+    Violated,
+    Witness,
+)
+from fencepost_clusters.apache_kafka.keys import NOTHING, slot_of, whole_run
+
+
+@dataclass(slots=True)
+class _Places:
+    """Who holds which id and leads what, by the committed records, and who else claims the id."""
+
+    incarnations: dict[str, str] = field(default_factory=dict)
+    """incarnation -> its process."""
+    ids: dict[str, int] = field(default_factory=dict)
+    """process -> broker id, of those that live."""
+    records: dict[int, BrokerCommitted] = field(default_factory=dict)
+    partitions: dict[tuple[str, int], PartitionCommitted] = field(default_factory=dict)
+    excused: set[str] = field(default_factory=set)
+    """Slots that a fault was ever aimed at, and processes that were asked to stop or have ended."""
+    refused: dict[str, Cause] = field(default_factory=dict)
+    """process -> its newest refusal."""
+    suspects: list[tuple[int, Violated]] = field(default_factory=list)
+    """What the holder of an id has lost, in records that so far go on without a gap."""
+    next_offset: int = -1
+
+    def holder(self, broker: int) -> str:
+        """The process that holds an id, unfenced and with nothing that excuses a loss."""
+        record = self.records.get(broker)
+        if record is None or record.fenced:
+            return ""
+        process = self.incarnations.get(record.incarnation, "")
+        well = process and process not in self.excused and slot_of(process) not in self.excused
+        return process if well else ""
+
+    def others(self, broker: int, holder: str) -> list[str]:
+        """The other living processes with that id."""
+        return [p for p, known in self.ids.items() if known == broker and p != holder]
+
+    def confirmed(self) -> Sequence[Finding]:
+        """What is suspected, now that no fencing explains it."""
+        found = tuple(violated for _, violated in self.suspects)
+        self.suspects.clear()
+        return found
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RefusedChangesNothing:
+    """KR-06. Broken by a record that takes a leadership, and its place in the ISR, from a broker
+    that is unfenced and well, while another process with its id lives; not by one that goes before
+    its own fencing in the same batch. Exercised by the end of a process that was refused, the
+    holder leading something."""
+
+    clause: str = "KR-06"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(NodeStarted, BrokerCommitted, PartitionCommitted, HeartbeatRefused, ProcessExited),
+            *(BrokerStopping, FaultStruck),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Places:
+        return _Places()
+
+    def step(self, state: _Places, event: Event) -> tuple[_Places, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case NodeStarted(role="broker"):
+                state.incarnations[body.incarnation] = event.process
+                state.ids[event.process] = body.node_id
+            case HeartbeatRefused():
+                state.refused[event.process] = event.ref
+            case BrokerStopping():
+                state.excused.add(event.process)
+            case FaultStruck() if body.fault != "duplicate_id":
+                state.excused.update(slot_of(target) for target in body.targets)
+            case ProcessExited():
+                return state, self._exited(state, event, body.ended)
+            case BrokerCommitted():
+                return state, self._broker(state, body)
+            case PartitionCommitted():
+                return state, self._partition(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _exited(state: _Places, event: Event, process: str) -> Sequence[Finding]:
+        state.excused.add(process)
+        broker = state.ids.pop(process, None)
+        if broker is None or process not in state.refused:
+            return NOTHING
+        leads = any(one.leader == broker for one in state.partitions.values())
+        holder = state.holder(broker)
+        return (Exercised(event.ref, Witness.PEER),) if holder and leads else NOTHING
+
+    @staticmethod
+    def _broker(state: _Places, body: BrokerCommitted) -> Sequence[Finding]:
+        known = state.records.get(body.broker_id)
+        if known is not None and body.offset <= known.offset:
+            return NOTHING
+        state.records[body.broker_id] = body
+        if body.fenced and body.offset == state.next_offset:
+            state.suspects = [one for one in state.suspects if one[0] != body.broker_id]
+        return state.confirmed()
+
+    @staticmethod
+    def _partition(state: _Places, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+        place = body.topic, body.partition
+        was = state.partitions.get(place)
+        if was is not None and body.offset <= was.offset:
+            return NOTHING
+        state.partitions[place] = body
+        found = state.confirmed() if body.offset != state.next_offset else NOTHING
+        state.next_offset = body.offset + 1
+        if was is None or was.leader in body.isr or was.leader not in body.replicas:
+            return found
+        holder = state.holder(was.leader)
+        others = state.others(was.leader, holder)
+        if holder and others:
+            saying = (
+                f"broker {was.leader} lost {body.topic}-{body.partition} and its place in the ISR "
+                f"at offset {body.offset}, unfenced and well, while {others[0]} claimed its id"
+            )
+            because = tuple(state.refused[one] for one in others if one in state.refused)
+            state.suspects.append((was.leader, Violated(event.ref, Witness.PEER, saying, because)))
+        return found
+
+    def end(self, state: _Places, end: RunEnd) -> Sequence[Finding]:
+        return state.confirmed()

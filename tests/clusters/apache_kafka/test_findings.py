@@ -1,0 +1,49 @@
+"""Each known finding is shown by the history that is kept with it, and told as known."""
+
+from __future__ import annotations
+
+import shutil
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from fencepost import KnownFinding
+from fencepost.judge import Outcome
+from fencepost.plugin_manager import Plugins, load
+from fencepost.run import judge_folder
+from fencepost.run_folder import RunFolder
+from fencepost.schedule import read
+from fencepost_clusters.apache_kafka.findings import known_findings
+
+
+@pytest.fixture(scope="module")
+def plugins() -> Plugins:
+    return load()
+
+
+@pytest.mark.parametrize("finding", known_findings(), ids=lambda one: one.id)
+def test_the_history_of_a_finding_shows_it(
+    finding: KnownFinding, plugins: Plugins, tmp_path: Path
+) -> None:
+    kept = Path(str(files("fencepost_clusters.apache_kafka"))) / finding.history
+    folder = RunFolder(tmp_path / "run")
+    shutil.copytree(kept.parent, folder.path)
+    judgement, end = judge_folder(folder, plugins)
+    assert end.complete
+    assert judgement.of(Outcome.VIOLATED) == (finding.clause,)
+    assert judgement.verdicts[finding.clause].known == (finding.id,)
+    assert judgement.broken == ()
+
+
+@pytest.mark.parametrize("finding", known_findings(), ids=lambda one: one.id)
+def test_a_finding_can_be_replayed(finding: KnownFinding) -> None:
+    kept = Path(str(files("fencepost_clusters.apache_kafka")))
+    assert read(kept / finding.schedule).strikes
+    assert RunFolder((kept / finding.schedule).parent).info().system == finding.system
+    assert 0 < finding.seen <= finding.of
+
+
+def test_a_plugin_lists_them(plugins: Plugins) -> None:
+    assert known_findings()
+    assert set(known_findings()) <= set(plugins.known_findings)
