@@ -238,6 +238,7 @@ _WORDS: dict[type[Struct], Callable[[Any], str]] = {
     ),
     e.ControllerFollowed: lambda b: f"follows controller {b.leader} of epoch {b.epoch}",
     e.QuorumLearned: lambda b: f"takes controllers {numbers(b.voters)} for the quorum",
+    e.MetadataApplied: lambda b: f"works by the metadata up to offset {b.offset}",
     e.MetadataCommitted: lambda b: f"committed a {b.kind} record at metadata offset {b.offset}",
     e.MetadataDigest: lambda b: (
         f"has the state {b.digest} at metadata offset {b.offset}, of {b.entities} entities"

@@ -141,7 +141,7 @@ def test_both_find_a_healthy_cluster_sound(
     ("defect", "seed"),
     [
         *(("elects-outside-isr", 1), ("never-truncates", 2), ("serves-uncommitted", 2)),
-        *(("acks-before-followers", 2), ("acks-before-followers", 3)),
+        *(("acks-before-followers", 2), ("acks-before-followers", 8)),
     ],
 )
 def test_both_find_a_broken_cluster_unsound(
