@@ -290,6 +290,12 @@ def test_a_broker_online_once_it_has_its_registration_keeps_reg_04(h: HistoryBui
     assert verdict(h, "REG-04").verdict is Outcome.HOLDS
 
 
+def test_a_controller_that_replays_beside_the_broker_keeps_reg_04(h: HistoryBuilder) -> None:
+    h.add(BROKER, MetadataCommitted(8, 1, "Broker", "aa"))
+    joining(h, 6)  # the controller's own replay, in the same process
+    assert verdict(h, "REG-04").verdict is Outcome.HOLDS
+
+
 def test_reg_04_is_open_in_a_history_cut_short(h: HistoryBuilder) -> None:
     h.add(BROKER, NodeStarted("broker", 1, "inc", 0))
     assert verdict(h, "REG-04", complete=False).verdict is Outcome.UNKNOWN

@@ -191,7 +191,9 @@ class OnlineOnceCaughtUp:
             case BrokerCommitted():
                 state.registered.setdefault(body.incarnation, (body.offset, event.ref))
             case MetadataCommitted():
-                state.applied[event.process] = body.offset
+                # Where a controller shares the process, it replays the same log at its own pace.
+                known = state.applied.get(event.process, -1)
+                state.applied[event.process] = max(known, body.offset)
             case SnapshotLoaded():
                 state.applied[event.process] = body.offset - 1
                 state.checkpointed.add(event.process)
