@@ -16,6 +16,18 @@ from fencepost.errors import EnvironmentFailed
 from fencepost.events import Codec, Event
 
 
+def notices() -> INotify:
+    """What tells of changed files, without waiting; raises EnvironmentFailed when the kernel has no
+    more of them."""
+    try:
+        return INotify(nonblocking=True)
+    except OSError as refused:
+        raise EnvironmentFailed(
+            f"no inotify instance is to be had ({refused.strerror}): "
+            "see /proc/sys/fs/inotify/max_user_instances"
+        ) from refused
+
+
 @final
 class Tail:
     """One events file, read from where the last reading stopped; no file stays open meanwhile."""
@@ -54,13 +66,7 @@ class Feed:
         self._codec = codec
         self._own = own.name
         self._tails: dict[str, Tail] = {}
-        try:
-            self._notify = INotify(nonblocking=True)
-        except OSError as refused:
-            raise EnvironmentFailed(
-                f"no inotify instance is to be had ({refused.strerror}): "
-                "see /proc/sys/fs/inotify/max_user_instances"
-            ) from refused
+        self._notify = notices()
         self._notify.add_watch(folder, flags.CREATE | flags.MODIFY)
         self.damage: list[str] = []
         """A sentence for every line that is not an event."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import final
 
-from inotify_simple import INotify, flags
+from inotify_simple import flags
 
-from fencepost.errors import EnvironmentFailed
+from fencepost.feed import notices
 from fencepost.recorder import Recorder
 from fencepost.systems import Narrator
 
@@ -45,13 +45,7 @@ class Narrations:
 
     def __init__(self) -> None:
         """Raises EnvironmentFailed when the kernel has no more inotify instances."""
-        try:
-            self._notify = INotify(nonblocking=True)
-        except OSError as refused:
-            raise EnvironmentFailed(
-                f"no inotify instance is to be had ({refused.strerror}): "
-                "see /proc/sys/fs/inotify/max_user_instances"
-            ) from refused
+        self._notify = notices()
         self._followed: dict[int, tuple[Path, int, Narration]] = {}
         """inotify's number of the log -> the log, how much of it was read, and who is told."""
 

@@ -148,8 +148,8 @@ class _Draw:
     def another(self, than: str, role: Role) -> str:
         """Whom that node talks to: of the controllers, everybody does to the active one alone."""
         active = self.active()
-        if role is Role.CONTROLLER and active not in (None, than):
-            return active or than
+        if role is Role.CONTROLLER and active is not None and active != than:
+            return active
         names = [name for name in self.names(role) if name != than]
         return self.one(names or [than])
 

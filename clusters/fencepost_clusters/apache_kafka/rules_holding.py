@@ -10,11 +10,9 @@ from msgspec import Struct
 
 from fencepost import (
     BrokerCommitted,
-    BrokerStopping,
     Cause,
     Event,
     Exercised,
-    FaultStruck,
     Finding,
     HeartbeatRefused,
     Key,
@@ -25,21 +23,18 @@ from fencepost import (
     Violated,
     Witness,
 )
-from fencepost_clusters.apache_kafka.keys import NOTHING, slot_of, whole_run
+from fencepost_clusters.apache_kafka.holders import KINDS, Holders
+from fencepost_clusters.apache_kafka.keys import NOTHING, whole_run
 
 
 @dataclass(slots=True)
 class _Places:
     """Who holds which id and leads what, by the committed records, and who else claims the id."""
 
-    incarnations: dict[str, str] = field(default_factory=dict)
-    """incarnation -> its process."""
+    holders: Holders = field(default_factory=Holders)
     ids: dict[str, int] = field(default_factory=dict)
     """process -> broker id, of those that live."""
-    records: dict[int, BrokerCommitted] = field(default_factory=dict)
     partitions: dict[tuple[str, int], PartitionCommitted] = field(default_factory=dict)
-    excused: set[str] = field(default_factory=set)
-    """Slots that a fault was ever aimed at, and processes that were asked to stop or have ended."""
     refused: dict[str, Cause] = field(default_factory=dict)
     """process -> its newest refusal."""
     suspects: list[tuple[int, Violated]] = field(default_factory=list)
@@ -48,12 +43,9 @@ class _Places:
 
     def holder(self, broker: int) -> str:
         """The process that holds an id, unfenced and with nothing that excuses a loss."""
-        record = self.records.get(broker)
-        if record is None or record.fenced:
-            return ""
-        process = self.incarnations.get(record.incarnation, "")
-        well = process and process not in self.excused and slot_of(process) not in self.excused
-        return process if well else ""
+        record = self.holders.records.get(broker)
+        process = self.holders.process(record)
+        return process if record and not record.fenced and self.holders.well(process) else ""
 
     def others(self, broker: int, holder: str) -> list[str]:
         """The other living processes with that id."""
@@ -75,12 +67,7 @@ class RefusedChangesNothing:
     holder leading something."""
 
     clause: str = "KR-06"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(NodeStarted, BrokerCommitted, PartitionCommitted, HeartbeatRefused, ProcessExited),
-            *(BrokerStopping, FaultStruck),
-        }
-    )
+    kinds: frozenset[type[Struct]] = KINDS | {PartitionCommitted, HeartbeatRefused}
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Places:
@@ -88,16 +75,12 @@ class RefusedChangesNothing:
 
     def step(self, state: _Places, event: Event) -> tuple[_Places, Sequence[Finding]]:
         body = event.body
+        state.holders.learn(event)
         match body:
             case NodeStarted(role="broker"):
-                state.incarnations[body.incarnation] = event.process
                 state.ids[event.process] = body.node_id
             case HeartbeatRefused():
                 state.refused[event.process] = event.ref
-            case BrokerStopping():
-                state.excused.add(event.process)
-            case FaultStruck() if body.fault != "duplicate_id":
-                state.excused.update(slot_of(target) for target in body.targets)
             case ProcessExited():
                 return state, self._exited(state, event, body.ended)
             case BrokerCommitted():
@@ -108,7 +91,6 @@ class RefusedChangesNothing:
 
     @staticmethod
     def _exited(state: _Places, event: Event, process: str) -> Sequence[Finding]:
-        state.excused.add(process)
         broker = state.ids.pop(process, None)
         if broker is None or process not in state.refused:
             return NOTHING
@@ -118,10 +100,9 @@ class RefusedChangesNothing:
 
     @staticmethod
     def _broker(state: _Places, body: BrokerCommitted) -> Sequence[Finding]:
-        known = state.records.get(body.broker_id)
-        if known is not None and body.offset <= known.offset:
+        news, _ = state.holders.commit(body)
+        if not news:
             return NOTHING
-        state.records[body.broker_id] = body
         if body.fenced and body.offset == state.next_offset:
             state.suspects = [one for one in state.suspects if one[0] != body.broker_id]
         return state.confirmed()

@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from fencepost import (
     BrokerCommitted,
-    BrokerStopping,
     Cause,
     ControllerElected,
     ControllerResigned,
@@ -28,6 +27,7 @@ from fencepost import (
     Violated,
     Witness,
 )
+from fencepost_clusters.apache_kafka.holders import KINDS, Holders
 from fencepost_clusters.apache_kafka.keys import MS, NOTHING, SECOND, slot_of, whole_run
 from fencepost_clusters.apache_kafka.narration import SessionConfigured
 
@@ -38,19 +38,6 @@ _STALL_SHARE = 10
 """A bound of which a stall ate more than a tenth proves nothing."""
 
 
-@dataclass(slots=True)
-class _Claims:
-    """Who holds which id by the committed records, and which processes are known to be well."""
-
-    incarnations: dict[str, str] = field(default_factory=dict)
-    """incarnation -> its process."""
-    records: dict[int, BrokerCommitted] = field(default_factory=dict)
-    exited: set[str] = field(default_factory=set)
-    stopping: set[str] = field(default_factory=set)
-    troubled: set[str] = field(default_factory=set)
-    """Processes and slots that a fault was ever aimed at: their session may be over unseen."""
-
-
 @final
 @dataclass(frozen=True, slots=True)
 class HolderKeepsId:
@@ -59,31 +46,18 @@ class HolderKeepsId:
     a refusal, as the refused process tells it, while another holds the id."""
 
     clause: str = "KR-01"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(NodeStarted, BrokerCommitted, HeartbeatRefused, ProcessExited, BrokerStopping),
-            *(FaultStruck, ControllerElected),
-        }
-    )
+    kinds: frozenset[type[Struct]] = KINDS | {HeartbeatRefused}
     keys = staticmethod(whole_run)
 
-    def start(self, key: Key) -> _Claims:
-        return _Claims()
+    def start(self, key: Key) -> Holders:
+        return Holders()
 
-    def step(self, state: _Claims, event: Event) -> tuple[_Claims, Sequence[Finding]]:
+    def step(self, state: Holders, event: Event) -> tuple[Holders, Sequence[Finding]]:
         body = event.body
+        state.learn(event)
         match body:
-            case NodeStarted(role="broker"):
-                state.incarnations[body.incarnation] = event.process
-            case ProcessExited():
-                state.exited.add(body.ended)
-            case BrokerStopping():
-                state.stopping.add(event.process)
-            case FaultStruck() if body.fault != "duplicate_id":
-                state.troubled.update(slot_of(target) for target in body.targets)
             case HeartbeatRefused(error=error) if error == DUPLICATE:
-                record = state.records.get(body.broker_id)
-                holder = "" if record is None else state.incarnations.get(record.incarnation, "")
+                holder = state.process(state.records.get(body.broker_id))
                 if holder and holder != event.process:
                     return state, (Exercised(event.ref, Witness.PEER),)
             case BrokerCommitted():
@@ -91,25 +65,21 @@ class HolderKeepsId:
         return state, NOTHING
 
     @staticmethod
-    def _committed(state: _Claims, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
-        was = state.records.get(body.broker_id)
-        if was is not None and body.offset <= was.offset:
+    def _committed(state: Holders, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
+        news, was = state.commit(body)
+        if not news or was is None or was.fenced or was.incarnation == body.incarnation:
             return NOTHING
-        state.records[body.broker_id] = body
-        if was is None or was.fenced or was.incarnation == body.incarnation:
+        holder = state.process(was)
+        if not state.well(holder):
             return NOTHING
-        holder = state.incarnations.get(was.incarnation, "")
-        gone = holder in state.exited or holder in state.stopping
-        if not holder or gone or slot_of(holder) in state.troubled:
-            return NOTHING
-        newcomer = state.incarnations.get(body.incarnation, "another process")
+        newcomer = state.process(body) or "another process"
         saying = (
             f"broker {body.broker_id} was given to {newcomer} at offset {body.offset}, while "
             f"{holder} held it, unfenced and well"
         )
         return (Violated(event.ref, Witness.PEER, saying),)
 
-    def end(self, state: _Claims, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Holders, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 
