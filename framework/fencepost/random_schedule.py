@@ -235,7 +235,9 @@ def _lose_power(d: _Draw) -> Planned:
 
 def _slow(d: _Draw) -> Planned:
     source = d.node()
-    target = d.another(source, Role.BROKER if source.startswith("broker") else Role.CONTROLLER)
+    target = d.another(source, Role.BROKER if source in d.names(Role.BROKER) else Role.CONTROLLER)
+    if source == d.active():
+        source, target = target, source  # a quorum is pulled: nobody waits for what its leader asks
     latency_ms = d.between(20, 200)
     arguments = {"sources": source, "targets": target, "latency_ms": latency_ms}
     return _cut("slow_link", arguments, d.around_lease(), [source, target], [source, target])

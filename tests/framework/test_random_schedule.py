@@ -93,3 +93,11 @@ def test_who_suffers_is_not_struck_again() -> None:
         for planned in (next_strike(Random(seed), quiet) for seed in range(200))
         if planned
     )
+
+
+def test_a_slow_link_is_one_that_somebody_dials() -> None:
+    # 101 leads the quorum, and the others pull.
+    slow = [planned.arguments for planned in strikes(begun(), "slow_link")]
+    dialled = [a["targets"] for a in slow if str(a["sources"]).startswith("controller")]
+    assert slow
+    assert set(dialled) == {"controller-1"}

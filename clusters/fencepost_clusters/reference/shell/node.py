@@ -147,10 +147,9 @@ class Node:
             return
         self._set_timer()
 
-    def _recover(self) -> None:
-        """Recovers the disk's logs, however long that takes."""
+    def _recovered(self, recovering: asyncio.Future[e.Recovered]) -> None:
         try:
-            found = self._disk.recover()
+            found = recovering.result()
         except Exception:
             traceback.print_exc()
             self._finish(EXIT_BROKEN)
@@ -195,7 +194,9 @@ class Node:
                 if connection is not None:
                     connection.close(effect.reason)
             case e.Recover():
-                asyncio.get_running_loop().call_soon(self._recover)
+                # However long that takes: a controller in the same process goes on meanwhile.
+                recovering = asyncio.get_running_loop().run_in_executor(None, self._disk.recover)
+                recovering.add_done_callback(self._recovered)
             case e.Append():
                 self._disk.log(effect.log).append(effect.data)
             case e.Truncate():

@@ -202,7 +202,8 @@ class Disk:
         return Stored(metadata, epoch, voted_for, self.snapshot(LOG_NAME))
 
     def recover(self) -> Recovered:
-        """Opens every log but the metadata's, and says what is in them."""
+        """Opens every log but the metadata's, and says what is in them. It may run beside whoever
+        uses the metadata's log."""
         names = sorted(path.name for path in self.folder.iterdir() if path.is_dir())
         logs = {name: tuple(self.log(name).entries) for name in names if name != LOG_NAME}
         return Recovered(logs, self.watermarks())

@@ -189,8 +189,6 @@ class Shell:
                 self._disk.log(effect.log).truncate(effect.to_offset)
             case e.Sync():
                 self._disk.log(effect.log).sync()
-            case e.Sync():
-                self._disk.log(effect.log).sync()
             case e.Delete():
                 self._disk.delete(effect.log)
             case e.StoreVote():
