@@ -824,7 +824,8 @@ class ClientStarted(Struct, frozen=True, tag="client.started"):
 class ProduceInvoked(Struct, frozen=True, tag="client.produce_invoked"):
     """A client hands a message to its library; `operation`, in the payload, is unique in a run.
 
-    An `idempotent` producer's message is stored once, however often it is sent (KIP-98).
+    An `idempotent` producer's message is stored once, however often it is sent in one producer
+    epoch (KIP-98).
     """
 
     operation: str
@@ -844,6 +845,21 @@ class ProduceCompleted(Struct, frozen=True, tag="client.produce_completed"):
     outcome: str
     offset: int
     error: str
+
+
+class ProducerEpochChanged(Struct, frozen=True, tag="client.producer_epoch"):
+    """An idempotent producer's library began another epoch, or got another producer id (KIP-360).
+
+    What was on its way then goes out again under the new one, and no broker can tell whether it was
+    stored before. It happened after `since_ns` and before this event; told of each partition that
+    the client writes to.
+    """
+
+    topic: str
+    partition: int
+    producer_id: int
+    epoch: int
+    since_ns: int
 
 
 class Polled(Struct, frozen=True, tag="client.polled"):
@@ -954,7 +970,8 @@ Body = (
     | LeadershipEnded | FollowingStarted | LogAppended | LogTruncated | HighWatermarkAdvanced
     | FollowerFetched | IsrChangeAsked | IsrChangeAnswered | ReplicaCheckpointed
     | ReplicaRemoved | ProduceAnswered | FetchServed
-    | RequestRefused | ClientStarted | ProduceInvoked | ProduceCompleted | Polled
+    | RequestRefused | ClientStarted | ProduceInvoked | ProduceCompleted
+    | ProducerEpochChanged | Polled
     | ConsumerPositioned | ReadCompleted | ProbeCompleted | AdminCompleted | ClientFailed
     | Unrecognised
 )  # fmt: skip

@@ -56,13 +56,21 @@ class Planned:
 @dataclass(frozen=True, slots=True)
 class Situation:
     """What a strike is chosen from. `offered` are the faults there are, `struck` the slots that
-    suffer already: one that is cut off or down is not struck again meanwhile."""
+    suffer already: one that is cut off or down is not struck again meanwhile. `mending` are those
+    whose links were healed less than a lease ago: they may not be in touch with anybody yet."""
 
     view: View
     layout: Layout
     timing: Timing
     offered: Collection[str]
     struck: frozenset[str] = frozenset()
+    mending: frozenset[str] = frozenset()
+
+    def misses(self, planned: Planned) -> bool:
+        """Whether a strike would hit who suffers already, or links that nobody may be using."""
+        if planned.victims & self.struck or planned.ends & self.starting:
+            return True
+        return bool(planned.ends and planned.victims & self.mending)
 
     @property
     def starting(self) -> frozenset[str]:
@@ -286,8 +294,8 @@ def next_strike(random: Random, situation: Situation) -> Planned | None:
         ticket -= weight
         if ticket < 0:
             planned = make(_Draw(random, situation))
-            misses = planned.victims & situation.struck or planned.ends & situation.starting
-            return None if misses or (planned.alone and not situation.quiet) else planned
+            alone = not planned.alone or situation.quiet
+            return planned if alone and not situation.misses(planned) else None
     raise AssertionError("the weights were drawn from")
 
 
@@ -339,14 +347,21 @@ def conduct(run: Run, seed: int, span_ms: int, offered: Collection[str]) -> None
     runtime, timing = run.runtime, run.cluster.timing
     end_ns = runtime.now_ns() + span_ms * MS
     lasting: list[_Lasting] = []
+    mending: dict[str, int] = {}
     while runtime.now_ns() < end_ns:
         quiet_ms = random.randint(*QUIET_MS)
         let_pass_until(run.runtime, run.runtime.now_ns() + quiet_ms * MS)
-        lasting = _heal_due(run, lasting)
+        due = [one for one in lasting if one.until_ns <= runtime.now_ns()]
+        for one in due:
+            lasting.remove(one)
+            one.active.heal()
+            healed = one.planned.victims if one.planned.ends else ()
+            mending.update(dict.fromkeys(healed, runtime.now_ns() + timing.lease_ms * MS))
         struck = frozenset(name for one in lasting for name in one.planned.victims)
         full = len(lasting) >= MOST_AT_ONCE or any(one.planned.alone for one in lasting)
         if not full and random.random() < 0.5:
-            situation = Situation(runtime.view, runtime.layout, timing, offered, struck)
+            still = frozenset(n for n, until in mending.items() if until > runtime.now_ns())
+            situation = Situation(runtime.view, runtime.layout, timing, offered, struck, still)
             planned = next_strike(random, situation)
             if planned is not None:
                 active = run.faults.strike_named(planned.fault, planned.arguments)
@@ -354,15 +369,6 @@ def conduct(run: Run, seed: int, span_ms: int, offered: Collection[str]) -> None
                 lasting.append(_Lasting(until_ns, active, planned))
         else:
             _probe(run, random, sorted(struck))
-
-
-def _heal_due(run: Run, lasting: Sequence[_Lasting]) -> list[_Lasting]:
-    """Heals whose time is over; those that last on."""
-    now_ns = run.runtime.now_ns()
-    for one in lasting:
-        if one.until_ns <= now_ns:
-            one.active.heal()
-    return [one for one in lasting if one.until_ns > now_ns]
 
 
 def _probe(run: Run, random: Random, struck: Sequence[str]) -> None:

@@ -334,6 +334,10 @@ _WORDS: dict[type[Struct], Callable[[Any], str]] = {
     e.ClientStarted: lambda b: f"a {b.kind} began, with {b.library}",
     e.ProduceInvoked: lambda b: f"produces {b.operation} to {_at(b)}",
     e.ProduceCompleted: _completed,
+    e.ProducerEpochChanged: lambda b: (
+        f"began producer epoch {b.epoch} of id {b.producer_id}; what was on its way to {_at(b)} "
+        "goes out again"
+    ),
     e.Polled: _polled,
     e.ConsumerPositioned: _positioned,
     e.ReadCompleted: lambda b: (

@@ -70,6 +70,16 @@ def test_a_broker_that_lost_its_lease_has_begun_long_ago() -> None:
     assert Situation(view, LAYOUT, TIMING, LINKS).starting == frozenset()
 
 
+def test_links_that_were_healed_just_now_are_left_alone() -> None:
+    situation = Situation(begun(), LAYOUT, TIMING, LINKS, mending=frozenset({"broker-2"}))
+    found = [next_strike(Random(seed), situation) for seed in range(200)]
+    assert any(found)
+    assert all("broker-2" not in planned.victims for planned in found if planned)
+    killable = replace(situation, offered=("kill",))
+    killed = [next_strike(Random(seed), killable) for seed in range(50)]
+    assert any("broker-2" in planned.victims for planned in killed if planned)
+
+
 def test_a_dead_node_is_not_starting() -> None:
     view = begun("broker-2")
     view.alive.discard("broker-2#1")

@@ -10,6 +10,7 @@ from fencepost import (
     Polled,
     ProduceCompleted,
     ProduceInvoked,
+    ProducerEpochChanged,
     ReadCompleted,
     Witness,
 )
@@ -192,6 +193,36 @@ def test_a_message_that_may_be_stored_twice_is_no_duplicate(acks: int) -> None:
     h.add(PRODUCER, ProduceInvoked("op", "orders", 0, acks, idempotent=False))
     poll(h, A, 4, 5, o4="op", o5="op")
     assert verdict(h, "duplicate").violated == 0
+
+
+def again_in_another_epoch(since_ms: int) -> HistoryBuilder:
+    """A message that is stored, acknowledged, and stored again; its producer's epoch changed within
+    so long before the last."""
+    h = HistoryBuilder()
+    h.add(PRODUCER, ProduceInvoked("op", "orders", 0, -1, idempotent=True))
+    poll(h, A, 4, o4="op")
+    acked(h, 5, "op")
+    poll(h, A, 5, o5="op")
+    h.after(1_000)
+    since_ns = h.events()[-1].at_ns + (1_000 - since_ms) * 1_000_000
+    h.add(PRODUCER, ProducerEpochChanged("orders", 0, 7, 1, since_ns))
+    return h
+
+
+def test_what_was_on_its_way_when_its_producers_epoch_changed_may_be_stored_twice() -> None:
+    assert verdict(again_in_another_epoch(since_ms=1_500), "duplicate").violated == 0
+
+
+def test_what_had_ended_before_the_epoch_changed_may_not() -> None:
+    assert verdict(again_in_another_epoch(since_ms=200), "duplicate").violated == 2
+
+
+def test_another_producers_epoch_excuses_nothing() -> None:
+    h = HistoryBuilder()
+    h.add(PRODUCER, ProduceInvoked("op", "orders", 0, -1, idempotent=True))
+    h.add("clients/producer-2#1", ProducerEpochChanged("orders", 0, 7, 1, 0))
+    poll(h, A, 4, 5, o4="op", o5="op")
+    assert verdict(h, "duplicate").violated == 1
 
 
 def test_duplicates_are_open_in_a_history_cut_short() -> None:

@@ -141,9 +141,12 @@ class Metadata:
         told: PartitionCommitted,
         elrs: tuple[tuple[int, ...], tuple[int, ...]],
     ) -> Struct:
-        """The partition as it is now. Who was eligible last counts once nobody else may lead."""
+        """The partition as it is now. Once nobody is eligible any more, who led last may lead again
+        (KIP-966): one record may say both, so it counts as soon as the ISR is empty."""
         eligible, last = elrs
-        told = replace(told, eligible=eligible or (() if told.isr else last))
+        if not told.isr:
+            eligible = tuple(dict.fromkeys((*eligible, *last)))
+        told = replace(told, eligible=eligible)
         self._partitions[key], self._elrs[key] = told, elrs
         return told
 

@@ -34,6 +34,8 @@ from fencepost_clusters.apache_kafka.narration import SessionConfigured
 DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
 _SILENCING = frozenset({"pause", "cut_from_controllers"})
 """Faults that keep a broker's heartbeats from every controller, and name the broker."""
+_BROKERS_OWN = frozenset({"cut_from_controllers"})
+"""Faults that name controllers, too, and leave them all they need to act."""
 _STALL_SHARE = 10
 """A bound of which a stall ate more than a tenth proves nothing."""
 
@@ -101,10 +103,18 @@ class _Sessions:
     records: dict[int, BrokerCommitted] = field(default_factory=dict)
     incarnations: dict[str, str] = field(default_factory=dict)
     silent: dict[int, _Silence] = field(default_factory=dict)
-    led: bool = False
-    """Whether a controller is active: nobody fences without one."""
+    active: str = ""
+    """The active controller's process, if there is one."""
+    struck: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Each fault that lasts -> the slots that it is aimed at."""
     suspects: list[tuple[Violated, int, int, int]] = field(default_factory=list)
     """Broken bounds: the finding, from when to when, and the bound itself."""
+
+    @property
+    def acting(self) -> str:
+        """The active controller, if nothing hinders it: nobody else fences."""
+        slot = slot_of(self.active)
+        return "" if any(slot in slots for slots in self.struck.values()) else self.active
 
     def hears_again(self, fault_id: str) -> None:
         """Ends the silences that one fault made."""
@@ -116,7 +126,8 @@ class _Sessions:
 @dataclass(frozen=True, slots=True)
 class SilentIsFenced:
     """KR-02. The bound is the session timeout, a quarter of it (the controllers look eight times a
-    timeout), and a second. Exercised by each fencing of a broker known to be silent."""
+    timeout), and a second, while one controller is active and no fault is aimed at it. Exercised by
+    each fencing of a broker known to be silent."""
 
     clause: str = "KR-02"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -132,6 +143,18 @@ class SilentIsFenced:
 
     def step(self, state: _Sessions, event: Event) -> tuple[_Sessions, Sequence[Finding]]:
         body = event.body
+        if isinstance(body, BrokerCommitted):
+            return state, self._committed(state, event, body)
+        acting = state.acting
+        self._learn(state, event)
+        if state.acting != acting:
+            # Whoever could fence begins to count now.
+            for silence in state.silent.values():
+                silence.since_ns = event.at_ns
+        return state, NOTHING
+
+    def _learn(self, state: _Sessions, event: Event) -> None:
+        body = event.body
         match body:
             case NodeStarted(role="broker"):
                 state.ids[event.process] = state.ids[slot_of(event.process)] = body.node_id
@@ -141,22 +164,23 @@ class SilentIsFenced:
                 state.timeouts[body.broker_id] = body.timeout_ms * MS
             case ProcessExited():
                 self._silenced(state, event, body.ended, f"{body.ended} ended")
-            case FaultStruck(receipt=True) if body.fault in _SILENCING:
-                for target in body.targets:
-                    process = target if "#" in target else state.newest.get(target, "")
-                    self._silenced(state, event, process, body.fault_id)
+                if body.ended == state.active:
+                    state.active = ""
+            case FaultStruck():
+                if body.fault not in _BROKERS_OWN:
+                    state.struck[body.fault_id] = frozenset(map(slot_of, body.targets))
+                if body.receipt and body.fault in _SILENCING:
+                    for target in body.targets:
+                        process = target if "#" in target else state.newest.get(target, "")
+                        self._silenced(state, event, process, body.fault_id)
             case FaultHealed():
                 self._overdue(state, event.at_ns, event.ref)
                 state.hears_again(body.fault_id)
+                state.struck.pop(body.fault_id, None)
             case ControllerElected():
-                state.led = True
-                for silence in state.silent.values():
-                    silence.since_ns = event.at_ns
-            case ControllerResigned():
-                state.led = False
-            case BrokerCommitted():
-                return state, self._committed(state, event, body)
-        return state, NOTHING
+                state.active = event.process
+            case ControllerResigned() if event.process == state.active:
+                state.active = ""
 
     @staticmethod
     def _silenced(state: _Sessions, event: Event, process: str, why: str) -> None:
@@ -191,7 +215,7 @@ class SilentIsFenced:
         session_ns = state.timeouts.get(broker, 0)
         bound_ns = session_ns + session_ns // 4 + SECOND
         took_ns = at_ns - silence.since_ns
-        if not state.led or not session_ns or took_ns <= bound_ns:
+        if not state.acting or not session_ns or took_ns <= bound_ns:
             return False
         saying = (
             f"broker {broker} was silent for {took_ns / SECOND:.1f} s ({silence.why}) before it "
@@ -202,7 +226,7 @@ class SilentIsFenced:
         return True
 
     def end(self, state: _Sessions, end: RunEnd) -> Sequence[Finding]:
-        if state.led and end.complete:
+        if state.acting and end.complete:
             for broker, silence in state.silent.items():
                 self._late(state, broker, silence, end.ended_at_ns, silence.ref)
         return tuple(

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import final
 
+import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from fencepost import ClientFailed, ProduceCompleted, ProduceInvoked, ProducerOptions
+from fencepost import (
+    ClientFailed,
+    ProduceCompleted,
+    ProduceInvoked,
+    ProducerEpochChanged,
+    ProducerOptions,
+)
 from fencepost_plugins.kafka_clients import outcomes
 from fencepost_plugins.kafka_clients.session import SLICE_S, Session, named
+
+_STATISTICS_MS = 200
+"""How often librdkafka tells what it is about: its producer epoch is in that, and nowhere else."""
+
+
+class _Identity(msgspec.Struct, frozen=True):
+    """By which id, in which epoch, brokers know the producer (both -1: not yet, or not now)."""
+
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+class _Statistics(msgspec.Struct, frozen=True):
+    """What matters of librdkafka's statistics."""
+
+    eos: _Identity = _Identity()
 
 
 @final
@@ -30,7 +54,11 @@ class Producing:
             "request.timeout.ms": 5_000,
             "retry.backoff.ms": 50,
             "retry.backoff.max.ms": 500,
+            "statistics.interval.ms": _STATISTICS_MS if options.idempotent else 0,
+            "stats_cb": self._told,
         }
+        self._identity: _Identity | None = None
+        self._told_ns = time.monotonic_ns()
         self._producer = Producer(session.settings(own, options.settings.items()))
 
     def run(self, now: Callable[[], float]) -> None:
@@ -80,6 +108,20 @@ class Producing:
             self._complete(operation, "failed" if never else "unknown", -1, named(error))
             return False
         return True
+
+    def _told(self, statistics: str) -> None:
+        """Another producer epoch is told, of every partition that is written to."""
+        last_ns, self._told_ns = self._told_ns, time.monotonic_ns()
+        now = msgspec.json.decode(statistics, type=_Statistics).eos
+        if now.producer_id < 0 or now.producer_epoch < 0 or now == self._identity:
+            return
+        first, self._identity = self._identity is None, now
+        if first:
+            return
+        for topic, partition in dict.fromkeys(self._options.partitions):
+            self._session.recorder.record(
+                ProducerEpochChanged(topic, partition, now.producer_id, now.producer_epoch, last_ns)
+            )
 
     def _reported(self, operation: str, error: KafkaError | None, message: Message) -> None:
         outcome = outcomes.of_produce(self._options.acks, error)

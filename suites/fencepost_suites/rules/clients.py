@@ -24,7 +24,6 @@ from fencepost import (
     LeadershipStarted,
     Polled,
     ProduceCompleted,
-    ProduceInvoked,
     ReadCompleted,
     ReplicaRemoved,
     RunEnd,
@@ -260,70 +259,6 @@ def _two(
         f"of {event.process}"
     )
     return Violated(event.ref, CLIENT, saying)
-
-
-@dataclass(slots=True)
-class _Places:
-    at: dict[str, int] = field(default_factory=dict)
-    """operation -> the offset where it was seen first."""
-    repeatable: set[str] = field(default_factory=set)
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Duplicate:
-    """JEPSEN-duplicate. Exercised by each poll that meets a message where it was before."""
-
-    clause: str = "JEPSEN-duplicate"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {ProduceInvoked, ProduceCompleted, Polled, LeadershipEnded}
-    )
-    keys = staticmethod(by_partition)
-
-    def start(self, key: Key) -> _Places:
-        return _Places()
-
-    def step(self, state: _Places, event: Event) -> tuple[_Places, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, ProduceCompleted):
-            if body.offset < 0:
-                return state, NOTHING
-            return state, self._seen(state, event, body, (body.offset,), (body.operation,))
-        if isinstance(body, Polled):
-            before = len(state.at)
-            found = self._seen(state, event, body, body.offsets, body.operations)
-            if not found and len(state.at) - before < len(body.offsets):
-                return state, (Exercised(event.ref, CLIENT),)
-            return state, found
-        if isinstance(body, ProduceInvoked):
-            if not body.idempotent:
-                state.repeatable.add(body.operation)
-        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
-            return _Places(), NOTHING
-        return state, NOTHING
-
-    @staticmethod
-    def _seen(
-        state: _Places,
-        event: Event,
-        body: Polled | ProduceCompleted,
-        offsets: Sequence[int],
-        operations: Sequence[str],
-    ) -> Sequence[Finding]:
-        found: list[Finding] = []
-        at = state.at
-        for offset, operation in zip(offsets, operations, strict=True):
-            known = at.setdefault(operation, offset)
-            if known != offset and operation and operation not in state.repeatable:
-                saying = (
-                    f"{operation} is in {body.topic}-{body.partition} at offset {known} and at "
-                    f"offset {offset}"
-                )
-                found.append(Violated(event.ref, CLIENT, saying))
-        return found
-
-    def end(self, state: _Places, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from fencepost import (
     BrokerStateChanged,
     BrokerStopping,
     ControllerElected,
+    ControllerResigned,
     FaultHealed,
     FaultStruck,
     FollowingStarted,
@@ -134,6 +135,33 @@ def test_a_new_controller_counts_the_session_anew() -> None:
     h.after(BOUND_MS - 10)
     record(h, 20, fenced=True)
     assert verdict(h, "KR-02").verdict is Outcome.HOLDS
+
+
+def test_nobody_is_late_while_the_active_controller_is_dead_or_struck() -> None:
+    h = begun()
+    ended(h, FIRST)
+    h.after(2_000)
+    ended(h, CONTROLLER)
+    h.after(BOUND_MS)
+    h.add("harness", FaultHealed("kill-7", True, "started"))
+    assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
+    h.add("controller-2#1", ControllerElected(2, 12, -1))
+    struck(h, "isolate", "controller-2", "controller-1", "broker-1")
+    h.after(BOUND_MS)
+    h.add("harness", FaultHealed("isolate-1", True, "undone"))
+    h.after(BOUND_MS - 10)
+    assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
+    h.after(11)
+    assert verdict(h, "KR-02").verdict is Outcome.VIOLATED
+
+
+def test_a_deposed_controller_that_resigns_late_takes_nobodys_office_away() -> None:
+    h = begun()
+    ended(h, FIRST)
+    h.add("controller-2#1", ControllerElected(2, 12, -1))
+    h.add(CONTROLLER, ControllerResigned(1, "no_majority"))
+    h.after(BOUND_MS + 1)
+    assert verdict(h, "KR-02").verdict is Outcome.VIOLATED
 
 
 def test_a_paused_and_a_cut_off_broker_are_silent_until_they_are_let_go() -> None:
