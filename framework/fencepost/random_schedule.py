@@ -146,20 +146,29 @@ class _Draw:
 
     def active(self) -> str | None:
         """The slot of the active controller."""
-        layout, active = self.situation.layout, self.situation.view.active_controller
-        found = [s.name for s in layout.of(Role.CONTROLLER) if s.id_as(Role.CONTROLLER) == active]
-        return found[0] if found else None
+        return next(iter(self.asked(Role.CONTROLLER)), None)
 
     def node(self) -> str:
         return self.broker() if self.random.random() < 0.65 else self.controller()
 
     def another(self, than: str, role: Role) -> str:
-        """Whom that node talks to: of the controllers, everybody does to the active one alone."""
-        active = self.active()
-        if role is Role.CONTROLLER and active is not None and active != than:
-            return active
+        """Whom that node talks to: of the controllers, everybody does to the active one alone, and
+        of the brokers, who leads nothing does to leaders alone."""
         names = [name for name in self.names(role) if name != than]
+        asked = self.asked(role)
+        if than not in asked:
+            names = [name for name in names if name in asked] or names
         return self.one(names or [than])
+
+    def asked(self, role: Role) -> frozenset[str]:
+        """Whom others of that role fetch from: the active controller, or whoever leads."""
+        view, slots = self.situation.view, self.situation.layout.of(role)
+        if role is Role.CONTROLLER:
+            leaders = {view.active_controller}
+        else:
+            shared = (one for one in view.partitions.values() if len(one.replicas) > 1)
+            leaders = {one.leader for one in shared}
+        return frozenset(slot.name for slot in slots if slot.id_as(role) in leaders)
 
     def names(self, role: Role) -> Sequence[str]:
         return [slot.name for slot in self.situation.layout.of(role)]
@@ -243,9 +252,10 @@ def _lose_power(d: _Draw) -> Planned:
 
 def _slow(d: _Draw) -> Planned:
     source = d.node()
-    target = d.another(source, Role.BROKER if source in d.names(Role.BROKER) else Role.CONTROLLER)
-    if source == d.active():
-        source, target = target, source  # a quorum is pulled: nobody waits for what its leader asks
+    role = Role.BROKER if source in d.names(Role.BROKER) else Role.CONTROLLER
+    target = d.another(source, role)
+    if target not in d.asked(role):
+        source, target = target, source  # logs are pulled: nobody waits for what a leader asks
     latency_ms = d.between(20, 200)
     arguments = {"sources": source, "targets": target, "latency_ms": latency_ms}
     return _cut("slow_link", arguments, d.around_lease(), [source, target], [source, target])
