@@ -41,7 +41,7 @@ class Host:
             self._finish.callback(self.launcher.close)
             self.toxiproxies = HostToxiproxies(layout, self.addresses, self.launcher, folder)
             for slot in layout.slots:
-                folder.data_of(slot.name).mkdir()
+                folder.data_of(slot.name).mkdir(exist_ok=True)  # a user may have mounted one
         except BaseException:
             self._finish.close()
             raise

@@ -108,8 +108,9 @@ class Log:
         segment = self._segments[-1]
         if segment.size and segment.size + len(data) > self._segment_bytes:
             segment = self._roll(header.base_offset)
-        written = os.pwrite(segment.fd, data, segment.size)
-        assert written == len(data), "short write"
+        written = 0
+        while written < len(data):  # a disk that is nearly full takes a part, and then none
+            written += os.pwrite(segment.fd, data[written:], segment.size + written)
         self._places.append(
             _Place(
                 header.base_offset, header.last_offset + 1, segment.base, segment.size, len(data)

@@ -1,0 +1,59 @@
+"""A broker whose disk is full: whoever runs the test is told which, and what it said last."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fencepost import EnvironmentFailed
+from fencepost.plugin_manager import load
+from fencepost.run import Run, RunSpec
+from fencepost.run_folder import RunFolder
+from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION
+from fencepost_clusters.apache_kafka.distribution import cache
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+SIZES = {"reference/quorum": "4m", "apache/kraft": "24m"}
+"""How large the disk is: enough to start on, and soon full."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder.create(tmp_path / "run")
+
+
+@pytest.fixture
+def system(request: pytest.FixtureRequest, folder: RunFolder) -> Iterator[str]:
+    """The system's name, with a small disk where broker 1 keeps its data."""
+    name = str(request.param)
+    if name == "apache/kraft" and not (shutil.which("mvn") or cached()):
+        pytest.skip("Kafka is not here, and neither is Maven, which would bring it")
+    disk = folder.data_of("broker-1")
+    disk.mkdir(parents=True)
+    size = f"size={SIZES[name]}"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", disk], check=True)
+    yield name
+    subprocess.run(["umount", disk], check=True)
+
+
+def cached() -> bool:
+    return (cache(os.environ) / DEFAULT_VERSION).exists()
+
+
+@pytest.mark.parametrize("system", SIZES, indirect=True)
+def test_a_broker_whose_disk_is_full_is_named_with_its_last_words(
+    system: str, folder: RunFolder
+) -> None:
+    plugins = load()
+    with Run.start(RunSpec(plugins.system(system)), plugins, folder) as run:
+        writes = run.clients.produce("orders", rate=400, size=20_000)
+        many = writes.acked_at_least(10_000)
+        with pytest.raises(EnvironmentFailed, match=r"broker-1#1 .* and should live") as failed:
+            run.cluster.eventually(many, within_ms=60_000)
+    assert "No space left on device" in failed.value.detail
+    assert failed.value.exit_code == 4
