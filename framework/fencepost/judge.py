@@ -25,7 +25,7 @@ from fencepost.known_findings import KnownFinding
 from fencepost.rules import Clause, Exercised, Finding, Key, Rule, RunEnd, Violated, Witness
 from fencepost.run_folder import write_whole
 
-VIOLATIONS_KEPT = 20
+VIOLATIONS_KEPT = 200
 SAYINGS_KEPT = 5
 _STRENGTH = (Witness.CLIENT, Witness.PEER, Witness.SELF)
 AT_END = 1 << 62
