@@ -10,7 +10,7 @@ clause that binds another plane is not applicable, and one without a rule has no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -329,20 +329,35 @@ def conclude(
     return Judgement(verdicts)
 
 
-def attributed(judgement: Judgement, findings: Sequence[KnownFinding]) -> Judgement:
-    """The same verdicts; one whose every violation is a known finding is marked with their ids."""
+def attributed(
+    judgement: Judgement, findings: Sequence[KnownFinding], struck: Iterable[FaultStruck]
+) -> Judgement:
+    """The same verdicts; one whose every violation is a known finding is marked with their ids.
+
+    `struck` are the run's strikes.
+    """
     if not findings:
         return judgement
-    return Judgement({c: _attributed(c, v, findings) for c, v in judgement.verdicts.items()})
+    aimed: dict[str, set[str]] = {}
+    for strike in struck:
+        for target in strike.targets:
+            aimed.setdefault(target, set()).add(strike.fault)
+    return Judgement({c: _attributed(c, v, findings, aimed) for c, v in judgement.verdicts.items()})
 
 
-def _attributed(clause: str, verdict: Verdict, findings: Sequence[KnownFinding]) -> Verdict:
+def _attributed(
+    clause: str,
+    verdict: Verdict,
+    findings: Sequence[KnownFinding],
+    aimed: Mapping[str, Collection[str]],
+) -> Verdict:
     # Violations that were counted and not kept cannot be told apart: they may be new.
     if verdict.verdict is not Outcome.VIOLATED or verdict.violated > len(verdict.violations):
         return verdict
     ids: set[str] = set()
     for broken in verdict.violations:
-        matching = [f.id for f in findings if f.matches(clause, broken.saying)]
+        faults = aimed.get(broken.at.process, ())
+        matching = [f.id for f in findings if f.matches(clause, broken.saying, faults)]
         if not matching:
             return verdict
         ids.update(matching[:1])

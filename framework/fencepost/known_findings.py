@@ -7,33 +7,39 @@ A plugin lists them (`fencepost_known_findings`), each with what replays and wha
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
 
 class KnownFinding(Struct, frozen=True, kw_only=True):
-    """One known way in which a system breaks one promise.
+    """One known way in which a system breaks a promise.
 
-    `system` is its family (`apache/kraft`), `versions` those it was seen on. `saying` is a regular
-    expression that the whole saying of such a violation matches. It showed in `seen` of `of` runs
+    `system` is its family (`apache/kraft`), `versions` those it was seen on, `clauses` what it
+    breaks. `saying` is a regular expression that the whole saying of such a violation matches.
+    With a `fault`, it is known only where the violation was found at a process that such a fault
+    was aimed at in the run: a saying alone may say too little. It showed in `seen` of `of` runs
     of the schedule in `schedule`; `history` holds one of them. Both are paths below the plugin.
     """
 
     id: str
     system: str
     versions: tuple[str, ...]
-    clause: str
+    clauses: tuple[str, ...]
     saying: str
+    fault: str = ""
     says: str
     seen: int
     of: int
     schedule: str
     history: str
 
-    def matches(self, clause: str, saying: str) -> bool:
-        """Whether a violation is this one, whatever it was found on."""
-        return clause == self.clause and re.fullmatch(self.saying, saying) is not None
+    def matches(self, clause: str, saying: str, faults: Collection[str]) -> bool:
+        """Whether a violation is this one; `faults` are those aimed at the process at whose event
+        it was found."""
+        if clause not in self.clauses or (self.fault and self.fault not in faults):
+            return False
+        return re.fullmatch(self.saying, saying) is not None
 
 
 def bearing_on(

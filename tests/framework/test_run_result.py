@@ -12,6 +12,7 @@ from fencepost import (
     Cause,
     ClusterRecovered,
     EnvironmentFailed,
+    FaultStruck,
     FencepostError,
     Inconclusive,
     KnownFinding,
@@ -117,7 +118,7 @@ KNOWN = KnownFinding(
     id="serves-late",
     system="some/thing",
     versions=("1.0", "1.1"),
-    clause="QC-17",
+    clauses=("QC-17",),
     saying=r"it served \d+ messages",
     says="It serves for a moment after its lease.",
     seen=3,
@@ -128,7 +129,7 @@ KNOWN = KnownFinding(
 
 
 def test_a_known_finding_turns_nothing_red() -> None:
-    judgement = attributed(Judgement({**VERDICTS, **VIOLATED}), [KNOWN])
+    judgement = attributed(Judgement({**VERDICTS, **VIOLATED}), [KNOWN], [])
     assert judgement.verdicts["QC-17"].known == ("serves-late",)
     assert judgement.of(Outcome.VIOLATED) == ("QC-17",)
     assert judgement.broken == ()
@@ -148,15 +149,28 @@ def test_a_known_finding_turns_nothing_red() -> None:
     ids=["one is new", "one was not kept"],
 )
 def test_what_may_be_new_stays_red_beside_what_is_known(verdict: Verdict) -> None:
-    judgement = attributed(Judgement({"QC-17": verdict}), [KNOWN])
+    judgement = attributed(Judgement({"QC-17": verdict}), [KNOWN], [])
     assert judgement.broken == ("QC-17",)
     with pytest.raises(Violation):
         replace(GOOD, judgement=judgement).check()
 
 
 def test_a_finding_of_another_clause_says_nothing_of_this_one() -> None:
-    other = structs.replace(KNOWN, clause="QC-18")
-    assert attributed(Judgement(VIOLATED), [other]).broken == ("QC-17",)
+    other = structs.replace(KNOWN, clauses=("QC-18",))
+    assert attributed(Judgement(VIOLATED), [other], []).broken == ("QC-17",)
+
+
+def test_a_finding_of_a_fault_is_known_where_that_fault_was_aimed_only() -> None:
+    finding = structs.replace(KNOWN, fault="pause")
+    process = BROKEN.at.process
+    for fault, target, known in (
+        ("pause", process, True),
+        ("pause", "broker-9#1", False),
+        ("kill", process, False),
+    ):
+        struck = FaultStruck(f"{fault}-1", fault, (target,), True, "")
+        judgement = attributed(Judgement(VIOLATED), [finding], [struck])
+        assert (judgement.broken == ()) is known
 
 
 @pytest.mark.parametrize(

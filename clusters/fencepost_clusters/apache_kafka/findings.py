@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 
+from msgspec import convert
+
 from fencepost import KnownFinding
 
 
@@ -14,7 +16,4 @@ from fencepost import KnownFinding
 def known_findings() -> Sequence[KnownFinding]:
     """Every finding of the file, in its order."""
     text = files("fencepost_clusters.apache_kafka").joinpath("findings.toml").read_text("utf-8")
-    return tuple(
-        KnownFinding(**{**entry, "versions": tuple(entry["versions"])})
-        for entry in tomllib.loads(text)["finding"]
-    )
+    return tuple(convert(entry, KnownFinding) for entry in tomllib.loads(text)["finding"])
