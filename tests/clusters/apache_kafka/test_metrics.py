@@ -38,7 +38,7 @@ def recorded(role: str, version: str = "4.3.1") -> str:
     return (SAMPLES / f"metrics-{version}-{role}.txt").read_text()
 
 
-@pytest.mark.parametrize("version", ["4.3.1", "3.9.2"])
+@pytest.mark.parametrize("version", ["4.3.1", "4.1.0", "3.9.2"])
 @pytest.mark.parametrize("role", SAID)
 def test_a_page_says_the_same_in_every_version(role: str, version: str) -> None:
     assert set(figures(recorded(role, version))) == set(SAID[role])
