@@ -32,7 +32,7 @@ from fencepost.pods import IMAGE as POD
 from fencepost.sources import SOURCES_LABEL, digest
 from fencepost.toxiproxies import find_toxiproxy
 from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION, KRaft, resource
-from fencepost_clusters.apache_kafka.distribution import installed
+from fencepost_clusters.apache_kafka.distribution import AGENT, AGENT_IN_IMAGE, installed
 from fencepost_clusters.reference.cluster import ReferenceQuorum
 
 HERE = Path(__file__).parent
@@ -170,17 +170,19 @@ def inputs(recipe: Recipe, base_id: str) -> str:
     if recipe.wheel:
         whole.update(find_toxiproxy(os.environ).read_bytes())
     if recipe.kafka:
-        whole.update(recipe.kafka.encode())
+        whole.update(f"{recipe.kafka} {AGENT}".encode())
         whole.update((HERE / recipe.folder / "archive.sh").read_bytes())
         whole.update(resource(LOGGING).encode())
     return whole.hexdigest()[:16]
 
 
 def add_kafka(context: Path, version: str) -> None:
-    """Copies a version of Kafka into the context, brought here first if it is not."""
-    home = installed(version, os.environ, resource(LOGGING)).home
-    shutil.copytree(home / "lib", context / "kafka" / "lib")
-    shutil.copy(home / "bootstrap.checkpoint", context / "kafka")
+    """Copies a version of Kafka into the context, with the agent that shows its metrics; both are
+    brought here first if they are not."""
+    kafka = installed(version, os.environ, resource(LOGGING))
+    shutil.copytree(kafka.home / "lib", context / "kafka" / "lib")
+    shutil.copy(kafka.home / "bootstrap.checkpoint", context / "kafka")
+    shutil.copy(kafka.agent, context / "kafka" / AGENT_IN_IMAGE)
     (context / LOGGING).write_text(resource(LOGGING))
 
 

@@ -351,7 +351,8 @@ class Run:
         for slot in dict.fromkeys((*layout.of(Role.CONTROLLER), *layout.of(Role.BROKER))):
             self.runtime.start(slot)
         if isinstance(self.spec.system, Observed):
-            self.runtime.client(self.spec.system.observer())
+            for observer in self.spec.system.observers():
+                self.runtime.client(observer)
         deadline_ns = self.runtime.now_ns() + START_LIMIT_MS * MS
         if self.runtime.advance(self.cluster.recovered, deadline_ns) is None:
             lacks = missing(self.runtime.view, layout)

@@ -135,9 +135,9 @@ class Narrated(Protocol):
 
 @runtime_checkable
 class Observed(Protocol):
-    """A system whose state a client of the run tells: it is started right after the nodes."""
+    """A system whose state clients of the run tell: they are started right after the nodes."""
 
-    def observer(self) -> ClientSpec: ...
+    def observers(self) -> Sequence[ClientSpec]: ...
 
 
 @runtime_checkable

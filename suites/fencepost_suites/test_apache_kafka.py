@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import Shape
-from fencepost.testing import Clients, Cluster, Faults
+from fencepost import Condition, Shape, View
+from fencepost.testing import Clients, Cluster, Faults, Happened, Node
+from fencepost_clusters.apache_kafka.metrics import MetricsTold, figures
 
 clause = pytest.mark.clause
 pytestmark = pytest.mark.only("apache/kraft", reason="what is tested is Kafka's own promise")
@@ -15,6 +16,21 @@ LONG_SESSION = pytest.mark.parametrize(
     ids=["long-session"],
 )
 """A session that outlives the start of a JVM, on a busy machine too."""
+SETTLED_NS = 2_000_000_000
+
+
+def goes_on_saying(node: Node, **said: int) -> Condition:
+    """The node's metrics page has said so for as long as it takes to be judged."""
+
+    def holds(view: View) -> bool:
+        event = view.latest.get(("clients/metrics#1", "apache_kafka.metrics"))
+        if event is None or not isinstance(told := event.body, MetricsTold):
+            return False
+        settled = event.at_ns - told.since_ns >= SETTLED_NS
+        agrees = all(getattr(told, name) == value for name, value in said.items())
+        return told.slot == node.name and settled and agrees
+
+    return Condition(f"{node.name}'s metrics page to go on saying {said}", holds)
 
 
 @pytest.mark.parametrize("disk", ["empty", "copy"])
@@ -145,3 +161,28 @@ def test_a_partition_moves_while_it_is_written_to_wherever_it_was(
     cluster.eventually(new.leads("orders", 0))
     cluster.eventually(writes.settled, within_ms=60_000)
     assert writes.acked <= clients.read_all("orders")
+
+
+@clause("KR-07", "KR-08", "QC-37")
+def test_what_the_metrics_of_nodes_say_is_so(
+    cluster: Cluster, faults: Faults, clients: Clients, history: Happened
+) -> None:
+    clients.produce("orders")
+    victim, *others = cluster.brokers
+    with faults.kill(victim):
+        cluster.eventually(victim.fenced_by_controller)
+        for controller in cluster.controllers:
+            cluster.eventually(goes_on_saying(controller, active_brokers=2, fenced_brokers=1))
+        for node in (*cluster.controllers, *others):
+            told = clients.read_metrics(node)
+            assert told.answered, told.body
+            page = told.answer.decode()
+            evidence = f"{node} tells {sorted(figures(page))}, and ZooKeeper's if it has them"
+            history.saw("QC-37", "SessionExpireListener" not in page, evidence)
+    cluster.eventually(cluster.recovered)
+    old = cluster.active_controller
+    with faults.pause(old):
+        cluster.eventually(cluster.another_controller(old))
+        new = cluster.active_controller
+        cluster.eventually(goes_on_saying(new, active_controllers=1))
+    cluster.eventually(goes_on_saying(old, active_controllers=0, active_brokers=3))

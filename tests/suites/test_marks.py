@@ -7,7 +7,7 @@ from fencepost.plugin_manager import load
 from fencepost_suites import plugin, rules
 from fencepost_suites.clauses import clauses, marks
 
-OWN = ("KR-01", "KR-02", "KR-03", "KR-04", "KR-05")
+OWN = ("KR-01", "KR-02", "KR-03", "KR-04", "KR-05", "KR-06", "KR-07", "KR-08")
 LEAST = 20
 """Characters in which it can be said how."""
 

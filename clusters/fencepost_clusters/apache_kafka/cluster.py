@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 
@@ -28,13 +28,15 @@ from fencepost import (
     UsageError,
 )
 from fencepost_clusters.apache_kafka import distribution, settings
+from fencepost_clusters.apache_kafka.metrics import exporter_config
 from fencepost_clusters.apache_kafka.narration import KafkaNarrator
 from fencepost_clusters.layouts import Ports, lay_out
 
 DEFAULT_VERSION = "4.3.1"
 OLDEST = (3, 9)
-PORTS = Ports()
+PORTS = Ports(metrics=9095)
 OBSERVER = "kraft_observer"
+METRICS_READER = "kraft_metrics_reader"
 _HEAP_MB = {Role.CONTROLLER: 128, Role.BROKER: 256}
 _RESTART_MS = 20_000
 """How long a node may take from its start to being unfenced, on a machine with much else to do."""
@@ -114,11 +116,13 @@ class KRaft:
                 "KAFKA_HOME": str(kafka.home),
                 "JAVA": kafka.java,
                 "JVM_OPTIONS": " ".join(jvm_options(place.slot.role, str(kafka.archive))),
+                "AGENT": f"{kafka.agent}={place.address}:{PORTS.metrics}:metrics.json",
                 "CLASSPATH": "",
             },
             {
                 "start.sh": resource("start.sh"),
                 "log4j2.properties": resource("log4j2.properties"),
+                "metrics.json": exporter_config(),
                 "hosts": "".join(f"{address} {name}\n" for name, address in hosts.items()),
                 "server.properties": _lines(self.properties(place, shape)),
                 "meta.properties": _lines(_formatted(place)),
@@ -133,9 +137,13 @@ class KRaft:
         """What makes events of a node's standard output."""
         return KafkaNarrator(slot, self.timing(shape).lease_ms)
 
-    def observer(self) -> ClientSpec:
-        """The client that reads the metadata log from the controllers."""
-        return ClientSpec("observer", OBSERVER, {"port": PORTS.controller, "version": self.version})
+    def observers(self) -> Sequence[ClientSpec]:
+        """The clients that read the metadata log from the controllers, and all metrics pages."""
+        log = {"port": PORTS.controller, "version": self.version}
+        return (
+            ClientSpec("observer", OBSERVER, log),
+            ClientSpec("metrics", METRICS_READER, {"port": PORTS.metrics}),
+        )
 
     def timing(self, shape: Shape) -> Timing:
         """What the settings mean for how long things take."""

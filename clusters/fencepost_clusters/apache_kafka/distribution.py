@@ -2,8 +2,10 @@
 
 `$XDG_CACHE_HOME/fencepost/kafka/<version>/` (`~/.cache` unless set) holds `lib` (the class path),
 `bootstrap.checkpoint` (the metadata a formatted disk begins with, made by Kafka's own StorageTool)
-and class data archives, one a Java, which halve what a start costs. What is there is taken as it
-is, so a second start needs neither network nor Maven; runs side by side wait for one another.
+and class data archives, one a Java, which halve what a start costs. Beside the versions is the
+agent that shows a JVM's metrics, one for all: on no class path, which the archives are made for.
+What is there is taken as it is, so a second start needs neither network nor Maven; runs side by
+side wait for one another.
 """
 
 from __future__ import annotations
@@ -29,7 +31,10 @@ MAIN = "kafka.Kafka"
 STARTED = "Kafka Server started"
 LOG4J = "2.25.4"
 """Without a binding of SLF4J nothing at all is logged. Kafka 3 also calls Log4j 1 by its name."""
-_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+AGENT = "1.0.1"
+"""Of Prometheus's `jmx_prometheus_javaagent`."""
+AGENT_IN_IMAGE = "metrics-agent.jar"
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 _MAVEN_LIMIT_S = 480
 _JVM_LIMIT_S = 90
 _LAST_LINES = 15
@@ -37,18 +42,22 @@ _LAST_LINES = 15
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """One version of Kafka, ready to start; `archive` is the class data archive for `java`."""
+    """One version of Kafka, ready to start; `archive` is the class data archive for `java`.
+
+    `agent` is the jar of the agent that shows metrics.
+    """
 
     version: str
     home: Path
     java: str
     archive: Path
+    agent: Path
 
 
 def in_image(version: str) -> Distribution:
     """That version where its image has it, with what `images/kafka/archive.sh` made."""
     home = Path("/opt/kafka")
-    return Distribution(version, home, "java", home / "classes.jsa")
+    return Distribution(version, home, "java", home / "classes.jsa", home / AGENT_IN_IMAGE)
 
 
 def installed(version: str, environment: Mapping[str, str], logging: str) -> Distribution:
@@ -60,15 +69,20 @@ def installed(version: str, environment: Mapping[str, str], logging: str) -> Dis
     java, java_version = find_java(environment)
     home = cache(environment) / version
     archive = home / f"classes-{java_version}.jsa"
-    found = Distribution(version, home, java, archive)
-    if archive.exists():
+    agent = home.parent / f"jmx_prometheus_javaagent-{AGENT}.jar"
+    found = Distribution(version, home, java, archive, agent)
+    if archive.exists() and agent.exists():
         return found
     home.parent.mkdir(parents=True, exist_ok=True)
+    maven = shutil.which("mvn", path=environment.get("PATH"))
     with _alone(home.parent / f"{version}.lock"):
         if not home.exists():
-            _bring(version, home, shutil.which("mvn", path=environment.get("PATH")))
+            _bring(version, home, maven)
         if not archive.exists():
             _prepare(found, logging)
+    with _alone(home.parent / "agent.lock"):
+        if not agent.exists():
+            _bring_agent(agent, maven)
     return found
 
 
@@ -119,15 +133,12 @@ def pom(version: str) -> str:
 def _bring(version: str, home: Path, maven: str | None) -> None:
     """Puts the class path into a folder beside `home`, and renames that once it is whole."""
     if maven is None:
-        raise EnvironmentFailed(
-            f"Kafka {version} is not in {home.parent}, and Maven (mvn), which would bring it from "
-            "Maven Central, is not in the PATH"
-        )
+        raise _missing(f"Kafka {version}", home)
     with tempfile.TemporaryDirectory(dir=home.parent, prefix=f".{version}-") as made:
         folder, whole = Path(made), Path(made) / "whole"
         (folder / "pom.xml").write_text(pom(version))
         _run(
-            [maven, "-B", "-q", "-f", str(folder / "pom.xml"), _COPY,
+            [maven, "-B", "-q", "-f", str(folder / "pom.xml"), f"{_COPY}-dependencies",
              "-DincludeScope=runtime", f"-DoutputDirectory={whole / 'lib'}"],
             _MAVEN_LIMIT_S,
             f"Maven could not bring Kafka {version}",
@@ -135,6 +146,30 @@ def _bring(version: str, home: Path, maven: str | None) -> None:
         if not list((whole / "lib").glob("kafka_2.13-*.jar")):
             raise EnvironmentFailed(f"Maven brought no kafka_2.13 for Kafka {version}")
         whole.rename(home)
+
+
+def _bring_agent(agent: Path, maven: str | None) -> None:
+    """Puts the agent's jar into a folder beside `agent`, and renames it once it is whole."""
+    if maven is None:
+        raise _missing(agent.name, agent)
+    with tempfile.TemporaryDirectory(dir=agent.parent, prefix=".agent-") as made:
+        _run(
+            [maven, "-B", "-q", _COPY, f"-DoutputDirectory={made}",
+             f"-Dartifact=io.prometheus.jmx:jmx_prometheus_javaagent:{AGENT}"],
+            _MAVEN_LIMIT_S,
+            f"Maven could not bring {agent.name}",
+        )  # fmt: skip
+        brought = Path(made) / agent.name
+        if not brought.exists():
+            raise EnvironmentFailed(f"Maven brought no {agent.name}")
+        brought.rename(agent)
+
+
+def _missing(what: str, where: Path) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        f"{what} is not in {where.parent}, and Maven (mvn), which would bring it from "
+        "Maven Central, is not in the PATH"
+    )
 
 
 def _prepare(kafka: Distribution, logging: str) -> None:

@@ -9,15 +9,16 @@ from msgspec import Struct
 
 from fencepost import Clause, KnownFinding, Rule, System, hookimpl
 from fencepost_clusters.apache_kafka import promises
-from fencepost_clusters.apache_kafka.cluster import OBSERVER, KRaft
+from fencepost_clusters.apache_kafka.cluster import METRICS_READER, OBSERVER, KRaft
 from fencepost_clusters.apache_kafka.findings import known_findings
+from fencepost_clusters.apache_kafka.metrics import MetricsTold
 from fencepost_clusters.apache_kafka.narration import SessionConfigured
 
 
 @hookimpl
 def fencepost_event_kinds() -> Sequence[type[Struct]]:
-    """How long the controllers keep a broker's session."""
-    return (SessionConfigured,)
+    """How long the controllers keep a broker's session, and what a node's metrics page says."""
+    return (SessionConfigured, MetricsTold)
 
 
 @hookimpl
@@ -28,8 +29,11 @@ def fencepost_systems() -> Sequence[System]:
 
 @hookimpl
 def fencepost_workloads() -> Mapping[str, Sequence[str]]:
-    """The client that reads the metadata log."""
-    return {OBSERVER: ("-m", "fencepost_clusters.apache_kafka.observer")}
+    """The client that reads the metadata log, and the one that reads metrics pages."""
+    return {
+        OBSERVER: ("-m", "fencepost_clusters.apache_kafka.observer"),
+        METRICS_READER: ("-m", "fencepost_clusters.apache_kafka.metrics_reader"),
+    }
 
 
 @hookimpl

@@ -3,6 +3,7 @@
 `KR-01` is its answer to two processes with one id, where KIP-631 lets the newer win, and `KR-06`
 what follows from it; `KR-02` its fencing, which is the controllers' alone; `KR-03`, `KR-04` and
 `KR-05` are the seed documents' promises by the evidence that Kafka gives, and as far as it does.
+`KR-07` and `KR-08` are what its metrics are worth.
 """
 
 from __future__ import annotations
@@ -11,7 +12,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from fencepost import Clause, Rule
-from fencepost_clusters.apache_kafka import rules_holding, rules_serving, rules_sessions
+from fencepost_clusters.apache_kafka import (
+    rules_holding,
+    rules_metrics,
+    rules_serving,
+    rules_sessions,
+)
 
 CLAUSES: Sequence[Clause] = tuple(
     Clause(name, "apache-kafka", ("kraft",), says)
@@ -46,6 +52,16 @@ CLAUSES: Sequence[Clause] = tuple(
             "A process that is refused an id changes nothing for the one that holds it, which "
             "loses no leadership by it.",
         ),
+        (
+            "KR-07",
+            "ActiveBrokerCount, FencedBrokerCount and OfflinePartitionsCount of every controller "
+            "are what the metadata log says as far as that controller has applied it.",
+        ),
+        (
+            "KR-08",
+            "ActiveControllerCount is 1 while a controller is in office and 0 while it is not; no "
+            "broker's BrokerState is RUNNING before its incarnation was unfenced.",
+        ),
     )
 )
 
@@ -56,4 +72,6 @@ RULES: Sequence[Rule[Any]] = (
     rules_serving.LeavesLeadingNothing(),
     rules_serving.FollowerStoresNothing(),
     rules_holding.RefusedChangesNothing(),
+    rules_metrics.CountsTheMetadata(),
+    rules_metrics.SaysWhatItIs(),
 )

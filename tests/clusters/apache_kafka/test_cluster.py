@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fencepost import NotApplicable, Place, Role, Shape, Spare, UsageError
 from fencepost_clusters.apache_kafka.cluster import KRaft
+from fencepost_clusters.apache_kafka.metrics import exporter_config
 from fencepost_clusters.apache_kafka.settings import UNKNOWN, given
 
 
@@ -42,6 +44,21 @@ def test_a_controller_is_reached_by_its_name() -> None:
     assert read["listeners"] == "CONTROLLER://127.9.1.1:9093"
     assert read["advertised.listeners"] == "CONTROLLER://controller-1:9093"
     assert "inter.broker.listener.name" not in read
+
+
+def test_every_node_shows_its_metrics_on_its_own_address_and_one_client_reads_them() -> None:
+    system, shape = KRaft(), Shape()
+    layout = system.layout(shape)
+    command = system.command(replace(placed("broker-2", shape), image="an image"), shape)
+    assert command.environment["AGENT"] == (
+        f"/opt/kafka/metrics-agent.jar=127.9.5.5:{layout.metrics_port}:metrics.json"
+    )
+    assert command.files["metrics.json"] == exporter_config()
+    assert '"-javaagent:$AGENT"' in command.files["start.sh"]
+    observer, reader = system.observers()
+    assert (observer.name, reader.name) == ("observer", "metrics")
+    assert reader.options == {"port": layout.metrics_port}
+    assert not any(link.port == layout.metrics_port for link in layout.links)
 
 
 def test_settings_are_asked_for_by_the_references_names() -> None:

@@ -73,8 +73,51 @@ def test_what_is_in_the_cache_needs_neither_network_nor_maven(tools: Path, tmp_p
     home = cache(environment) / "4.3.1"
     home.mkdir(parents=True)
     (home / "classes-17.0.15+6-Test.jsa").touch()
+    agent = home.parent / f"jmx_prometheus_javaagent-{distribution.AGENT}.jar"
+    agent.touch()
     found = installed("4.3.1", environment, "")
-    assert (found.home, found.archive.parent) == (home, home)
+    assert (found.home, found.archive.parent, found.agent) == (home, home, agent)
+
+
+def test_the_agent_is_brought_once_for_all_versions(tools: Path, tmp_path: Path) -> None:
+    """A cache of before, with Kafka and no agent, lacks that only."""
+    environment = {"PATH": f"{tools}:/usr/bin:/bin", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    for version in ("4.3.1", "4.1.0"):
+        home = cache(environment) / version
+        home.mkdir(parents=True)
+        (home / "classes-17.0.15+6-Test.jsa").touch()
+    maven, asked = tools / "mvn", tmp_path / "asked"
+    jar = f"jmx_prometheus_javaagent-{distribution.AGENT}.jar"
+    maven.write_text(
+        f'#!/bin/sh\necho "$*" >>{asked}\n'
+        "for word; do case $word in -DoutputDirectory=*) folder=${word#*=}; esac; done\n"
+        f'touch "$folder/{jar}"\n'
+    )
+    maven.chmod(0o755)
+    found = [installed(version, environment, "").agent for version in ("4.3.1", "4.1.0")]
+    assert found == [cache(environment) / jar] * 2
+    assert found[0].exists()
+    (line,) = asked.read_text().splitlines()
+    assert f"io.prometheus.jmx:jmx_prometheus_javaagent:{distribution.AGENT}" in line
+
+
+def test_an_agent_that_cannot_be_brought_is_named(tools: Path, tmp_path: Path) -> None:
+    environment = {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    home = cache(environment) / "4.3.1"
+    home.mkdir(parents=True)
+    (home / "classes-17.0.15+6-Test.jsa").touch()
+    with pytest.raises(EnvironmentFailed, match=r"jmx_prometheus_javaagent.* is not in .* Maven"):
+        installed("4.3.1", environment, "")
+    maven = tools / "mvn"
+    maven.write_text("#!/bin/sh\nexit 0\n")
+    maven.chmod(0o755)
+    with pytest.raises(EnvironmentFailed, match="Maven brought no jmx_prometheus_javaagent"):
+        installed("4.3.1", environment, "")
+
+
+def test_in_an_image_all_is_where_the_image_has_it() -> None:
+    found = distribution.in_image("4.3.1")
+    assert {str(found.home), str(found.archive.parent), str(found.agent.parent)} == {"/opt/kafka"}
 
 
 def test_the_cache_is_the_users() -> None:

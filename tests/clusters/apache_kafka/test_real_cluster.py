@@ -15,6 +15,7 @@ from fencepost.run import Run, RunSpec
 from fencepost.run_folder import RunFolder
 from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION
 from fencepost_clusters.apache_kafka.distribution import cache
+from fencepost_clusters.apache_kafka.metrics import MetricsTold
 
 pytestmark = pytest.mark.skipif(
     shutil.which("mvn") is None and not (cache(os.environ) / DEFAULT_VERSION).exists(),
@@ -43,8 +44,10 @@ def test_a_killed_leader_is_fenced_and_nothing_acknowledged_is_lost(
         assert {body.broker_id for body in history.of(BrokerCommitted)} == {1, 2, 3}
         assert len(list(history.of(LeadershipStarted))) >= 4
         assert any(history.of(MetadataApplied, "broker-1#1"))
+        nodes = {node.name for node in (*cluster.controllers, *cluster.brokers)}
+        assert {told.slot for told in history.of(MetricsTold)} == nodes
         result = run.finish()
-    result.check(("KR-02", "QC-21", "QC-30", "RP-13", "JEPSEN-lost-write"))
+    result.check(("KR-02", "KR-08", "QC-21", "QC-30", "RP-13", "JEPSEN-lost-write"))
     assert folder.info().versions["apache/kraft"] == DEFAULT_VERSION
 
 

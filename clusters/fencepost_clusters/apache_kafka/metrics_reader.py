@@ -1,0 +1,116 @@
+"""The client that reads the nodes' metrics pages, past all links: no fault cuts it.
+
+Each page is read twice a second; one of a node that does not answer, or knows no epoch of the
+quorum yet, once in two seconds: a JVM that starts has other things to do. What is told of a page
+is for `metrics` to say. So a rule learns of a change within half a second and what a page takes,
+within two seconds more after a start or a pause, and never of what came and went between two pages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from fencepost import ClientFailed, ClientStarted, NodeStopped, Recorder, WorkerConfig
+from fencepost_clusters.apache_kafka.metrics import Figures, Following, MetricsTold, figures, query
+
+EVERY_S = 0.5
+SELDOM_S = 2.0
+LIMIT_S = 1.0
+MOST_BYTES = 1 << 20
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What the worker is started with: the port of the pages."""
+
+    port: int
+
+
+async def read_page(address: str, port: int) -> Figures:
+    """What the page there says; nothing when none comes within the limit, or it is no page."""
+    asked = f"GET /metrics?{query()} HTTP/1.0\r\nHost: {address}\r\n\r\n"
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            reader, writer = await asyncio.open_connection(address, port)
+            try:
+                writer.write(asked.encode())
+                answer = await reader.read(MOST_BYTES)
+                while more := await reader.read(MOST_BYTES):
+                    answer += more
+            finally:
+                writer.close()
+    except OSError:  # it is down or paused; a timeout is one, too
+        return {}
+    head, _, body = answer.partition(b"\r\n\r\n")
+    # A node that dies while it answers may leave half a number.
+    whole = head.split(b" ", 2)[1:2] == [b"200"] and body.endswith(b"\n")
+    return figures(body.decode(errors="replace")) if whole else {}
+
+
+async def follow(
+    slot: str, address: str, port: int, recorder: Recorder, stopped: asyncio.Event
+) -> None:
+    """Reads one node's page again and again, until it is told to stop."""
+    following = Following(slot)
+    said: Figures = {}
+    while not await within(stopped, EVERY_S if said.get("epoch", 0) > 0 else SELDOM_S):
+        asked_ns = time.monotonic_ns()
+        said = await read_page(address, port)
+        told = following.take(said, asked_ns, time.monotonic_ns())
+        if told is not None:
+            recorder.record(told)
+
+
+async def within(happened: asyncio.Event, limit_s: float) -> bool:
+    """Whether it happens within the limit."""
+    try:
+        async with asyncio.timeout(limit_s):
+            return await happened.wait()
+    except TimeoutError:
+        return False
+
+
+async def follow_all(config: WorkerConfig, port: int, recorder: Recorder) -> None:
+    """Reads the pages of all nodes side by side, until standard input ends."""
+    stopped = asyncio.Event()
+
+    def heard() -> None:
+        if not os.read(0, 4096):
+            asyncio.get_running_loop().remove_reader(0)
+            stopped.set()
+
+    asyncio.get_running_loop().add_reader(0, heard)
+    async with asyncio.TaskGroup() as group:
+        for slot, address in config.own.items():
+            if slot.startswith(("controller-", "broker-")):
+                group.create_task(follow(slot, address, port, recorder, stopped))
+
+
+def main(argv: Sequence[str]) -> int:
+    """Exit code 0 when it was asked to stop, 2 for a bad configuration, 1 when it failed."""
+    try:
+        config = msgspec.json.decode(Path(argv[1]).read_bytes(), type=WorkerConfig)
+        options = msgspec.json.decode(config.options, type=Options)
+    except (IndexError, OSError, msgspec.DecodeError) as error:
+        print(f"the reader's configuration cannot be read: {error}", file=sys.stderr)
+        return 2
+    recorder = Recorder.open(Path(config.events), config.run, config.process, (MetricsTold,))
+    recorder.record(ClientStarted("metrics reader", "asyncio"))
+    try:
+        asyncio.run(follow_all(config, options.port, recorder))
+    except Exception as error:
+        recorder.record(ClientFailed(f"{type(error).__name__}: {error}", True))
+        recorder.record(NodeStopped("failed"))
+        raise
+    recorder.record(NodeStopped("stopped"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,276 @@
+"""Rules about what nodes' metrics pages say (KR-07, KR-08).
+
+A page is no snapshot: its figures are read one after the other, and a little after what they tell
+of. So only what a page has gone on saying is judged, against all that was so in that time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, final
+
+from msgspec import Struct
+
+from fencepost import (
+    BrokerCommitted,
+    BrokerDeleted,
+    ControllerElected,
+    ControllerResigned,
+    Event,
+    Exercised,
+    Finding,
+    Key,
+    MetadataApplied,
+    NodeStarted,
+    PartitionCommitted,
+    RunEnd,
+    TopicCommitted,
+    Undecided,
+    Violated,
+    Witness,
+)
+from fencepost_clusters.apache_kafka.keys import NOTHING, SECOND, slot_of, whole_run
+from fencepost_clusters.apache_kafka.metrics import MetricsTold
+
+SETTLED_NS = 2 * SECOND
+"""How long a page has to have come, and to have said the same, to be judged. A node that answered
+all that time did not stand still, so what it had applied before is in its figures."""
+RUNNING = 3
+"""Kafka's BrokerState of a broker that serves."""
+_STALL_SHARE = 10
+"""A time of which a stall ate more than a tenth proves nothing."""
+
+
+@dataclass(slots=True)
+class _Answering:
+    """Which process answers for each slot: the newest one, and since when."""
+
+    newest: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+    def learn(self, event: Event) -> None:
+        """Takes in a node's start."""
+        self.newest[slot_of(event.process)] = event.process, event.at_ns
+
+    def process(self, told: MetricsTold) -> str:
+        """Whose pages these are; empty if that is not known."""
+        process, since_ns = self.newest.get(told.slot, ("", 0))
+        return process if told.since_ns > since_ns else ""
+
+
+def _settled(event: Event, told: MetricsTold) -> bool:
+    return event.at_ns - told.since_ns >= SETTLED_NS
+
+
+def _unless_stalled(suspect: Violated, to_ns: int, end: RunEnd) -> Finding:
+    if end.stalled_ns(to_ns - SETTLED_NS, to_ns) * _STALL_SHARE <= SETTLED_NS:
+        return suspect
+    return Undecided(f"{suspect.saying}, while processes stood still", suspect.at)
+
+
+class _Counts(NamedTuple):
+    """What a controller counts of the metadata."""
+
+    active: int = 0
+    fenced: int = 0
+    offline: int = 0
+
+
+class _Suspect(NamedTuple):
+    """A page that no count fits so far; its controller worked by `low` to `high` meanwhile."""
+
+    low: int
+    high: int
+    counts: _Counts
+    violated: Violated
+    at_ns: int
+
+
+@dataclass(slots=True)
+class _Counting:
+    answering: _Answering = field(default_factory=_Answering)
+    applied: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    """process -> when it applied which offset: of the time that a page has to settle in."""
+    brokers: dict[int, bool] = field(default_factory=dict)
+    """broker -> whether it is fenced."""
+    partitions: dict[tuple[str, int], bool] = field(default_factory=dict)
+    """partition -> whether nobody leads it."""
+    counts: list[tuple[int, _Counts]] = field(default_factory=lambda: [(-1, _Counts())])
+    """From which offset on they are these, oldest first."""
+    agreed: dict[str, _Counts] = field(default_factory=dict)
+    """process -> what its page said when it last agreed."""
+    suspects: dict[tuple[str, _Counts], _Suspect] = field(default_factory=dict)
+    """Of each process that says the same, the newest."""
+
+    def count(self, offset: int) -> None:
+        """Takes in what the record at this offset has changed."""
+        fenced, offline = sum(self.brokers.values()), sum(self.partitions.values())
+        now = _Counts(len(self.brokers) - fenced, fenced, offline)
+        if now != self.counts[-1][1]:
+            self.counts.append((offset, now))
+
+    def within(self, low: int, high: int) -> set[_Counts]:
+        """The counts at the offsets from one to the other, by the records told so far."""
+        before = next(counts for offset, counts in reversed(self.counts) if offset <= low)
+        return {before} | {counts for offset, counts in self.counts if low < offset <= high}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CountsTheMetadata:
+    """KR-07. A page that a client read for two seconds: its counts are those of the log at some
+    offset between the one that the controller said to apply when they began and its newest."""
+
+    clause: str = "KR-07"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(NodeStarted, MetadataApplied, MetricsTold, BrokerCommitted, BrokerDeleted),
+            *(PartitionCommitted, TopicCommitted),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Counting:
+        return _Counting()
+
+    def step(self, state: _Counting, event: Event) -> tuple[_Counting, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case NodeStarted():
+                state.answering.learn(event)
+            case MetadataApplied():
+                recent = state.applied.setdefault(event.process, [])
+                recent.append((event.at_ns, body.offset))
+                while len(recent) > 1 and recent[1][0] <= event.at_ns - SETTLED_NS:
+                    del recent[0]
+            case BrokerCommitted():
+                state.brokers[body.broker_id] = body.fenced
+                state.count(body.offset)
+            case BrokerDeleted():
+                state.brokers.pop(body.broker_id, None)
+                state.count(body.offset)
+            case PartitionCommitted():
+                state.partitions[body.topic, body.partition] = body.leader < 0
+                state.count(body.offset)
+            case TopicCommitted(deleted=True):
+                for place in [p for p in state.partitions if p[0] == body.topic]:
+                    del state.partitions[place]
+                state.count(body.offset)
+            case MetricsTold() if _settled(event, body):
+                return state, self._told(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _told(state: _Counting, event: Event, body: MetricsTold) -> Sequence[Finding]:
+        counts = _Counts(body.active_brokers, body.fenced_brokers, body.offline_partitions)
+        process = state.answering.process(body)
+        recent = state.applied.get(process, [])
+        before = [offset for at_ns, offset in recent if at_ns <= event.at_ns - SETTLED_NS]
+        if min(counts) < 0 or not before:
+            return NOTHING
+        low, high = before[-1], recent[-1][1]
+        known = state.within(low, high)
+        if counts not in known:
+            saying = (
+                f"{process} counts {counts.active} active and {counts.fenced} fenced brokers and "
+                f"{counts.offline} partitions without a leader, as the metadata has them at no "
+                f"offset from {low} to {high}"
+            )
+            suspect = Violated(event.ref, Witness.CLIENT, saying)
+            state.suspects[process, counts] = _Suspect(low, high, counts, suspect, event.at_ns)
+        elif len(known) == 1 and state.agreed.get(process) != counts:
+            state.agreed[process] = counts
+            return (Exercised(event.ref, Witness.CLIENT),)
+        return NOTHING
+
+    def end(self, state: _Counting, end: RunEnd) -> Sequence[Finding]:
+        # A record that is told late may say that it was so.
+        return tuple(
+            _unless_stalled(one.violated, one.at_ns, end)
+            for one in state.suspects.values()
+            if one.counts not in state.within(one.low, one.high)
+        )
+
+
+@dataclass(slots=True)
+class _States:
+    answering: _Answering = field(default_factory=_Answering)
+    office: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """process -> when it took office last, and when it left (0: it has not)."""
+    confirmed: dict[str, int] = field(default_factory=dict)
+    """process -> the office in which its page said that it is the active controller."""
+    incarnations: dict[str, str] = field(default_factory=dict)
+    """process -> its incarnation, of brokers."""
+    unfenced: set[str] = field(default_factory=set)
+    running: dict[str, Event] = field(default_factory=dict)
+    """process -> the first page that said that it runs."""
+    suspects: dict[str, tuple[Violated, int]] = field(default_factory=dict)
+    """process -> what its page says against its own log, and when."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SaysWhatItIs:
+    """KR-08. A controller's page that a client read for two seconds, against what its own log said
+    in all that time; a broker's first page that says RUNNING, against the records of its
+    incarnation, told by then or later."""
+
+    clause: str = "KR-08"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {NodeStarted, ControllerElected, ControllerResigned, BrokerCommitted, MetricsTold}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _States:
+        return _States()
+
+    def step(self, state: _States, event: Event) -> tuple[_States, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case NodeStarted():
+                state.answering.learn(event)
+                if body.role == "broker":
+                    state.incarnations[event.process] = body.incarnation
+            case ControllerElected():
+                state.office[event.process] = event.at_ns, 0
+            case ControllerResigned():
+                began_ns, _ = state.office.get(event.process, (0, 0))
+                state.office[event.process] = began_ns, event.at_ns
+            case BrokerCommitted(fenced=False):
+                state.unfenced.add(body.incarnation)
+            case MetricsTold(broker_state=says) if says == RUNNING:
+                process = state.answering.process(body)
+                if process in state.incarnations:
+                    state.running.setdefault(process, event)
+            case MetricsTold() if body.active_controllers >= 0 and _settled(event, body):
+                return state, self._told(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _told(state: _States, event: Event, body: MetricsTold) -> Sequence[Finding]:
+        process = state.answering.process(body)
+        began_ns, left_ns = state.office.get(process, (0, 0))
+        from_ns = event.at_ns - SETTLED_NS
+        ever = began_ns > 0 and (not left_ns or left_ns > from_ns)
+        throughout = 0 < began_ns < from_ns and not left_ns
+        if not process:
+            return NOTHING
+        if (body.active_controllers and not ever) or (not body.active_controllers and throughout):
+            is_in = "is in office" if throughout else "is not in office"
+            saying = f"{process} {is_in}, and its ActiveControllerCount is "
+            violated = Violated(event.ref, Witness.CLIENT, f"{saying}{body.active_controllers}")
+            state.suspects.setdefault(process, (violated, event.at_ns))
+        elif throughout and state.confirmed.get(process) != began_ns:
+            state.confirmed[process] = began_ns
+            return (Exercised(event.ref, Witness.CLIENT),)
+        return NOTHING
+
+    def end(self, state: _States, end: RunEnd) -> Sequence[Finding]:
+        found = [_unless_stalled(one, at_ns, end) for one, at_ns in state.suspects.values()]
+        for process, event in state.running.items():
+            if state.incarnations[process] in state.unfenced:
+                found.append(Exercised(event.ref, Witness.CLIENT))
+            elif end.complete:
+                saying = f"{process} says that it is RUNNING, and was never unfenced"
+                found.append(Violated(event.ref, Witness.CLIENT, saying))
+        return found

@@ -1,0 +1,108 @@
+"""The table from a node's metrics page to events, pinned by pages that 4.3.1 really showed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fencepost.events import Codec, Event
+from fencepost_clusters.apache_kafka.metrics import (
+    AGAIN_NS,
+    TABLE,
+    Following,
+    MetricsTold,
+    exporter_config,
+    figures,
+    query,
+)
+
+SAMPLES = Path(__file__).parent / "samples"
+SAID = {
+    "controller": {
+        "epoch": 3,
+        "active_controllers": 1,
+        "active_brokers": 3,
+        "fenced_brokers": 0,
+        "offline_partitions": 0,
+        "timed_out_heartbeats": 1,
+    },
+    "broker": {"epoch": 3, "broker_state": 3, "led_partitions": 1, "under_replicated": 0},
+}
+"""What the recorded pages say: of an active controller, and of a broker that serves."""
+
+
+def recorded(role: str, version: str = "4.3.1") -> str:
+    return (SAMPLES / f"metrics-{version}-{role}.txt").read_text()
+
+
+@pytest.mark.parametrize("version", ["4.3.1", "4.1.0", "3.9.2"])
+@pytest.mark.parametrize("role", SAID)
+def test_a_page_says_the_same_in_every_version(role: str, version: str) -> None:
+    assert set(figures(recorded(role, version))) == set(SAID[role])
+
+
+@pytest.mark.parametrize("role", SAID)
+def test_what_is_told_of_a_nodes_page(role: str) -> None:
+    assert figures(recorded(role)) == SAID[role]
+    event = Event("run", "clients/metrics#1", 0, 9, MetricsTold("broker-1", 7, **SAID[role]))
+    codec = Codec((MetricsTold,))
+    assert codec.decode(codec.encode(event).rstrip()) == event
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.field)
+def test_every_row_is_pinned_by_one_sample_and_has_a_field_of_its_own(row: object) -> None:
+    assert row in TABLE
+    fields = {field.name for field in msgspec.structs.fields(MetricsTold)} - {"slot", "since_ns"}
+    assert fields == {one.field for one in TABLE} == {name for of in SAID.values() for name in of}
+    assert len({one.sample for one in TABLE}) == len(TABLE)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "# HELP kafka_server_KafkaServer_Value kafka",
+        'kafka_server_KafkaServer_Value{name="BrokerState"} NaN',
+        'kafka_server_KafkaServer_Value{name="BrokerState"}',
+        'kafka_server_KafkaServer_Value{name="BrokerState",of="3"} 3.0',
+        "kafka_server_KafkaServer_Value 3.0",
+    ],
+)
+def test_what_is_no_sample_of_the_table_tells_nothing(line: str) -> None:
+    assert figures(line) == {}
+
+
+def test_a_large_number_is_read_as_java_writes_it() -> None:
+    assert figures("kafka_server_raft_metrics_current_epoch 1.2E7") == {"epoch": 12_000_000}
+
+
+def test_the_agent_shows_what_the_table_has_and_what_zookeeper_would_have() -> None:
+    shown = json.loads(exporter_config())["includeObjectNames"]
+    assert shown[:-1] == list(dict.fromkeys(row.metric for row in TABLE))
+    assert shown[-1] == "kafka.server:type=SessionExpireListener,*"
+    assert query().split("&")[0] == "name[]=kafka_server_raft_metrics_current_epoch"
+    assert len(set(query().split("&"))) == 4
+
+
+# -------------------------------------------------------------------------- what is told, and when
+
+
+def test_a_change_is_told_at_once_and_what_stays_again_after_two_seconds() -> None:
+    following = Following("broker-1")
+    assert following.take({"epoch": 1}, 10, 20) == MetricsTold("broker-1", 10, epoch=1)
+    assert following.take({"epoch": 1}, 30, 40) is None
+    late = 20 + AGAIN_NS
+    assert following.take({"epoch": 1}, late - 5, late) == MetricsTold("broker-1", 10, epoch=1)
+    changed = MetricsTold("broker-1", late + 1, epoch=2)
+    assert following.take({"epoch": 2}, late + 1, late + 2) == changed
+
+
+def test_a_page_that_did_not_come_ends_what_was_said_without_a_gap() -> None:
+    following = Following("broker-1")
+    following.take({"epoch": 1}, 10, 20)
+    assert following.take({}, 30, 40) is None
+    assert following.take({}, 30 + AGAIN_NS, 40 + AGAIN_NS) is None
+    assert following.take({"epoch": 1}, 50, 60) == MetricsTold("broker-1", 50, epoch=1)

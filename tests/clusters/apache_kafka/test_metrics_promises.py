@@ -1,0 +1,227 @@
+"""The rules for what Kafka's metrics are worth: a broken history, one that just keeps, an open
+one."""
+
+from __future__ import annotations
+
+from fencepost import (
+    BrokerCommitted,
+    BrokerDeleted,
+    ControllerElected,
+    ControllerResigned,
+    MetadataApplied,
+    NodeStarted,
+    PartitionCommitted,
+    Stalled,
+    TopicCommitted,
+)
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_clusters.apache_kafka.metrics import MetricsTold
+from fencepost_clusters.apache_kafka.promises import CLAUSES, RULES
+
+BROKER, CONTROLLER = "broker-1#1", "controller-1#1"
+OBSERVER, READER = "clients/observer#1", "clients/metrics#1"
+MS = 1_000_000
+SETTLED_MS = 2_000
+
+
+def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
+    chosen = [rule for rule in RULES if rule.clause == clause]
+    clauses = {one.id: one for one in CLAUSES}
+    return judge(h.events(), chosen, clauses, h.end(complete), "kraft").verdicts[clause]
+
+
+def record(h: HistoryBuilder, offset: int, fenced: bool, broker: int = 1) -> None:
+    h.add(OBSERVER, BrokerCommitted(offset, broker, offset, fenced, f"incarnation-{broker}"))
+
+
+def partition(h: HistoryBuilder, offset: int, leader: int) -> None:
+    h.add(OBSERVER, PartitionCommitted(offset, "orders", 0, leader, offset, (1,), (1, 2)))
+
+
+def applied(h: HistoryBuilder, offset: int) -> None:
+    h.add(CONTROLLER, MetadataApplied(offset, 1))
+
+
+def counts(h: HistoryBuilder, active: int, fenced: int, offline: int = 0) -> None:
+    """The page that is read now, which has said so for as long as it takes to settle."""
+    since_ns = h.now_ns - SETTLED_MS * MS
+    h.add(
+        READER,
+        MetricsTold(
+            "controller-1", since_ns, active_brokers=active, fenced_brokers=fenced,
+            offline_partitions=offline,
+        ),
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------ KR-07
+
+
+def counting() -> HistoryBuilder:
+    """Brokers 1 and 2, the second fenced at offset 20, which the controller has applied."""
+    h = HistoryBuilder()
+    h.add(CONTROLLER, NodeStarted("controller", 101, "", -1))
+    for offset, broker in ((10, 1), (11, 2)):
+        record(h, offset, fenced=False, broker=broker)
+    applied(h, 11)
+    h.after(10_000)
+    record(h, 20, fenced=True, broker=2)
+    applied(h, 20)
+    return h
+
+
+def test_a_count_that_stays_what_it_was_long_after_a_fencing_was_applied_breaks_kr_07() -> None:
+    h = counting().after(SETTLED_MS)
+    counts(h, 2, 0)
+    broken = verdict(h, "KR-07")
+    assert broken.violated == 1
+    assert f"{CONTROLLER} counts 2 active and 0 fenced brokers" in broken.violations[0].saying
+
+
+def test_a_count_that_agrees_exercises_kr_07() -> None:
+    h = counting().after(SETTLED_MS)
+    counts(h, 1, 1)
+    counts(h, 1, 1)
+    kept = verdict(h, "KR-07")
+    assert (kept.verdict, kept.exercised) == (Outcome.HOLDS, 1)
+
+
+def test_a_count_may_still_be_the_old_one_while_the_fencing_is_new() -> None:
+    h = counting().after(SETTLED_MS - 10)
+    counts(h, 2, 0)
+    assert verdict(h, "KR-07").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_page_that_has_only_begun_to_say_so_is_not_judged() -> None:
+    h = counting().after(SETTLED_MS)
+    h.add(READER, MetricsTold("controller-1", h.now_ns - 500 * MS, -1, 0, 9, 9, 9))
+    assert verdict(h, "KR-07").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_record_that_is_told_late_excuses_and_one_that_was_not_applied_does_not() -> None:
+    for offset, violated in ((30, 0), (31, 1)):
+        h = counting()
+        applied(h, 30)
+        h.after(SETTLED_MS)
+        counts(h, 2, 0)
+        record(h, offset, fenced=False, broker=2)
+        assert verdict(h, "KR-07").violated == violated
+
+
+def test_what_the_process_before_said_is_not_held_against_its_successor() -> None:
+    h = counting().after(SETTLED_MS)
+    h.add("controller-1#2", NodeStarted("controller", 101, "", -1))
+    h.add("controller-1#2", MetadataApplied(20, 1))
+    counts(h, 2, 0)
+    assert verdict(h, "KR-07").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_page_without_counts_is_not_judged() -> None:
+    h = counting().after(SETTLED_MS)
+    counts(h, -1, -1)
+    assert verdict(h, "KR-07").verdict is Outcome.NOT_EXERCISED
+
+
+def test_partitions_without_a_leader_are_counted_until_they_are_deleted() -> None:
+    h = counting()
+    partition(h, 21, leader=1)
+    partition(h, 22, leader=-1)
+    applied(h, 22)
+    h.after(SETTLED_MS)
+    counts(h, 1, 1, offline=1)
+    assert verdict(h, "KR-07").verdict is Outcome.HOLDS
+    h.add(OBSERVER, TopicCommitted(23, "orders", "id", deleted=True))
+    h.add(OBSERVER, BrokerDeleted(24, 2))
+    applied(h, 24)
+    h.after(SETTLED_MS)
+    counts(h, 1, 0, offline=0)
+    assert verdict(h, "KR-07").exercised == 2
+    counts(h, 1, 0, offline=1)
+    assert verdict(h, "KR-07").verdict is Outcome.VIOLATED
+
+
+# ------------------------------------------------------------------------------------------ KR-08
+
+
+def says(h: HistoryBuilder, active: int) -> None:
+    since_ns = h.now_ns - SETTLED_MS * MS
+    h.add(READER, MetricsTold("controller-1", since_ns, epoch=1, active_controllers=active))
+
+
+def elected() -> HistoryBuilder:
+    h = HistoryBuilder()
+    h.add(CONTROLLER, NodeStarted("controller", 101, "", -1))
+    h.after(5_000)
+    h.add(CONTROLLER, ControllerElected(1, 1, -1))
+    return h
+
+
+def test_a_controller_in_office_that_says_it_is_not_breaks_kr_08() -> None:
+    h = elected().after(SETTLED_MS)
+    says(h, 0)
+    broken = verdict(h, "KR-08")
+    assert f"{CONTROLLER} is in office, and its ActiveControllerCount is 0" in (
+        broken.violations[0].saying
+    )
+
+
+def test_a_controller_out_of_office_that_says_it_is_in_it_breaks_kr_08() -> None:
+    h = elected()
+    h.add(CONTROLLER, ControllerResigned(1, "higher_epoch"))
+    h.after(SETTLED_MS)
+    says(h, 1)
+    assert verdict(h, "KR-08").violated == 1
+
+
+def test_a_controller_in_office_that_says_so_exercises_kr_08_once_a_term() -> None:
+    h = elected().after(SETTLED_MS)
+    says(h, 1)
+    says(h, 1)
+    assert verdict(h, "KR-08").exercised == 1
+    h.add(CONTROLLER, ControllerResigned(1, "higher_epoch"))
+    h.add(CONTROLLER, ControllerElected(3, 1, -1))
+    h.after(SETTLED_MS)
+    says(h, 1)
+    assert verdict(h, "KR-08").exercised == 2
+
+
+def test_either_is_right_while_an_office_is_being_taken_or_left() -> None:
+    for active in (0, 1):
+        h = elected().after(SETTLED_MS - 10)
+        says(h, active)
+        assert verdict(h, "KR-08").violated == 0
+        h = elected()
+        h.add(CONTROLLER, ControllerResigned(1, "higher_epoch"))
+        h.after(SETTLED_MS - 10)
+        says(h, active)
+        assert verdict(h, "KR-08").violated == 0
+
+
+def running(unfenced: bool | None) -> HistoryBuilder:
+    """A broker that says that it runs; its record comes after that, if there is one."""
+    h = HistoryBuilder()
+    h.add(BROKER, NodeStarted("broker", 1, "incarnation-1", -1))
+    h.add(READER, MetricsTold("broker-1", h.now_ns, epoch=1, broker_state=3))
+    if unfenced is not None:
+        record(h, 10, fenced=not unfenced)
+    return h
+
+
+def test_a_broker_that_runs_and_was_never_unfenced_breaks_kr_08() -> None:
+    for unfenced in (None, False):
+        broken = verdict(running(unfenced), "KR-08")
+        assert f"{BROKER} says that it is RUNNING" in broken.violations[0].saying
+        assert verdict(running(unfenced), "KR-08", complete=False).verdict is Outcome.UNKNOWN
+
+
+def test_a_broker_that_runs_and_was_unfenced_exercises_kr_08() -> None:
+    assert verdict(running(True), "KR-08").verdict is Outcome.HOLDS
+
+
+def test_what_was_said_while_the_machine_stood_still_decides_nothing() -> None:
+    for clause in ("KR-07", "KR-08"):
+        h = counting() if clause == "KR-07" else elected()
+        h.after(SETTLED_MS)
+        h.add("harness", Stalled(SETTLED_MS // 2 * MS))
+        (counts(h, 2, 0) if clause == "KR-07" else says(h, 0))
+        assert verdict(h, clause).verdict is Outcome.UNKNOWN
