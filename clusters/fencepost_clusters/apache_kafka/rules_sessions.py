@@ -174,7 +174,9 @@ class SilentIsFenced:
                         process = target if "#" in target else state.newest.get(target, "")
                         self._silenced(state, event, process, body.fault_id)
             case FaultHealed():
-                self._overdue(state, event.at_ns, event.ref)
+                # Healing is told once every link answers again, and that may take a while.
+                began_ns = body.began_at_ns if body.began_at_ns > 0 else event.at_ns
+                self._overdue(state, began_ns, event.ref)
                 state.hears_again(body.fault_id)
                 state.struck.pop(body.fault_id, None)
             case ControllerElected():

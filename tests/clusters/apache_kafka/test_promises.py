@@ -179,6 +179,16 @@ def test_a_paused_and_a_cut_off_broker_are_silent_until_they_are_let_go() -> Non
         assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
 
 
+def test_a_silence_ends_when_its_healing_begins() -> None:
+    h = begun()
+    struck(h, "cut_from_controllers", "broker-1", "controller-1")
+    h.after(1_000)
+    began_ns = h.events()[-1].at_ns + 1_000_000_000
+    h.after(BOUND_MS)
+    h.add("harness", FaultHealed("cut_from_controllers-1", True, "undone", began_ns))
+    assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
+
+
 def test_a_broker_that_is_late_while_the_machine_stood_still_decides_nothing() -> None:
     h = begun()
     ended(h, FIRST)
