@@ -92,6 +92,8 @@ class Results:
     """What the command prints."""
 
     hunts: list[Hunt] = field(default_factory=list)
+    unseen: dict[str, str] = field(default_factory=dict)
+    """Defects that this runtime cannot show -> why: nobody looked for them."""
     clean_seeds: int = 0
     false_alarms: list[FalseAlarm] = field(default_factory=list)
 
@@ -100,6 +102,7 @@ class Results:
         alarms = [msgspec.to_builtins(alarm) for alarm in self.false_alarms]
         return {
             "defects": [hunt.as_json() for hunt in self.hunts],
+            "unseen": [{"name": name, "reason": why} for name, why in self.unseen.items()],
             "clean": {"seeds": self.clean_seeds, "false_alarms": alarms},
         }
 
@@ -208,6 +211,11 @@ def hunt_all(hunter: Hunter, only: str | None) -> Results:
     """Looks for each chosen defect, then for false alarms; raises UsageError as `chosen`."""
     results = Results()
     for defect in hunter.chosen(only):
+        why = defect.unseen.get(hunter.runtime)
+        if why is not None:
+            hunter.tell(f"{defect.name}: not looked for on {hunter.runtime}: {why}")
+            results.unseen[defect.name] = why
+            continue
         hunt = hunter.hunt(defect)
         word = f"found by {', '.join(hunt.reported_by)}" if hunt.found else "NOT found"
         hunter.tell(f"{defect.name}: {word} ({hunt.wall_s:.1f} s, {hunt.seeds} seeds)")

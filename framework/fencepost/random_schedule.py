@@ -70,7 +70,11 @@ class Situation:
         """Whether a strike would hit who suffers already, or links that nobody may be using."""
         if planned.victims & self.struck or planned.ends & self.starting:
             return True
-        return bool(planned.ends and planned.victims & self.mending)
+        if planned.ends and planned.victims & self.mending:
+            return True
+        controllers = self.layout.of(Role.CONTROLLER)
+        led = any(c.id_as(Role.CONTROLLER) == self.view.active_controller for c in controllers)
+        return not led and any(slot.name in planned.ends for slot in controllers)
 
     @property
     def starting(self) -> frozenset[str]:

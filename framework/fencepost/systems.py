@@ -172,11 +172,15 @@ class HasDefects(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """A named way to break a system, with the clauses it breaks."""
+    """A named way to break a system, with the clauses it breaks.
+
+    `unseen`: the runtimes on which nobody can see it, each with why.
+    """
 
     name: str
     breaks: tuple[str, ...]
     says: str
+    unseen: Mapping[str, str] = field(default_factory=dict)
 
 
 @runtime_checkable

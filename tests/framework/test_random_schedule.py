@@ -80,6 +80,14 @@ def test_links_that_were_healed_just_now_are_left_alone() -> None:
     assert any("broker-2" in planned.victims for planned in killed if planned)
 
 
+def test_controllers_links_are_left_alone_while_nobody_leads_them() -> None:
+    view = begun()
+    view.active_controller = None
+    ends = [planned.ends for planned in strikes(view, *LINKS)]
+    assert ends
+    assert all(not name.startswith("controller") for several in ends for name in several)
+
+
 def test_a_dead_node_is_not_starting() -> None:
     view = begun("broker-2")
     view.alive.discard("broker-2#1")

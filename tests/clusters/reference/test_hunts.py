@@ -10,7 +10,7 @@ import pytest
 
 from fencepost import UsageError
 from fencepost.conformance import Row, conformance
-from fencepost.defects import BUDGETS, Hunter, Results
+from fencepost.defects import BUDGETS, Hunter, Results, hunt_all
 from fencepost.judge import Outcome
 from fencepost.plugin_manager import Plugins, load
 from fencepost_clusters.reference.core.protections import DEFECTS
@@ -40,6 +40,15 @@ def test_a_defect_is_found_by_a_clause_it_breaks(
     (chosen,) = hunting.chosen(defect.name)
     hunt = hunting.hunt(chosen)
     assert hunt.found, hunt.as_json()
+
+
+def test_a_defect_that_a_runtime_cannot_show_is_not_looked_for_there(
+    plugins: Plugins, tmp_path: Path
+) -> None:
+    hunting = replace(hunter(plugins, tmp_path), runtime="process")
+    results = hunt_all(hunting, "registers-unrecovered").as_json()
+    assert results["defects"] == []
+    assert [one["name"] for one in results["unseen"]] == ["registers-unrecovered"]
 
 
 def test_a_healthy_cluster_is_blamed_for_nothing(plugins: Plugins, tmp_path: Path) -> None:
