@@ -70,17 +70,23 @@ class Producing:
         began = now()
         number = 0
         while number < self._options.count or not self._options.count:
-            self._serve(began + number / self._options.rate, now)
-            if self._session.stopping.is_set() or not self._send(number):
+            able = self._serve(began + number / self._options.rate, now)
+            if not able or self._session.stopping.is_set() or not self._send(number):
                 break
             number += 1
         self._finish(now)
 
-    def _serve(self, until: float, now: Callable[[], float]) -> None:
-        """Lets librdkafka work, and report, until the time has come."""
-        self._producer.poll(0)
-        while (left := until - now()) > 0 and not self._session.stopping.is_set():
-            self._producer.poll(min(left, SLICE_S))
+    def _serve(self, until: float, now: Callable[[], float]) -> bool:
+        """Lets librdkafka work, and report, until the time has come; false when it can go on no
+        longer: an idempotent producer that has lost count says so here, and is over."""
+        try:
+            self._producer.poll(0)
+            while (left := until - now()) > 0 and not self._session.stopping.is_set():
+                self._producer.poll(min(left, SLICE_S))
+        except KafkaException as failed:
+            self._session.recorder.record(ClientFailed(named(failed.args[0]), True))
+            return False
+        return True
 
     def _send(self, number: int) -> bool:
         """Hands one message over; false when the producer can go on no longer."""
