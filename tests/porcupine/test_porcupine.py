@@ -140,8 +140,9 @@ def test_both_find_a_healthy_cluster_sound(
 @pytest.mark.parametrize(
     ("defect", "seed"),
     [
-        *(("elects-outside-isr", 1), ("never-truncates", 2), ("serves-uncommitted", 2)),
-        *(("acks-before-followers", 2), ("acks-before-followers", 8)),
+        *(("elects-outside-isr", 1), ("never-truncates", 2)),
+        *(("serves-uncommitted", 1), ("serves-uncommitted", 2)),
+        *(("acks-before-followers", 2), ("acks-before-followers", 6)),
     ],
 )
 def test_both_find_a_broken_cluster_unsound(
@@ -154,7 +155,7 @@ def test_both_find_a_broken_cluster_unsound(
 @pytest.mark.parametrize(
     ("defect", "seed", "told_by"),
     [
-        *(("acks-before-followers", 1, "RP-04"), ("serves-uncommitted", 1, "RP-07")),
+        *(("acks-before-followers", 3, "RP-04"), ("serves-uncommitted", 3, "RP-07")),
         ("elects-outside-isr", 2, "RP-06"),
     ],
 )

@@ -162,6 +162,60 @@ def test_a_write_acknowledged_by_the_leader_alone_promises_no_offset() -> None:
     assert verdict(h, "inconsistent-offsets").verdict is Outcome.NOT_EXERCISED
 
 
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("end", [5, 7], ids=["at the end", "in the middle"])
+def test_what_a_consumer_got_and_a_whole_reading_does_not_show_is_inconsistent(
+    end: int, acks: int
+) -> None:
+    """Served, and lost before it was replicated: nobody else is promised it, but it was read."""
+    h = HistoryBuilder()
+    acked(h, 5, acks=acks)
+    poll(h, A, 4, 5)
+    poll(h, READER, *(offset for offset in range(end) if offset != 5))
+    read(h, end)
+    (found,) = verdict(h, "inconsistent-offsets").violations
+    assert f"offset 5 of orders-0 held op-5 when {A} read it" in found.saying
+    assert [str(ref) for ref in found.because] == [f"{A}@0"]
+
+
+def test_a_reading_shows_all_that_consumers_got() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 0, 1)
+    poll(h, B, 1, 2)
+    poll(h, READER, 0, 1, 2, 3)
+    read(h, 4)
+    assert verdict(h, "inconsistent-offsets").verdict is Outcome.HOLDS
+
+
+def test_a_write_that_no_consumer_got_may_be_gone_and_keep_offsets_consistent() -> None:
+    """What was acknowledged with acks=all and is gone is told as lost, or unseen."""
+    h = HistoryBuilder()
+    acked(h, 1)
+    acked(h, 2, acks=1)
+    poll(h, A, 0)
+    poll(h, READER, 0)
+    read(h, 1)
+    assert verdict(h, "inconsistent-offsets").verdict is Outcome.HOLDS
+
+
+def test_a_reading_that_did_not_complete_leaves_open_whether_offsets_are_consistent() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 0, 1)
+    poll(h, READER, 0)
+    read(h, 2, "unknown")
+    found = verdict(h, "inconsistent-offsets")
+    assert found.verdict is Outcome.UNKNOWN
+    assert "1 messages were not read again" in found.reason
+
+
+def test_what_a_consumer_got_of_a_deleted_topic_may_be_gone() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 0, 1)
+    h.add("broker-1#1", LeadershipEnded("orders", 0, 1, "deleted"))
+    read(h, 0)
+    assert verdict(h, "inconsistent-offsets").verdict is Outcome.NOT_EXERCISED
+
+
 def test_inconsistent_offsets_are_open_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     poll(h, A, 4)

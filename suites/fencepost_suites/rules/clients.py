@@ -210,15 +210,22 @@ class Unseen:
 class _Contents:
     at: dict[int, str] = field(default_factory=dict)
     """offset -> the operation first seen there."""
+    got: dict[int, Cause] = field(default_factory=dict)
+    """What consumers got and no reading has shown yet: offset -> the newest such poll."""
+    error: str = ""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class InconsistentOffsets:
-    """JEPSEN-inconsistent-offsets. Exercised by each poll that meets what was seen before."""
+    """JEPSEN-inconsistent-offsets. A whole reading sees every offset there is: what a consumer got
+    and it does not show is gone, at the log's end too. Exercised by each poll that meets what was
+    seen before."""
 
     clause: str = "JEPSEN-inconsistent-offsets"
-    kinds: frozenset[type[Struct]] = frozenset({ProduceCompleted, Polled, LeadershipEnded})
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ProduceCompleted, Polled, ReadCompleted, LeadershipEnded}
+    )
     keys = staticmethod(by_partition)
 
     def start(self, key: Key) -> _Contents:
@@ -234,20 +241,40 @@ class InconsistentOffsets:
             if known != body.operation:
                 return state, (_two(event, body, body.offset, known, body.operation),)
         elif isinstance(body, Polled):
-            found: list[Finding] = []
-            before = len(at)
-            for offset, operation in zip(body.offsets, body.operations, strict=True):
-                known = at.setdefault(offset, operation)
-                if known != operation:
-                    found.append(_two(event, body, offset, known, operation))
-            if not found and len(at) - before < len(body.offsets):
-                return state, (Exercised(event.ref, CLIENT),)
+            return state, self._polled(state, event, body)
+        elif isinstance(body, ReadCompleted):
+            if body.outcome != "ok":
+                state.error = body.error or "it did not complete"
+                return state, NOTHING
+            found = [_gone(event, body, o, at[o], poll) for o, poll in state.got.items()]
+            state.got, state.error = {}, ""
             return state, found
         elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
             return _Contents(), NOTHING
         return state, NOTHING
 
+    @staticmethod
+    def _polled(state: _Contents, event: Event, body: Polled) -> Sequence[Finding]:
+        if not body.final:
+            state.got.update(dict.fromkeys(body.offsets, event.ref))
+        elif state.got:
+            for offset in body.offsets:
+                state.got.pop(offset, None)
+        found: list[Finding] = []
+        at = state.at
+        before = len(at)
+        for offset, operation in zip(body.offsets, body.operations, strict=True):
+            known = at.setdefault(offset, operation)
+            if known != operation:
+                found.append(_two(event, body, offset, known, operation))
+        if not found and len(at) - before < len(body.offsets):
+            return (Exercised(event.ref, CLIENT),)
+        return found
+
     def end(self, state: _Contents, end: RunEnd) -> Sequence[Finding]:
+        if state.got and state.error:
+            saying = f"{len(state.got)} messages were not read again: {state.error}"
+            return (Undecided(saying),)
         return NOTHING
 
 
@@ -259,6 +286,14 @@ def _two(
         f"of {event.process}"
     )
     return Violated(event.ref, CLIENT, saying)
+
+
+def _gone(event: Event, body: ReadCompleted, offset: int, first: str, poll: Cause) -> Violated:
+    saying = (
+        f"offset {offset} of {body.topic}-{body.partition} held {first} when {poll.process} read "
+        f"it, and nothing when {event.process} read all up to {body.end}"
+    )
+    return Violated(event.ref, CLIENT, saying, (poll,))
 
 
 @dataclass(slots=True)
