@@ -884,7 +884,10 @@ class ConsumerPositioned(Struct, frozen=True, tag="client.positioned"):
 
 
 class ReadCompleted(Struct, frozen=True, tag="client.read_completed"):
-    """A final reading of one partition ended: ok if all of [start, end) was seen, else unknown."""
+    """A final reading of one partition ended: ok if all of [start, end) was seen, else unknown.
+
+    Its end was asked for at `asked_ns` (CLOCK_MONOTONIC; 0: not known).
+    """
 
     topic: str
     partition: int
@@ -892,6 +895,7 @@ class ReadCompleted(Struct, frozen=True, tag="client.read_completed"):
     end: int
     outcome: str
     error: str
+    asked_ns: int = 0
 
 
 class ProbeCompleted(Struct, frozen=True, tag="client.probe_completed"):

@@ -43,7 +43,8 @@ def poll(h: HistoryBuilder, process: str, *offsets: int, **instead: str) -> None
 
 def read(h: HistoryBuilder, end: int, outcome: str = "ok") -> None:
     error = "" if outcome == "ok" else "3 offsets were not seen in time"
-    h.add(READER, ReadCompleted("orders", 0, 0, end, outcome, error))
+    asked_ns = h.events()[-1].at_ns
+    h.add(READER, ReadCompleted("orders", 0, 0, end, outcome, error, asked_ns))
 
 
 # ------------------------------------------------------------------------------------ lost-write
@@ -176,6 +177,28 @@ def test_what_a_consumer_got_and_a_whole_reading_does_not_show_is_inconsistent(
     (found,) = verdict(h, "inconsistent-offsets").violations
     assert f"offset 5 of orders-0 held op-5 when {A} read it" in found.saying
     assert [str(ref) for ref in found.because] == [f"{A}@0"]
+
+
+def test_what_a_consumer_got_beyond_the_end_that_a_reading_asked_for_is_for_the_next_one() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 0, 1)
+    asked_ns = h.events()[-1].at_ns + 1
+    h.after(10)
+    poll(h, READER, 0, 1)
+    poll(h, A, 2)
+    h.add(READER, ReadCompleted("orders", 0, 0, 2, "ok", "", asked_ns))
+    assert verdict(h, "inconsistent-offsets").verdict is Outcome.HOLDS
+    h.after(10)
+    read(h, 2)
+    assert verdict(h, "inconsistent-offsets").violated == 1
+
+
+def test_what_is_below_the_start_of_a_log_may_be_gone() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 0, 1)
+    poll(h, READER, 1)
+    h.add(READER, ReadCompleted("orders", 0, 1, 2, "ok", ""))
+    assert verdict(h, "inconsistent-offsets").verdict is Outcome.HOLDS
 
 
 def test_a_reading_shows_all_that_consumers_got() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import final
@@ -29,6 +30,7 @@ class Progress:
 
     start: int = -1
     end: int = -1
+    asked_ns: int = 0
     seen: set[int] = field(default_factory=set)
     error: str = "its bounds were not told in time"
 
@@ -83,6 +85,7 @@ class Reading:
         while unasked and left():
             for place in list(unasked):
                 progress = self._progress[place]
+                progress.asked_ns = time.monotonic_ns()
                 try:
                     bounds = self._consumer.get_watermark_offsets(
                         TopicPartition(*place), timeout=min(ASK_S, left() or SLICE_S)
@@ -104,7 +107,9 @@ class Reading:
             outcome, error = "ok", ""
         if self._options.final:
             self._session.recorder.record(
-                ReadCompleted(*place, progress.start, progress.end, outcome, error)
+                ReadCompleted(
+                    *place, progress.start, progress.end, outcome, error, progress.asked_ns
+                )
             )
         elif error:
             self._session.recorder.record(ClientFailed(f"{place[0]}-{place[1]}: {error}", False))

@@ -210,8 +210,8 @@ class Unseen:
 class _Contents:
     at: dict[int, str] = field(default_factory=dict)
     """offset -> the operation first seen there."""
-    got: dict[int, Cause] = field(default_factory=dict)
-    """What consumers got and no reading has shown yet: offset -> the newest such poll."""
+    got: dict[int, tuple[int, Cause]] = field(default_factory=dict)
+    """What consumers got and no reading has shown yet: offset -> when last, and by which poll."""
     error: str = ""
 
 
@@ -246,9 +246,7 @@ class InconsistentOffsets:
             if body.outcome != "ok":
                 state.error = body.error or "it did not complete"
                 return state, NOTHING
-            found = [_gone(event, body, o, at[o], poll) for o, poll in state.got.items()]
-            state.got, state.error = {}, ""
-            return state, found
+            return state, self._read(state, event, body)
         elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
             return _Contents(), NOTHING
         return state, NOTHING
@@ -256,7 +254,7 @@ class InconsistentOffsets:
     @staticmethod
     def _polled(state: _Contents, event: Event, body: Polled) -> Sequence[Finding]:
         if not body.final:
-            state.got.update(dict.fromkeys(body.offsets, event.ref))
+            state.got.update(dict.fromkeys(body.offsets, (event.at_ns, event.ref)))
         elif state.got:
             for offset in body.offsets:
                 state.got.pop(offset, None)
@@ -269,6 +267,22 @@ class InconsistentOffsets:
                 found.append(_two(event, body, offset, known, operation))
         if not found and len(at) - before < len(body.offsets):
             return (Exercised(event.ref, CLIENT),)
+        return found
+
+    @staticmethod
+    def _read(state: _Contents, event: Event, body: ReadCompleted) -> Sequence[Finding]:
+        """What was got before the log's end was asked for, and was not below it, is gone, too."""
+        later = {
+            offset: (at_ns, poll)
+            for offset, (at_ns, poll) in state.got.items()
+            if offset >= body.end and at_ns >= body.asked_ns
+        }
+        found = [
+            _gone(event, body, offset, state.at[offset], poll)
+            for offset, (_, poll) in state.got.items()
+            if offset not in later and offset >= body.start
+        ]
+        state.got, state.error = later, ""
         return found
 
     def end(self, state: _Contents, end: RunEnd) -> Sequence[Finding]:

@@ -89,6 +89,7 @@ class _Progress:
     seen: int = 0
     not_before_ns: int = 0
     asking: bool = False
+    asked_ns: int = 0
     error: str = "its bounds were not told in time"
 
     @property
@@ -145,16 +146,16 @@ class Reading:
                 if address is None:
                     self._routes.stale(now)
                 else:
-                    self._ask(place, one, address)
+                    self._ask(place, one, address, now)
         self._fetching.tick(now)
 
-    def _ask(self, place: Place, one: _Progress, address: Address) -> None:
+    def _ask(self, place: Place, one: _Progress, address: Address, now: Instant) -> None:
         topic, index = place
         wanted = BEGINNING if one.start < 0 else LATEST
         part = m.ListOffsetsPartition(index, wanted)
         request = m.ListOffsetsRequest((m.ListOffsetsTopic(topic, (part,)),))
         self._calls[self._out.call(address, CHANNEL, request, ASK_LIMIT_MS)] = place
-        one.asking = True
+        one.asking, one.asked_ns = True, now.monotonic_ns
 
     def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:
         """Takes an answer in; False if the call was not ours."""
@@ -215,7 +216,7 @@ class Reading:
         elif one.missing:
             outcome, error = "unknown", f"{one.missing} offsets were not seen in time"
         if self._options.final:
-            self._out.note(ReadCompleted(*place, one.start, one.end, outcome, error))
+            self._out.note(ReadCompleted(*place, one.start, one.end, outcome, error, one.asked_ns))
         elif error:
             self._out.note(ClientFailed(f"{place[0]}-{place[1]}: {error}", False))
 
