@@ -72,9 +72,18 @@ class Situation:
             return True
         if planned.ends and planned.victims & self.mending:
             return True
-        controllers = self.layout.of(Role.CONTROLLER)
-        led = any(c.id_as(Role.CONTROLLER) == self.view.active_controller for c in controllers)
-        return not led and any(slot.name in planned.ends for slot in controllers)
+        controllers = {slot.name for slot in self.layout.of(Role.CONTROLLER)}
+        return bool(planned.ends & controllers) and not self.asked(Role.CONTROLLER)
+
+    def asked(self, role: Role) -> frozenset[str]:
+        """Whom others of that role fetch from: the active controller, or whoever leads."""
+        if role is Role.CONTROLLER:
+            leaders = {self.view.active_controller}
+        else:
+            shared = (one for one in self.view.partitions.values() if len(one.replicas) > 1)
+            leaders = {one.leader for one in shared}
+        slots = self.layout.of(role)
+        return frozenset(slot.name for slot in slots if slot.id_as(role) in leaders)
 
     @property
     def starting(self) -> frozenset[str]:
@@ -150,7 +159,7 @@ class _Draw:
 
     def active(self) -> str | None:
         """The slot of the active controller."""
-        return next(iter(self.asked(Role.CONTROLLER)), None)
+        return next(iter(self.situation.asked(Role.CONTROLLER)), None)
 
     def node(self) -> str:
         return self.broker() if self.random.random() < 0.65 else self.controller()
@@ -159,20 +168,10 @@ class _Draw:
         """Whom that node talks to: of the controllers, everybody does to the active one alone, and
         of the brokers, who leads nothing does to leaders alone."""
         names = [name for name in self.names(role) if name != than]
-        asked = self.asked(role)
+        asked = self.situation.asked(role)
         if than not in asked:
             names = [name for name in names if name in asked] or names
         return self.one(names or [than])
-
-    def asked(self, role: Role) -> frozenset[str]:
-        """Whom others of that role fetch from: the active controller, or whoever leads."""
-        view, slots = self.situation.view, self.situation.layout.of(role)
-        if role is Role.CONTROLLER:
-            leaders = {view.active_controller}
-        else:
-            shared = (one for one in view.partitions.values() if len(one.replicas) > 1)
-            leaders = {one.leader for one in shared}
-        return frozenset(slot.name for slot in slots if slot.id_as(role) in leaders)
 
     def names(self, role: Role) -> Sequence[str]:
         return [slot.name for slot in self.situation.layout.of(role)]
@@ -258,7 +257,7 @@ def _slow(d: _Draw) -> Planned:
     source = d.node()
     role = Role.BROKER if source in d.names(Role.BROKER) else Role.CONTROLLER
     target = d.another(source, role)
-    if target not in d.asked(role):
+    if target not in d.situation.asked(role):
         source, target = target, source  # logs are pulled: nobody waits for what a leader asks
     latency_ms = d.between(20, 200)
     arguments = {"sources": source, "targets": target, "latency_ms": latency_ms}

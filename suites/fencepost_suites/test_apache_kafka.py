@@ -7,6 +7,7 @@ import pytest
 from fencepost import Condition, Shape, View
 from fencepost.testing import Clients, Cluster, Faults, Happened, Node
 from fencepost_clusters.apache_kafka.metrics import MetricsTold, figures
+from fencepost_clusters.apache_kafka.rules_metrics import SETTLED_NS
 
 clause = pytest.mark.clause
 pytestmark = pytest.mark.only("apache/kraft", reason="what is tested is Kafka's own promise")
@@ -16,7 +17,6 @@ LONG_SESSION = pytest.mark.parametrize(
     ids=["long-session"],
 )
 """A session that outlives the start of a JVM, on a busy machine too."""
-SETTLED_NS = 2_000_000_000
 
 
 def goes_on_saying(node: Node, **said: int) -> Condition:
