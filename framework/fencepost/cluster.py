@@ -273,6 +273,13 @@ class Cluster:
             lambda view: _serving(view, topic, partition) is not None,
         )
 
+    def another_leader(self, topic: str, partition: int, old: Node) -> Condition:
+        """Some other broker serves as the partition's leader, in its newest epoch."""
+        return Condition(
+            f"a broker other than {old} to lead {topic}-{partition}",
+            lambda view: _serving(view, topic, partition) not in (None, old.id),
+        )
+
     def leaderless(self, topic: str, partition: int) -> Condition:
         """The partition has no leader, as committed."""
 

@@ -23,7 +23,7 @@ def test_a_failed_brokers_leaderships_go_to_all_others_and_come_back(
     with faults.kill(victim):
         cluster.eventually(victim.fenced_by_controller)
         for partition in range(6):
-            assert cluster.leader("orders", partition) != victim
+            cluster.eventually(cluster.another_leader("orders", partition, victim))
     cluster.eventually(victim.in_sync("orders", 0))
     cluster.eventually(victim.leads("orders", 0))
 

@@ -120,6 +120,16 @@ def test_figures_that_contradict_what_was_done_break_qc_25(
     assert name in verdict(h).violations[0].saying
 
 
+@pytest.mark.parametrize(("waited_ms", "broken"), [(400.0, False), (600.0, True)])
+def test_a_term_may_have_begun_before_its_election_is_told(waited_ms: float, broken: bool) -> None:
+    h = HistoryBuilder()
+    h.add(ACTIVE, NodeStarted("controller", 101, ACTIVE, 0))
+    h.after(ms=500).add(ACTIVE, ControllerElected(1, 0, 0))
+    committed(h, ACTIVE, 0, 10)
+    h.add(ACTIVE, controller(commit_latency_ms=waited_ms))
+    assert (verdict(h).verdict is Outcome.VIOLATED) is broken
+
+
 def test_a_snapshot_is_what_the_lag_is_counted_from(h: HistoryBuilder) -> None:
     h.add(ACTIVE, SnapshotStored(7, 1, 1, 1, 1, "aa"))
     h.add(ACTIVE, controller(snapshot_lag=3))

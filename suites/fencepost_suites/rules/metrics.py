@@ -42,7 +42,10 @@ class _Node:
     commits: int = 0
     snapshot: int = -1
     answered: int = 0
-    elected_ns: int | None = None
+    heard_ns: int = 0
+    since_ns: int | None = None
+    """What it told of before it told of its election: a step's clock is read before its events are
+    stamped, so that its term may have begun as early as that."""
     told: MetricsReported | None = None
 
 
@@ -98,12 +101,14 @@ class MetricsMatchHistory:
             case HeartbeatAnswered():
                 node.answered += 1
             case ControllerElected():
-                if node.elected_ns is None:
-                    node.elected_ns = event.at_ns
+                if node.since_ns is None:
+                    node.since_ns = node.heard_ns
             case MetricsReported():
                 if body.last_stable > state.stable:
                     state.stable, state.stable_ref = body.last_stable, event.ref
+                node.heard_ns = event.at_ns
                 return state, self._reported(state, node, event, body)
+        node.heard_ns = event.at_ns
         return state, NOTHING
 
     def _witnessed(self, event: Event, body: PromiseWitnessed) -> Sequence[Finding]:
@@ -167,7 +172,7 @@ class MetricsMatchHistory:
                 f"{who} reports {body.requests} requests, with {node.answered} heartbeats answered"
             )
         if body.commit_latency_ms > 0:
-            since = node.elected_ns
+            since = node.since_ns
             if since is None or body.commit_latency_ms > (event.at_ns - since) / 1_000_000:
                 return (
                     f"{who} reports a MetadataCommitLatencyMs of {body.commit_latency_ms}, longer "
