@@ -391,8 +391,13 @@ def missing(view: View, layout: Layout) -> tuple[str, ...]:
         if slot.twin and view.newest.get(slot.name, "") in view.alive:
             lacks.append(f"{slot.name} lives")
     for (topic, partition), known in sorted(view.partitions.items()):
-        if _serving(view, topic, partition) is None:
-            lacks.append(f"{topic}-{partition} has no leader")
+        if known.leader < 0:
+            lacks.append(f"{topic}-{partition} has no leader (its ISR: {list(known.isr)})")
+        elif _serving(view, topic, partition) is None:
+            lacks.append(
+                f"broker {known.leader} has not begun to lead {topic}-{partition} in epoch "
+                f"{known.leader_epoch}"
+            )
         elif set(known.isr) != set(known.replicas):
             out = [f"broker {r}" for r in known.replicas if r not in known.isr]
             lacks.append(f"{describe(out)} not in the ISR of {topic}-{partition}")

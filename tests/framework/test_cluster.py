@@ -79,8 +79,8 @@ def shrunk(view: View) -> None:
         (fenced, "broker-2 is FENCED"),
         (fenced_by_controller, "broker-2 is fenced in the metadata"),
         (twin_lives, "broker-2-twin lives"),
-        (leaderless, "orders-0 has no leader"),
-        (not_serving_yet, "orders-0 has no leader"),
+        (leaderless, "orders-0 has no leader (its ISR: [2])"),
+        (not_serving_yet, "broker 2 has not begun to lead orders-0 in epoch 6"),
         (shrunk, "broker 3 not in the ISR of orders-0"),
     ],
 )
