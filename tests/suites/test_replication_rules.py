@@ -365,6 +365,24 @@ def test_cutting_to_the_checkpointed_high_watermark_breaks_rp_15() -> None:
     assert "its message at 0 is committed" in verdict(h, "RP-15").violations[0].saying
 
 
+@pytest.mark.parametrize(("epoch", "broken"), [(2, True), (3, False)])
+def test_dropping_what_the_leader_goes_on_to_commit_breaks_rp_15(epoch: int, broken: bool) -> None:
+    """What another leader commits later, in another epoch, it may have had by itself."""
+    h = HistoryBuilder()
+    store(h, B1, 0, as_leader=True)
+    store(h, B2, 0)
+    follow(h, B2, log_end=1, mark=0)
+    truncate(h, 0, 1, mark=0, reason="high_watermark")
+    store(h, B2, 0)
+    h.add(B1, HighWatermarkAdvanced("orders", 0, 1, 1, epoch, True, (1, 2), (1, 2)))
+    found = verdict(h, "RP-15")
+    assert (found.verdict is Outcome.VIOLATED) is broken
+    if broken:
+        assert "though the leader it follows since epoch 2 has its message" in (
+            found.violations[0].saying
+        )
+
+
 def test_cutting_below_ones_own_high_watermark_breaks_rp_15() -> None:
     h = HistoryBuilder()
     truncate(h, 4, 9, mark=5)

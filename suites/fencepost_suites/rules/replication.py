@@ -381,14 +381,18 @@ class _Following:
     """Processes that began to follow and stored nothing since; and whether the leader is new."""
     followed: dict[str, int] = field(default_factory=dict)
     """process -> the leader it followed last."""
+    dropped: dict[int, tuple[str, int, LogAppended]] = field(default_factory=dict)
+    """base offset -> who dropped that batch last, in which leader epoch; until the offset is
+    committed."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class FollowerTruncatesByEpoch:
-    """RP-15. Exercised by messages dropped because the new leader does not have them, and by
-    messages above the follower's own high watermark that it kept: cutting to that mark, as the seed
-    says literally, would have lost them."""
+    """RP-15. What a follower drops, its leader does not have: so it is not committed, nor will that
+    leader commit it in the same epoch. Exercised by messages dropped because the new leader does
+    not have them, and by messages above the follower's own high watermark that it kept: cutting to
+    that mark, as the seed says literally, would have lost them."""
 
     clause: str = "RP-15"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -419,6 +423,8 @@ class FollowerTruncatesByEpoch:
                     f"{body.partition}, what no leader confirmed: {conflict[1]} has another message"
                 )
                 return state, (Violated(event.ref, Witness.PEER, saying),)
+            if body.as_leader and state.dropped:
+                return state, self._confirmed(state, event, body)
         elif isinstance(body, LogTruncated):
             return state, self._truncated(state, event, body)
         elif isinstance(body, FollowingStarted):
@@ -458,7 +464,25 @@ class FollowerTruncatesByEpoch:
                 f"{body.to_offset} on ({body.reason}), though its message at {first} is committed"
             )
             return (Violated(event.ref, Witness.PEER, saying),)
+        for batch in lost:
+            state.dropped[batch.base_offset] = event.process, body.leader_epoch, batch
         return (Exercised(event.ref, Witness.SELF),)
+
+    @staticmethod
+    def _confirmed(
+        state: _Following, event: Event, body: HighWatermarkAdvanced
+    ) -> Sequence[Finding]:
+        """Whether a leader commits what was dropped in its epoch: then it had it all the while."""
+        decided = [offset for offset in state.dropped if offset < body.high_watermark]
+        for offset in sorted(decided):
+            process, epoch, batch = state.dropped.pop(offset)
+            if epoch == body.leader_epoch and state.logs.is_committed(batch):
+                saying = (
+                    f"{process} dropped {body.topic}-{body.partition} from offset {offset} on, "
+                    f"though the leader it follows since epoch {epoch} has its message"
+                )
+                return (Violated(event.ref, Witness.PEER, saying),)
+        return NOTHING
 
     def end(self, state: _Following, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

@@ -143,7 +143,11 @@ _TABLE: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
 
 BY_PROTECTION = {protection: name for protection, name, _, _ in _TABLE}
 _TOO_QUICK = "the disk of a run is recovered before the first heartbeat could leave"
-_UNSEEN = {"registers-unrecovered": {"process": _TOO_QUICK, "docker": _TOO_QUICK}}
+_NO_POWER_LOST = "a process that is killed loses nothing that it wrote: that takes a loss of power"
+_UNSEEN = {
+    "registers-unrecovered": {"process": _TOO_QUICK, "docker": _TOO_QUICK},
+    "flushed-before-sync": {"process": _NO_POWER_LOST, "docker": _NO_POWER_LOST},
+}
 DEFECTS = tuple(
     Defect(name, breaks, says, _UNSEEN.get(name, {})) for _, name, breaks, says in _TABLE
 )
