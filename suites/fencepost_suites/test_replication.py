@@ -55,7 +55,7 @@ def test_a_former_leader_truncates_what_it_alone_had(
         cluster.eventually(old.fenced_by_controller)
         cluster.eventually(cluster.another_leader("orders", 0, old))
         new = cluster.leader("orders", 0)
-        # The new one's log grows past the old one's, which could go on there if it did not truncate.
+        # Its log grows past the old one's, which would go on there if it did not truncate.
         for _ in range(5):
             assert clients.produce_directly(new, "orders", 0, acks="all").answered
         assert not clients.produce_directly(old, "orders", 0, acks=1).answered
