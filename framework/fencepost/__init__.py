@@ -172,6 +172,7 @@ from fencepost.view import (
     TopicPartition,
     View,
 )
+from fencepost.worker import run_worker
 from fencepost.workload import (
     BEGINNING,
     AddBrokers,
@@ -386,5 +387,6 @@ __all__ = [
     "majorities_ring",
     "no_such",
     "one_way",
+    "run_worker",
     "two_way",
 ]

@@ -50,7 +50,8 @@ def fencepost_workloads() -> Mapping[str, Sequence[str]]:
     appends its events to), `bootstrap` (a list of `address:port`, one a broker), `hosts` (slot name
     -> address at which the clients reach it), `client_port`, and `options` (its own, from the
     ClientSpec). It reads commands, one JSON object a line, from standard input until that ends; the
-    end, or SIGTERM, asks it to finish what it has begun and to end.
+    end, or SIGTERM, asks it to finish what it has begun and to end. `run_worker` is the frame of
+    such a program.
     """
     raise NotImplementedError
 

@@ -13,11 +13,10 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 
-from fencepost import ClientFailed, ClientStarted, NodeStopped, Recorder, WorkerConfig
+from fencepost import ClientStarted, Recorder, WorkerConfig, run_worker
 from fencepost_clusters.apache_kafka.metrics import Figures, Following, MetricsTold, figures, query
 
 EVERY_S = 0.5
@@ -92,24 +91,16 @@ async def follow_all(config: WorkerConfig, port: int, recorder: Recorder) -> Non
                 group.create_task(follow(slot, address, port, recorder, stopped))
 
 
+def work(config: WorkerConfig, options: Options, recorder: Recorder) -> str:
+    """Until it is told to stop."""
+    asyncio.run(follow_all(config, options.port, recorder))
+    return "stopped"
+
+
 def main(argv: Sequence[str]) -> int:
-    """Exit code 0 when it was asked to stop, 2 for a bad configuration, 1 when it failed."""
-    try:
-        config = msgspec.json.decode(Path(argv[1]).read_bytes(), type=WorkerConfig)
-        options = msgspec.json.decode(config.options, type=Options)
-    except (IndexError, OSError, msgspec.DecodeError) as error:
-        print(f"the reader's configuration cannot be read: {error}", file=sys.stderr)
-        return 2
-    recorder = Recorder.open(Path(config.events), config.run, config.process, (MetricsTold,))
-    recorder.record(ClientStarted("metrics reader", "asyncio"))
-    try:
-        asyncio.run(follow_all(config, options.port, recorder))
-    except Exception as error:
-        recorder.record(ClientFailed(f"{type(error).__name__}: {error}", True))
-        recorder.record(NodeStopped("failed"))
-        raise
-    recorder.record(NodeStopped("stopped"))
-    return 0
+    """See `run_worker`."""
+    started = ClientStarted("metrics reader", "asyncio")
+    return run_worker(argv, Options, lambda _: started, work, (MetricsTold,))
 
 
 if __name__ == "__main__":

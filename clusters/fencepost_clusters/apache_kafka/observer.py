@@ -29,7 +29,7 @@ from kio.schema.fetch.v13 import request as fetch_request
 from kio.schema.fetch.v13.response import FetchResponse
 from kio.serial import entity_reader, entity_writer
 
-from fencepost import ClientFailed, ClientStarted, NodeStopped, Recorder, WorkerConfig
+from fencepost import ClientStarted, Recorder, WorkerConfig, run_worker
 from fencepost_clusters.apache_kafka import schema
 from fencepost_clusters.apache_kafka.distribution import cache
 from fencepost_clusters.apache_kafka.metadata_log import Metadata, Stored
@@ -243,25 +243,16 @@ def _receive(connection: socket.socket, size: int) -> bytes:
     return got
 
 
+def work(config: WorkerConfig, options: Options, recorder: Recorder) -> str:
+    """Until it is told to stop."""
+    schemas = schemas_in(cache(os.environ) / options.version)
+    Observer(config, options, recorder, schemas).run()
+    return "stopped"
+
+
 def main(argv: Sequence[str]) -> int:
-    """Exit code 0 when it was asked to stop, 2 for a bad configuration, 1 when it failed."""
-    try:
-        config = msgspec.json.decode(Path(argv[1]).read_bytes(), type=WorkerConfig)
-        options = msgspec.json.decode(config.options, type=Options)
-    except (IndexError, OSError, msgspec.DecodeError) as error:
-        print(f"the observer's configuration cannot be read: {error}", file=sys.stderr)
-        return 2
-    recorder = Recorder.open(Path(config.events), config.run, config.process)
-    recorder.record(ClientStarted("observer", "kio"))
-    try:
-        schemas = schemas_in(cache(os.environ) / options.version)
-        Observer(config, options, recorder, schemas).run()
-    except Exception as error:
-        recorder.record(ClientFailed(f"{type(error).__name__}: {error}", True))
-        recorder.record(NodeStopped("failed"))
-        raise
-    recorder.record(NodeStopped("stopped"))
-    return 0
+    """See `run_worker`."""
+    return run_worker(argv, Options, lambda _: ClientStarted("observer", "kio"), work)
 
 
 if __name__ == "__main__":

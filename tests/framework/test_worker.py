@@ -1,0 +1,68 @@
+"""The frame of a worker's program: what it records first and last, and what it makes of a failure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fencepost import ClientFailed, ClientStarted, NodeStopped, Recorder, WorkerConfig, run_worker
+from fencepost.events import Codec
+
+
+class Options(msgspec.Struct, frozen=True):
+    """How often it is to fail."""
+
+    failures: int
+
+
+STARTED = ClientStarted("a client", "a library")
+
+
+def about(options: Options) -> ClientStarted:
+    return STARTED
+
+
+def work(config: WorkerConfig, options: Options, recorder: Recorder) -> str:
+    if options.failures:
+        raise OSError("no route to host")
+    return "done"
+
+
+def started_with(tmp_path: Path, options: bytes) -> list[str]:
+    events = tmp_path / "clients.a-1#1.ndjson"
+    config = WorkerConfig("run", "clients/a-1#1", str(events), (), {}, 1, msgspec.Raw(options))
+    path = tmp_path / "config.json"
+    path.write_bytes(msgspec.json.encode(config))
+    return ["worker", str(path)]
+
+
+def recorded(tmp_path: Path) -> list[object]:
+    codec = Codec()
+    lines = (tmp_path / "clients.a-1#1.ndjson").read_bytes().splitlines()
+    return [codec.decode(line).body for line in lines]
+
+
+def test_a_worker_tells_what_it_is_and_why_it_ended(tmp_path: Path) -> None:
+    argv = started_with(tmp_path, b'{"failures":0}')
+    assert run_worker(argv, Options, about, work) == 0
+    assert recorded(tmp_path) == [STARTED, NodeStopped("done")]
+
+
+def test_what_a_worker_raises_is_its_own_failure(tmp_path: Path) -> None:
+    argv = started_with(tmp_path, b'{"failures":1}')
+    with pytest.raises(OSError, match="no route"):
+        run_worker(argv, Options, about, work)
+    failed = ClientFailed("OSError: no route to host", True)
+    assert recorded(tmp_path) == [STARTED, failed, NodeStopped("failed")]
+
+
+def test_a_configuration_that_cannot_be_read_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = started_with(tmp_path, b'{"failures":"often"}')
+    for wrong in (argv, [str(tmp_path / "nowhere.json")]):
+        assert run_worker(wrong, Options, about, work) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("the worker's configuration cannot be read: ")
