@@ -1,4 +1,4 @@
-"""The frame of a worker's program: what it records first and last, and what it makes of a failure."""
+"""The frame of a worker's program: its first and last words, and what a failure comes to."""
 
 from __future__ import annotations
 
