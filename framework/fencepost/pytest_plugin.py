@@ -75,6 +75,8 @@ _SETTINGS = pytest.StashKey[Settings]()
 _PLUGINS = pytest.StashKey[Plugins]()
 _RUN = pytest.StashKey[Run]()
 _FOLDER = pytest.StashKey[RunFolder]()
+_REFUSED = pytest.StashKey[str]()
+"""Why nothing was run, as a worker of xdist has told."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -112,6 +114,29 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["fencepost_seed"] = str(node.config.stash[_SETTINGS].seed)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Xdist's hook: what a worker had to say at its end."""
+    refused = getattr(node, "workeroutput", {}).get("fencepost_refused")
+    if refused is not None:
+        node.config.stash[_REFUSED] = str(refused)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """What its workers refused is this session's end, too."""
+    if _REFUSED in session.config.stash:
+        session.exitstatus = pytest.ExitCode.USAGE_ERROR
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    refused = config.stash.get(_REFUSED, None)
+    if refused is not None:
+        terminalreporter.write_line(f"ERROR: {refused}", red=True)
+
+
 def pytest_report_header(config: pytest.Config) -> str:
     settings = config.stash[_SETTINGS]
     return (
@@ -120,24 +145,31 @@ def pytest_report_header(config: pytest.Config) -> str:
     )
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Refuses a system, a runtime or a clause that does not exist, before anything is started."""
+    try:
+        _check(config, items)
+    except (pytest.UsageError, UsageError, EnvironmentFailed) as refused:
+        output = getattr(config, "workeroutput", None)
+        if output is None:
+            raise pytest.UsageError(str(refused)) from refused
+        # A worker of xdist cannot end the session: it runs nothing, and tells.
+        output["fencepost_refused"] = str(refused)
+        items.clear()
+
+
+def _check(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     marked = {clause for item in items for clause in clauses_of(item)}
     ours = [item for item in items if "fencepost_run" in getattr(item, "fixturenames", ())]
     if not marked and not ours:
         return
     plugins = _plugins(config)
     settings = config.stash[_SETTINGS]
-    try:
-        for clause in sorted(marked):
-            plugins.clause(clause)
-        if ours:
-            plugins.system(settings.system)
-            check_runtime(settings.runtime)
-    except UsageError as wrong:
-        raise pytest.UsageError(str(wrong)) from wrong
-    except EnvironmentFailed as failed:
-        pytest.exit(str(failed), returncode=failed.exit_code)
+    for clause in sorted(marked):
+        plugins.clause(clause)
+    if ours:
+        plugins.system(settings.system)
+        check_runtime(settings.runtime)
 
 
 @pytest.fixture

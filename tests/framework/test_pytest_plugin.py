@@ -147,6 +147,18 @@ def test_bad_input_is_refused_in_one_line_before_anything_starts(
     assert folders(pytester) == []
 
 
+def test_what_a_worker_of_xdist_refuses_is_refused_in_one_line_too(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile("def test_a(cluster): pass\ndef test_b(cluster): pass")
+    result = run(pytester, "-n", "2", "--fencepost-runtime=proces")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    said = result.stdout.str() + result.stderr.str()
+    assert said.count("ERROR: no runtime named 'proces'; did you mean 'process'?") == 1
+    assert "INTERNALERROR" not in said
+    assert folders(pytester) == []
+
+
 # ------------------------------------------------------------------------------------ real clusters
 
 
