@@ -49,7 +49,7 @@ def test_controllers_take_snapshots_in_turn_and_who_was_left_behind_starts_from_
 
 
 @shape(settings={"metadata.format.level": "2"}, spares=LATER, own=OLDER)
-@clause("QC-15", "QC-33")
+@clause("QC-15", "QC-33", "REG-05")
 def test_a_broker_of_older_software_is_refused_once_a_newer_format_is_enabled(
     cluster: Cluster, faults: Faults, clients: Clients
 ) -> None:
@@ -57,6 +57,9 @@ def test_a_broker_of_older_software_is_refused_once_a_newer_format_is_enabled(
     older = cluster.node("broker-4")
     cluster.start(older)
     cluster.eventually(older.refused_with("UNSUPPORTED_VERSION"))
+    # It follows the metadata all the same, and could tell a client much.
+    cluster.eventually(older.caught_up)
+    assert not clients.ask_metadata(older, "orders").answered
     with faults.kill(cluster.active_controller):
         cluster.eventually(cluster.led_by_controllers)
     assert not cluster.holds(older.active)
