@@ -330,33 +330,46 @@ def conclude(
 
 
 def attributed(
-    judgement: Judgement, findings: Sequence[KnownFinding], struck: Iterable[FaultStruck]
+    judgement: Judgement, findings: Sequence[KnownFinding], events: Iterable[Event]
 ) -> Judgement:
     """The same verdicts; one whose every violation is a known finding is marked with their ids.
 
-    `struck` are the run's strikes.
+    `events` are the run's, in any order.
     """
     if not findings:
         return judgement
-    aimed: dict[str, set[str]] = {}
-    for strike in struck:
-        for target in strike.targets:
-            aimed.setdefault(target, set()).add(strike.fault)
+    aimed = _aimed_before(judgement, events)
     return Judgement({c: _attributed(c, v, findings, aimed) for c, v in judgement.verdicts.items()})
+
+
+def _aimed_before(judgement: Judgement, events: Iterable[Event]) -> Mapping[Cause, Collection[str]]:
+    """The faults that had been aimed at the process of a violation's event, by that event."""
+    wanted = {v.at for verdict in judgement.verdicts.values() for v in verdict.violations}
+    when: dict[Cause, int] = {}
+    struck: list[tuple[int, FaultStruck]] = []
+    for event in events:
+        if event.ref in wanted:
+            when[event.ref] = event.at_ns
+        if isinstance(event.body, FaultStruck):
+            struck.append((event.body.began_at_ns or event.at_ns, event.body))
+    return {
+        at: {s.fault for from_ns, s in struck if at.process in s.targets and from_ns <= at_ns}
+        for at, at_ns in when.items()
+    }
 
 
 def _attributed(
     clause: str,
     verdict: Verdict,
     findings: Sequence[KnownFinding],
-    aimed: Mapping[str, Collection[str]],
+    aimed: Mapping[Cause, Collection[str]],
 ) -> Verdict:
     # Violations that were counted and not kept cannot be told apart: they may be new.
     if verdict.verdict is not Outcome.VIOLATED or verdict.violated > len(verdict.violations):
         return verdict
     ids: set[str] = set()
     for broken in verdict.violations:
-        faults = aimed.get(broken.at.process, ())
+        faults = aimed.get(broken.at, ())
         matching = [f.id for f in findings if f.matches(clause, broken.saying, faults)]
         if not matching:
             return verdict

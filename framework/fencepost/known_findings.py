@@ -18,7 +18,7 @@ class KnownFinding(Struct, frozen=True, kw_only=True):
     `system` is its family (`apache/kraft`), `versions` those it was seen on, `clauses` what it
     breaks. `saying` is a regular expression that the whole saying of such a violation matches.
     With a `fault`, it is known only where the violation was found at a process that such a fault
-    was aimed at in the run: a saying alone may say too little. It showed in `seen` of `of` runs
+    had been aimed at by then: a saying alone may say too little. It showed in `seen` of `of` runs
     of the schedule in `schedule`; `history` holds one of them. Both are paths below the plugin.
     """
 
@@ -35,8 +35,8 @@ class KnownFinding(Struct, frozen=True, kw_only=True):
     history: str
 
     def matches(self, clause: str, saying: str, faults: Collection[str]) -> bool:
-        """Whether a violation is this one; `faults` are those aimed at the process at whose event
-        it was found."""
+        """Whether a violation is this one; `faults` had been aimed at the process at whose event it
+        was found."""
         if clause not in self.clauses or (self.fault and self.fault not in faults):
             return False
         return re.fullmatch(self.saying, saying) is not None

@@ -34,7 +34,7 @@ from fencepost.errors import (
     Violation,
     no_such,
 )
-from fencepost.events import ClusterRecovered, Codec, Event, FaultStruck, PhaseStarted
+from fencepost.events import ClusterRecovered, Codec, Event, PhaseStarted
 from fencepost.explain import explained
 from fencepost.judge import Judgement, Outcome, Verdict, attributed, judge, write_verdicts
 from fencepost.known_findings import bearing_on
@@ -214,9 +214,7 @@ def judge_folder(folder: RunFolder, plugins: Plugins) -> tuple[Judgement, RunEnd
     if judgement.of(Outcome.VIOLATED):
         judgement = Judgement(explained(judgement.verdicts, history.read(folder, codec)))
         known = bearing_on(plugins.known_findings, info.system, info.versions)
-        bodies = (event.body for event in history.read(folder, codec))
-        struck = (body for body in bodies if isinstance(body, FaultStruck))
-        judgement = attributed(judgement, known, struck)
+        judgement = attributed(judgement, known, history.read(folder, codec))
     write_verdicts(folder.path / "verdicts.json", judgement.verdicts)
     return judgement, reading.end
 

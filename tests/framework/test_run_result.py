@@ -12,15 +12,18 @@ from fencepost import (
     Cause,
     ClusterRecovered,
     EnvironmentFailed,
+    Event,
     FaultStruck,
     FencepostError,
     Inconclusive,
     KnownFinding,
+    PhaseStarted,
     RunEnd,
     UsageError,
     Violation,
     Witness,
 )
+from fencepost.clock import MS
 from fencepost.judge import Broken, Judgement, Outcome, Verdict, attributed
 from fencepost.known_findings import bearing_on
 from fencepost.run import RunResult, new_folder
@@ -160,17 +163,31 @@ def test_a_finding_of_another_clause_says_nothing_of_this_one() -> None:
     assert attributed(Judgement(VIOLATED), [other], []).broken == ("QC-17",)
 
 
-def test_a_finding_of_a_fault_is_known_where_that_fault_was_aimed_only() -> None:
+@pytest.mark.parametrize(
+    ("fault", "target", "began_ms", "known"),
+    [
+        ("pause", "itself", 5, True),
+        ("pause", "itself", 15, False),
+        ("pause", "another", 5, False),
+        ("kill", "itself", 5, False),
+    ],
+)
+def test_a_finding_of_a_fault_is_known_where_that_fault_had_been_aimed_only(
+    fault: str, target: str, began_ms: int, known: bool
+) -> None:
+    """A strike is told once it was measured, which may be after what it led to."""
     finding = structs.replace(KNOWN, fault="pause")
-    process = BROKEN.at.process
-    for fault, target, known in (
-        ("pause", process, True),
-        ("pause", "broker-9#1", False),
-        ("kill", process, False),
-    ):
-        struck = FaultStruck(f"{fault}-1", fault, (target,), True, "")
-        judgement = attributed(Judgement(VIOLATED), [finding], [struck])
-        assert (judgement.broken == ()) is known
+    at = BROKEN.at
+    struck = FaultStruck(
+        f"{fault}-1", fault, (at.process if target == "itself" else "broker-9#1",), True, "",
+        began_ms * MS,
+    )  # fmt: skip
+    events = [
+        Event("run", at.process, at.seq, 10 * MS, PhaseStarted("load")),
+        Event("run", "harness", 0, 20 * MS, struck),
+    ]
+    judgement = attributed(Judgement(VIOLATED), [finding], events)
+    assert (judgement.broken == ()) is known
 
 
 @pytest.mark.parametrize(
