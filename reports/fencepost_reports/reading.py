@@ -74,6 +74,7 @@ RUNS = StructType(
                     [
                         StructField("clause", StringType(), False),
                         StructField("verdict", StringType(), False),
+                        StructField("known", _TEXTS, False),
                         StructField("explanations", ArrayType(_EXPLANATION, False), False),
                     ]
                 ),
@@ -84,7 +85,7 @@ RUNS = StructType(
     ]
 )
 """One row a run, of what its run.json says; `recorded` are the verdicts its folder holds, with the
-chains of events that led to their violations."""
+ids of known findings and the chains of events that led to their violations."""
 
 ENDS = StructType(
     [
@@ -161,7 +162,12 @@ def _recorded(clause: str, verdict: Verdict) -> dict[str, object]:
         for v in verdict.violations
         if v.explanation
     ]
-    return {"clause": clause, "verdict": str(verdict.verdict), "explanations": explanations}
+    return {
+        "clause": clause,
+        "verdict": str(verdict.verdict),
+        "known": list(verdict.known),
+        "explanations": explanations,
+    }
 
 
 def events(of: DataFrame, kinds: tuple[type[Struct], ...]) -> DataFrame:

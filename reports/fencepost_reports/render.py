@@ -150,7 +150,12 @@ def _view(run: RunTables, table: EventTable, svg: Markup) -> dict[str, Any]:
         "left_out": shown - len(run.shown),
         "counts": [(v, sum(row["verdict"] == v for row in verdicts)) for v in worst],
         "verdicts": [
-            {**row, "recorded": recorded.get(row["clause"], {}).get("verdict")} for row in verdicts
+            {
+                **row,
+                "recorded": recorded.get(row["clause"], {}).get("verdict"),
+                "known": recorded.get(row["clause"], {}).get("known", ()),
+            }
+            for row in verdicts
         ],
         "faults": run.windows,
         "missed": [row["fault_id"] for row in run.windows if not row["receipt"]],
@@ -190,6 +195,7 @@ def _violated(
         "clause": verdict["clause"],
         "sentence": verdict["sentence"],
         "total": verdict["violated"],
+        "known": recorded.get(verdict["clause"], {}).get("known", ()),
         "violations": [
             {
                 **row,

@@ -13,10 +13,11 @@ from xml.etree import ElementTree
 import chaos
 import pytest
 from acme_lamps import CLAUSES, RULES, LampSwitched
-from msgspec import Struct
+from msgspec import Struct, structs
 from pyarrow import parquet
 
 import fencepost as f
+from fencepost.judge import write_verdicts
 from fencepost.reporting import Judgement, RunFolder, RunInfo, judge, load, read
 from fencepost.run_folder import RunSlot, write_whole
 from fencepost.testing import HistoryBuilder
@@ -152,6 +153,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def tables(
     runs: dict[str, Path], promises: Promises, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Tables]:
+    judged = locally(runs["night"], promises).verdicts
+    known = structs.replace(judged["ACME-1"], known=("lamps-flicker",))
+    write_verdicts(runs["night"] / "verdicts.json", {**judged, "ACME-1": known})
     with session() as started:
         out = tmp_path_factory.mktemp("out")
         found = reading.sources(list(runs.values()))
@@ -371,6 +375,12 @@ def test_the_page_shows_each_run_clause_and_failure(page: Path, tables: Tables) 
         '<use class="mark violation"'
     )
     assert "broker-1#1 went from ACTIVE to FENCED" in text
+
+
+def test_the_page_tells_a_known_finding_from_a_new_one(page: Path) -> None:
+    text = page.read_text()
+    assert text.count("Known of this system, and no new finding: lamps-flicker.") == 1
+    assert text.count("as known: lamps-flicker") == 1
 
 
 def number(text: str, run: str) -> str:
