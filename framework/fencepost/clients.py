@@ -17,6 +17,7 @@ from fencepost.cluster import Cluster, Node
 from fencepost.errors import Inconclusive, Violation
 from fencepost.events import (
     AdminCompleted,
+    ClientFailed,
     Event,
     Polled,
     ProbeCompleted,
@@ -382,10 +383,9 @@ class Clients:
         """Stops every client and waits until each has ended; what is still open is unknown."""
         for session in self._running:
             session.stop()
-        processes = {session.process for session in self._running}
-        self._running.clear()
+        running, self._running = self._running, []
         self._admin = self._probe = None
-        self._wait_for_end(processes)
+        self._await_end(running)
 
     def read_finally(self) -> Collection[tuple[str, int]]:
         """Reads every partition there is; returns those that could not be read to their end."""
@@ -476,16 +476,22 @@ class Clients:
         """Reads these partitions by a reader of its own; its process."""
         options = ReaderOptions(partitions=tuple(places), final=final, limit_ms=READ_LIMIT_MS)
         session = self._start("reader", options)
-        self._wait_for_end({session.process}, READ_LIMIT_MS + END_LIMIT_MS)
+        self._await_end([session], READ_LIMIT_MS + END_LIMIT_MS)
         self._running.remove(session)
         return session.process
 
-    def _wait_for_end(self, processes: set[str], limit_ms: int = END_LIMIT_MS) -> None:
+    def _await_end(self, sessions: Sequence[ClientSession], limit_ms: int = END_LIMIT_MS) -> None:
+        """Waits until each has ended. One that hangs is ended, and its failure recorded: it is the
+        library's, and what everybody else saw counts all the same."""
+        processes = {session.process for session in sessions}
         ended = Condition("clients to end", lambda view: not processes & view.alive)
-        deadline_ns = self._runtime.now_ns() + limit_ms * MS
-        if self._runtime.advance(ended, deadline_ns) is None:
-            hanging = sorted(processes & self._runtime.view.alive)
-            raise Inconclusive(f"clients did not end in {limit_ms} ms: {', '.join(hanging)}")
+        if self._runtime.advance(ended, self._runtime.now_ns() + limit_ms * MS) is not None:
+            return
+        for session in sessions:
+            if session.process in self._runtime.view.alive:
+                why = f"{session.process} did not end within {limit_ms} ms, and was ended"
+                self._runtime.record(ClientFailed(why, fatal=True))
+                session.end()
 
 
 def _plain(value: Struct) -> dict[str, Any]:

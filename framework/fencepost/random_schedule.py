@@ -73,7 +73,9 @@ class Situation:
         if planned.ends and planned.victims & self.mending:
             return True
         controllers = {slot.name for slot in self.layout.of(Role.CONTROLLER)}
-        return bool(planned.ends & controllers) and not self.asked(Role.CONTROLLER)
+        if planned.ends & controllers:
+            return not self.asked(Role.CONTROLLER)
+        return bool(planned.ends) and not planned.ends & self.asked(Role.BROKER)
 
     def asked(self, role: Role) -> frozenset[str]:
         """Whom others of that role fetch from: the active controller, or whoever leads."""

@@ -112,6 +112,10 @@ class ClientSession(Protocol):
         """Asks the worker to finish what it has begun, and to end; see `client.*` events."""
         ...
 
+    def end(self) -> None:
+        """Ends a worker that hangs, at once and whatever it has begun."""
+        ...
+
 
 class Runtime(Protocol):
     """Where processes live and time passes."""

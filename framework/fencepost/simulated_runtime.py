@@ -280,7 +280,7 @@ class SimulatedRuntime:
         self._clients[process] = machine
         self._spawned(machine)
         machine.run(self._simulable.simulated_client(config, machine))
-        return SimulatedSession(machine)
+        return SimulatedSession(machine, self.signal)
 
     # ------------------------------------------------------------------------------------ links
 
@@ -412,8 +412,9 @@ class SimulatedRuntime:
 class SimulatedSession:
     """See `ClientSession`."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, signal: Callable[[Process, Signal], Receipt]) -> None:
         self._machine = machine
+        self._signal = signal
         self._stopping = False
 
     @property
@@ -436,3 +437,8 @@ class SimulatedSession:
             self._machine.expected = True
             if self._machine.alive:
                 self._machine.signalled(Signal.TERM)
+
+    def end(self) -> None:
+        """See `ClientSession.end`; safe to call twice."""
+        self._stopping = True
+        self._signal(self._machine.process, Signal.KILL)

@@ -9,7 +9,7 @@ from typing import final
 
 from fencepost.errors import EnvironmentFailed, UsageError
 from fencepost.processes import Processes
-from fencepost.runtime import Process
+from fencepost.runtime import Process, Signal
 
 _LONGEST_COMMAND = 4096
 """What a pipe takes whole or not at all."""
@@ -52,3 +52,8 @@ class WorkerSession:
             self._processes.expect_end(self.process)
             os.close(self._commands)
             self._commands = -1
+
+    def end(self) -> None:
+        """See `ClientSession.end`; safe to call twice."""
+        self.stop()
+        self._processes.signal(self._process, Signal.KILL)

@@ -97,6 +97,21 @@ def test_a_client_that_does_not_read_holds_nobody_up(pair: ProcessRuntime) -> No
         tell_on()
 
 
+def test_a_client_that_hangs_is_ended_by_force(pair: ProcessRuntime) -> None:
+    session = pair.client(ClientSpec("one", "echo"))
+    assert advance(pair, answered(session.process))
+    os.kill(next(pid_of(pair, session.process)), signal.SIGSTOP)
+    session.stop()
+    assert (
+        advance(pair, Condition("its end", lambda v: session.process not in v.alive), 0.5) is None
+    )
+    session.end()
+    session.end()
+    ended = advance(pair, Condition("its end", lambda v: session.process not in v.alive))
+    assert ended is not None
+    assert ended.body == ProcessExited("clients/one#1", 0, 9, True)
+
+
 def pid_of(runtime: ProcessRuntime, process: str) -> Iterator[int]:
     for event in runtime.events():
         if isinstance(event.body, ProcessSpawned) and event.body.started == process:

@@ -17,6 +17,7 @@ from fencepost import (
     View,
 )
 from fencepost.random_schedule import Planned, Situation, next_strike
+from fencepost.view import PartitionView
 
 CONTROLLERS = tuple(Slot(f"controller-{n}", Role.CONTROLLER, 100 + n, n) for n in (1, 2, 3))
 BROKERS = tuple(Slot(f"broker-{n}", Role.BROKER, n, 3 + n) for n in (1, 2, 3))
@@ -43,6 +44,9 @@ def begun(*but: str) -> View:
         else:
             told(view, process, BrokerStateChanged(slot.node_id, "FENCED", "ACTIVE", 5, "unfenced"))
     view.active_controller = 101
+    for partition, leader in enumerate((1, 2)):
+        replicas = (leader, 3)
+        view.partitions["orders", partition] = PartitionView(1, leader, 0, replicas, replicas)
     return view
 
 
@@ -86,6 +90,16 @@ def test_controllers_links_are_left_alone_while_nobody_leads_them() -> None:
     ends = [planned.ends for planned in strikes(view, *LINKS)]
     assert ends
     assert all(not name.startswith("controller") for several in ends for name in several)
+
+
+def test_brokers_links_are_left_alone_while_nobody_leads_a_partition() -> None:
+    view = begun()
+    between = [p for p in strikes(view, *LINKS) if p.ends <= {slot.name for slot in BROKERS}]
+    assert between
+    assert all(planned.ends & {"broker-1", "broker-2"} for planned in between)
+    for one in view.partitions.values():
+        one.leader = -1
+    assert all(any("controller" in end for end in p.ends) for p in strikes(view, *LINKS))
 
 
 def test_a_dead_node_is_not_starting() -> None:

@@ -12,7 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from fencepost import Condition, EnvironmentFailed, Role, Shape, Signal, UsageError
+from fencepost import (
+    ClientFailed,
+    Condition,
+    EnvironmentFailed,
+    Process,
+    ProcessSpawned,
+    Role,
+    Shape,
+    Signal,
+    UsageError,
+)
+from fencepost.judge import Outcome
 from fencepost.plugin_manager import Plugins, load
 from fencepost.run import Run, RunSpec
 from fencepost.run_folder import RunFolder
@@ -57,6 +68,29 @@ def test_one_seed_is_one_history_byte_for_byte(tmp_path: Path) -> None:
     assert len(first.splitlines()) > 1000
     assert first == second
     assert history(4, tmp_path / "c", sys.executable, {}) != first
+
+
+def test_a_client_that_hangs_is_ended_and_its_run_goes_on(run: Run) -> None:
+    runtime = run.runtime
+    reads = run.clients.consume("orders")
+    writes = run.clients.produce("orders", count=50)
+    runtime.advance(reads.polled_at_least(50), runtime.now_ns() + 20 * SECOND)
+    slot = next(slot for slot in runtime.layout.slots if slot.role is Role.CLIENT)
+    (spawned,) = (
+        event.body
+        for event in runtime.events()
+        if isinstance(event.body, ProcessSpawned) and event.body.started == reads.process
+    )
+    runtime.signal(Process(reads.process, slot, spawned.pid), Signal.STOP)
+    result = run.finish()
+    assert result.trouble is None
+    assert result.end.complete
+    assert len(writes.acked) == 50
+    assert result.judgement.verdicts["JEPSEN-lost-write"].verdict is Outcome.HOLDS
+    failed = [e.body for e in runtime.events() if isinstance(e.body, ClientFailed)]
+    assert failed == [
+        ClientFailed(f"{reads.process} did not end within 20000 ms, and was ended", fatal=True)
+    ]
 
 
 def test_another_python_makes_the_same_history(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import signal
 from collections.abc import Iterable
 from queue import Empty, SimpleQueue
@@ -13,6 +14,8 @@ from confluent_kafka import KafkaError
 
 from fencepost import ClientCommand, ClientFailed, Recorder, WorkerConfig
 
+STUCK_S = 15
+"""A worker that has not ended so long after it was asked to writes its stacks into its log."""
 SLICE_S = 0.1
 """How long a call into librdkafka may block before the wish to stop is looked at again."""
 
@@ -44,6 +47,8 @@ class Session:
         self._stop()
 
     def _stop(self) -> None:
+        # Should a call into the library never return, the log shows which one.
+        faulthandler.dump_traceback_later(STUCK_S)
         self.stopping.set()
         self._commands.put(None)
 
