@@ -10,18 +10,17 @@ clause that binds another plane is not applicable, and one without a rule has no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, final
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from fencepost.errors import UsageError, no_such
 from fencepost.events import Cause, Event, FaultStruck
-from fencepost.known_findings import KnownFinding
 from fencepost.rules import Clause, Exercised, Finding, Key, Rule, RunEnd, Violated, Witness
 from fencepost.run_folder import write_whole
 
@@ -327,54 +326,6 @@ def conclude(
             why = clause.unbound(plane) if clause.mark(plane) else ""
             verdicts[clause_id] = Verdict(Outcome.NOT_APPLICABLE, 0, None, clause.says, why)
     return Judgement(verdicts)
-
-
-def attributed(
-    judgement: Judgement, findings: Sequence[KnownFinding], events: Iterable[Event]
-) -> Judgement:
-    """The same verdicts; one whose every violation is a known finding is marked with their ids.
-
-    `events` are the run's, in any order.
-    """
-    if not findings:
-        return judgement
-    aimed = _aimed_before(judgement, events)
-    return Judgement({c: _attributed(c, v, findings, aimed) for c, v in judgement.verdicts.items()})
-
-
-def _aimed_before(judgement: Judgement, events: Iterable[Event]) -> Mapping[Cause, Collection[str]]:
-    """The faults that had been aimed at the process of a violation's event, by that event."""
-    wanted = {v.at for verdict in judgement.verdicts.values() for v in verdict.violations}
-    when: dict[Cause, int] = {}
-    struck: list[tuple[int, FaultStruck]] = []
-    for event in events:
-        if event.ref in wanted:
-            when[event.ref] = event.at_ns
-        if isinstance(event.body, FaultStruck):
-            struck.append((event.body.began_at_ns or event.at_ns, event.body))
-    return {
-        at: {s.fault for from_ns, s in struck if at.process in s.targets and from_ns <= at_ns}
-        for at, at_ns in when.items()
-    }
-
-
-def _attributed(
-    clause: str,
-    verdict: Verdict,
-    findings: Sequence[KnownFinding],
-    aimed: Mapping[Cause, Collection[str]],
-) -> Verdict:
-    # Violations that were counted and not kept cannot be told apart: they may be new.
-    if verdict.verdict is not Outcome.VIOLATED or verdict.violated > len(verdict.violations):
-        return verdict
-    ids: set[str] = set()
-    for broken in verdict.violations:
-        faults = aimed.get(broken.at, ())
-        matching = [f.id for f in findings if f.matches(clause, broken.saying, faults)]
-        if not matching:
-            return verdict
-        ids.update(matching[:1])
-    return structs.replace(verdict, known=tuple(sorted(ids)))
 
 
 def _grouped(rules: Sequence[_Rule]) -> list[_Group]:

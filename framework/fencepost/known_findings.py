@@ -1,7 +1,7 @@
 """Broken promises of a system that are known: reported as such, and turning nothing red.
 
 A plugin lists them (`fencepost_known_findings`), each with what replays and what shows it;
-`fencepost.judge.attributed` tells them from new ones.
+`fencepost.attribution` tells them from new ones.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ class KnownFinding(Struct, frozen=True, kw_only=True):
     With a `fault`, it is known only where the violation was found at a process that such a fault
     had been aimed at by then: a saying alone may say too little. It showed in `seen` of `of` runs
     of the schedule in `schedule`; `history` holds one of them. Both are paths below the plugin.
+
+    `then` are the clauses that it leaves broken in its wake: whatever of them is violated in a
+    partition where this finding struck, in the same run, is of its doing.
     """
 
     id: str
@@ -28,6 +31,7 @@ class KnownFinding(Struct, frozen=True, kw_only=True):
     clauses: tuple[str, ...]
     saying: str
     fault: str = ""
+    then: tuple[str, ...] = ()
     says: str
     seen: int
     of: int

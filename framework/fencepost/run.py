@@ -23,6 +23,7 @@ from typing import Self, final
 from msgspec import Struct
 
 from fencepost import history
+from fencepost.attribution import attributed
 from fencepost.clients import Clients
 from fencepost.clock import MS, wall_clock
 from fencepost.cluster import Cluster, missing
@@ -36,7 +37,7 @@ from fencepost.errors import (
 )
 from fencepost.events import ClusterRecovered, Codec, Event, PhaseStarted
 from fencepost.explain import explained
-from fencepost.judge import Judgement, Outcome, Verdict, attributed, judge, write_verdicts
+from fencepost.judge import Judgement, Outcome, Verdict, judge, write_verdicts
 from fencepost.known_findings import bearing_on
 from fencepost.plugin_manager import Plugins
 from fencepost.rules import RunEnd

@@ -17,14 +17,16 @@ from fencepost import (
     FencepostError,
     Inconclusive,
     KnownFinding,
+    LogTruncated,
     PhaseStarted,
     RunEnd,
     UsageError,
     Violation,
     Witness,
 )
+from fencepost.attribution import attributed
 from fencepost.clock import MS
-from fencepost.judge import Broken, Judgement, Outcome, Verdict, attributed
+from fencepost.judge import Broken, Judgement, Outcome, Verdict
 from fencepost.known_findings import bearing_on
 from fencepost.run import RunResult, new_folder
 from fencepost.run_folder import RunFolder
@@ -188,6 +190,24 @@ def test_a_finding_of_a_fault_is_known_where_that_fault_had_been_aimed_only(
     ]
     judgement = attributed(Judgement(VIOLATED), [finding], events)
     assert (judgement.broken == ()) is known
+
+
+@pytest.mark.parametrize(
+    ("clause", "partition", "known"), [("RP-06", 0, True), ("RP-06", 1, False), ("RP-07", 0, False)]
+)
+def test_what_a_finding_leaves_broken_in_its_wake_is_of_its_doing(
+    clause: str, partition: int, known: bool
+) -> None:
+    finding = structs.replace(KNOWN, then=("RP-06",))
+    wake = structs.replace(BROKEN, at=Cause("broker-9#1", 5), saying="it has lost everything")
+    verdict = structs.replace(VIOLATED["QC-17"], violations=(wake,))
+    events = [
+        Event("run", BROKEN.at.process, BROKEN.at.seq, 1, LogTruncated("t", 0, 0, 1, 0, 1, "")),
+        Event("run", "broker-9#1", 5, 2, LogTruncated("t", partition, 0, 1, 0, 1, "")),
+    ]
+    judgement = attributed(Judgement({**VIOLATED, clause: verdict}), [finding], events)
+    assert judgement.verdicts["QC-17"].known == ("serves-late",)
+    assert judgement.verdicts[clause].known == (("serves-late",) if known else ())
 
 
 @pytest.mark.parametrize(

@@ -193,6 +193,17 @@ def test_what_a_consumer_got_beyond_the_end_that_a_reading_asked_for_is_for_the_
     assert verdict(h, "inconsistent-offsets").violated == 1
 
 
+def test_what_went_together_is_one_violation() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 0, 1, 2, 3)
+    poll(h, READER, 0)
+    read(h, 1)
+    found = verdict(h, "inconsistent-offsets")
+    assert found.violated == 1
+    assert found.violations[0].saying.startswith("offset 1 of orders-0 held op-1 when ")
+    assert found.violations[0].saying.endswith("; 2 more are gone, up to offset 3")
+
+
 def test_what_is_below_the_start_of_a_log_may_be_gone() -> None:
     h = HistoryBuilder()
     poll(h, A, 0, 1)

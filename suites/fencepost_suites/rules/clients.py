@@ -277,11 +277,8 @@ class InconsistentOffsets:
             for offset, (at_ns, poll) in state.got.items()
             if offset >= body.end and at_ns >= body.asked_ns
         }
-        found = [
-            _gone(event, body, offset, state.at[offset], poll)
-            for offset, (_, poll) in state.got.items()
-            if offset not in later and offset >= body.start
-        ]
+        gone = [o for o in sorted(state.got) if o not in later and o >= body.start]
+        found = (_gone(event, body, gone, state),) if gone else NOTHING
         state.got, state.error = later, ""
         return found
 
@@ -302,10 +299,15 @@ def _two(
     return Violated(event.ref, CLIENT, saying)
 
 
-def _gone(event: Event, body: ReadCompleted, offset: int, first: str, poll: Cause) -> Violated:
+def _gone(event: Event, body: ReadCompleted, offsets: Sequence[int], state: _Contents) -> Violated:
+    """One violation, however many messages are gone: they went together."""
+    first = offsets[0]
+    _, poll = state.got[first]
+    others = f"; {len(offsets) - 1} more are gone, up to offset {offsets[-1]}"
     saying = (
-        f"offset {offset} of {body.topic}-{body.partition} held {first} when {poll.process} read "
-        f"it, and nothing when {event.process} read all up to {body.end}"
+        f"offset {first} of {body.topic}-{body.partition} held {state.at[first]} when "
+        f"{poll.process} read it, and nothing when {event.process} read all up to {body.end}"
+        f"{others if len(offsets) > 1 else ''}"
     )
     return Violated(event.ref, CLIENT, saying, (poll,))
 
