@@ -69,6 +69,16 @@ def functions(path: Path) -> Iterator[tuple[str, int]]:
             yield f"{relative(path)}::{node.name}", node.end_lineno - node.lineno + 1
 
 
+def imported(path: Path) -> Iterator[str]:
+    """The modules that a module imports as it is imported itself."""
+    for node in tree(path).body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module is not None
+            yield node.module
+
+
 def over(lengths: dict[str, int], limit: int, known: dict[str, tuple[int, str]]) -> list[str]:
     """What breaks the ratchet: longer than allowed, or excused without need."""
     wrong = [
@@ -125,19 +135,47 @@ def test_waiting_and_chance_are_banned_by_the_linter(snippet: str) -> None:
     assert "TID251" in done.stdout
 
 
+IMPORTER = """
+import importlib, os, sys, traceback
+for name in sys.argv[1].split(","):
+    importlib.import_module(name)
+for line in sys.stdin:
+    if (child := os.fork()) == 0:
+        try:
+            importlib.import_module(line.strip())
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+"""Imports each module that it is told in a child of its own, which has only what is not ours."""
+
+
+@pytest.fixture(scope="module")
+def importer() -> Iterator[subprocess.Popen[str]]:
+    names = {name for path in SOURCES for name in imported(path)}
+    foreign = {name for name in names if name.split(".")[0] not in PACKAGES.values()}
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", IMPORTER, ",".join(sorted(foreign))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as started:
+        yield started
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_every_module_imports_alone(path: Path) -> None:
+def test_every_module_imports_alone(path: Path, importer: subprocess.Popen[str]) -> None:
     """A module that needs another to be imported first hides a cycle or a side effect."""
     name = module_name(path)
     if name.endswith("__main__"):
         pytest.skip("a program, not a module to import")
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", f"import {name}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert importer.stdin is not None
+    assert importer.stdout is not None
+    print(name, file=importer.stdin, flush=True)
+    assert importer.stdout.readline() == "0\n"
 
 
 def test_the_public_api_is_light() -> None:
