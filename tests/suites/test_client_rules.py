@@ -193,6 +193,18 @@ def test_what_a_consumer_got_beyond_the_end_that_a_reading_asked_for_is_for_the_
     assert verdict(h, "inconsistent-offsets").violated == 1
 
 
+def test_other_messages_in_a_row_are_one_violation() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 0, 1, 2, 3, 4)
+    for offset in (2, 3):
+        acked(h, offset, "other")
+    h.add(B, Polled("orders", 0, (2, 3), ("other", "other"), False))
+    found = verdict(h, "inconsistent-offsets")
+    assert (found.violated, found.exercised) == (1, 0)
+    acked(h, 0, "another")
+    assert verdict(h, "inconsistent-offsets").violated == 2
+
+
 def test_what_went_together_is_one_violation() -> None:
     h = HistoryBuilder()
     poll(h, A, 0, 1, 2, 3)
