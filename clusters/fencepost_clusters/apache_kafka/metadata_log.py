@@ -34,12 +34,14 @@ _IDLE = "NoOpRecord"
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A record of the log: where it is, the epoch of the controller that wrote it, its digest."""
+    """A record of the log: where it is, the epoch of the controller that wrote it, its digest, and
+    where its batch begins."""
 
     offset: int
     epoch: int
     record: Record
     digest: str
+    batch: int
 
 
 @final
@@ -54,6 +56,26 @@ class Metadata:
         self._elrs: dict[tuple[str, int], tuple[tuple[int, ...], tuple[int, ...]]] = {}
         """As above -> the eligible leader replicas, and the last known ones."""
         self._brokers: dict[int, BrokerCommitted] = {}
+
+    def replay_batch(self, batch: Sequence[Stored]) -> Sequence[Struct]:
+        """What the committed records of one batch tell.
+
+        What a controller decides at once is in one batch, and each record of it may have been made
+        of the state before: one may end a replica's eligibility, and the next elect it. So who was
+        eligible before counts up to the partition's last record in the batch.
+        """
+        before = {(p.topic, p.partition): p.eligible for p in self._partitions.values()}
+        told = [body for stored in batch for body in self.replay(stored)]
+        last: set[tuple[str, int]] = set()
+        for at in reversed(range(len(told))):
+            body = told[at]
+            if isinstance(body, PartitionCommitted):
+                place = body.topic, body.partition
+                if place in last:
+                    eligible = dict.fromkeys((*body.eligible, *before.get(place, ())))
+                    told[at] = replace(body, eligible=tuple(eligible))
+                last.add(place)
+        return told
 
     def replay(self, stored: Stored) -> Sequence[Struct]:
         """What a committed record tells, itself first; nothing for an idle one."""

@@ -18,6 +18,8 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, final
 from uuid import UUID
@@ -151,7 +153,7 @@ def read_answer(body: bytes, schemas: Mapping[int, schema.Schema]) -> Answer:
             records += (
                 Stored(
                     record.offset, end_epoch, schema.decode(schemas, record.value or b""),
-                    f"{zlib.crc32(record.value or b''):08x}",
+                    f"{zlib.crc32(record.value or b''):08x}", batch.base_offset,
                 )
                 for record in batch.records
             )  # fmt: skip
@@ -220,8 +222,8 @@ class Observer:
             return False
         if answer.snapshot:
             raise RuntimeError("the metadata log does not go back to where it was read last")
-        for stored in self._reading.take(answer):
-            for body in self._metadata.replay(stored):
+        for _, batch in groupby(self._reading.take(answer), attrgetter("batch")):
+            for body in self._metadata.replay_batch(tuple(batch)):
                 self._recorder.record(body)
         return True
 

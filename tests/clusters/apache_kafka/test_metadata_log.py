@@ -34,7 +34,7 @@ def recorded(schemas: dict[int, schema.Schema]) -> Iterator[Stored]:
     """Records of one cluster's life: of a feature, the brokers, and one partition."""
     for line in (SAMPLES / "records-4.3.1.txt").read_text().splitlines():
         offset, epoch, value = line.split()
-        yield Stored(int(offset), int(epoch), decode(schemas, bytes.fromhex(value)), "digest")
+        yield Stored(int(offset), int(epoch), decode(schemas, bytes.fromhex(value)), "digest", 0)
 
 
 def test_a_clusters_life_is_told(schemas: dict[int, schema.Schema]) -> None:
@@ -101,11 +101,40 @@ def test_a_request_or_response_is_no_metadata_record() -> None:
     assert schema.read(text) is None
 
 
+def changed(schemas: dict[int, schema.Schema], offset: int, **values: object) -> Stored:
+    """A PartitionChangeRecord of orders-1 that changes just that."""
+    record = next(s.record for s in recorded(schemas) if s.offset == 189)
+    blank = dict.fromkeys(record.values) | {"Leader": -2}
+    place = {name: record.values[name] for name in ("TopicId", "PartitionId")}
+    return Stored(offset, 1, Record(record.kind, 2, blank | place | values), "", 200)
+
+
+def test_who_was_eligible_before_a_batch_may_be_elected_within_it(
+    schemas: dict[int, schema.Schema],
+) -> None:
+    metadata = Metadata()
+    for stored in recorded(schemas):
+        if stored.offset < 200:  # the topic is deleted later
+            metadata.replay(stored)
+    metadata.replay(changed(schemas, 300, Isr=[3], EligibleLeaderReplicas=[2]))
+    batch = (
+        changed(schemas, 301, EligibleLeaderReplicas=[]),
+        changed(schemas, 302, Leader=2, Isr=[2], EligibleLeaderReplicas=[]),
+    )
+    first, second = (b for b in metadata.replay_batch(batch) if isinstance(b, PartitionCommitted))
+    assert (first.isr, first.eligible) == ((3,), (2,))
+    assert (second.leader, second.eligible) == (2, ())
+    # Alone in its batch, it ends what it says it ends.
+    metadata.replay(changed(schemas, 303, EligibleLeaderReplicas=[1]))
+    (alone,) = metadata.replay_batch([changed(schemas, 304, EligibleLeaderReplicas=[])])[1:]
+    assert alone.eligible == ()
+
+
 # ------------------------------------------------------------------------ what the observer reads
 
 
 def stored(offset: int, epoch: int = 1) -> Stored:
-    return Stored(offset, epoch, Record("NoOpRecord", 0, {}), "")
+    return Stored(offset, epoch, Record("NoOpRecord", 0, {}), "", offset)
 
 
 def answer(high_watermark: int, *offsets: int, epoch: int = 1) -> Answer:
