@@ -142,13 +142,16 @@ class Reading:
 
 
 def read(folder: RunFolder, codec: Codec) -> Reading:
-    """The history of a run; makes it first when there are only events files.
+    """The history of a run; makes it first when there are only events files, and anew when events
+    came since: it was read while the run went on.
 
     Raises UsageError when the folder has neither.
     """
-    if not folder.history.exists():
-        if not folder.events.is_dir():
-            raise UsageError(f"{folder.path} holds no history")
+    made = folder.history.stat().st_mtime_ns if folder.history.exists() else None
+    written = [path.stat().st_mtime_ns for path in folder.events.glob("*.ndjson")]
+    if made is None and not folder.events.is_dir():
+        raise UsageError(f"{folder.path} holds no history")
+    if made is None or max(written, default=0) > made:
         merge(folder, codec)
     return Reading(folder, codec)
 

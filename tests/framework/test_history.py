@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 from pathlib import Path
 
@@ -82,6 +83,20 @@ def test_a_whole_run_is_complete_and_in_order_of_time(folder: RunFolder) -> None
 def test_a_history_is_made_when_first_read(folder: RunFolder) -> None:
     assert len(list(history.read(folder, Codec()))) == 11
     assert folder.history.exists()
+
+
+def test_a_history_that_was_read_while_its_run_went_on_is_made_anew(folder: RunFolder) -> None:
+    path = folder.events_of("harness")
+    whole = path.read_bytes()
+    path.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
+    early = history.read(folder, Codec())
+    assert "the run's end is not recorded" in (list(early), early.end.damage)[1]
+    made_ns = folder.history.stat().st_mtime_ns
+    path.write_bytes(whole)
+    os.utime(path, ns=(made_ns + 1, made_ns + 1))
+    reading = history.read(folder, Codec())
+    assert isinstance(list(reading)[-1].body, RunEnded)
+    assert reading.end.complete
 
 
 def test_the_end_is_known_only_after_the_last_event(folder: RunFolder) -> None:
