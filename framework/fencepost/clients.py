@@ -285,8 +285,8 @@ class Clients:
         """
         places = tuple((topic, partition) for partition in self._partitions(topic))
         process = self._read(places, final=False)
-        if (process, "client.failed") in self._runtime.view.latest:
-            raise Inconclusive(f"{topic} could not be read to its end by {process}")
+        if process is None or (process, "client.failed") in self._runtime.view.latest:
+            raise Inconclusive(f"{topic} could not be read to its end")
         return frozenset(
             operation
             for event in self._runtime.events()
@@ -472,26 +472,27 @@ class Clients:
         )
         return self._runtime.view.latest[session.process, kind]
 
-    def _read(self, places: Sequence[tuple[str, int]], final: bool) -> str:
-        """Reads these partitions by a reader of its own; its process."""
+    def _read(self, places: Sequence[tuple[str, int]], final: bool) -> str | None:
+        """Reads these partitions by a reader of its own; its process, or None if it hung."""
         options = ReaderOptions(partitions=tuple(places), final=final, limit_ms=READ_LIMIT_MS)
         session = self._start("reader", options)
-        self._await_end([session], READ_LIMIT_MS + END_LIMIT_MS)
+        ended = self._await_end([session], READ_LIMIT_MS + END_LIMIT_MS)
         self._running.remove(session)
-        return session.process
+        return session.process if ended else None
 
-    def _await_end(self, sessions: Sequence[ClientSession], limit_ms: int = END_LIMIT_MS) -> None:
-        """Waits until each has ended. One that hangs is ended, and its failure recorded: it is the
-        library's, and what everybody else saw counts all the same."""
+    def _await_end(self, sessions: Sequence[ClientSession], limit_ms: int = END_LIMIT_MS) -> bool:
+        """Waits until each has ended; whether they did by themselves. One that hangs is ended, and
+        its failure recorded: it is the library's, and what others saw counts all the same."""
         processes = {session.process for session in sessions}
         ended = Condition("clients to end", lambda view: not processes & view.alive)
         if self._runtime.advance(ended, self._runtime.now_ns() + limit_ms * MS) is not None:
-            return
+            return True
         for session in sessions:
             if session.process in self._runtime.view.alive:
                 why = f"{session.process} did not end within {limit_ms} ms, and was ended"
                 self._runtime.record(ClientFailed(why, fatal=True))
                 session.end()
+        return False
 
 
 def _plain(value: Struct) -> dict[str, Any]:
