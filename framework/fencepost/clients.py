@@ -392,8 +392,7 @@ class Clients:
         places = tuple(sorted(self._runtime.view.partitions))
         if places:
             self._read(places, final=True)
-        read = self._runtime.view.read_completed
-        return [place for place in places if read.get(place) != "ok"]
+        return [p for p in places if self._runtime.view.read_completed.get(p) != "ok"]
 
     # --------------------------------------------------------------------------------- workings
 
@@ -483,8 +482,8 @@ class Clients:
     def _await_end(self, sessions: Sequence[ClientSession], limit_ms: int = END_LIMIT_MS) -> bool:
         """Waits until each has ended; whether they did by themselves. One that hangs is ended, and
         its failure recorded: it is the library's, and what others saw counts all the same."""
-        processes = {session.process for session in sessions}
-        ended = Condition("clients to end", lambda view: not processes & view.alive)
+        names = frozenset(session.process for session in sessions)
+        ended = Condition("clients to end", lambda view: names.isdisjoint(view.alive))
         if self._runtime.advance(ended, self._runtime.now_ns() + limit_ms * MS) is not None:
             return True
         for session in sessions:
