@@ -72,7 +72,9 @@ def test_the_requests_of_zookeepers_controllers_are_not_served(
     for node in (cluster.brokers[0], cluster.active_controller):
         for key, name in OBSOLETE.items():
             told = clients.send_bytes(node, w.header(key, 0, flexible=False))
-            history.saw("QC-23", told.refused, f"{name} to {node}: {told.body.outcome}")
+            # Kafka 3.9 knows the names still, of its migration, and answers with an error.
+            held = told.refused or w.leading_error(told.answer) != 0
+            history.saw("QC-23", held, f"{name} to {node}: {told.body.outcome} {told.body.answer}")
 
 
 @as_bytes

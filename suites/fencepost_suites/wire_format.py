@@ -75,6 +75,11 @@ def read_controller_answer(frame: bytes) -> tuple[int, bool, int]:
     return error, start, len(frame) - _after_tags(frame, struct.calcsize(">ibih?"))
 
 
+def leading_error(frame: bytes) -> int:
+    """The error that an old answer begins with, after its correlation id; 0 for none."""
+    return int.from_bytes(frame[4:6], "big", signed=True)
+
+
 def _after_tags(frame: bytes, at: int) -> int:
     count, at = varint(frame, at)
     for _ in range(count):
