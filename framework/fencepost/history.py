@@ -14,6 +14,7 @@ nobody saw, a run without an end. A rule must not pass on the strength of such a
 from __future__ import annotations
 
 import heapq
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -159,7 +160,8 @@ def read(folder: RunFolder, codec: Codec) -> Reading:
 def merge(folder: RunFolder, codec: Codec) -> RunEnd:
     """Writes history.ndjson (whole or not at all) and damage.json; what is known of the end."""
     examiner = Examiner()
-    beside = folder.history.with_suffix(".partial")
+    # Of this process: a report's workers may find at once that a history is to be made anew.
+    beside = folder.history.with_name(f".{folder.history.name}.{os.getpid()}")
     with beside.open("wb") as out:
         for event, line in in_order(_sources(folder, codec, examiner.damage)):
             examiner.step(event)

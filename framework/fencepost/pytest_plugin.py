@@ -153,7 +153,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         output = getattr(config, "workeroutput", None)
         if output is None:
             raise pytest.UsageError(str(refused)) from refused
-        # A worker of xdist cannot end the session: it runs nothing, and tells.
+        # A worker of xdist cannot end the session: it runs nothing, and tells. Pytest's code for a
+        # usage error is ours for an environment that failed.
         output["fencepost_refused"] = str(refused)
         items.clear()
 

@@ -102,12 +102,11 @@ def test_a_client_that_hangs_is_ended_by_force(pair: ProcessRuntime) -> None:
     assert advance(pair, answered(session.process))
     os.kill(next(pid_of(pair, session.process)), signal.SIGSTOP)
     session.stop()
-    assert (
-        advance(pair, Condition("its end", lambda v: session.process not in v.alive), 0.5) is None
-    )
+    its_end = Condition("its end", lambda view: session.process not in view.alive)
+    assert advance(pair, its_end, 0.5) is None
     session.end()
     session.end()
-    ended = advance(pair, Condition("its end", lambda v: session.process not in v.alive))
+    ended = advance(pair, its_end)
     assert ended is not None
     assert ended.body == ProcessExited("clients/one#1", 0, 9, True)
 

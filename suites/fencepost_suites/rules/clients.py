@@ -239,8 +239,8 @@ class InconsistentOffsets:
         if isinstance(body, ProduceCompleted):
             if body.acks != -1 or body.offset < 0:
                 return state, NOTHING
-            at.setdefault(body.offset, body.operation)
-            return state, _two(event, body, state, body.offset, body.operation)
+            if at.setdefault(body.offset, body.operation) != body.operation:
+                return state, _two(event, body, state, body.offset, body.operation)
         elif isinstance(body, Polled):
             return state, self._polled(state, event, body)
         elif isinstance(body, ReadCompleted):
@@ -293,17 +293,17 @@ class InconsistentOffsets:
 def _two(
     event: Event, body: Polled | ProduceCompleted, state: _Contents, offset: int, operation: str
 ) -> Sequence[Finding]:
-    """Whether another message was seen at this offset before, and not right before it as well."""
-    first, clashed = state.at[offset], state.clashed
-    if first == operation:
+    """Another message than was first seen at this offset: told unless it, or the offset right
+    before it, was found so already."""
+    known = offset in state.clashed or offset - 1 in state.clashed
+    state.clashed.add(offset)
+    if known:
         return NOTHING
-    known = offset in clashed or offset - 1 in clashed
-    clashed.add(offset)
     saying = (
-        f"offset {offset} of {body.topic}-{body.partition} held {first}, and {operation} by the "
-        f"word of {event.process}"
+        f"offset {offset} of {body.topic}-{body.partition} held {state.at[offset]}, and "
+        f"{operation} by the word of {event.process}"
     )
-    return NOTHING if known else (Violated(event.ref, CLIENT, saying),)
+    return (Violated(event.ref, CLIENT, saying),)
 
 
 def _gone(event: Event, body: ReadCompleted, offsets: Sequence[int], state: _Contents) -> Violated:

@@ -43,9 +43,10 @@ class _Node:
     snapshot: int = -1
     answered: int = 0
     heard_ns: int = 0
+    """When its newest event was stamped."""
     since_ns: int | None = None
-    """What it told of before it told of its election: a step's clock is read before its events are
-    stamped, so that its term may have begun as early as that."""
+    """When the one before its first election was: a step's clock is read before its events are
+    stamped, so the term may have begun as early as that."""
     told: MetricsReported | None = None
 
 
@@ -87,6 +88,7 @@ class MetricsMatchHistory:
         if isinstance(body, PromiseWitnessed):
             return state, self._witnessed(event, body)
         node = state.nodes.setdefault(event.process, _Node())
+        before_ns, node.heard_ns = node.heard_ns, event.at_ns
         match body:
             case NodeStarted():
                 node.nodes += 1
@@ -102,13 +104,11 @@ class MetricsMatchHistory:
                 node.answered += 1
             case ControllerElected():
                 if node.since_ns is None:
-                    node.since_ns = node.heard_ns
+                    node.since_ns = before_ns
             case MetricsReported():
                 if body.last_stable > state.stable:
                     state.stable, state.stable_ref = body.last_stable, event.ref
-                node.heard_ns = event.at_ns
                 return state, self._reported(state, node, event, body)
-        node.heard_ns = event.at_ns
         return state, NOTHING
 
     def _witnessed(self, event: Event, body: PromiseWitnessed) -> Sequence[Finding]:
