@@ -340,16 +340,28 @@ class Cluster:
         does not come to hold in time, Inconclusive when the machine stood still meanwhile, and
         EnvironmentFailed when a process died that should live.
         """
-        limit_ms = self.timing.recovery_bound_ms if within_ms is None else within_ms
+        limit_ms = self._limit_ms(within_ms)
+        event = self._await(condition, limit_ms)
+        if event is None:
+            raise Violation(_in_vain(condition, limit_ms))
+        return event
+
+    def comes_to(self, condition: Condition, within_ms: int | None = None) -> bool:
+        """As `eventually`, for a test that says itself what it means when it does not hold."""
+        return self._await(condition, self._limit_ms(within_ms)) is not None
+
+    def _limit_ms(self, within_ms: int | None) -> int:
+        return self.timing.recovery_bound_ms if within_ms is None else within_ms
+
+    def _await(self, condition: Condition, limit_ms: int) -> Event | None:
         began_ns = self._runtime.now_ns()
         event = self._runtime.advance(condition, began_ns + limit_ms * MS)
-        if event is not None:
-            return event
-        waited = f"waited {limit_ms} ms for {condition.description}, in vain"
-        stalled_ms = stalled_since(self._runtime.events(), began_ns) // MS
-        if stalled_ms * _STALL_SHARE > limit_ms:
-            raise Inconclusive(f"{waited}, but processes stood still for {stalled_ms} ms of it")
-        raise Violation(waited)
+        if event is None:
+            stalled_ms = stalled_since(self._runtime.events(), began_ns) // MS
+            if stalled_ms * _STALL_SHARE > limit_ms:
+                waited = _in_vain(condition, limit_ms)
+                raise Inconclusive(f"{waited}, but processes stood still for {stalled_ms} ms of it")
+        return event
 
     def _of(self, role: Role) -> tuple[Node, ...]:
         return tuple(_node(slot, role) for slot in self._runtime.layout.of(role))
@@ -358,6 +370,10 @@ class Cluster:
         slots = self._runtime.layout.of(role, spares=True)
         (found,) = (slot for slot in slots if slot.id_as(role) == node_id)
         return _node(found, role)
+
+
+def _in_vain(condition: Condition, limit_ms: int) -> str:
+    return f"waited {limit_ms} ms for {condition.description}, in vain"
 
 
 def _node(slot: Slot, role: Role) -> Node:

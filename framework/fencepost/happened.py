@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar, final
 
 from msgspec import Struct
 
-from fencepost.events import Event, PromiseWitnessed
+from fencepost.events import Event, PromiseWitnessed, kind_name
 from fencepost.rules import Witness
-from fencepost.runtime import Runtime
+from fencepost.runtime import Condition, Runtime
+from fencepost.view import View
 
 Body = TypeVar("Body", bound=Struct)
 
@@ -33,6 +34,23 @@ class Happened:
             for event in self._runtime.events()
             if isinstance(event.body, kind) and process in ("", event.process)
         ]
+
+    def told(self, kind: type[Body], such: Callable[[Body], bool], what: str) -> Condition:
+        """An event of this kind has come whose body is such; `what` is being waited for.
+
+        A client may know what a node answered it before the node's own word of it has come here:
+        whoever looks for that word waits for it.
+        """
+        come, found = -1, False
+
+        def holds(view: View) -> bool:
+            nonlocal come, found
+            if not found and view.kinds[kind_name(kind)] != come:
+                come = view.kinds[kind_name(kind)]
+                found = any(such(body) for body in self.of(kind))
+            return found
+
+        return Condition(what, holds)
 
     def saw(
         self, clause: str, held: bool, evidence: str, witness: Witness = Witness.CLIENT

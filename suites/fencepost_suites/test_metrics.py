@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from fencepost import MetricsReported, Role, Shape, Spare
-from fencepost.testing import Clients, Cluster, Faults, Happened
+from fencepost.testing import Clients, Cluster, Faults, Happened, Node
 
 clause = pytest.mark.clause
 seldom = pytest.mark.parametrize(
@@ -80,9 +80,11 @@ def test_a_nodes_metrics_page_has_the_seeds_names_and_says_what_the_history_show
         samples = {
             name: float(value) for _, name, of, value in SAMPLE.findall(page) if int(of) == node.id
         }
-        reported = [
-            figures(body) for body in history.of(MetricsReported) if body.node_id == node.id
-        ]
-        evidence = f"{node} tells {samples} to a client"
-        history.saw("QC-25", samples in reported, evidence)
+
+        def same(body: MetricsReported, node: Node = node, samples: object = samples) -> bool:
+            return body.node_id == node.id and figures(body) == samples
+
+        shown = history.told(MetricsReported, same, f"{node}'s own word of what its page has")
+        held = cluster.comes_to(shown)
+        history.saw("QC-25", held, f"{node} tells {samples} to a client")
         history.saw("QC-37", "ZooKeeper" not in page, f"{node}'s page has {sorted(samples)}")

@@ -54,11 +54,12 @@ def test_a_state_that_is_not_known_is_read_as_unknown(
     active = cluster.active_controller
     frame = w.broker_heartbeat(STRANGER, target=UNKNOWN_STATE, epoch=5)
     answer = w.read_heartbeat_answer(clients.send_bytes(active, frame).answer)
-    read = [
-        body.target_state
-        for body in history.of(HeartbeatAnswered)
-        if body.broker_id == STRANGER and body.request_epoch == 5
-    ]
+
+    def ours(body: HeartbeatAnswered) -> bool:
+        return body.broker_id == STRANGER and body.request_epoch == 5
+
+    cluster.comes_to(history.told(HeartbeatAnswered, ours, f"{active}'s word of its answer"))
+    read = [body.target_state for body in history.of(HeartbeatAnswered) if ours(body)]
     held = answer.error == NOT_REGISTERED and read == ["UNKNOWN"]
     history.saw("QC-27", held, f"the state {UNKNOWN_STATE} was read as {read}: {answer}")
     assert cluster.holds(active.alive)
