@@ -71,8 +71,10 @@ def lead(h: HistoryBuilder, process: str, epoch: int, log_end: int, mark: int = 
     h.add(process, LeadershipStarted("orders", 0, epoch, ALL3, 0, log_end, mark))
 
 
-def follow(h: HistoryBuilder, process: str, log_end: int, mark: int, leader: int = 1) -> None:
-    h.add(process, FollowingStarted("orders", 0, leader, 1, log_end, mark))
+def follow(
+    h: HistoryBuilder, process: str, log_end: int, mark: int, leader: int = 1, epoch: int = 1
+) -> None:
+    h.add(process, FollowingStarted("orders", 0, leader, epoch, log_end, mark))
 
 
 def acknowledge(
@@ -429,13 +431,19 @@ def test_a_resend_that_a_later_leader_stored_is_another_message() -> None:
     assert verdict(h, "RP-15").verdict is Outcome.HOLDS
 
 
-def test_following_the_same_leader_into_its_next_epoch_does_not_exercise_rp_15() -> None:
+@pytest.mark.parametrize(
+    ("epoch", "outcome"), [(1, Outcome.NOT_EXERCISED), (2, Outcome.HOLDS)], ids=["same", "next"]
+)
+def test_what_is_kept_counts_for_rp_15_in_another_leader_epoch(
+    epoch: int, outcome: Outcome
+) -> None:
+    """A follower that cut to its mark whenever an epoch begins would have lost it."""
     h = HistoryBuilder()
-    follow(h, B2, log_end=0, mark=0)
+    follow(h, B2, log_end=0, mark=0, epoch=1)
     store(h, B2, 0)
-    follow(h, B2, log_end=1, mark=0)
+    follow(h, B2, log_end=1, mark=0, epoch=epoch)
     store(h, B2, 1)
-    assert verdict(h, "RP-15").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h, "RP-15").verdict is outcome
 
 
 def test_rp_15_is_open_in_a_history_cut_short() -> None:

@@ -378,9 +378,9 @@ class NewLeaderHasTheAcknowledged:
 class _Following:
     logs: ReplicaLogs = field(default_factory=ReplicaLogs)
     began: dict[str, tuple[FollowingStarted, bool]] = field(default_factory=dict)
-    """Processes that began to follow and stored nothing since; and whether the leader is new."""
+    """Processes that began to follow and stored nothing since; and whether in another epoch."""
     followed: dict[str, int] = field(default_factory=dict)
-    """process -> the leader it followed last."""
+    """process -> the leader epoch in which it followed last."""
     dropped: dict[int, tuple[str, int, LogAppended]] = field(default_factory=dict)
     """base offset -> who dropped that batch last, in which leader epoch; until the offset is
     committed."""
@@ -428,8 +428,8 @@ class FollowerTruncatesByEpoch:
         elif isinstance(body, LogTruncated):
             return state, self._truncated(state, event, body)
         elif isinstance(body, FollowingStarted):
-            anew = state.followed.get(event.process) != body.leader
-            state.followed[event.process] = body.leader
+            anew = state.followed.get(event.process) != body.leader_epoch
+            state.followed[event.process] = body.leader_epoch
             state.began[event.process] = (body, anew)
         elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
             return _Following(), NOTHING
@@ -437,7 +437,7 @@ class FollowerTruncatesByEpoch:
 
     @staticmethod
     def _resumed(state: _Following, event: Event, body: LogAppended) -> Sequence[Finding]:
-        """The first message stored after a change of leader: by now it must have truncated."""
+        """The first message stored in another leader epoch: by now it must have truncated."""
         began, anew = state.began.pop(event.process)
         if body.as_leader:
             return NOTHING
