@@ -200,7 +200,9 @@ def report(
 def defects(
     system: System = DEFAULT_SYSTEM,
     runtime: Runtime = "simulated",
-    only: Annotated[str | None, typer.Option(help="One defect, by name.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="A defect, by name; may be given more than once.")
+    ] = None,
     clean: Annotated[int | None, typer.Option(help="How many healthy seeds to compare.")] = None,
     out: Out = DEFAULT_OUT,
     json: Json = False,
@@ -212,7 +214,7 @@ def defects(
     if clean is not None:
         budget = replace(budget, clean_seeds=clean)
     hunter = Hunter(loaded.system(system), runtime, loaded, out / "defects", budget, progress())
-    results = hunt_all(hunter, only)
+    results = hunt_all(hunter, only or ())
     lost = [hunt.defect.name for hunt in results.hunts if not hunt.found]
     if json:
         print_json(results.as_json())

@@ -8,7 +8,7 @@ schedules against the healthy system: whatever is reported there is a false alar
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
@@ -119,17 +119,17 @@ class Hunter:
     budget: Budget
     tell: Tell
 
-    def chosen(self, only: str | None) -> Sequence[Defect]:
-        """The defects to look for; raises UsageError for a system or a name that has none."""
+    def chosen(self, only: Collection[str] = ()) -> Sequence[Defect]:
+        """The defects to look for, all unless some are named; raises UsageError for a system or a
+        name that has none."""
         if not isinstance(self.system, HasDefects):
             raise UsageError(f"{self.system.name} has no defects to switch on")
         defects = self.system.defects()
-        if only is None:
-            return defects
-        named = [defect for defect in defects if defect.name == only]
-        if not named:
-            raise no_such("defect", only, [defect.name for defect in defects])
-        return named
+        names = [defect.name for defect in defects]
+        for name in only:
+            if name not in names:
+                raise no_such("defect", name, names)
+        return [defect for defect in defects if not only or defect.name in only]
 
     def hunt(self, defect: Defect) -> Hunt:
         """Looks for one defect until it is found or the budget is spent."""
@@ -207,7 +207,7 @@ def verdicts_in(folder: RunFolder) -> Mapping[str, Verdict]:
     return msgspec.json.decode(path.read_bytes(), type=dict[str, Verdict])
 
 
-def hunt_all(hunter: Hunter, only: str | None) -> Results:
+def hunt_all(hunter: Hunter, only: Collection[str] = ()) -> Results:
     """Looks for each chosen defect, then for false alarms; raises UsageError as `chosen`."""
     results = Results()
     for defect in hunter.chosen(only):

@@ -37,7 +37,7 @@ def test_a_defect_is_found_by_a_clause_it_breaks(
 ) -> None:
     hunting = hunter(plugins, tmp_path)
     assert hasattr(defect, "name")
-    (chosen,) = hunting.chosen(defect.name)
+    (chosen,) = hunting.chosen([defect.name])
     hunt = hunting.hunt(chosen)
     assert hunt.found, hunt.as_json()
 
@@ -46,7 +46,7 @@ def test_a_defect_that_a_runtime_cannot_show_is_not_looked_for_there(
     plugins: Plugins, tmp_path: Path
 ) -> None:
     hunting = replace(hunter(plugins, tmp_path), runtime="process")
-    results = hunt_all(hunting, "registers-unrecovered").as_json()
+    results = hunt_all(hunting, ["registers-unrecovered"]).as_json()
     assert results["defects"] == []
     assert [one["name"] for one in results["unseen"]] == ["registers-unrecovered"]
 
@@ -61,7 +61,7 @@ def test_an_unknown_defect_is_refused_with_the_nearest_name(
     plugins: Plugins, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match="votes-twice"):
-        hunter(plugins, tmp_path).chosen("vote-twice")
+        hunter(plugins, tmp_path).chosen(["vote-twice"])
 
 
 @pytest.fixture(scope="module")
