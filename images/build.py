@@ -112,16 +112,26 @@ def base_of(client: docker.APIClient, base: Base, wanted: str) -> str:
     for name in (wanted,) if wanted else (base.public, base.own):
         if image_id(client, name):
             return name
+    say(f"Pulling {wanted or base.public} ...")
+    trouble = pull(client, wanted or base.public)
+    if not trouble:
+        return wanted or base.public
+    if wanted:
+        raise EnvironmentFailed(f"{wanted} could not be pulled: {trouble}")
+    say(f"No registry answers: making {base.own} by debootstrap ...")
+    debootstrap(client, base)
+    return base.own
+
+
+def pull(client: docker.APIClient, name: str) -> str:
+    """Pulls an image; why it could not be, which an engine may say after all went well at first."""
     try:
-        say(f"Pulling {wanted or base.public} ...")
-        client.pull(wanted or base.public)
-    except (APIError, DockerException) as failed:
-        if wanted:
-            raise EnvironmentFailed(f"{wanted} could not be pulled: {failed}") from failed
-        say(f"No registry answers: making {base.own} by debootstrap ...")
-        debootstrap(client, base)
-        return base.own
-    return wanted or base.public
+        for told in client.pull(name, stream=True, decode=True):
+            if "error" in told:
+                return str(told["error"])
+    except DockerException as failed:
+        return str(failed)
+    return ""
 
 
 def debootstrap(client: docker.APIClient, base: Base) -> None:
@@ -138,7 +148,9 @@ def debootstrap(client: docker.APIClient, base: Base) -> None:
         run(["tar", "-C", str(root), "--exclude=./var/cache/apt/archives/*.deb", "-cf",
              str(packed), "."], "packing the base")  # fmt: skip
         repository, _, tag = base.own.partition(":")
-        client.import_image_from_file(str(packed), repository=repository, tag=tag)
+        told = client.import_image_from_file(str(packed))
+        made = json.loads(told.splitlines()[-1])["status"]
+        client.tag(made, repository, tag)  # Podman's import would take no tag
 
 
 def gather(context: Path, packages: Sequence[str], wheel: Path | None, machine: str) -> None:
