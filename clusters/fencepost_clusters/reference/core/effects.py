@@ -29,6 +29,10 @@ Chance = Callable[[int, int], int]
 """Draws a whole number between two bounds, both included."""
 
 
+NEVER_NS = 1 << 62
+"""Later than any moment of a monotonic clock."""
+
+
 class Instant(Struct, frozen=True):
     """A moment as this node believes it: a monotonic clock in ns and the wall clock in ms."""
 

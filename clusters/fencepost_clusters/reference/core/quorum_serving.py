@@ -13,6 +13,7 @@ from msgspec import Struct
 from fencepost import Cause
 from fencepost_clusters.reference.core import quorum_messages as messages
 from fencepost_clusters.reference.core.effects import (
+    NEVER_NS,
     Instant,
     Outbox,
     Protections,
@@ -25,7 +26,6 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 
 MS = 1_000_000
-NEVER_NS = 1 << 62
 
 
 class Standing(Protocol):

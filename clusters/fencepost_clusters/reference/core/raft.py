@@ -23,6 +23,7 @@ from fencepost import (
 from fencepost_clusters.reference.core import quorum_messages as messages
 from fencepost_clusters.reference.core.effects import (
     EXIT_UNREADABLE,
+    NEVER_NS,
     Append,
     Chance,
     Delete,
@@ -38,7 +39,7 @@ from fencepost_clusters.reference.core.effects import (
 )
 from fencepost_clusters.reference.core.electorate import Electorate
 from fencepost_clusters.reference.core.metadata_log import LOG_NAME, MetadataLog
-from fencepost_clusters.reference.core.quorum_serving import NEVER_NS, Serving
+from fencepost_clusters.reference.core.quorum_serving import Serving
 from fencepost_clusters.reference.core.quorum_timing import RaftTiming
 from fencepost_clusters.reference.core.snapshot_download import Download
 from fencepost_clusters.reference.wire import messages as m

@@ -15,7 +15,7 @@ from enum import IntEnum, StrEnum
 from msgspec import Struct
 
 from fencepost_clusters.reference.core import features, leadership
-from fencepost_clusters.reference.core.effects import Instant, Protections
+from fencepost_clusters.reference.core.effects import NEVER_NS, Instant, Protections
 from fencepost_clusters.reference.core.electorate import Voters
 from fencepost_clusters.reference.core.image import Broker, Image, broker_record
 from fencepost_clusters.reference.core.settings import Settings
@@ -60,9 +60,6 @@ def global_state(state: BrokerState, stopping: bool) -> GlobalState:
             return GlobalState.FENCED
         case _:
             return GlobalState.OFFLINE
-
-
-NEVER_NS = 1 << 62
 
 
 @dataclass(slots=True)
