@@ -110,13 +110,11 @@ class Node:
 
     @property
     def caught_up(self) -> Condition:
-        """The node has replayed every metadata record that any node has."""
-
-        def holds(view: View) -> bool:
-            newest = max(view.applied.values(), default=-1)
-            return view.applied.get(self.process(view), -1) >= newest
-
-        return Condition(f"{self} to have replayed all committed metadata", holds)
+        """The node has replayed every metadata record that anybody told is committed."""
+        return Condition(
+            f"{self} to have replayed all committed metadata",
+            lambda view: view.applied.get(self.process(view), -1) >= view.committed,
+        )
 
     @property
     def renewed(self) -> Condition:

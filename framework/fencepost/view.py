@@ -72,6 +72,8 @@ class View:
     """(broker process, topic, partition) -> up to where it said that its log is synced."""
     applied: dict[str, int] = field(default_factory=dict)
     """process -> offset of the newest metadata record it replayed."""
+    committed: int = -1
+    """The offset of the newest committed metadata record that anybody told of."""
     invoked: Counter[str] = field(default_factory=Counter)
     """client process -> produces invoked."""
     completed: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -128,6 +130,7 @@ def _state(view: View, event: e.Event, body: e.BrokerStateChanged) -> None:
 
 
 def _broker(view: View, event: e.Event, body: e.BrokerCommitted) -> None:
+    view.committed = max(view.committed, body.offset)
     if body.offset > view.broker_offset.get(body.broker_id, -1):
         view.broker_offset[body.broker_id] = body.offset
         view.fenced[body.broker_id] = body.fenced
@@ -136,6 +139,7 @@ def _broker(view: View, event: e.Event, body: e.BrokerCommitted) -> None:
 
 
 def _topic(view: View, event: e.Event, body: e.TopicCommitted) -> None:
+    view.committed = max(view.committed, body.offset)
     if not body.deleted:
         view.topics[body.topic] = body.topic_id
     elif view.topics.get(body.topic) == body.topic_id:
@@ -145,6 +149,7 @@ def _topic(view: View, event: e.Event, body: e.TopicCommitted) -> None:
 
 
 def _partition(view: View, event: e.Event, body: e.PartitionCommitted) -> None:
+    view.committed = max(view.committed, body.offset)
     key = (body.topic, body.partition)
     known = view.partitions.get(key)
     if known is None:
@@ -202,6 +207,7 @@ def _checkpointed(view: View, event: e.Event, body: e.ReplicaCheckpointed) -> No
 
 
 def _metadata(view: View, event: e.Event, body: e.MetadataCommitted | e.MetadataApplied) -> None:
+    view.committed = max(view.committed, body.offset)
     view.applied[event.process] = body.offset
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import Condition, Shape, View
+from fencepost import Condition, Event, Shape, View
 from fencepost.testing import Clients, Cluster, Faults, Happened, Node
 from fencepost_clusters.apache_kafka.metrics import MetricsTold, figures
 from fencepost_clusters.apache_kafka.rules_metrics import SETTLED_NS
+from fencepost_clusters.apache_kafka.rules_serving import APPLIED_WITHIN_NS
 
 clause = pytest.mark.clause
 pytestmark = pytest.mark.only("apache/kraft", reason="what is tested is Kafka's own promise")
@@ -31,6 +32,14 @@ def goes_on_saying(node: Node, **said: int) -> Condition:
         return told.slot == node.name and settled and agrees
 
     return Condition(f"{node.name}'s metrics page to go on saying {said}", holds)
+
+
+def past(event: Event, by_ns: int) -> Condition:
+    """What is told by now was told that much later: clients, for one, tell all the while."""
+    return Condition(
+        f"{by_ns} ns to pass since {event.process} told of {event.kind}",
+        lambda view: view.last is not None and view.last.at_ns > event.at_ns + by_ns,
+    )
 
 
 @pytest.mark.parametrize("disk", ["empty", "copy"])
@@ -116,14 +125,15 @@ def test_a_broker_that_dies_as_the_controller_does_is_fenced_by_the_next_one(
 def test_a_fenced_broker_is_named_to_no_client_of_kafka(
     cluster: Cluster, faults: Faults, clients: Clients
 ) -> None:
-    writes = clients.produce("orders")
+    clients.produce("orders")
     victim, *others = cluster.brokers
+    cluster.eventually(others[0].caught_up)
     assert victim.id in clients.ask_metadata(others[0], "orders").brokers
     with faults.kill(victim):
         cluster.eventually(victim.fenced_by_controller)
-        cluster.eventually(writes.acked_at_least(len(writes.acked) + 300))
         for broker in others:
-            cluster.eventually(broker.caught_up)
+            applied = cluster.eventually(broker.caught_up)
+            cluster.eventually(past(applied, APPLIED_WITHIN_NS))
             told = clients.ask_metadata(broker, "orders")
             assert told.answered
             assert victim.id not in told.brokers

@@ -39,6 +39,7 @@ def test_a_fenced_broker_is_named_to_no_client(
 ) -> None:
     clients.create_topic("orders")
     victim, *others = cluster.brokers
+    cluster.eventually(others[0].caught_up)
     assert victim.id in clients.ask_metadata(others[0], "orders").brokers
     with faults.kill(victim):
         cluster.eventually(victim.fenced_by_controller)
@@ -48,6 +49,7 @@ def test_a_fenced_broker_is_named_to_no_client(
             assert told.answered
             assert victim.id not in told.brokers
     cluster.eventually(cluster.recovered)
+    cluster.eventually(others[0].caught_up)
     assert victim.id in clients.ask_metadata(others[0], "orders").brokers
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from fencepost import (
+    BrokerCommitted,
     LeadershipStarted,
     MetadataApplied,
     MetadataCommitted,
@@ -48,3 +49,10 @@ def test_a_node_has_caught_up_by_records_or_by_what_it_says_that_it_applied() ->
     assert not NODE.caught_up.holds(seen(record))
     assert not NODE.caught_up.holds(seen(record, ("broker-1#1", MetadataApplied(6, 1))))
     assert NODE.caught_up.holds(seen(record, ("broker-1#1", MetadataApplied(7, 1))))
+
+
+def test_a_node_has_not_caught_up_with_what_only_an_observer_has_told() -> None:
+    applied = ("broker-1#1", MetadataApplied(7, 1))
+    fenced = ("clients/observer#1", BrokerCommitted(8, 2, 5, True, "two"))
+    assert not NODE.caught_up.holds(seen(applied, fenced))
+    assert NODE.caught_up.holds(seen(applied, fenced, ("broker-1#1", MetadataApplied(8, 1))))
