@@ -6,13 +6,13 @@ no node. Time passes in `Cluster.eventually` alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
 from fencepost.clock import MS
 from fencepost.errors import Inconclusive, Violation, no_such
-from fencepost.events import Event, Stalled
+from fencepost.events import ClusterRecovered, Event, Stalled
 from fencepost.runtime import Condition, Runtime, describe
 from fencepost.systems import Configured, Timing
 from fencepost.topology import Layout, Role, Slot
@@ -227,10 +227,8 @@ class Cluster:
     @property
     def active_controller(self) -> Node:
         """The active controller, once there is one."""
-        self.eventually(
-            Condition("an active controller", lambda view: view.active_controller is not None)
-        )
-        return self._by_id(Role.CONTROLLER, self._runtime.view.active_controller)
+        found = self._found("an active controller", lambda view: view.active_controller)
+        return self._by_id(Role.CONTROLLER, found)
 
     @property
     def led_by_controllers(self) -> Condition:
@@ -255,8 +253,9 @@ class Cluster:
 
     def leader(self, topic: str, partition: int) -> Node:
         """The broker that serves as the partition's leader, once there is one."""
-        self.eventually(self.led(topic, partition))
-        return self._by_id(Role.BROKER, _serving(self._runtime.view, topic, partition))
+        wanted = self.led(topic, partition).description
+        found = self._found(wanted, lambda view: _serving(view, topic, partition))
+        return self._by_id(Role.BROKER, found)
 
     def followers(self, topic: str, partition: int) -> tuple[Node, ...]:
         """The other replicas of the partition, in its order."""
@@ -348,6 +347,32 @@ class Cluster:
         """As `eventually`, for a test that says itself what it means when it does not hold."""
         return self._await(condition, self._limit_ms(within_ms)) is not None
 
+    def await_recovery(self) -> ClusterRecovered:
+        """Lets time pass until the cluster has recovered or its bound is over; what came of it."""
+        began_ns = self._runtime.now_ns()
+        bound_ms = self.timing.recovery_bound_ms
+        lacks: tuple[str, ...] = ()
+        if self._runtime.advance(self.recovered, began_ns + bound_ms * MS) is None:
+            lacks = missing(self._runtime.view, self._runtime.layout)
+        took_ms = (self._runtime.now_ns() - began_ns) // MS
+        return ClusterRecovered(not lacks, took_ms, bound_ms, lacks)
+
+    def _found(self, what: str, find: Callable[[View], int | None]) -> int:
+        """What is found in the very view in which it was there first: it may be gone in the next.
+
+        Raises as `eventually`.
+        """
+        found: int | None = None
+
+        def holds(view: View) -> bool:
+            nonlocal found
+            found = find(view)
+            return found is not None
+
+        self.eventually(Condition(what, holds))
+        assert found is not None
+        return found
+
     def _limit_ms(self, within_ms: int | None) -> int:
         return self.timing.recovery_bound_ms if within_ms is None else within_ms
 
@@ -364,7 +389,7 @@ class Cluster:
     def _of(self, role: Role) -> tuple[Node, ...]:
         return tuple(_node(slot, role) for slot in self._runtime.layout.of(role))
 
-    def _by_id(self, role: Role, node_id: int | None) -> Node:
+    def _by_id(self, role: Role, node_id: int) -> Node:
         slots = self._runtime.layout.of(role, spares=True)
         (found,) = (slot for slot in slots if slot.id_as(role) == node_id)
         return _node(found, role)

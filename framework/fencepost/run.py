@@ -321,7 +321,8 @@ class Run:
         try:
             self.enter("heal")
             self.faults.heal_all()
-            recovered = self._await_recovery()
+            recovered = self.cluster.await_recovery()
+            self.record(recovered)
             self.enter("drain")
             self.clients.drain()
             # What was stored last is on its way to the followers: a reading now would miss it. If
@@ -359,14 +360,3 @@ class Run:
                 f"{self.spec.system.name} was not ready after {START_LIMIT_MS // 1000} s: "
                 f"{'; '.join(lacks)} (logs in {self.folder.logs})"
             )
-
-    def _await_recovery(self) -> ClusterRecovered:
-        """Records whether the cluster recovered within its bound; how it did not is for rules."""
-        began_ns = self.runtime.now_ns()
-        bound_ms = self.cluster.timing.recovery_bound_ms
-        self.runtime.advance(self.cluster.recovered, began_ns + bound_ms * MS)
-        lacks = missing(self.runtime.view, self.runtime.layout)
-        took_ms = (self.runtime.now_ns() - began_ns) // MS
-        recovered = ClusterRecovered(not lacks, took_ms, bound_ms, lacks)
-        self.record(recovered)
-        return recovered

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import pytest
 
-from fencepost import Layout, PartitionView, Role, Slot, Stalled, View
-from fencepost.cluster import Node, missing, stalled_since
+from fencepost import (
+    Condition,
+    ControllerElected,
+    ControllerResigned,
+    Layout,
+    NodeStarted,
+    PartitionView,
+    Role,
+    Runtime,
+    Slot,
+    Stalled,
+    Timing,
+    View,
+)
+from fencepost.cluster import Cluster, Node, missing, stalled_since
 from fencepost.events import Event
 
 BROKER = Slot("broker-2", Role.BROKER, 2, 2)
@@ -124,3 +139,66 @@ def test_stalls_are_added_up_a_process() -> None:
 
 def replace_at(event: Event, at_ns: int) -> Event:
     return Event(event.run, event.process, event.node_seq + 1, at_ns, event.body)
+
+
+TIMING = Timing(300, 2_000, 500, 2_000, 9_000)
+
+
+class Moving:
+    """A run whose next events have come, as they may have on processes: `advance` takes in one
+    after the other, and whoever looks at the view takes in all of them."""
+
+    layout = LAYOUT
+
+    def __init__(self, view: View, *coming: Event) -> None:
+        self._view = view
+        self._coming = deque(coming)
+
+    @property
+    def view(self) -> View:
+        while self._coming:
+            self._view.apply(self._coming.popleft())
+        return self._view
+
+    def now_ns(self) -> int:
+        return 0
+
+    def events(self) -> Sequence[Event]:
+        return ()
+
+    def advance(self, until: Condition, deadline_ns: int) -> Event | None:
+        while self._coming:
+            event = self._coming.popleft()
+            self._view.apply(event)
+            if until.holds(self._view):
+                return event
+        return None
+
+
+def elected_and_gone() -> Cluster:
+    """A cluster that lacks a controller, then has one, and lacks it again."""
+    view = healthy()
+    no_controller(view)
+    bodies = (
+        NodeStarted("controller", 1, "c", -1),
+        ControllerElected(1, 0, 0),
+        ControllerResigned(1, "no_majority"),
+    )
+    told = [Event("run", "controller-1#1", n, n, body) for n, body in enumerate(bodies)]
+    return Cluster(cast(Runtime, Moving(view, *told)), TIMING)
+
+
+def test_who_was_there_once_is_found_though_gone_by_now() -> None:
+    assert elected_and_gone().active_controller.name == "controller-1"
+
+
+def test_a_cluster_that_recovered_did_whatever_came_after() -> None:
+    recovered = elected_and_gone().await_recovery()
+    assert (recovered.recovered, recovered.missing) == (True, ())
+
+
+def test_a_cluster_that_never_recovers_says_what_it_lacks() -> None:
+    view = healthy()
+    no_controller(view)
+    recovered = Cluster(cast(Runtime, Moving(view)), TIMING).await_recovery()
+    assert (recovered.recovered, recovered.missing) == (False, ("no controller is active",))
