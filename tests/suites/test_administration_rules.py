@@ -14,6 +14,7 @@ from fencepost import (
     FollowingStarted,
     HeartbeatAnswered,
     HeartbeatSent,
+    LogAppended,
     NodeStarted,
     PartitionCommitted,
     ProcessExited,
@@ -319,11 +320,18 @@ def test_a_marked_topic_that_stays_breaks_qc_26_or_leaves_it_open() -> None:
 # ------------------------------------------------------------------------------------------ RP-25
 
 
-def deleted_while_away() -> HistoryBuilder:
+def follows(stored: bool = True) -> HistoryBuilder:
     h = HistoryBuilder()
     h.add(B2, NodeStarted("broker", 2, "u2", 0))
     h.add(B2, TopicCommitted(5, "orders", "t", deleted=False))
     h.add(B2, FollowingStarted("orders", 0, 1, 1, 0, 0))
+    if stored:
+        h.add(B2, LogAppended("orders", 0, 0, 1, 0, 1, 1, False, "d", -1, -1))
+    return h
+
+
+def deleted_while_away(stored: bool = True) -> HistoryBuilder:
+    h = follows(stored)
     h.add("harness", ProcessExited(B2, -9, 9, True))
     h.add(C1, TopicCommitted(7, "orders", "t", deleted=True))
     return h
@@ -349,11 +357,14 @@ def test_a_broker_that_returns_and_removes_it_keeps_rp_25() -> None:
     assert (found.verdict, found.witness) == (Outcome.HOLDS, Witness.SELF)
 
 
+def test_a_replica_that_stored_nothing_has_no_log_that_rp_25_asks_for() -> None:
+    h = deleted_while_away(stored=False)
+    back(h, removes=False)
+    assert verdict(h, "RP-25").verdict is Outcome.NOT_EXERCISED
+
+
 def test_rp_25_is_open_while_a_broker_that_runs_had_no_time() -> None:
-    h = HistoryBuilder()
-    h.add(B2, NodeStarted("broker", 2, "u2", 0))
-    h.add(B2, TopicCommitted(5, "orders", "t", deleted=False))
-    h.add(B2, FollowingStarted("orders", 0, 1, 1, 0, 0))
+    h = follows()
     h.add(C1, TopicCommitted(7, "orders", "t", deleted=True))
     assert verdict(h, "RP-25").verdict is Outcome.UNKNOWN
     assert verdict(deleted_while_away(), "RP-25").verdict is Outcome.NOT_EXERCISED

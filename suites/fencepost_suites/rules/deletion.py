@@ -17,9 +17,8 @@ from fencepost import (
     Event,
     Exercised,
     Finding,
-    FollowingStarted,
     Key,
-    LeadershipStarted,
+    LogAppended,
     NodeStarted,
     PartitionCommitted,
     ProcessExited,
@@ -164,13 +163,13 @@ class _Replicas:
 @dataclass(frozen=True, slots=True)
 class DeletedReplicasAreRemoved:
     """RP-25. A broker that knows of the deletion, or began after it, has removed its replicas by
-    the time it is active. Exercised by what a broker finds and removes when it starts. Twins, whose
-    disks may be laid out anew, are left aside."""
+    the time it is active. Exercised by what a broker finds and removes when it starts. A replica is
+    on a disk from its first append on. Twins, whose disks may be laid out anew, are left aside."""
 
     clause: str = "RP-25"
     kinds: frozenset[type[Struct]] = frozenset(
         {
-            *(TopicCommitted, ReplicaRemoved, FollowingStarted, LeadershipStarted, NodeStarted),
+            *(TopicCommitted, ReplicaRemoved, LogAppended, NodeStarted),
             *(BrokerStateChanged, ProcessExited),
         }
     )
@@ -196,7 +195,7 @@ class DeletedReplicasAreRemoved:
                 for place in state.held:
                     if place[1] == body.topic_id:
                         state.owed.setdefault(place, (event.at_ns, event.ref))
-            case FollowingStarted() | LeadershipStarted():
+            case LogAppended():
                 topic_id = state.ids.get((event.process, body.topic))
                 if topic_id is not None and not slot.endswith(TWIN):
                     state.held[slot, topic_id, body.partition] = body.topic
