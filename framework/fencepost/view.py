@@ -63,6 +63,8 @@ class View:
     broker_offset: dict[int, int] = field(default_factory=dict)
     topics: dict[str, str] = field(default_factory=dict)
     """live topic -> topic id."""
+    deleted: dict[str, int] = field(default_factory=dict)
+    """topic -> the offset of its newest deletion: what is older is of a topic that is gone."""
     partitions: dict[TopicPartition, PartitionView] = field(default_factory=dict)
     early: dict[TopicPartition, tuple[int, e.LeadershipStarted]] = field(default_factory=dict)
     """Who began to serve last, of partitions whose record was not heard of yet."""
@@ -140,16 +142,26 @@ def _broker(view: View, event: e.Event, body: e.BrokerCommitted) -> None:
 
 def _topic(view: View, event: e.Event, body: e.TopicCommitted) -> None:
     view.committed = max(view.committed, body.offset)
+    gone = view.deleted.get(body.topic, -1)
     if not body.deleted:
-        view.topics[body.topic] = body.topic_id
-    elif view.topics.get(body.topic) == body.topic_id:
+        if body.offset > gone:
+            view.topics[body.topic] = body.topic_id
+        return
+    view.deleted[body.topic] = max(body.offset, gone)
+    if view.topics.get(body.topic) == body.topic_id:
         del view.topics[body.topic]
         for key in [k for k in view.partitions if k[0] == body.topic]:
             del view.partitions[key]
+    # Who tells of it late may have begun to lead what was gone.
+    me = view.ids.get((event.process, "broker"))
+    for key in [k for k, (who, _) in view.early.items() if k[0] == body.topic and who == me]:
+        del view.early[key]
 
 
 def _partition(view: View, event: e.Event, body: e.PartitionCommitted) -> None:
     view.committed = max(view.committed, body.offset)
+    if body.offset < view.deleted.get(body.topic, -1):
+        return
     key = (body.topic, body.partition)
     known = view.partitions.get(key)
     if known is None:

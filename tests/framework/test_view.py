@@ -13,6 +13,7 @@ from fencepost import (
     PartitionCommitted,
     Role,
     Slot,
+    TopicCommitted,
     View,
 )
 from fencepost.cluster import Node
@@ -56,3 +57,29 @@ def test_a_node_has_not_caught_up_with_what_only_an_observer_has_told() -> None:
     fenced = ("clients/observer#1", BrokerCommitted(8, 2, 5, True, "two"))
     assert not NODE.caught_up.holds(seen(applied, fenced))
     assert NODE.caught_up.holds(seen(applied, fenced, ("broker-1#1", MetadataApplied(8, 1))))
+
+
+MADE = TopicCommitted(19, "orders", "t1", deleted=False)
+GONE = TopicCommitted(30, "orders", "t1", deleted=True)
+
+
+def test_a_broker_that_lags_brings_no_deleted_topic_back() -> None:
+    first = [("broker-2#1", body) for body in (MADE, RECORD, GONE)]
+    behind = [("broker-1#1", body) for body in (MADE, RECORD, LEADS)]
+    for told in (first + behind, [*first, *behind, ("broker-1#1", GONE)]):
+        view = seen(*told)
+        assert (view.topics, view.partitions) == ({}, {})
+
+
+def test_a_topic_that_is_made_anew_counts_and_is_led_by_who_leads_it_now() -> None:
+    first = [("broker-2#1", body) for body in (MADE, RECORD, GONE)]
+    behind = [("broker-1#1", body) for body in (RECORD, LEADS, GONE)]
+    anew = [
+        ("broker-1#1", TopicCommitted(31, "orders", "t2", deleted=False)),
+        ("broker-1#1", PartitionCommitted(32, "orders", 0, 1, 0, (1, 2), (1, 2))),
+        ("broker-1#1", LeadershipStarted("orders", 0, 0, (1, 2), -1, 0, 0)),
+    ]
+    view = seen(*first, *behind, *anew, ("broker-3#1", MADE), ("broker-3#1", RECORD))
+    assert view.topics == {"orders": "t2"}
+    known = view.partitions["orders", 0]
+    assert (known.offset, known.serving, known.serving_epoch) == (32, 1, 0)
