@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import Role, Shape, Spare
+from fencepost import BrokerCommitted, Role, Shape, Spare
 from fencepost.testing import Clients, Cluster, Faults, Happened
 
 clause = pytest.mark.clause
@@ -123,6 +123,45 @@ def test_a_deleted_broker_leaves_every_isr_and_may_register_anew(
     cluster.eventually(deleted.active)
     cluster.eventually(deleted.in_sync("orders", 0))
     cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+
+
+@pytest.mark.only("reference/quorum", reason="Kafka refuses whoever comes second")
+@clause("QC-19")
+def test_a_deleted_brokers_id_goes_to_no_process_that_lost_it(
+    cluster: Cluster, faults: Faults, clients: Clients, history: Happened
+) -> None:
+    writes = clients.produce("orders")
+    victim = cluster.leader("orders", 0)
+
+    def registered(broker: BrokerCommitted) -> bool:
+        return broker.broker_id == victim.id and broker.broker_epoch not in before
+
+    with faults.duplicate_id(victim, disk="empty"):
+        twin = cluster.node(f"{victim.name}-twin")
+        cluster.eventually(twin.active)
+        cluster.eventually(victim.disowned)
+        before = {b.broker_epoch for b in history.of(BrokerCommitted) if b.broker_id == victim.id}
+        # Both processes live, and both hear that nobody has the id.
+        clients.delete_broker(victim)
+        cluster.eventually(history.told(BrokerCommitted, registered, f"{victim} to come back"))
+        cluster.eventually(writes.acked_at_least(len(writes.acked) + 200))  # a few heartbeats
+        cluster.eventually(twin.active)
+    cluster.eventually(cluster.recovered)
+
+
+@pytest.mark.only("reference/quorum", reason="a broker of Kafka's that is deleted stays away")
+def test_a_topic_deleted_while_a_broker_was_nobody_is_removed_there(
+    cluster: Cluster, faults: Faults, clients: Clients
+) -> None:
+    writes = clients.produce("orders", count=50)
+    cluster.eventually(writes.settled)
+    cluster.eventually(cluster.recovered)
+    away = cluster.brokers[1]
+    with faults.cut_from_controllers(away):
+        cluster.eventually(away.fenced_by_controller)
+        clients.delete_broker(away)
+        clients.delete_topic("orders")
+    cluster.eventually(away.active)
 
 
 @clause("RP-25")

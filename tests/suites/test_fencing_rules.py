@@ -280,6 +280,24 @@ def test_a_loser_refused_everywhere_keeps_qc_19() -> None:
     assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 3, Witness.PEER)
 
 
+def test_an_id_given_back_to_its_loser_breaks_qc_19() -> None:
+    h = HistoryBuilder()
+    taken_over(h, CONTROLLER, LEADER)
+    for process in (CONTROLLER, LEADER):
+        h.add(process, BrokerCommitted(14, 1, 14, True, "old"))
+    found = verdict(h, "QC-19")
+    assert found.violated == 1
+    assert "back to incarnation old, which had lost it to new" in found.violations[0].saying
+
+
+def test_an_old_record_replayed_late_gives_no_id_back() -> None:
+    h = HistoryBuilder()
+    taken_over(h, CONTROLLER, LEADER)
+    h.add("broker-3#1", BrokerCommitted(5, 1, 5, False, "old"))
+    h.add("broker-3#1", BrokerCommitted(8, 1, 5, True, "old"))
+    assert verdict(h, "QC-19").verdict is not Outcome.VIOLATED
+
+
 def test_a_node_that_has_not_replayed_the_takeover_may_still_count_the_old_one() -> None:
     h = HistoryBuilder()
     taken_over(h, CONTROLLER)

@@ -229,6 +229,8 @@ class _Claimed:
     known: dict[tuple[str, str], dict[int, str]] = field(default_factory=dict)
     """(process, role) of a node -> id -> the incarnation it replayed last."""
     takeover: dict[tuple[str, str, int], Cause] = field(default_factory=dict)
+    given_back: set[tuple[int, str]] = field(default_factory=set)
+    """Ids and incarnations that held them again after they had lost them."""
     active: set[str] = field(default_factory=set)
     told: dict[str, Cause] = field(default_factory=dict)
     """process -> the refusal that told it that it lost its id."""
@@ -257,7 +259,8 @@ _NOBODY: dict[int, str] = {}
 @dataclass(frozen=True, slots=True)
 class LoserOfIdCountsForNothing:
     """QC-19. A node must refuse the loser from the moment it has itself replayed the newer
-    registration: before that it cannot know. The loser's word is the refusal it got."""
+    registration: before that it cannot know. The loser's word is the refusal it got. No record ever
+    gives the id back to it, whatever was deleted meanwhile."""
 
     clause: str = "QC-19"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -284,7 +287,7 @@ class LoserOfIdCountsForNothing:
             case NodeStarted(role="broker"):
                 state.who[event.process] = (body.node_id, body.incarnation)
             case BrokerCommitted():
-                self._committed(state, event, body)
+                return state, self._committed(state, event, body)
             case HeartbeatAnswered() | ChangeAnswered():
                 return state, self._answered(state, event, body)
             case RequestRefused() if body.requester >= 0:
@@ -303,14 +306,23 @@ class LoserOfIdCountsForNothing:
         return state, NOTHING
 
     @staticmethod
-    def _committed(state: _Claimed, event: Event, body: BrokerCommitted) -> None:
+    def _committed(state: _Claimed, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
         order = state.order.setdefault(body.broker_id, {})
-        order.setdefault(body.incarnation, body.offset)
+        first = order.setdefault(body.incarnation, body.offset)
+        winners = [one for one, at in order.items() if first < at < body.offset]
         for role in (body.role,) if body.role else ("broker", "controller"):
             known = state.known.setdefault((event.process, role), {})
             if known.get(body.broker_id) != body.incarnation:
                 known[body.broker_id] = body.incarnation
                 state.takeover[event.process, role, body.broker_id] = event.ref
+        if not winners or (body.broker_id, body.incarnation) in state.given_back:
+            return NOTHING
+        state.given_back.add((body.broker_id, body.incarnation))
+        saying = (
+            f"the record at {body.offset} gives broker id {body.broker_id} back to incarnation "
+            f"{body.incarnation}, which had lost it to {winners[-1]}"
+        )
+        return (Violated(event.ref, Witness.SELF, saying),)
 
     def _answered(
         self, state: _Claimed, event: Event, body: HeartbeatAnswered | ChangeAnswered

@@ -34,6 +34,7 @@ class Replaying(RuleBasedStateMachine):
         self.whole, self.rebuilt = Image(), Image()
         self.uuids = 0
         self.incarnations: dict[int, list[uuid.UUID]] = {}
+        self.gone: set[int] = set()
 
     def _uuid(self) -> uuid.UUID:
         self.uuids += 1
@@ -46,14 +47,23 @@ class Replaying(RuleBasedStateMachine):
 
     @rule(broker=IDS, level=st.sampled_from([1, 2]), fenced=st.booleans())
     def register(self, broker: int, level: int, fenced: bool) -> None:
+        self.incarnations.setdefault(broker, []).append(self._uuid())
+        self._register(broker, level, fenced)
+
+    @precondition(lambda self: self.gone)
+    @rule(data=st.data(), level=st.sampled_from([1, 2]))
+    def come_back(self, data: st.DataObject, level: int) -> None:
+        """A deleted broker that lives on registers anew, as the same incarnation."""
+        self._register(data.draw(st.sampled_from(sorted(self.gone))), level, True)
+
+    def _register(self, broker: int, level: int, fenced: bool) -> None:
         ends = (r.EndPoint(name="CLIENT", host="h", port=9092),)
-        own = self._uuid()
-        self.incarnations.setdefault(broker, []).append(own)
         record = r.BrokerRecord(
             broker_id=broker, broker_epoch=self.whole.offset, end_points=ends, fenced=fenced,
-            incarnation_id=own,
+            incarnation_id=self.incarnations[broker][-1],
         )  # fmt: skip
         self._write(record, level)
+        self.gone.discard(broker)
 
     @precondition(lambda self: self.whole.brokers)
     @rule(data=st.data(), fenced=st.booleans(), renewed=st.booleans())
@@ -65,7 +75,8 @@ class Replaying(RuleBasedStateMachine):
     @rule(broker=IDS)
     def delete_broker(self, broker: int) -> None:
         self._write(r.DeleteBrokerRecord(id=broker))
-        self.incarnations.pop(broker, None)
+        if broker in self.incarnations:
+            self.gone.add(broker)
 
     @rule(name=NAMES)
     def create(self, name: str) -> None:
@@ -132,11 +143,12 @@ class Replaying(RuleBasedStateMachine):
 
     @invariant()
     def who_held_an_id_before_is_remembered(self) -> None:
-        assert set(self.rebuilt.brokers) == set(self.incarnations)
+        assert set(self.rebuilt.brokers) == set(self.incarnations) - self.gone
         for broker, (*before, newest) in self.incarnations.items():
-            known = self.rebuilt.brokers[broker]
-            assert known.incarnation == newest
-            assert known.superseded == frozenset(before)
+            known = self.rebuilt.brokers.get(broker)
+            assert known is None or known.incarnation == newest
+            assert all(self.rebuilt.has_lost(broker, one) for one in before)
+            assert not self.rebuilt.has_lost(broker, newest)
 
 
 TestReplaying = Replaying.TestCase

@@ -212,11 +212,13 @@ class BrokerNode:
         if holds and not self._joined and self._recovered:
             # Only now is what the log says of this broker about this process.
             self._joined = True
-            self._changed = {
+            # So is what its replicas missed while it was nobody's.
+            self._changed = set(self.replicas.by_key)
+            self._changed.update(
                 (one.topic_id, one.index)
                 for one in image.all_partitions()
                 if self.settings.node_id in one.replicas
-            }
+            )
             self.replicas.delete_strays(image)
             self.lifecycle.hurry(now)
         if self._joined and mine is None:

@@ -468,12 +468,8 @@ class ControllerNode:
 
     def _overtaken(self, asked: m.BrokerHeartbeatRequest) -> bool:
         """Whether the committed metadata names another process for the id by now (QC-19)."""
-        known = self.committed.image.brokers.get(asked.broker_id)
-        return (
-            known is not None
-            and asked.incarnation_id in known.superseded
-            and self._protections.holds("newest-incarnation-wins")
-        )
+        taken = self.committed.image.has_lost(asked.broker_id, asked.incarnation_id)
+        return taken and self._protections.holds("newest-incarnation-wins")
 
     def _refuse(self, received: Received, cause: Cause | None) -> None:
         """NOT_CONTROLLER, naming the active controller where the answer can (QC-22)."""

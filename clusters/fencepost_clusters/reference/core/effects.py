@@ -31,6 +31,8 @@ Chance = Callable[[int, int], int]
 
 NEVER_NS = 1 << 62
 """Later than any moment of a monotonic clock."""
+LONGEST_WAIT_MS = 30_000
+"""No fetch is kept longer than this, whatever it asks for: its sender may be long gone."""
 
 
 class Instant(Struct, frozen=True):

@@ -13,6 +13,7 @@ from msgspec import Struct
 from fencepost import Cause, FetchServed
 from fencepost_clusters.reference.core.committed import Committed
 from fencepost_clusters.reference.core.effects import (
+    LONGEST_WAIT_MS,
     Instant,
     Outbox,
     Protections,
@@ -81,7 +82,7 @@ class Fetching:
         parked = _Parked(
             received,
             request,
-            now.monotonic_ns + request.max_wait * MS,
+            now.monotonic_ns + min(request.max_wait, LONGEST_WAIT_MS) * MS,
             self._out.cause,
             self._asked_for(request),
         )

@@ -6,12 +6,15 @@ of it; brokers keep the committed one. Values are frozen, so a copy is cheap.
 
 from __future__ import annotations
 
+from typing import TypeVar
 from uuid import UUID
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from fencepost_clusters.reference.wire import records as r
+
+K = TypeVar("K")
 
 TOPIC_RESOURCE = 2
 """Kafka's resource type of a topic in ConfigRecord."""
@@ -29,8 +32,6 @@ class Broker(Struct, frozen=True):
     endpoints: tuple[tuple[str, str, int], ...]
     registered_at: int
     """The offset of this incarnation's first record."""
-    superseded: frozenset[UUID] = frozenset()
-    """Incarnations that held this id before: none of them ever wins again."""
 
     def endpoint(self, listener: str) -> tuple[str, int] | None:
         """Host and port of a listener."""
@@ -63,6 +64,10 @@ class Image:
     def __init__(self) -> None:
         self.offset = 0
         self.brokers: dict[int, Broker] = {}
+        self.superseded: dict[int, frozenset[UUID]] = {}
+        """broker id -> incarnations that lost it to a later one: none of them ever wins again."""
+        self.deleted: dict[int, UUID] = {}
+        """broker id -> the incarnation that held it when it was deleted; it may come back."""
         self.topics: dict[str, UUID] = {}
         self.names: dict[UUID, str] = {}
         self.partitions: dict[UUID, dict[int, Partition]] = {}
@@ -82,6 +87,8 @@ class Image:
         other = Image()
         other.offset = self.offset
         other.brokers = dict(self.brokers)
+        other.superseded = dict(self.superseded)
+        other.deleted = dict(self.deleted)
         other.topics = dict(self.topics)
         other.names = dict(self.names)
         other.partitions = {topic: dict(parts) for topic, parts in self.partitions.items()}
@@ -95,6 +102,10 @@ class Image:
     def live(self) -> tuple[int, ...]:
         """The ids of the unfenced brokers, sorted."""
         return tuple(sorted(b.id for b in self.brokers.values() if not b.fenced))
+
+    def has_lost(self, broker: int, incarnation: UUID | None) -> bool:
+        """Whether a broker's process has lost its id to a later one (QC-19)."""
+        return incarnation in self.superseded.get(broker, ())
 
     def all_partitions(self) -> tuple[Partition, ...]:
         """Every partition, by topic name and number."""
@@ -134,14 +145,12 @@ class Image:
                 self._isr_change(record)
             case r.ConfigRecord():
                 if record.resource_type == TOPIC_RESOURCE:
-                    values = self.settings.setdefault(record.resource_name, {})
-                    values[record.name] = record.value
+                    _set(self.settings, record.resource_name, record)
                 elif record.resource_type == BROKER_RESOURCE and not record.resource_name:
-                    self.broker_settings[record.name] = record.value
+                    _change(self.broker_settings, record)
                 else:
                     resource = (record.resource_type, record.resource_name)
-                    values = self.other_settings.setdefault(resource, {})
-                    values[record.name] = record.value
+                    _set(self.other_settings, resource, record)
             case r.DeleteTopicRecord():
                 assert record.name is not None
                 name = self.names.pop(record.name)
@@ -149,20 +158,24 @@ class Image:
                 self.settings.pop(name, None)
                 self.deleting.discard(record.name)
             case r.DeleteBrokerRecord():
-                self.brokers.pop(record.id, None)
+                self._delete_broker(record)
             case r.AccessControlRecord():
                 self.rights.add(record)
 
     def _broker(self, record: r.BrokerRecord, offset: int) -> None:
         before = self.brokers.get(record.broker_id)
         same = before is not None and before.incarnation == record.incarnation_id
-        superseded = before.superseded if before is not None else frozenset()
-        if before is not None and not same and before.incarnation is not None:
-            superseded |= {before.incarnation}
+        lost = self.superseded.get(record.broker_id, frozenset())
+        held = before.incarnation if before is not None else self.deleted.get(record.broker_id)
+        if held is not None and held != record.incarnation_id:
+            lost |= {held}
         registered_at = before.registered_at if before is not None and same else offset
         if record.registered_at >= 0:  # of a snapshot, which tells the past too
             registered_at = record.registered_at
-            superseded = frozenset(one for one in record.superseded if one is not None)
+            lost = frozenset(one for one in record.superseded if one is not None)
+        if lost:
+            self.superseded[record.broker_id] = lost
+        self.deleted.pop(record.broker_id, None)
         self.brokers[record.broker_id] = Broker(
             record.broker_id,
             record.broker_epoch,
@@ -170,8 +183,15 @@ class Image:
             record.incarnation_id,
             tuple((e.name, e.host, e.port) for e in record.end_points),
             registered_at,
-            superseded,
         )
+
+    def _delete_broker(self, record: r.DeleteBrokerRecord) -> None:
+        known = self.brokers.pop(record.id, None)
+        held = record.incarnation_id if known is None else known.incarnation
+        if held is not None:
+            self.deleted[record.id] = held
+        if record.superseded:  # of a snapshot, which tells the past too
+            self.superseded[record.id] = frozenset(x for x in record.superseded if x is not None)
 
     def _isr_change(self, record: r.IsrChangeRecord) -> None:
         assert record.topic_id is not None
@@ -180,6 +200,22 @@ class Image:
         parts[record.partition_id] = replace(
             before, isr=record.isr, leader=record.leader, leader_epoch=record.leader_epoch
         )
+
+
+def _set(settings: dict[K, dict[str, str]], of: K, record: r.ConfigRecord) -> None:
+    """Changes a setting of one of many; who has none is not among them."""
+    values = settings.setdefault(of, {})
+    _change(values, record)
+    if not values:
+        del settings[of]
+
+
+def _change(values: dict[str, str], record: r.ConfigRecord) -> None:
+    """A setting without a value is none any more, so that nothing describes it (QC-11)."""
+    if record.value:
+        values[record.name] = record.value
+    else:
+        values.pop(record.name, None)
 
 
 def broker_record(broker: Broker, epoch: int, fenced: bool) -> r.BrokerRecord:

@@ -302,6 +302,6 @@ class Lifecycle:
         if error is Error.DUPLICATE_BROKER_REGISTRATION:
             if self.state is not BrokerState.INITIAL:
                 self.lost = True
-        elif error in (Error.STALE_BROKER_EPOCH, Error.BROKER_ID_NOT_REGISTERED):
+        elif error in (Error.STALE_BROKER_EPOCH, Error.BROKER_ID_NOT_REGISTERED) and not self.lost:
             self.epoch = -1  # registers again, as the same incarnation
             self._next_ns = now.monotonic_ns + RETRY_NS

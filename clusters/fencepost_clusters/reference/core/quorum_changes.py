@@ -38,7 +38,8 @@ def add(
         return _refused(Error.DUPLICATE_VOTER, f"{node} votes already")
     if not quorum.settled:
         return _refused(Error.REQUEST_TIMED_OUT, "an earlier change is not committed yet")
-    if quorum.observed.get(node, -1) < quorum.high_watermark - CAUGHT_UP_WITHIN:
+    fetched = quorum.observed.get(node)
+    if fetched is None or fetched < quorum.high_watermark - CAUGHT_UP_WITHIN:
         return _refused(Error.REQUEST_TIMED_OUT, f"{node} has not caught up")
     return (voters_record({**quorum.voters, node: address}),), Error.NONE, None
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 from fencepost import Cause
 from fencepost_clusters.reference.core import quorum_messages as messages
 from fencepost_clusters.reference.core.effects import (
+    LONGEST_WAIT_MS,
     NEVER_NS,
     Instant,
     Outbox,
@@ -26,6 +27,8 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 
 MS = 1_000_000
+MOST_KNOWN = 10_000
+"""How many nodes, and clients, are remembered: strangers may make up as many as they like."""
 
 
 class Standing(Protocol):
@@ -152,7 +155,8 @@ class Serving:
             self._answer(received.request_id, diverging=diverging)
             return -1, False
         self._heard(voter, now)
-        self.observed[voter] = asked.fetch_offset
+        if voter in self.observed or len(self.observed) < MOST_KNOWN:
+            self.observed[voter] = asked.fetch_offset
         if voter in self._voters and self._ends.get(voter) != asked.fetch_offset:
             self._ends[voter] = asked.fetch_offset
             return voter, True
@@ -166,7 +170,7 @@ class Serving:
             received.request_id,
             asked.fetch_offset,
             received.client,
-            now.monotonic_ns + request.max_wait * MS,
+            now.monotonic_ns + min(request.max_wait, LONGEST_WAIT_MS) * MS,
             self._out.cause,
         )
         news = asked.fetch_offset < self._log.end or told < self._standing.high_watermark
@@ -180,6 +184,8 @@ class Serving:
             self._fetched_ns[voter] = now.monotonic_ns
 
     def _serve(self, parked: _Parked) -> None:
+        if len(self._told) >= MOST_KNOWN:
+            self._told.clear()  # whoever still asks is told once more than needed
         self._told[parked.requester] = self._standing.high_watermark
         data = self._log.read(parked.offset, messages.MAX_FETCH_BYTES)
         self._answer(parked.request_id, data=data)

@@ -128,12 +128,15 @@ def heartbeat(
         return _revoke(image, known, asked, Error.UNSUPPORTED_VERSION, protections)
     if asked.broker_epoch < 0:
         return _register(image, leases, known, asked, now, next_offset, settings, protections)
+    taken = image.has_lost(asked.broker_id, asked.incarnation_id)
     if known is None:
-        return Decision(Error.BROKER_ID_NOT_REGISTERED, BrokerState.FENCED, -1)
+        error = Error.BROKER_ID_NOT_REGISTERED
+        if taken and protections.holds("newest-incarnation-wins"):
+            error = Error.DUPLICATE_BROKER_REGISTRATION
+        return Decision(error, BrokerState.FENCED, -1)
     if asked.broker_epoch != known.epoch or asked.incarnation_id != known.incarnation:
         if not protections.holds("newest-incarnation-wins"):
             return Decision(Error.NONE, BrokerState.ACTIVE, asked.broker_epoch, heard=True)
-        taken = asked.incarnation_id in known.superseded
         error = Error.DUPLICATE_BROKER_REGISTRATION if taken else Error.STALE_BROKER_EPOCH
         return Decision(error, BrokerState.FENCED, -1)
     if _too_far_behind(leases, known, asked, settings, protections):
@@ -197,7 +200,7 @@ def _register(
     if known is not None and known.incarnation == asked.incarnation_id:
         state = BrokerState.FENCED  # a repeated Register, or one whose answer was lost
         return Decision(Error.NONE, state, known.epoch, heard=True)
-    if known is not None and asked.incarnation_id in known.superseded:
+    if image.has_lost(asked.broker_id, asked.incarnation_id):
         return Decision(Error.DUPLICATE_BROKER_REGISTRATION, BrokerState.FENCED, -1)
     if known is not None and not known.fenced and not protections.holds("newcomer-takes-id"):
         heard = leases.heard_ns.get(known.id, 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import final
+from uuid import UUID
 from zlib import crc32
 
 import msgspec
@@ -40,7 +41,10 @@ def records_of(image: Image) -> tuple[r.Record, ...]:
     for kind, name in sorted(image.other_settings):
         found += _configs(kind, name, image.other_settings[kind, name])
     for broker in sorted(image.brokers):
-        found.append(_broker(image.brokers[broker]))
+        found.append(_broker(image.brokers[broker], image.superseded.get(broker, frozenset())))
+    for broker, held in sorted(image.deleted.items()):
+        lost = tuple(sorted(image.superseded.get(broker, ())))
+        found.append(r.DeleteBrokerRecord(id=broker, incarnation_id=held, superseded=lost))
     for name, topic_id in sorted(image.topics.items()):
         deleting = topic_id in image.deleting
         found.append(r.TopicRecord(name=name, topic_id=topic_id, deleting=deleting))
@@ -57,9 +61,9 @@ def _configs(kind: int, name: str, values: dict[str, str]) -> list[r.Record]:
     ]
 
 
-def _broker(broker: Broker) -> r.Record:
+def _broker(broker: Broker, superseded: frozenset[UUID]) -> r.Record:
     record = broker_record(broker, broker.epoch, broker.fenced)
-    return r.with_past(record, broker.registered_at, tuple(sorted(broker.superseded)))
+    return r.with_past(record, broker.registered_at, tuple(sorted(superseded)))
 
 
 def _partition(one: Partition) -> r.Record:

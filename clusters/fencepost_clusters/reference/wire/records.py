@@ -135,6 +135,12 @@ class DeleteBrokerRecord:
     __version__: ClassVar = 0
     __flexible__: ClassVar[bool] = True
     id: int = field(metadata={"kafka_type": "int32"})
+    incarnation_id: uuid.UUID | None = field(
+        metadata={"kafka_type": "uuid", "tag": 0}, default=None
+    )
+    superseded: tuple[uuid.UUID | None, ...] = field(
+        metadata={"kafka_type": "uuid", "tag": 1}, default=()
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
