@@ -38,11 +38,11 @@ def add(checkout: Path, name: str, script: str) -> None:
     tool.chmod(0o755)
 
 
-def dev(checkout: Path, *args: str) -> subprocess.CompletedProcess[str]:
+def dev(checkout: Path, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["./dev", *args],
         cwd=checkout,
-        env={"PATH": str(checkout.parent / "bin")},
+        env={"PATH": str(checkout.parent / "bin"), **variables},
         capture_output=True,
         text=True,
         check=False,
@@ -80,6 +80,21 @@ def test_unknown_words_are_refused_with_the_known_ones(checkout: Path) -> None:
     assert done.returncode == 2
     assert "usage: ./dev COMMAND" in done.stderr
     assert dev(checkout, "--help").returncode == 0
+
+
+def test_kafka_may_be_left_out_of_containers_unless_they_are_required(checkout: Path) -> None:
+    programs = checkout / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    for name in ("python", "pytest"):
+        (programs / name).write_text("#!/usr/bin/env bash\n")
+        (programs / name).chmod(0o755)
+    fingerprint = "{ pwd; cat dev pyproject.toml requirements.lock; } | cksum >.venv/.set-up"
+    subprocess.run(["bash", "-c", fingerprint], cwd=checkout, check=True)
+    for required, code in (("", 0), ("required", 4)):
+        done = dev(checkout, "test-docker", FENCEPOST_DOCKER=required)
+        assert (done.returncode, done.stdout) == (code, "")
+        (sentence,) = done.stderr.splitlines()
+        assert "Apache Kafka was left out: Maven (mvn)" in sentence
 
 
 def test_the_lock_holds_exact_versions_and_no_places() -> None:
