@@ -353,7 +353,8 @@ class DockerHost:
             self.toxiproxies.save()
 
     def _is_ours(self, left: Leftover) -> bool:
-        return left.owner == owner() and left.name.startswith(self._prefix)
+        # A name goes on after a dash: fencepost-12 is not of fencepost-1.
+        return left.owner == owner() and f"{left.name}-".startswith(f"{self._prefix}-")
 
 
 def _prefix(run: int) -> str:

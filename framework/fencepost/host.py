@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import final
 
 from fencepost.addresses import Addresses, claim
@@ -56,14 +57,29 @@ class Host:
         return Home(folder.data_of(slot.name), folder.work_of(process), folder.events_of(process))
 
     def copy_disk(self, source: Slot | None, target: Slot) -> None:
-        """See `Habitat.copy_disk`; a process that writes meanwhile is copied as it is read."""
+        """See `Habitat.copy_disk`; a process that writes meanwhile is copied as it is read, and
+        what it removes meanwhile is not."""
         disk = self._folder.data_of(target.name)
         shutil.rmtree(disk, ignore_errors=True)
         if source is None:
             disk.mkdir(parents=True)
         else:
-            shutil.copytree(self._folder.data_of(source.name), disk, ignore_dangling_symlinks=True)
+            _copy(self._folder.data_of(source.name), disk)
 
     def close(self) -> None:
         """See `Habitat.close`."""
         self._finish.close()
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copies a folder but for what vanishes meanwhile, where `shutil.copytree` would fail."""
+    with os.scandir(source) as listed:
+        entries = list(listed)
+    target.mkdir(parents=True)
+    for entry in entries:
+        with suppress(FileNotFoundError):
+            if entry.is_dir():
+                _copy(Path(entry), target / entry.name)
+            else:
+                shutil.copy2(entry, target / entry.name)
+    shutil.copystat(source, target)

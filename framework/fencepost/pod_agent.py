@@ -37,6 +37,7 @@ import socket
 import sys
 import tarfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -156,7 +157,7 @@ class Agent:
         folder = Path(request["folder"])
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as tar:
-            for path in sorted(folder.rglob("*")):
+            for path in _below(folder):
                 with suppress(FileNotFoundError):  # it was there a moment ago
                     entry = tar.gettarinfo(path, str(path.relative_to(folder)))
                     data = path.read_bytes() if entry.isreg() else b""
@@ -174,6 +175,15 @@ def unpack(packed: bytes, folder: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
         tar.extraction_filter = getattr(tarfile, "data_filter", None)
         tar.extractall(folder)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """All that is in a folder, each folder before what is in it; one that vanishes is empty."""
+    with suppress(FileNotFoundError):
+        for path in sorted(folder.iterdir()):
+            yield path
+            if path.is_dir() and not path.is_symlink():
+                yield from _below(path)
 
 
 def _listens() -> bool:

@@ -64,7 +64,8 @@ class Pod:
         """The name of the toxiproxy that lives there."""
         self._send: Callable[[bytes], None] | None = None
         self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-        self._rest = b""
+        self._unfinished: list[bytes] = []
+        """What has come of a line so far: a packed disk is one, and comes in thousands of parts."""
         self._last_id = 0
         self._gone = False
         self._asking = Lock()
@@ -75,9 +76,11 @@ class Pod:
 
     def told(self, data: bytes) -> None:
         """Its agent wrote this."""
-        *whole, self._rest = (self._rest + data).split(b"\n")
-        for line in whole:
-            self._answers.put(json.loads(line))
+        *ends, rest = data.split(b"\n")
+        for end in ends:
+            self._answers.put(json.loads(b"".join([*self._unfinished, end])))
+            self._unfinished.clear()
+        self._unfinished.append(rest)
 
     def logged(self, data: bytes) -> None:
         """Its agent, or its toxiproxy, logged this."""

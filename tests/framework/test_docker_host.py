@@ -1,16 +1,25 @@
-"""What containers write on its way into a run's files, and where slots are; no engine is needed."""
+"""What containers and pods write on its way here, where slots are, whose leftovers are; no engine
+is needed."""
 
 from __future__ import annotations
 
+import base64
+import json
+import os
 import select
+import shutil
 from pathlib import Path
 
 import pytest
 
 from fencepost import EnvironmentFailed, Role, Slot
 from fencepost.addresses import Addresses
-from fencepost.docker_host import DockerAddresses, _Ends, _Output
+from fencepost.clock import SECOND, now_ns
+from fencepost.docker_host import DockerAddresses, DockerHost, _Ends, _Output
+from fencepost.engine import Leftover, owner
 from fencepost.launcher import Exit
+from fencepost.pod_agent import Agent, unpack
+from fencepost.pods import Pod
 
 BROKER, OTHER = Slot("broker-1", Role.BROKER, 1, 4), Slot("broker-2", Role.BROKER, 2, 5)
 CLIENTS = Slot("clients", Role.CLIENT, -1, 10)
@@ -62,3 +71,63 @@ def test_a_pod_sees_its_links_on_loopback_and_clients_see_theirs_on_this_host() 
     assert addresses.seen(BROKER, OTHER) == "127.0.1.5"
     assert addresses.seen(CLIENTS, OTHER) == "127.7.10.5"
     assert addresses.outside(BROKER) == "127.7.4.4"
+
+
+def test_a_runs_leftovers_are_not_those_of_one_whose_number_begins_alike() -> None:
+    host = object.__new__(DockerHost)
+    host._prefix = "fencepost-1"
+    ours = ("fencepost-1", "fencepost-1-broker-1", "fencepost-1-broker-1.2")
+    for name in (*ours, "fencepost-12", "fencepost-12-broker-1", "fencepost"):
+        for whose in (owner(), "somebody else"):
+            left = Leftover("pod", "id", name, "run", whose)
+            assert host._is_ours(left) == (name in ours and whose == owner())
+
+
+# ------------------------------------------------------------------------------------------ pods
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Pod:
+    """One whose agent hears what is sent and says what a test says."""
+    made = Pod(BROKER, "container", "volume", tmp_path / "log")
+    made.opened(lambda data: None)
+    return made
+
+
+def test_an_agents_answers_come_in_parts_of_any_size(pod: Pod) -> None:
+    for part in (b'{"id": 1, "text"', b':"', b'a"}', b'\n{"id": 2, "text": "b"}\n', b'{"id": 3}\n'):
+        pod.told(part)
+    assert [pod.ask("sockets").get("text") for _ in range(3)] == ["a", "b", None]
+
+
+def test_an_answer_as_large_as_a_disk_is_put_together_once(pod: Pod) -> None:
+    text = "x" * (24 << 20)
+    packet = json.dumps({"id": 1, "tar": text}).encode() + b"\n"
+    began = now_ns()
+    for at in range(0, len(packet), 4096):
+        pod.told(packet[at : at + 4096])
+    assert now_ns() - began < 3 * SECOND  # ten times that, if each part copied all before it
+    assert pod.ask("pack")["tar"] == text
+
+
+def test_a_folder_that_vanishes_while_its_disk_is_packed_is_not_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, copy = tmp_path / "disk", tmp_path / "copy"
+    for name in ("gone", "kept"):
+        (disk / name).mkdir(parents=True)
+        (disk / name / "log").write_text(name)
+
+    for name in ("listdir", "scandir"):
+        look = getattr(os, name)
+
+        def vanishing(path: object, look: object = look) -> object:
+            if str(path).endswith("gone"):
+                shutil.rmtree(str(path))
+            return look(path)  # type: ignore[operator]
+
+        monkeypatch.setattr(os, name, vanishing)
+    packed = Agent().do_pack({"folder": str(disk)})["tar"]
+    monkeypatch.undo()
+    unpack(base64.b64decode(packed), copy)
+    assert [path.name for path in sorted(copy.rglob("*"))] == ["gone", "kept", "log"]

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,6 +72,40 @@ def pair(tmp_path: Path) -> Iterator[ProcessRuntime]:
     runtime = talking_pair(tmp_path / "pair")
     yield runtime
     runtime.close()
+
+
+# --------------------------------------------------------------------------------------- disks
+
+
+def test_what_vanishes_while_a_disk_is_copied_is_not_copied(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = make()
+    source, target = slot(runtime, "broker-1"), slot(runtime, "broker-2")
+    disk, copy = runtime.folder.data_of(source.name), runtime.folder.data_of(target.name)
+    (disk / "kept").mkdir()
+    (disk / "gone").mkdir()
+    for file in ("kept/log", "gone/log", "gone.tmp"):
+        (disk / file).write_text(file)
+    scandir = os.scandir
+
+    @contextmanager
+    def vanishing(path: object) -> Iterator[Iterator[os.DirEntry[str]]]:
+        with scandir(path) as listed:  # type: ignore[call-overload]
+            entries = list(listed)
+        if path == disk or path == os.fspath(disk):
+            (disk / "gone.tmp").unlink()
+            (disk / "gone" / "log").unlink()
+            (disk / "gone").rmdir()
+        yield iter(entries)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", vanishing)
+        runtime._habitat.copy_disk(source, target)
+    assert [str(path.relative_to(copy)) for path in sorted(copy.rglob("*"))] == ["kept", "kept/log"]
+    os.mkfifo(disk / "pipe")
+    with pytest.raises(OSError, match="named pipe"):
+        runtime._habitat.copy_disk(source, target)
 
 
 # ------------------------------------------------------------------------------ starting, ending
