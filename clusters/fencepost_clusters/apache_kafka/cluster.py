@@ -115,7 +115,8 @@ class KRaft:
                 "DATA": str(place.data_dir),
                 "KAFKA_HOME": str(kafka.home),
                 "JAVA": kafka.java,
-                "JVM_OPTIONS": " ".join(jvm_options(place.slot.role, str(kafka.archive))),
+                "JVM_OPTIONS": " ".join(jvm_options(place.slot.role)),
+                "ARCHIVE": str(kafka.archive),
                 "AGENT": f"{kafka.agent}={place.address}:{PORTS.metrics}:metrics.json",
                 "CLASSPATH": "",
             },
@@ -158,8 +159,11 @@ class KRaft:
         )
 
 
-def jvm_options(role: Role, archive: str) -> tuple[str, ...]:
-    """A small heap, and what makes a start cheap: no second compiler, classes from an archive."""
+def jvm_options(role: Role) -> tuple[str, ...]:
+    """A small heap, and what makes a start cheap: no second compiler, classes from an archive.
+
+    None has a blank in it, so the archive's path is not among them.
+    """
     return (
         "-Xms64m",
         f"-Xmx{_HEAP_MB[role]}m",
@@ -168,7 +172,6 @@ def jvm_options(role: Role, archive: str) -> tuple[str, ...]:
         "-XX:-UsePerfData",
         "-XX:+ExitOnOutOfMemoryError",
         "-Xshare:auto",
-        f"-XX:SharedArchiveFile={archive}",
     )
 
 

@@ -11,5 +11,5 @@ for jar in "$KAFKA_HOME"/lib/*.jar; do
 done
 export CLASSPATH
 # The words in JVM_OPTIONS are meant to be split.
-exec "$JAVA" $JVM_OPTIONS "-javaagent:$AGENT" -Djdk.net.hosts.file=hosts -Dlog4j2.configurationFile=log4j2.properties \
-  kafka.Kafka server.properties
+exec "$JAVA" $JVM_OPTIONS "-XX:SharedArchiveFile=$ARCHIVE" "-javaagent:$AGENT" -Djdk.net.hosts.file=hosts \
+  -Dlog4j2.configurationFile=log4j2.properties kafka.Kafka server.properties

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fencepost import NotApplicable, Place, Role, Shape, Spare, UsageError
+from fencepost_clusters.apache_kafka import distribution
 from fencepost_clusters.apache_kafka.cluster import KRaft
+from fencepost_clusters.apache_kafka.distribution import Distribution
 from fencepost_clusters.apache_kafka.metrics import exporter_config
 from fencepost_clusters.apache_kafka.settings import UNKNOWN, given
 
@@ -59,6 +63,33 @@ def test_every_node_shows_its_metrics_on_its_own_address_and_one_client_reads_th
     assert (observer.name, reader.name) == ("observer", "metrics")
     assert reader.options == {"port": layout.metrics_port}
     assert not any(link.port == layout.metrics_port for link in layout.links)
+
+
+def test_a_node_starts_where_paths_have_blanks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = tmp_path / "a java"
+    java.write_text('#!/bin/sh\nprintf "%s\\n" "$CLASSPATH" "$@"\n')
+    java.chmod(0o755)
+    home, data, work = (tmp_path / name for name in ("a home", "a disk", "a folder"))
+    for folder in (home / "lib", data, work):
+        folder.mkdir(parents=True)
+    for name in ("lib/a.jar", "lib/b.jar", "bootstrap.checkpoint"):
+        (home / name).touch()
+    kafka = Distribution("4.3.1", home, str(java), home / "classes.jsa", home / "agent.jar")
+    monkeypatch.setattr(distribution, "installed", lambda *_: kafka)
+    shape = Shape()
+    command = KRaft().command(replace(placed("broker-2", shape), data_dir=data), shape)
+    for name, text in command.files.items():
+        (work / name).write_text(text)
+    class_path, *words = subprocess.run(
+        command.argv, cwd=work, env={"PATH": os.defpath, **command.environment},
+        capture_output=True, text=True, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    assert class_path == f"{home}/lib/a.jar:{home}/lib/b.jar"
+    assert f"-XX:SharedArchiveFile={home}/classes.jsa" in words
+    assert f"-javaagent:{home}/agent.jar=127.9.5.5:9095:metrics.json" in words
+    assert [word for word in words if word[0] != "-"] == ["kafka.Kafka", "server.properties"]
 
 
 def test_settings_are_asked_for_by_the_references_names() -> None:
