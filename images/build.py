@@ -5,7 +5,8 @@
 Nothing is downloaded within a build: packages, the project's own wheel, toxiproxy-server and Kafka
 are gathered here and copied in. The bases are public images, pulled; where no registry answers, a
 Debian with Python, or a JRE, is made by debootstrap (as root, from Debian's own mirror) and
-imported. An image whose inputs have not changed is left as it is.
+imported. An image whose inputs have not changed is left as it is. Kafka stays in the user's cache,
+where runs in containers read its schemas.
 """
 
 from __future__ import annotations
@@ -200,6 +201,8 @@ def add_kafka(context: Path, version: str) -> None:
 
 def build(client: docker.APIClient, recipe: Recipe, machine: str) -> bool:
     """Builds an image if its inputs have changed; whether they had."""
+    if recipe.kafka:  # runs read the cache, whether the image is new or not
+        installed(recipe.kafka, os.environ, resource(LOGGING))
     base, replaced = recipe.on, image_id(client, recipe.tag)
     made_of = inputs(recipe, image_id(client, base))
     if replaced:

@@ -31,7 +31,7 @@ from kio.schema.fetch.v13 import request as fetch_request
 from kio.schema.fetch.v13.response import FetchResponse
 from kio.serial import entity_reader, entity_writer
 
-from fencepost import ClientStarted, Recorder, WorkerConfig, run_worker
+from fencepost import ClientStarted, EnvironmentFailed, Recorder, WorkerConfig, run_worker
 from fencepost_clusters.apache_kafka import schema
 from fencepost_clusters.apache_kafka.distribution import cache
 from fencepost_clusters.apache_kafka.metadata_log import Metadata, Stored
@@ -164,8 +164,16 @@ def read_answer(body: bytes, schemas: Mapping[int, schema.Schema]) -> Answer:
 
 
 def schemas_in(home: Path) -> Mapping[int, schema.Schema]:
-    """The metadata records' schemas of an installed version, by their keys."""
-    (jar,) = (home / "lib").glob("kafka-metadata-*.jar")
+    """The metadata records' schemas of an installed version, by their keys.
+
+    Raises EnvironmentFailed when it is not there: where nodes are containers, none has brought it.
+    """
+    jar = next((home / "lib").glob("kafka-metadata-*.jar"), None)
+    if jar is None:
+        raise EnvironmentFailed(
+            f"Kafka {home.name}, whose schemas its metadata log is read by, is not in "
+            f"{home.parent}: ./dev images kafka --kafka {home.name} brings it"
+        )
     with zipfile.ZipFile(jar) as opened:
         texts = (
             opened.read(name).decode()

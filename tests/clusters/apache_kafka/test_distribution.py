@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +13,8 @@ from fencepost import EnvironmentFailed, UsageError
 from fencepost_clusters.apache_kafka import distribution
 from fencepost_clusters.apache_kafka.cluster import KRaft, resource
 from fencepost_clusters.apache_kafka.distribution import cache, find_java, installed
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -118,6 +122,21 @@ def test_an_agent_that_cannot_be_brought_is_named(tools: Path, tmp_path: Path) -
 def test_in_an_image_all_is_where_the_image_has_it() -> None:
     found = distribution.in_image("4.3.1")
     assert {str(found.home), str(found.archive.parent), str(found.agent.parent)} == {"/opt/kafka"}
+
+
+def test_kafka_is_brought_here_even_where_its_image_is_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The observer of a run in containers reads the schemas of the cache."""
+    monkeypatch.syspath_prepend(ROOT)
+    images = importlib.import_module("images.build")
+    recipe = images.Recipe("fencepost/kafka:4.1.0", "kafka", "a base", kafka="4.1.0")
+    labels = {images.INPUTS_LABEL: images.inputs(recipe, "id")}
+    engine = SimpleNamespace(inspect_image=lambda _: {"Id": "id", "Config": {"Labels": labels}})
+    brought: list[str] = []
+    monkeypatch.setattr(images, "installed", lambda version, *_: brought.append(version))
+    assert not images.build(engine, recipe, "x86_64")
+    assert brought == ["4.1.0"]
 
 
 def test_the_cache_is_the_users() -> None:

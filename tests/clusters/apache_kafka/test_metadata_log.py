@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     BrokerCommitted,
+    EnvironmentFailed,
     FeatureFinalized,
     MetadataCommitted,
     PartitionCommitted,
@@ -17,7 +18,7 @@ from fencepost import (
 )
 from fencepost_clusters.apache_kafka import schema
 from fencepost_clusters.apache_kafka.metadata_log import Metadata, Stored
-from fencepost_clusters.apache_kafka.observer import Answer, Reading
+from fencepost_clusters.apache_kafka.observer import Answer, Reading, schemas_in
 from fencepost_clusters.apache_kafka.schema import Record, Undecodable, Versions, decode
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -128,6 +129,12 @@ def test_who_was_eligible_before_a_batch_may_be_elected_within_it(
     metadata.replay(changed(schemas, 303, EligibleLeaderReplicas=[1]))
     (alone,) = metadata.replay_batch([changed(schemas, 304, EligibleLeaderReplicas=[])])[1:]
     assert alone.eligible == ()
+
+
+def test_schemas_that_are_not_in_the_cache_are_missed_in_one_sentence(tmp_path: Path) -> None:
+    says = r"Kafka 4\.1\.0, .* is not in .*: \./dev images kafka --kafka 4\.1\.0 brings it$"
+    with pytest.raises(EnvironmentFailed, match=says):
+        schemas_in(tmp_path / "4.1.0")
 
 
 # ------------------------------------------------------------------------ what the observer reads
