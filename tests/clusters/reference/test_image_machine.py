@@ -142,6 +142,11 @@ class Replaying(RuleBasedStateMachine):
         assert snapshots.digest(self.rebuilt) == snapshots.digest(self.whole)
 
     @invariant()
+    def nothing_tells_of_a_setting_that_is_none(self) -> None:
+        told = snapshots.records_of(self.whole)
+        assert all(one.value for one in told if isinstance(one, r.ConfigRecord))
+
+    @invariant()
     def who_held_an_id_before_is_remembered(self) -> None:
         assert set(self.rebuilt.brokers) == set(self.incarnations) - self.gone
         for broker, (*before, newest) in self.incarnations.items():

@@ -1,0 +1,84 @@
+"""What strangers may ask of an active controller, and what it does not do for them."""
+
+from __future__ import annotations
+
+from random import Random  # noqa: TID251 - the node's own seeded stream
+
+import pytest
+
+from fencepost_clusters.reference.core import effects as e
+from fencepost_clusters.reference.core import settings as s
+from fencepost_clusters.reference.core.assembly import Stored, assemble
+from fencepost_clusters.reference.core.controller import ControllerNode
+from fencepost_clusters.reference.core.protections import AllBut
+from fencepost_clusters.reference.core.quorum_messages import fetch
+from fencepost_clusters.reference.core.site import Site
+from fencepost_clusters.reference.wire import administration as a
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.errors import Error
+
+SECOND = 1_000_000_000
+GHOST = 109
+
+
+class Office:
+    """A quorum of one controller, in office."""
+
+    def __init__(self) -> None:
+        self.now_ns = SECOND
+        self.requests = 0
+        settings = s.read(
+            {
+                "process.roles": "controller",
+                "controller.id": "101",
+                "controller.listeners": "CONTROLLER",
+                "controller.connect": "101@controller-1:9093",
+            }
+        )
+        site = Site("controller-1", "controller-1", {"CONTROLLER": 9093}, "controller-1#1")
+        now = e.Instant(self.now_ns, 0)
+        core = assemble(settings, site, Stored(), Random(1).randint, AllBut(), now)
+        assert isinstance(core, ControllerNode)
+        self.core = core
+        while not core.active:
+            self.passes(0.1)
+        self.passes(0.1)
+
+    def step(self, what: e.Input) -> list[m.Response]:
+        """The answers that leave in one step."""
+        done = self.core.handle(what, e.Instant(self.now_ns, 0))
+        return [one.message for one in done if isinstance(one, e.Reply)]
+
+    def passes(self, seconds: float) -> list[m.Response]:
+        self.now_ns += int(seconds * SECOND)
+        return self.step(e.Tick())
+
+    def ask(self, message: m.Request, client: str = "stranger") -> list[m.Response]:
+        self.requests += 1
+        return self.step(e.Received(self.requests, "CONTROLLER", client, 1, message))
+
+
+@pytest.fixture
+def office() -> Office:
+    return Office()
+
+
+def test_a_controller_that_never_fetched_gets_no_vote(office: Office) -> None:
+    """Else the quorum would wait for somebody who may not exist."""
+    listener = a.RaftVoterListener("CONTROLLER", "nowhere", 9093)
+    (answer,) = office.ask(a.AddRaftVoterRequest(None, 1_000, GHOST, (listener,)))
+    assert isinstance(answer, a.AddRaftVoterResponse)
+    assert answer.error_code == Error.REQUEST_TIMED_OUT
+    assert office.core.active
+
+
+def test_a_fetch_that_asks_to_wait_for_weeks_is_answered_within_half_a_minute(
+    office: Office,
+) -> None:
+    end, epoch = office.core.log.end, office.core.raft.epoch
+    asked = fetch(end, epoch, epoch, 2**31 - 1, m.ReplicaState(GHOST))
+    office.ask(asked)  # answered at once: it did not know how far all is committed
+    assert not office.ask(asked), "it waits: there is nothing new"
+    assert not office.passes(29)
+    (answer,) = office.passes(2)
+    assert isinstance(answer, m.FetchResponse)
