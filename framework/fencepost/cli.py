@@ -240,18 +240,22 @@ def conformance(
     for name in [runtime] if runtime else []:
         check_runtime(name)
     one = loaded.system(system)
-    rows = [
-        row
+    matrices = [
+        run_conformance(one, name, loaded, out / "conformance", seed)
         for name in ([runtime] if runtime else _runtimes_here(one))
-        for row in run_conformance(one, name, loaded, out / "conformance", seed)
     ]
+    rows = [row for matrix in matrices for row in matrix.rows]
     if json:
         print_json(rows)
     else:
         print_matrix(rows, loaded, output())
+    failures = [matrix.failure for matrix in matrices if matrix.failure is not None]
+    failed = [_fail(str(failure), failure.exit_code) for failure in failures]
     outcomes = {row.verdict for row in rows if not row.known}
     if Outcome.VIOLATED in outcomes:
         raise typer.Exit(EXIT_VIOLATED)
+    if failed:
+        raise typer.Exit(failed[0])
     raise typer.Exit(EXIT_INCONCLUSIVE if Outcome.UNKNOWN in outcomes else EXIT_CLEAN)
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import pytest
 from msgspec import Struct
 
 from fencepost import testrun
 from fencepost.defects import verdicts_in
+from fencepost.errors import EnvironmentFailed, FencepostError, UsageError
 from fencepost.judge import Outcome, Verdict
 from fencepost.plugin_manager import Plugins
 from fencepost.rules import Witness
@@ -40,18 +42,22 @@ class Row(Struct, frozen=True):
     reason: str = ""
 
 
+class Matrix(Struct, frozen=True):
+    """A row a clause, in the clauses' order; `failure` is why some tests, or all, told nothing."""
+
+    rows: Sequence[Row]
+    failure: FencepostError | None
+
+
 def conformance(
     system: System, runtime: str, plugins: Plugins, out: Path, seed: int | None
-) -> Sequence[Row]:
-    """Runs the suites and joins what they found, a row a clause, in the clauses' order.
-
-    Raises UsageError for a runtime that does not exist.
-    """
+) -> Matrix:
+    """Runs the suites and joins what they found."""
     heard = testrun.Heard()
     wanted = testrun.Wanted(system.name, runtime, out, seed)
-    testrun.listen_quietly(wanted, heard)
+    ended = testrun.listen_quietly(wanted, heard)
     found = [(ran.nodeid, verdicts_in(ran.folder)) for ran in heard.runs]
-    return [
+    rows = [
         _row(clause, system.name, runtime, found)
         if described.binds(system.plane)
         else Row(
@@ -66,6 +72,18 @@ def conformance(
         )
         for clause, described in plugins.clauses.items()
     ]
+    return Matrix(rows, _failure(ended, heard))
+
+
+def _failure(ended: int, heard: testrun.Heard) -> FencepostError | None:
+    for kind in (UsageError, EnvironmentFailed):
+        if kind.exit_code in heard.codes:
+            return kind(heard.codes[kind.exit_code])
+    if ended in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        return None
+    refused = ended in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED)
+    kind = UsageError if refused else EnvironmentFailed
+    return kind(f"the suites could not be run: pytest ended with its exit code {int(ended)}")
 
 
 def _row(

@@ -20,6 +20,7 @@ from fencepost.errors import (
     EXIT_USAGE,
     EXIT_VIOLATED,
     FencepostError,
+    Violation,
 )
 from fencepost.pytest_plugin import clauses_of, folder_of
 from fencepost.run_folder import RunFolder
@@ -60,7 +61,8 @@ class Heard:
     clauses: frozenset[str] = frozenset()
     stop_when: Callable[[Ran], bool] = lambda ran: False
     tests: list[dict[str, object]] = field(default_factory=list)
-    codes: set[int] = field(default_factory=set)
+    codes: dict[int, str] = field(default_factory=dict)
+    """The exit codes of what failed, each with what was said of the first."""
     runs: list[Ran] = field(default_factory=list)
     interrupted: bool = False
     """Whether somebody interrupted the session; not by `stop_when`."""
@@ -81,8 +83,11 @@ class Heard:
         report = yield
         if call.excinfo is not None and report.failed:
             error = call.excinfo.value
-            code = error.exit_code if isinstance(error, FencepostError) else EXIT_VIOLATED
-            self.codes.add(code if report.when == "call" else getattr(error, "exit_code", 4))
+            if isinstance(error, (FencepostError, Violation)):
+                self.codes.setdefault(error.exit_code, str(error))
+            else:
+                blamed = EXIT_VIOLATED if report.when == "call" else EXIT_ENVIRONMENT
+                self.codes.setdefault(blamed, f"{item.nodeid}: {call.excinfo.exconly()}")
         if report.when == "call" or report.outcome != "passed":
             lines = dict(report.sections).get("fencepost", "")
             self.tests.append(
@@ -98,15 +103,17 @@ class Heard:
         return report
 
 
-def listen_quietly(wanted: Wanted, heard: Heard) -> None:
-    """Runs the suites, of which `heard` hears alone: pytest's words are nobody's concern.
+def listen_quietly(wanted: Wanted, heard: Heard) -> int:
+    """Runs the suites, of which `heard` hears alone: pytest's words are nobody's concern, but its
+    exit code is.
 
     Raises KeyboardInterrupt when somebody interrupts it, as any other command is interrupted.
     """
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-        listen(None, wanted, heard, "-p", "no:cacheprovider")
+        ended = listen(None, wanted, heard, "-p", "no:cacheprovider")
     if heard.interrupted:
         raise KeyboardInterrupt
+    return ended
 
 
 def run_tests(path: str | None, wanted: Wanted, quiet: bool) -> tuple[int, Mapping[str, object]]:

@@ -20,6 +20,24 @@ from fencepost.run_folder import RunFolder, RunInfo
 
 COMMAND = (sys.executable, "-c", "from fencepost.cli import main; main()")
 LIMIT_S = 180
+INSTEAD = """
+import sys
+from fencepost import cli, testrun
+testrun.SUITES = sys.argv.pop(1)
+cli.main()
+"""
+"""The command line with other tests for suites."""
+UNSTARTED = """
+import pytest
+from fencepost import EnvironmentFailed, UsageError
+
+@pytest.fixture
+def fencepost_shape():
+    raise {}
+
+def test_it(cluster):
+    pass
+"""
 
 
 def fencepost(
@@ -119,6 +137,36 @@ def test_a_command_that_runs_the_suites_ends_when_it_is_interrupted(tmp_path: Pa
     assert begun
     assert (matrix.returncode, said) == (130, "")
     assert "interrupted" in error
+
+
+@pytest.mark.parametrize(
+    ("suites", "code", "says"),
+    [
+        (UNSTARTED.format("EnvironmentFailed('no image')"), 4, "fencepost: no image"),
+        (UNSTARTED.format("UsageError('no such spare')"), 2, "no such spare"),
+        (UNSTARTED.format("ValueError('odd')"), 4, "::test_it: ValueError: odd"),
+        ("import no_such_module", 4, "the suites could not be run"),
+    ],
+)
+def test_a_matrix_of_tests_that_did_not_run_is_not_clean(
+    suites: str, code: int, says: str, tmp_path: Path
+) -> None:
+    tests = tmp_path / "test_suites.py"
+    tests.write_text(suites)
+    ended = subprocess.run(
+        [
+            *(sys.executable, "-c", INSTEAD, str(tests)),
+            *("conformance", "--runtime", "simulated", "--out", str(tmp_path), "--json"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert ended.returncode == code, ended.stderr
+    (sentence,) = ended.stderr.splitlines()
+    assert says in sentence
+    assert "holds" not in {row["verdict"] for row in json.loads(ended.stdout)}
 
 
 def test_a_damaged_history_is_inconclusive_and_the_damage_is_named(tmp_path: Path) -> None:

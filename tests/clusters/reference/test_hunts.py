@@ -67,7 +67,9 @@ def test_an_unknown_defect_is_refused_with_the_nearest_name(
 @pytest.fixture(scope="module")
 def matrix(plugins: Plugins, tmp_path_factory: pytest.TempPathFactory) -> Sequence[Row]:
     out = tmp_path_factory.mktemp("matrix")
-    return conformance(plugins.system("reference/quorum"), "simulated", plugins, out, seed=1)
+    found = conformance(plugins.system("reference/quorum"), "simulated", plugins, out, seed=1)
+    assert found.failure is None
+    return found.rows
 
 
 def test_every_clause_of_the_plane_holds_in_the_simulator(matrix: Sequence[Row]) -> None:
