@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from fencepost import Shape, SimulatedProcess, random_schedule
 from fencepost.plugin_manager import Plugins, load
@@ -16,6 +18,9 @@ from fencepost.simulated_network import STORM
 from fencepost.simulated_runtime import SimulatedRuntime
 from fencepost_clusters.reference.core.broker import BrokerNode
 from fencepost_clusters.reference.core.controller import ControllerNode
+from fencepost_clusters.reference.core.image import Broker, Image
+from fencepost_clusters.reference.core.replica import Replica
+from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.simulation.shell import Shell
 
 SPAN_MS = 15_000
@@ -29,11 +34,23 @@ class Invariants:
     active: dict[int, str] = field(default_factory=dict)
     """controller epoch -> the one process that led it."""
     epochs: dict[str, int] = field(default_factory=dict)
+    """slot -> the newest epoch it was in, before and after restarts."""
     committed: dict[int, tuple[int, bytes]] = field(default_factory=dict)
     """offset of a committed batch of metadata -> its end and its bytes, for all nodes for ever."""
     seen: dict[str, int] = field(default_factory=dict)
     leaders: dict[tuple[object, int, int], int] = field(default_factory=dict)
     """(topic id, partition, leader epoch) -> the one broker id that led it."""
+    replayed: dict[str, tuple[int, dict[object, int]]] = field(default_factory=dict)
+    """slot -> how far it has replayed, and the epochs of brokers and partitions it knew there."""
+    registered: dict[int, tuple[int, UUID | None]] = field(default_factory=dict)
+    """broker id -> the newest broker epoch and whose it is."""
+    superseded: set[tuple[int, UUID | None]] = field(default_factory=set)
+    """(broker id, incarnation) that another incarnation took the id from."""
+    messages: dict[tuple[object, int, int], tuple[int, bytes]] = field(default_factory=dict)
+    """(topic id, partition, offset) of a batch below a leader's high watermark -> its end and its
+    bytes, whoever leads."""
+    told: dict[tuple[str, object, int, int], int] = field(default_factory=dict)
+    """(process, topic id, partition, leader epoch) -> up to where `messages` has its word."""
 
     def look(self, processes: Mapping[str, SimulatedProcess]) -> None:
         """After every step."""
@@ -44,14 +61,14 @@ class Invariants:
             assert isinstance(core, ControllerNode | BrokerNode)
             self._quorum(name, core)
             if isinstance(core, BrokerNode):
-                self._replicas(name, core)
+                self._replicas(name, core, program._disk)
 
     def _quorum(self, name: str, core: ControllerNode | BrokerNode) -> None:
-        raft = core.raft
+        raft, slot = core.raft, name.partition("#")[0]
         if raft.leading:
             assert self.active.setdefault(raft.epoch, name) == name, f"two led {raft.epoch}"
-        assert raft.epoch >= self.epochs.get(name, 0), f"{name} went back to epoch {raft.epoch}"
-        self.epochs[name] = raft.epoch
+        assert raft.epoch >= self.epochs.get(slot, 0), f"{name} went back to epoch {raft.epoch}"
+        self.epochs[slot] = raft.epoch
         assert raft.high_watermark <= core.log.end, name
         before = self.seen.get(name, 0)
         if raft.high_watermark > before:
@@ -59,16 +76,47 @@ class Invariants:
             for batch in core.log.batches(before, raft.high_watermark):
                 known = self.committed.setdefault(batch.base, (batch.end, batch.data))
                 assert known == (batch.end, batch.data), f"{name} differs at {batch.base}"
-        for broker in core.committed.image.brokers.values():
-            assert broker.incarnation not in broker.superseded, name
+        image = core.committed.image
+        offset, _ = self.replayed.get(slot, (0, {}))
+        if image.offset > offset:  # a process that has just begun replays what its slot knew before
+            self._metadata(name, slot, image)
 
-    def _replicas(self, name: str, core: BrokerNode) -> None:
+    def _metadata(self, name: str, slot: str, image: Image) -> None:
+        _, before = self.replayed.get(slot, (0, {}))
+        now: dict[object, int] = {one.id: one.epoch for one in image.brokers.values()}
+        now |= {(one.topic_id, one.index): one.leader_epoch for one in image.all_partitions()}
+        back = [key for key in before if now.get(key, before[key]) < before[key]]
+        assert not back, f"{name} went back in the epochs of {back}"
+        self.replayed[slot] = image.offset, before | now
+        for one in image.brokers.values():
+            epoch, incarnation = self.registered.get(one.id, (-1, one.incarnation))
+            if one.epoch > epoch:
+                self.registered[one.id] = one.epoch, one.incarnation
+                if one.incarnation != incarnation:
+                    self.superseded.add((one.id, incarnation))
+                returned = (one.id, one.incarnation) in self.superseded
+                assert not returned, f"{one.incarnation} is broker {one.id} again"
+
+    def _replicas(self, name: str, core: BrokerNode, disk: MemoryDisk) -> None:
         for (topic, index), one in core.replicas.by_key.items():
             assert 0 <= one.high_watermark <= one.log.end, f"{name}: {one.name}"
             if one.leading:
                 key = (topic, index, one.epoch)
                 led = self.leaders.setdefault(key, core.settings.node_id)
                 assert led == core.settings.node_id, f"two lead {one.name} in epoch {one.epoch}"
+                self._messages(name, one, disk)
+
+    def _messages(self, name: str, one: Replica, disk: MemoryDisk) -> None:
+        topic, index = one.partition.topic_id, one.index
+        told = self.told.get((name, topic, index, one.epoch), 0)
+        if one.high_watermark <= told:
+            return
+        self.told[name, topic, index, one.epoch] = one.high_watermark
+        log = disk.logs[one.name]
+        for base, end, data in zip(log.bases, log.ends, log.batches, strict=True):
+            if told <= base < one.high_watermark:
+                known = self.messages.setdefault((topic, index, base), (end, data))
+                assert known == (end, data), f"{name} has another {one.name} at {base}"
 
 
 @pytest.fixture(scope="module")
@@ -100,14 +148,52 @@ def test_the_invariants_hold_after_every_step(seed: int, plugins: Plugins, tmp_p
     assert invariants.steps > 5_000
     assert len(invariants.committed) > 20
     assert len(invariants.leaders) >= 6
+    assert len(invariants.messages) > 20
+    assert invariants.superseded
 
 
-def test_the_invariants_can_be_broken(plugins: Plugins, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("defects", "saying"),
+    [
+        (("votes-twice", "elects-shorter-log"), r"two led|differs at|two lead"),
+        (("reuses-broker-epochs",), "went back in the epochs of"),
+        (("elects-outside-isr",), "has another"),
+    ],
+)
+def test_the_invariants_can_be_broken(
+    defects: tuple[str, ...], saying: str, plugins: Plugins, tmp_path: Path
+) -> None:
     """Or they would prove nothing: a voter that votes twice makes two leaders of one epoch."""
 
     def until_broken() -> None:
         for seed in range(1, 30):
-            conduct(seed, plugins, tmp_path / f"run-{seed}", "votes-twice", "elects-shorter-log")
+            conduct(seed, plugins, tmp_path / f"run-{seed}", *defects)
 
-    with pytest.raises(AssertionError, match=r"two led|differs at|two lead"):
+    with pytest.raises(AssertionError, match=saying):
         until_broken()
+
+
+def test_a_restart_that_forgets_its_epoch_is_seen(
+    plugins: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = MemoryDisk.stored
+    monkeypatch.setattr(
+        MemoryDisk, "stored", lambda disk: replace(stored(disk), epoch=0, voted_for=None)
+    )
+    with pytest.raises(AssertionError, match=r"#2 went back to epoch"):
+        conduct(501, plugins, tmp_path / "run")
+
+
+def test_an_incarnation_that_lost_its_id_and_has_it_again_is_seen() -> None:
+    invariants = Invariants()
+
+    def registered(epoch: int, incarnation: int) -> None:
+        image = Image()
+        image.offset = epoch + 1
+        image.brokers[1] = Broker(1, epoch, True, UUID(int=incarnation), (), epoch)
+        invariants._metadata("controller-1#1", "controller-1", image)
+
+    for epoch, incarnation in enumerate((7, 7, 8, 9, 9)):
+        registered(epoch, incarnation)
+    with pytest.raises(AssertionError, match="is broker 1 again"):
+        registered(5, 7)
