@@ -1,7 +1,8 @@
 """One recorded schedule on real processes and in the simulator comes to the same verdicts.
 
 Every node is struck in its turn, so that it does not matter who held which office when. What the
-schedule is about holds on both; what else a run happens to exercise is neither broken nor open.
+schedule is about holds on both; what else both happen to exercise comes to the same, and what only
+one does is neither broken nor open.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ STRIKES = (
     *(("cut_from_controllers", {"broker": f"broker-{n}"}, 4_500) for n in (1, 2, 3)),
     *(("kill", {"node": f"broker-{n}"}, 4_500) for n in (1, 2, 3)),
     *(("kill", {"node": f"controller-{n}"}, 3_000) for n in (1, 2, 3)),
+    ("isolate", {"node": "broker-2"}, 4_500),
 )
+"""No pause: a real process that stood still past its lease may have served before it noticed, which
+its stall explains and so leaves open (QC-17)."""
 APART_MS = 6_000
 ABOUT = frozenset(
     {
@@ -29,7 +33,8 @@ ABOUT = frozenset(
         *("JEPSEN-unseen", "JEPSEN-poll-skip", "JEPSEN-nonmonotonic-poll"),
     }
 )
-"""Cuts, deaths and returns of every node, under clients that write and read."""
+"""Cuts, deaths and returns of every node, a partition, under clients that write and read."""
+JUDGED = {Outcome.HOLDS, Outcome.VIOLATED}
 
 
 def test_a_schedule_recorded_on_processes_means_the_same_in_the_simulator(tmp_path: Path) -> None:
@@ -53,5 +58,7 @@ def test_a_schedule_recorded_on_processes_means_the_same_in_the_simulator(tmp_pa
         {clause: verdict.verdict for clause, verdict in r.judgement.verdicts.items()}
         for r in (recorded, replayed)
     ]
-    assert {c: both[0][c] for c in ABOUT} == {c: both[1][c] for c in ABOUT}
+    exercised = {c for c in both[0] if {both[0][c], both[1][c]} <= JUDGED}
+    assert exercised >= ABOUT
+    assert {c: both[0][c] for c in exercised} == {c: both[1][c] for c in exercised}
     assert not {Outcome.VIOLATED, Outcome.UNKNOWN} & {*both[0].values(), *both[1].values()}
