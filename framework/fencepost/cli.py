@@ -227,7 +227,9 @@ def defects(
 
 @app.command()
 def conformance(
-    system: System = DEFAULT_SYSTEM,
+    system: Annotated[
+        list[str] | None, typer.Option(help="System under test; may be given more than once.")
+    ] = None,
     runtime: Annotated[
         str | None, typer.Option(help="One runtime; each that can, if none.")
     ] = None,
@@ -239,9 +241,10 @@ def conformance(
     loaded = _plugins()
     for name in [runtime] if runtime else []:
         check_runtime(name)
-    one = loaded.system(system)
+    systems = [loaded.system(one) for one in system or [DEFAULT_SYSTEM]]
     matrices = [
         run_conformance(one, name, loaded, out / "conformance", seed)
+        for one in systems
         for name in ([runtime] if runtime else _runtimes_here(one))
     ]
     rows = [row for matrix in matrices for row in matrix.rows]

@@ -18,7 +18,7 @@ from fencepost.errors import EnvironmentFailed, FencepostError, UsageError
 from fencepost.judge import Outcome, Verdict
 from fencepost.plugin_manager import Plugins
 from fencepost.rules import Witness
-from fencepost.systems import System
+from fencepost.systems import System, Versioned
 
 _WEIGHT = (Outcome.VIOLATED, Outcome.UNKNOWN, Outcome.HOLDS, Outcome.NOT_EXERCISED)
 _STRENGTH = (Witness.CLIENT, Witness.PEER, Witness.SELF)
@@ -27,7 +27,8 @@ _STRENGTH = (Witness.CLIENT, Witness.PEER, Witness.SELF)
 class Row(Struct, frozen=True):
     """One clause on one system and runtime; `tests` are those that exercised or violated it.
 
-    `reason` says why it is not applicable there.
+    `system` is with its version where there are several, also where none was asked for. `reason`
+    says why it is not applicable there.
     """
 
     clause: str
@@ -57,12 +58,15 @@ def conformance(
     wanted = testrun.Wanted(system.name, runtime, out, seed)
     ended = testrun.listen_quietly(wanted, heard)
     found = [(ran.nodeid, verdicts_in(ran.folder)) for ran in heard.runs]
+    named = system.name
+    if isinstance(system, Versioned) and "@" not in named:
+        named = f"{named}@{system.version}"
     rows = [
-        _row(clause, system.name, runtime, found)
+        _row(clause, named, runtime, found)
         if described.binds(system.plane)
         else Row(
             clause,
-            system.name,
+            named,
             runtime,
             Outcome.NOT_APPLICABLE,
             0,

@@ -53,11 +53,11 @@ def progress() -> Callable[[str], None]:
 
 def print_verdicts(judgement: Judgement, console: Console) -> None:
     """A table, one line a clause: the verdict, how often exercised, by whose word, the sentence."""
-    table = Table(box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False, expand=True)
     for name, width in (("clause", 27), ("verdict", 14), ("exercised", 9), ("witness", 7)):
         align: Literal["left", "right"] = "right" if name == "exercised" else "left"
         table.add_column(name, justify=align, no_wrap=True, min_width=width)
-    table.add_column("promise", no_wrap=True, overflow="ellipsis")
+    table.add_column("promise", no_wrap=True, overflow="ellipsis", ratio=1)
     for clause, verdict in judgement.verdicts.items():
         word = f"[{_STYLE[verdict.verdict]}]{verdict.verdict}[/]"
         known = f"known: {', '.join(verdict.known)}" if verdict.known else ""
@@ -67,17 +67,27 @@ def print_verdicts(judgement: Judgement, console: Console) -> None:
 
 
 def print_matrix(rows: Sequence[Row], loaded: Plugins, console: Console) -> None:
-    """A table, one line a clause and runtime."""
-    table = Table(box=None, pad_edge=False)
-    widths = {"clause": 27, "runtime": 9, "verdict": 14, "exercised": 9, "witness": 7, "tests": 5}
+    """A table, one line a clause, system and runtime; the lines of a clause stand together."""
+    table = Table(box=None, pad_edge=False, expand=True)
+    widths = {
+        "clause": 27,
+        "system": 18,
+        "runtime": 9,
+        "verdict": 14,
+        "exercised": 9,
+        "witness": 7,
+        "tests": 5,
+    }
     for name, width in widths.items():
         align: Literal["left", "right"] = "right" if name in ("exercised", "tests") else "left"
         table.add_column(name, justify=align, no_wrap=True, min_width=width)
-    table.add_column("promise", no_wrap=True, overflow="ellipsis")
-    for row in rows:
+    table.add_column("promise", no_wrap=True, overflow="ellipsis", ratio=1)
+    order = {clause: at for at, clause in enumerate(loaded.clauses)}
+    for row in sorted(rows, key=lambda row: order[row.clause]):
         word = f"[{_STYLE[row.verdict]}]{row.verdict}[/]"
         known = f"known: {', '.join(row.known)}" if row.known else ""
         says = known or row.reason or loaded.clause(row.clause).says
         count, tests = str(row.exercised), str(len(row.tests))
-        table.add_row(row.clause, row.runtime, word, count, row.witness or "", tests, says)
+        where = row.system, row.runtime
+        table.add_row(row.clause, *where, word, count, row.witness or "", tests, says)
     console.print(table)
