@@ -304,10 +304,10 @@ class DockerHost:
             self._finish.callback(self._engine.close)
             with suppress(EnvironmentFailed):  # if it is in our way, that will be said
                 self._engine.clear(lambda left: left.abandoned)
-            self._finish.callback(self._engine.clear, self._is_ours)
             claimed = _claim_network(self._engine)
             self._finish.callback(claimed.close)
             self._prefix = _prefix(claimed.run)
+            self._finish.callback(self._engine.clear, self._is_ours)
             self.addresses = DockerAddresses(Addresses(claimed.run))
             here = Launcher(folder.log_of("supervisor"), [claimed.fileno()])
             self._finish.callback(here.close)
