@@ -34,6 +34,17 @@ class Verdict(Struct, frozen=True):
     sentence: str
     reason: str = ""
     violations: tuple[Found, ...] = ()
+    known: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """The verdict in a word; a violation that is a known finding is told apart."""
+        return "known" if self.known else self.verdict
+
+    @property
+    def why(self) -> str:
+        """Which known findings it is, or why it is no other verdict."""
+        return ", ".join(self.known) or self.reason
 
 
 @hookimpl
@@ -68,23 +79,23 @@ def fencepost_run_judged(run_folder: Path, make_report: Callable[[], Path]) -> N
 
 def table(verdicts: Mapping[str, Verdict]) -> str:
     """The verdicts as a page of its own, without scripts, the worst first."""
-    weight = {"violated": 0, "unknown": 1, "not-exercised": 2, "holds": 3}
+    weight = {"violated": 0, "unknown": 1, "known": 2, "not-exercised": 3, "holds": 4}
     rows = [
         "<tr>"
         + "".join(
             f"<td>{escape(str(cell))}</td>"
             for cell in (
                 clause,
-                verdict.verdict,
+                verdict.shown,
                 verdict.exercised,
                 verdict.witness or "",
                 verdict.sentence,
-                verdict.reason,
+                verdict.why,
             )
         )
         + "</tr>"
         for clause, verdict in sorted(
-            verdicts.items(), key=lambda item: (weight.get(item[1].verdict, 4), item[0])
+            verdicts.items(), key=lambda item: (weight.get(item[1].shown, 5), item[0])
         )
     ]
     heads = ("clause", "verdict", "exercised", "by the word of", "promise", "reason")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fencepost_plugins.allure_report import Verdict, table
+
 pytest_plugins = ["pytester"]
 
 VERDICTS = {
@@ -103,3 +105,14 @@ def test_where_allure_writes_nothing_no_timeline_is_made(
     pytester.makepyfile(TEST)
     pytester.runpytest_subprocess(*args).assert_outcomes(failed=2, passed=1)
     assert list((judged / "report").iterdir()) == []
+
+
+def test_a_known_finding_is_told_apart_and_stands_below_what_is_new() -> None:
+    found = {
+        "KR-06": Verdict("violated", 1, "peer", "A refused process is gone.", known=("twins",)),
+        "QC-17": Verdict("violated", 1, "client", "A fenced broker serves nobody."),
+    }
+    new, known = table(found).split("<tr>")[2:]
+    assert "<td>QC-17</td><td>violated</td>" in new
+    assert "<td>KR-06</td><td>known</td>" in known
+    assert "<td>twins</td>" in known
