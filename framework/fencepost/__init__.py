@@ -104,7 +104,7 @@ from fencepost.faults import (
 from fencepost.hookspecs import (
     hookimpl,
 )
-from fencepost.known_findings import KnownFinding
+from fencepost.known_findings import KnownFinding, Seen
 from fencepost.recorder import (
     Recorder,
 )
@@ -345,6 +345,7 @@ __all__ = [
     "RunStarted",
     "Runtime",
     "Seek",
+    "Seen",
     "Shape",
     "Signal",
     "Simulable",

@@ -12,14 +12,22 @@ from collections.abc import Collection, Mapping, Sequence
 from msgspec import Struct
 
 
+class Seen(Struct, frozen=True, kw_only=True):
+    """A finding showed in `runs` of `of` runs on a version."""
+
+    version: str
+    runs: int
+    of: int
+
+
 class KnownFinding(Struct, frozen=True, kw_only=True):
     """One known way in which a system breaks a promise.
 
-    `system` is its family (`apache/kraft`), `versions` those it was seen on, `clauses` what it
-    breaks. `saying` is a regular expression that the whole saying of such a violation matches.
-    With a `fault`, it is known only where the violation was found at a process that such a fault
-    had been aimed at by then: a saying alone may say too little. It showed in `seen` of `of` runs
-    of the schedule in `schedule`; `history` holds one of them. Both are paths below the plugin.
+    `system` is its family (`apache/kraft`), `clauses` what it breaks. `saying` is a regular
+    expression that the whole saying of such a violation matches. With a `fault`, it is known only
+    where the violation was found at a process that such a fault had been aimed at by then: a saying
+    alone may say too little. `seen` counts the runs of the schedule in `schedule`; `history` holds
+    one that showed it. Both are paths below the plugin.
 
     `then` are the clauses that it leaves broken in its wake: whatever of them is violated in a
     partition where this finding struck, in the same run, is of its doing.
@@ -27,16 +35,19 @@ class KnownFinding(Struct, frozen=True, kw_only=True):
 
     id: str
     system: str
-    versions: tuple[str, ...]
     clauses: tuple[str, ...]
     saying: str
     fault: str = ""
     then: tuple[str, ...] = ()
     says: str
-    seen: int
-    of: int
+    seen: tuple[Seen, ...]
     schedule: str
     history: str
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """Those it showed in: of these it is known."""
+        return tuple(one.version for one in self.seen if one.runs)
 
     def matches(self, clause: str, saying: str, faults: Collection[str]) -> bool:
         """Whether a violation is this one; `faults` had been aimed at the process at whose event it

@@ -20,6 +20,7 @@ from fencepost import (
     LogTruncated,
     PhaseStarted,
     RunEnd,
+    Seen,
     UsageError,
     Violation,
     Witness,
@@ -122,12 +123,14 @@ def test_the_folder_of_runs_keeps_itself_out_of_version_control(tmp_path: Path) 
 KNOWN = KnownFinding(
     id="serves-late",
     system="some/thing",
-    versions=("1.0", "1.1"),
     clauses=("QC-17",),
     saying=r"it served \d+ messages",
     says="It serves for a moment after its lease.",
-    seen=3,
-    of=10,
+    seen=(
+        Seen(version="1.0", runs=3, of=10),
+        Seen(version="1.1", runs=1, of=1),
+        Seen(version="1.2", runs=0, of=9),
+    ),
     schedule="schedule.json",
     history="history.ndjson",
 )
