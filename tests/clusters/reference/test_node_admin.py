@@ -68,6 +68,10 @@ def test_kafka_python_administers_partitions_settings_and_the_quorum(cluster: No
         (part,) = quorum["topics"][0]["partitions"]
         assert part["leader_id"] == 101
         assert [voter["replica_id"] for voter in part["current_voters"]] == [101]
+        assert [observer["replica_id"] for observer in part["observers"]] == [1]
+        elected = admin.elect_leaders(0, {"moved": [0]})  # the preferred one
+        (result,) = elected.replica_election_results[0].partition_result
+        assert (result.partition_id, result.error_code) == (0, 84)  # ELECTION_NOT_NEEDED
         about = kafka.admin.ConfigResource(
             kafka.admin.ConfigResourceType.TOPIC, "moved", {"min.insync.replicas": "3"}
         )

@@ -114,10 +114,15 @@ def fetch_answer(
 
 
 def described(quorum: Quorum, asked: a.DescribeQuorumRequest) -> a.DescribeQuorumResponse:
-    """The quorum to whoever asks for it by name; other topics have none."""
+    """The quorum, and who follows it, to whoever asks for it by name; other topics have none."""
     voters = tuple(a.QuorumReplica(voter, end) for voter, end in quorum.ends)
+    observers = tuple(
+        a.QuorumReplica(node, end)
+        for node, end in sorted(quorum.observed.items())
+        if node >= 0 and node not in quorum.voters
+    )
     known = a.QuorumPartitionResult(
-        0, Error.NONE, quorum.leader, quorum.epoch, quorum.high_watermark, voters
+        0, Error.NONE, quorum.leader, quorum.epoch, quorum.high_watermark, voters, observers
     )
     topics = tuple(
         a.QuorumTopicResult(
