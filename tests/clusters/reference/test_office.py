@@ -1,7 +1,9 @@
-"""What strangers may ask of an active controller, and what it does not do for them."""
+"""A controller that is a quorum by itself, once it is in office: what it finishes of what others
+began, and what it does not do for strangers."""
 
 from __future__ import annotations
 
+import uuid
 from random import Random  # noqa: TID251 - the node's own seeded stream
 
 import pytest
@@ -15,6 +17,8 @@ from fencepost_clusters.reference.core.quorum_messages import fetch
 from fencepost_clusters.reference.core.site import Site
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import record_batch
+from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
 
 SECOND = 1_000_000_000
@@ -22,9 +26,9 @@ GHOST = 109
 
 
 class Office:
-    """A quorum of one controller, in office."""
+    """A quorum of one controller, in office; it begins with what is stored of the metadata."""
 
-    def __init__(self) -> None:
+    def __init__(self, *metadata: bytes) -> None:
         self.now_ns = SECOND
         self.requests = 0
         settings = s.read(
@@ -37,7 +41,7 @@ class Office:
         )
         site = Site("controller-1", "controller-1", {"CONTROLLER": 9093}, "controller-1#1")
         now = e.Instant(self.now_ns, 0)
-        core = assemble(settings, site, Stored(), Random(1).randint, AllBut(), now)
+        core = assemble(settings, site, Stored(metadata=metadata), Random(1).randint, AllBut(), now)
         assert isinstance(core, ControllerNode)
         self.core = core
         while not core.active:
@@ -61,6 +65,18 @@ class Office:
 @pytest.fixture
 def office() -> Office:
     return Office()
+
+
+def test_a_deletion_that_was_only_marked_is_finished_by_the_next_controller() -> None:
+    """QC-26: whoever marked the topic may have failed before it wrote that it is gone."""
+    topic = uuid.UUID(int=7)
+    records = [
+        r.TopicRecord(name="orders", topic_id=topic),
+        r.TopicRecord(name="kept", topic_id=uuid.UUID(int=8)),
+        r.TopicRecord(name="orders", topic_id=topic, deleting=True),
+    ]
+    office = Office(record_batch.build([r.encode(one, 1) for one in records], 0, 1, 1))
+    assert list(office.core.committed.image.topics) == ["kept"]
 
 
 def test_a_controller_that_never_fetched_gets_no_vote(office: Office) -> None:
