@@ -301,6 +301,8 @@ def soak(
             typer.echo(f"known finding {one}: in {count} of {runs} runs")
         typer.echo(f"{len(violated)} clauses violated: {', '.join(violated) or 'none'}")
         typer.echo(f"{len(undecided)} undecided: {', '.join(undecided) or 'none'}")
+    if soaked.never_started():
+        raise typer.Exit(_fail(soaked.never_started(), EXIT_ENVIRONMENT))
     raise typer.Exit(EXIT_VIOLATED if violated else EXIT_INCONCLUSIVE if undecided else EXIT_CLEAN)
 
 

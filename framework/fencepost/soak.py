@@ -1,7 +1,8 @@
 """`fencepost soak`: a system under load for a long time, run after run, at peace or under random
 schedules; what was found is joined over all runs.
 
-A run that did not get ready, or did not come to its planned end, counts as undecided.
+A run that did not get ready, or did not come to its planned end, counts as undecided; if none ever
+got ready, it is the environment that failed.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ class SoakRun(Struct, frozen=True):
     strikes: int
     without_receipt: int
     trouble: str
+    started: bool = True
+    """Whether the cluster got ready at all; `trouble` says why it did not."""
 
     @property
     def clean(self) -> bool:
@@ -75,6 +78,10 @@ class Soaked:
         """The clauses that were unknown in any run, and the runs that had trouble."""
         clauses = {clause for run in self.runs for clause in run.unknown}
         return [*sorted(clauses), *(f"seed {run.seed}" for run in self.runs if run.trouble)]
+
+    def never_started(self) -> str:
+        """Why no cluster ever got ready; nothing if one did."""
+        return "" if any(run.started for run in self.runs) else self.runs[0].trouble
 
     def as_json(self) -> Mapping[str, object]:
         """The object that `fencepost soak --json` prints."""
@@ -104,7 +111,8 @@ def soak(wanted: Soak, plugins: Plugins, out: Path, tell: Callable[[str], None])
 def _told(conducted: Conducted, seed: int) -> SoakRun:
     result = conducted.result
     if result is None:
-        return SoakRun(seed, str(conducted.folder.path), {}, {}, {}, 0, 0, conducted.trouble)
+        path, trouble = str(conducted.folder.path), conducted.trouble
+        return SoakRun(seed, path, {}, {}, {}, 0, 0, trouble, started=False)
     verdicts = result.judgement.verdicts
     return SoakRun(
         seed,

@@ -31,7 +31,7 @@ def test_a_healthy_cluster_comes_out_clean_and_leaves_no_folder(
     found = soaked(plugins, tmp_path, runs=2, peace=peace)
     assert [run.seed for run in found.runs] == [5, 6]
     assert all((run.strikes == 0) is peace for run in found.runs)
-    assert (found.violated(), found.undecided()) == ([], [])
+    assert (found.violated(), found.undecided(), found.never_started()) == ([], [], "")
     assert [path.name for path in tmp_path.iterdir()] == [".gitignore"]
 
 
@@ -50,3 +50,4 @@ def test_a_cluster_that_does_not_start_is_undecided(plugins: Plugins, tmp_path: 
     assert found.violated() == []
     assert found.undecided() == ["seed 5"]
     assert "was not ready" in found.runs[0].trouble
+    assert found.never_started() == found.runs[0].trouble
