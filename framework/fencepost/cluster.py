@@ -1,7 +1,7 @@
 """The cluster as a test sees it: its nodes, what can be awaited of them, and the only way to wait.
 
 Everything here is a value over the run's events: a `Node` holds no connection and a condition asks
-no node. Time passes in `Cluster.eventually` alone.
+no node. Time passes in `Cluster.eventually`, `comes_to` and `await_recovery` alone.
 """
 
 from __future__ import annotations
