@@ -7,10 +7,9 @@ command, and lets time pass until an event answers.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, final
+from typing import final
 
 import msgspec
-from msgspec import Struct
 
 from fencepost.clock import MS
 from fencepost.cluster import Cluster, Node
@@ -21,10 +20,10 @@ from fencepost.events import (
     Event,
     Polled,
     ProbeCompleted,
-    ProduceCompleted,
     kind_name,
 )
 from fencepost.runtime import ClientSession, ClientSpec, Condition, Runtime
+from fencepost.started import Reads, Writes, plain
 from fencepost.told import Told
 from fencepost.view import View
 from fencepost.voters import VoterChange, Voters, controller_port
@@ -54,94 +53,15 @@ from fencepost.workload import (
     ReaderOptions,
     Reassign,
     Rebalance,
-    Seek,
 )
 
 ACKS = {"all": -1, "1": 1, "0": 0}
 ADMIN_LIMIT_MS = 15_000
 PROBE_LIMIT_MS = 5_000
 READ_LIMIT_MS = 30_000
+ASK_AGAIN_MS = 500
 END_LIMIT_MS = 20_000
 """How long a worker may take to end once it was asked to; above its own limits."""
-
-
-@final
-class Writes:
-    """A producer that was started, and what became of its messages."""
-
-    def __init__(self, runtime: Runtime, session: ClientSession, count: int) -> None:
-        self._runtime = runtime
-        self._session = session
-        self._count = count
-
-    @property
-    def process(self) -> str:
-        return self._session.process
-
-    def stop(self) -> None:
-        """Asks the producer to send no more, and to wait for what it sent."""
-        self._session.stop()
-
-    def goes_on(self, count: int) -> Condition:
-        """It hands over that many messages more, whatever becomes of them."""
-        due = self._runtime.view.invoked[self.process] + count
-        return Condition(
-            f"{count} more writes of {self.process}",
-            lambda view: view.invoked[self.process] >= due,
-        )
-
-    def acked_at_least(self, count: int) -> Condition:
-        return Condition(
-            f"{count} acknowledged writes of {self.process}",
-            lambda view: view.completed[self.process, "ok"] >= count,
-        )
-
-    @property
-    def settled(self) -> Condition:
-        """The producer sends no more, and every write has an outcome; one that died has its own."""
-
-        def holds(view: View) -> bool:
-            done = sum(view.completed[self.process, o] for o in ("ok", "failed", "unknown"))
-            return self.process not in view.alive or 0 < self._count <= done
-
-        return Condition(f"the writes of {self.process} to be settled", holds)
-
-    @property
-    def acked(self) -> frozenset[str]:
-        """The operations acknowledged so far."""
-        return frozenset(
-            body.operation
-            for event in self._runtime.events()
-            if event.process == self.process
-            and isinstance(body := event.body, ProduceCompleted)
-            and body.outcome == "ok"
-        )
-
-
-@final
-class Reads:
-    """A consumer that was started."""
-
-    def __init__(self, session: ClientSession) -> None:
-        self._session = session
-
-    @property
-    def process(self) -> str:
-        return self._session.process
-
-    def stop(self) -> None:
-        """Asks the consumer to end."""
-        self._session.stop()
-
-    def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Goes on from that offset (-2: the beginning)."""
-        self._session.tell(_plain(Seek(topic=topic, partition=partition, offset=offset)))
-
-    def polled_at_least(self, count: int) -> Condition:
-        return Condition(
-            f"{count} messages to reach {self.process}",
-            lambda view: view.polled[self.process] >= count,
-        )
 
 
 @final
@@ -170,27 +90,29 @@ class Clients:
     ) -> None:
         """Creates a topic and waits until every partition is led; on at most three brokers.
 
-        Raises Violation when the cluster refuses, or does not lead the partitions in time.
+        An outcome that stays open (a connection that ended) is asked for again, each time as an
+        operation of its own, unless the metadata show that it was done. Raises Violation when the
+        cluster refuses, does not answer, or does not lead the partitions in time.
         """
         replicas = min(3, len(self._cluster.brokers)) if replication is None else replication
-        self._administer(
+        self._bring_about(
             CreateTopic(
                 operation=self._next_operation(),
                 topic=topic,
                 partitions=partitions,
                 replication=replicas,
                 config=config or {},
-            )
+            ),
+            Condition(f"the topic {topic} to exist", lambda view: topic in view.topics),
         )
         for partition in range(partitions):
             self._cluster.eventually(self._cluster.led(topic, partition))
 
     def delete_topic(self, topic: str) -> None:
-        """Deletes a topic and waits until the metadata says so; raises as `create_topic`."""
-        self._administer(DeleteTopic(operation=self._next_operation(), topic=topic))
-        self._cluster.eventually(
-            Condition(f"the topic {topic} to be gone", lambda view: topic not in view.topics)
-        )
+        """Deletes a topic and waits until the metadata say so; as `create_topic`."""
+        gone = Condition(f"the topic {topic} to be gone", lambda view: topic not in view.topics)
+        self._bring_about(DeleteTopic(operation=self._next_operation(), topic=topic), gone)
+        self._cluster.eventually(gone)
 
     def list_topics(self) -> AdminCompleted:
         """Asks for all topics; the outcome."""
@@ -417,18 +339,28 @@ class Clients:
     def _start(self, kind: str, options: ClientOptions) -> ClientSession:
         self._started[kind] = self._started.get(kind, 0) + 1
         name = f"{kind}-{self._started[kind]}"
-        session = self._runtime.client(ClientSpec(name, self._workload, _plain(options)))
+        session = self._runtime.client(ClientSpec(name, self._workload, plain(options)))
         self._running.append(session)
         return session
 
-    def _administer(self, command: AdminCommand) -> AdminCompleted:
+    def _bring_about(self, command: AdminCommand, done: Condition) -> None:
+        """Has a command carried out; one whose outcome is open is asked for again until `done`.
+
+        librdkafka gives up with the broker that it took for the controller, where Kafka's own
+        AdminClient asks the next one.
+        """
+        until_ns = self._runtime.now_ns() + ADMIN_LIMIT_MS * MS
         completed = self._ask_admin(command)
-        if completed.outcome != "ok":
-            raise Violation(
-                f"{completed.api} {completed.subject} ended as {completed.outcome}: "
-                f"{completed.error}"
-            )
-        return completed
+        in_doubt = completed.outcome == "unknown"
+        while in_doubt and self._runtime.now_ns() < until_ns:
+            if self._runtime.advance(done, self._runtime.now_ns() + ASK_AGAIN_MS * MS) is not None:
+                return
+            command = msgspec.structs.replace(command, operation=self._next_operation())
+            completed = self._ask_admin(command)
+        _succeeded(completed)
+
+    def _administer(self, command: AdminCommand) -> AdminCompleted:
+        return _succeeded(self._ask_admin(command))
 
     def _ask_admin(self, command: AdminCommand) -> AdminCompleted:
         if self._admin is None:
@@ -463,7 +395,7 @@ class Clients:
                 return False
             return event.body.operation == command.operation
 
-        session.tell(_plain(command))
+        session.tell(plain(command))
         # The worker keeps the limit; ours is for starting it, and for one that hangs.
         self._cluster.eventually(
             Condition(f"{session.process} to complete {command.operation}", completed),
@@ -494,7 +426,9 @@ class Clients:
         return False
 
 
-def _plain(value: Struct) -> dict[str, Any]:
-    plain = msgspec.to_builtins(value)
-    assert isinstance(plain, dict)
-    return plain
+def _succeeded(completed: AdminCompleted) -> AdminCompleted:
+    if completed.outcome != "ok":
+        raise Violation(
+            f"{completed.api} {completed.subject} ended as {completed.outcome}: {completed.error}"
+        )
+    return completed

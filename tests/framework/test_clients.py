@@ -1,0 +1,119 @@
+"""What is done about a topic whose request got no answer: pure, over a scripted administrator."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from fencepost import (
+    AdminCompleted,
+    ClientSpec,
+    Condition,
+    Layout,
+    Role,
+    Runtime,
+    Slot,
+    Timing,
+    TopicCommitted,
+    View,
+    Violation,
+)
+from fencepost.clients import Clients
+from fencepost.cluster import Cluster
+from fencepost.events import Body, Event
+
+MS = 1_000_000
+LAYOUT = Layout((Slot("broker-1", Role.BROKER, 1, 1), Slot("clients", Role.CLIENT, 0, 2)), ())
+OPEN = ("unknown", "_TRANSPORT")
+REFUSED = ("failed", "UNKNOWN_TOPIC_OR_PART")
+DONE = ("ok", "")
+ADMIN = "clients/admin-1#1"
+THERE = TopicCommitted(5, "orders", "id", False)
+GONE = TopicCommitted(6, "orders", "id", True)
+
+
+class Administered:
+    """A run in which an administrator answers as it is told to; time passes only in waiting."""
+
+    layout = LAYOUT
+    process = ADMIN
+
+    def __init__(self, *answers: tuple[str, str], then: Body | None = None) -> None:
+        self.view = View()
+        self.asked: list[str] = []
+        self._answers = deque(answers)
+        self._then = then
+        self._coming: deque[Event] = deque()
+        self._now_ns = 0
+        self._take(Event("run", "broker-1#1", 0, 0, THERE))
+
+    def client(self, spec: ClientSpec) -> Administered:
+        return self
+
+    def tell(self, command: Mapping[str, Any]) -> None:
+        self.asked.append(command["operation"])
+        outcome, error = self._answers.popleft()
+        body = AdminCompleted(command["operation"], "delete_topic", "orders", outcome, error)
+        self._coming.append(Event("run", ADMIN, len(self.asked), self._now_ns, body))
+        if not self._answers and self._then is not None:
+            self._coming.append(Event("run", "broker-1#1", 1, self._now_ns, self._then))
+
+    def now_ns(self) -> int:
+        return self._now_ns
+
+    def events(self) -> tuple[Event, ...]:
+        return ()
+
+    def advance(self, until: Condition, deadline_ns: int) -> Event | None:
+        last = self.view.last
+        while not until.holds(self.view):
+            if not self._coming:
+                self._now_ns = deadline_ns
+                return None
+            last = self._take(self._coming.popleft())
+        return last
+
+    def _take(self, event: Event) -> Event:
+        self.view.apply(event)
+        return event
+
+
+def delete(run: Administered) -> None:
+    runtime = cast(Runtime, run)
+    timing = Timing(300, 2_000, 500, 2_000, 9_000)
+    Clients(runtime, Cluster(runtime, timing), "scripted").delete_topic("orders")
+
+
+def test_what_got_no_answer_is_asked_for_again_as_an_operation_of_its_own() -> None:
+    run = Administered(OPEN, OPEN, DONE, then=GONE)
+    delete(run)
+    assert run.asked == ["op-1", "op-2", "op-3"]
+
+
+def test_what_was_done_though_nobody_said_so_is_not_asked_for_again() -> None:
+    run = Administered(OPEN, then=GONE)
+    delete(run)
+    assert run.asked == ["op-1"]
+
+
+def test_a_refusal_after_an_open_outcome_may_mean_that_it_was_done() -> None:
+    run = Administered(OPEN, REFUSED, then=GONE)
+    delete(run)
+    assert run.asked == ["op-1", "op-2"]
+
+
+def test_a_refusal_alone_is_told_at_once() -> None:
+    run = Administered(REFUSED, DONE)
+    with pytest.raises(Violation, match="ended as failed: UNKNOWN_TOPIC_OR_PART"):
+        delete(run)
+    assert run.asked == ["op-1"]
+
+
+def test_an_outcome_that_stays_open_is_told_in_the_end() -> None:
+    run = Administered(*[OPEN] * 100)
+    with pytest.raises(Violation, match="ended as unknown: _TRANSPORT"):
+        delete(run)
+    assert run.now_ns() >= 15_000 * MS
