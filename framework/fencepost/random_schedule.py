@@ -10,7 +10,7 @@ replays from there.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random  # noqa: TID251 - the schedule's own seeded stream
 from typing import final
 
@@ -23,7 +23,7 @@ from fencepost.run import Run, RunResult, RunSpec
 from fencepost.run_folder import RunFolder
 from fencepost.runtime import Powered, let_pass_until
 from fencepost.strikes import Active
-from fencepost.systems import Timing
+from fencepost.systems import Exclusive, Timing
 from fencepost.topology import Layout, Role, Slot
 from fencepost.view import View
 
@@ -41,6 +41,8 @@ class Planned:
     others are out, a disk that is copied, or forgets, may be the only one that holds what was
     committed; what is lost then was promised to nobody.
 
+    `holding`: only while its victims hold their ids for certain, and so keep a newcomer out.
+
     `ends` are the slots between which it changes links. What shows that it does is that something
     answered before, so nothing of it may be still starting.
     """
@@ -51,13 +53,15 @@ class Planned:
     victims: frozenset[str]
     alone: bool = False
     ends: frozenset[str] = frozenset()
+    holding: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
     """What a strike is chosen from. `offered` are the faults there are, `struck` the slots that
     suffer already: one that is cut off or down is not struck again meanwhile. `mending` are those
-    whose links were healed less than a lease ago: they may not be in touch with anybody yet."""
+    whose links were healed less than a lease ago: they may not be in touch with anybody yet.
+    `holder_keeps_id`: no second process gets an id while controllers hear of the first one."""
 
     view: View
     layout: Layout
@@ -65,10 +69,13 @@ class Situation:
     offered: Collection[str]
     struck: frozenset[str] = frozenset()
     mending: frozenset[str] = frozenset()
+    holder_keeps_id: bool = False
 
     def misses(self, planned: Planned) -> bool:
         """Whether a strike would hit who suffers already, or links that nobody may be using."""
         if planned.victims & self.struck or planned.ends & self.starting:
+            return True
+        if planned.holding and not planned.victims <= self.holding:
             return True
         if planned.ends and planned.victims & self.mending:
             return True
@@ -86,6 +93,13 @@ class Situation:
             leaders = {one.leader for one in shared}
         slots = self.layout.of(role)
         return frozenset(slot.name for slot in slots if slot.id_as(role) in leaders)
+
+    @property
+    def holding(self) -> frozenset[str]:
+        """The slots of brokers that are active by their own word and by the committed one."""
+        held = (s for s in self.layout.of(Role.BROKER) if not self.view.fenced.get(s.node_id, True))
+        active = (s.name for s in held if self.view.state.get(self.view.newest[s.name]) == "ACTIVE")
+        return frozenset(active) - self.mending
 
     @property
     def starting(self) -> frozenset[str]:
@@ -247,7 +261,9 @@ def _duplicate(d: _Draw) -> Planned:
     broker = d.broker()
     disk = d.one(["empty", "copy"])
     arguments = {"node": broker, "disk": disk}
-    return _planned("duplicate_id", arguments, d.around_lease(), broker, alone=True)
+    planned = _planned("duplicate_id", arguments, d.around_lease(), broker)
+    kept = d.situation.holder_keeps_id
+    return replace(planned, alone=not kept, holding=kept)
 
 
 def _lose_power(d: _Draw) -> Planned:
@@ -360,6 +376,8 @@ def conduct(run: Run, seed: int, span_ms: int, offered: Collection[str]) -> None
     if not isinstance(run.runtime, Powered):
         offered = frozenset(offered) - {"lose_power"}
     runtime, timing = run.runtime, run.cluster.timing
+    system = run.spec.system
+    kept = isinstance(system, Exclusive) and system.holder_keeps_id
     end_ns = runtime.now_ns() + span_ms * MS
     lasting: list[_Lasting] = []
     mending: dict[str, int] = {}
@@ -376,7 +394,9 @@ def conduct(run: Run, seed: int, span_ms: int, offered: Collection[str]) -> None
         full = len(lasting) >= MOST_AT_ONCE or any(one.planned.alone for one in lasting)
         if not full and random.random() < 0.5:
             still = frozenset(n for n, until in mending.items() if until > runtime.now_ns())
-            situation = Situation(runtime.view, runtime.layout, timing, offered, struck, still)
+            situation = Situation(
+                runtime.view, runtime.layout, timing, offered, struck, still, kept
+            )
             planned = next_strike(random, situation)
             if planned is not None:
                 active = run.faults.strike_named(planned.fault, planned.arguments)

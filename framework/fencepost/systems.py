@@ -192,6 +192,20 @@ class Configured(Protocol):
         ...
 
 
+@runtime_checkable
+class Exclusive(Protocol):
+    """A system that says who has an id that two processes claim."""
+
+    @property
+    def holder_keeps_id(self) -> bool:
+        """Whether a second process is refused as long as controllers hear of the first one.
+
+        Random schedules may start one then while other nodes suffer. Elsewhere the newer one takes
+        the id over, with whatever its disk holds.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """The bounds that tests and rules take from a cluster's configuration, all in milliseconds."""

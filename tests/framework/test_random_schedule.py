@@ -133,3 +133,32 @@ def test_a_slow_link_is_one_that_somebody_dials() -> None:
     dialled = [a["targets"] for a in slow if str(a["sources"]).startswith("controller")]
     assert slow
     assert set(dialled) == {"controller-1"}
+
+
+def held(view: View) -> View:
+    view.fenced = {slot.node_id: False for slot in BROKERS}
+    return view
+
+
+def doubled(situation: Situation) -> set[str]:
+    drawn = (next_strike(Random(seed), situation) for seed in range(200))
+    return {name for planned in drawn if planned is not None for name in planned.victims}
+
+
+def test_an_id_is_claimed_while_others_suffer_where_its_holder_keeps_it() -> None:
+    suffering = Situation(
+        held(begun()), LAYOUT, TIMING, ("duplicate_id",), struck=frozenset({"broker-3"})
+    )
+    assert doubled(suffering) == set()
+    kept = replace(suffering, holder_keeps_id=True)
+    assert doubled(kept) == {"broker-1", "broker-2"}
+    assert doubled(replace(kept, mending=frozenset({"broker-2"}))) == {"broker-1"}
+
+
+def test_an_id_that_nobody_holds_for_certain_is_not_claimed() -> None:
+    view = held(begun("broker-1"))
+    view.fenced[2] = True
+    kept = Situation(view, LAYOUT, TIMING, ("duplicate_id",), holder_keeps_id=True)
+    assert doubled(kept) == {"broker-3"}
+    told(view, "broker-3#1", BrokerStateChanged(3, "ACTIVE", "FENCED", 5, "lease_expired"))
+    assert doubled(kept) == set()

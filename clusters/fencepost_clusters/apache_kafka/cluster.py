@@ -146,6 +146,11 @@ class KRaft:
             ClientSpec("metrics", METRICS_READER, {"port": PORTS.metrics}),
         )
 
+    @property
+    def holder_keeps_id(self) -> bool:
+        """The newcomer is refused while the old one's session lasts."""
+        return True
+
     def timing(self, shape: Shape) -> Timing:
         """What the settings mean for how long things take."""
         read = {**settings.SUITE_SETTINGS, **settings.given(shape.settings)}
