@@ -8,10 +8,14 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 
-def parse(doc: str | None, runs: int) -> argparse.Namespace:
-    """`--json` and `--runs`, which repeats a measurement that often."""
+def parse(
+    doc: str | None, runs: int, more: argparse.ArgumentParser | None = None
+) -> argparse.Namespace:
+    """`--json`, `--runs`, which repeats a measurement that often, and options of its own."""
     parser = argparse.ArgumentParser(
-        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=doc,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        parents=[more] if more else [],
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--runs", type=int, default=runs, help=f"how often ({runs})")

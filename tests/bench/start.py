@@ -37,10 +37,12 @@ NODES = 6
 IMPORTS = "import fencepost_clusters.reference.shell.__main__"
 
 
-def cluster_start(out: Path, runtime: str = "process") -> tuple[float, float]:
+def cluster_start(
+    out: Path, runtime: str = "process", system: str = "reference/quorum"
+) -> tuple[float, float]:
     """Seconds from the first line to a cluster that is ready, and of a broker's bounce in it."""
     plugins = load()
-    spec = RunSpec(plugins.system("reference/quorum"), Shape(controllers=3, brokers=3), runtime)
+    spec = RunSpec(plugins.system(system), Shape(controllers=3, brokers=3), runtime)
     began = time.perf_counter()
     with Run.start(spec, plugins, new_folder(out, "bench")) as run:
         ready = time.perf_counter() - began
