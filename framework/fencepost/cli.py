@@ -222,6 +222,8 @@ def defects(
         found = len(results.hunts) - len(lost)
         typer.echo(f"{found} of {len(results.hunts)} defects found by a clause they break")
         typer.echo(f"{len(results.false_alarms)} false alarms over {results.clean_seeds} seeds")
+    if results.never_started():
+        raise typer.Exit(_fail(results.never_started(), EXIT_ENVIRONMENT))
     raise typer.Exit(EXIT_VIOLATED if lost or results.false_alarms else EXIT_CLEAN)
 
 

@@ -58,6 +58,8 @@ class Hunt:
     wall_s: float = 0.0
     virtual_s: float = 0.0
     seeds: int = 0
+    not_ready: str = ""
+    """Why the cluster of its last random schedule never got ready; nothing if it did."""
 
     @property
     def found(self) -> bool:
@@ -96,6 +98,14 @@ class Results:
     """Defects that this runtime cannot show -> why: nobody looked for them."""
     clean_seeds: int = 0
     false_alarms: list[FalseAlarm] = field(default_factory=list)
+    not_ready: list[str] = field(default_factory=list)
+    """Of the healthy clusters that never got ready, why."""
+
+    def never_started(self) -> str:
+        """Why no cluster ever got ready, broken or not; nothing if one did."""
+        lacking = [*(hunt.not_ready for hunt in self.hunts), *self.not_ready]
+        ready = any(hunt.found for hunt in self.hunts) or len(self.not_ready) < self.clean_seeds
+        return "" if ready or not all(lacking) else "".join(lacking[:1])
 
     def as_json(self) -> Mapping[str, object]:
         """The object that `fencepost defects --json` prints."""
@@ -141,7 +151,9 @@ class Hunter:
             if hunt.found or hunt.wall_s > self.budget.wall_s:
                 break
             hunt.seeds = seed
-            self._take(hunt, self._schedule(seed, (defect.name,)).folder)
+            conducted = self._schedule(seed, (defect.name,))
+            hunt.not_ready = conducted.trouble if conducted.result is None else ""
+            self._take(hunt, conducted.folder)
         hunt.wall_s = (now_ns() - began_ns) / SECOND
         return hunt
 
@@ -151,6 +163,8 @@ class Hunter:
             conducted = self._schedule(seed, ())
             folder = conducted.folder
             results.clean_seeds = seed
+            if conducted.result is None:
+                results.not_ready.append(conducted.trouble)
             alarms = [
                 FalseAlarm(seed, clause, verdict.violations[0].saying, str(folder.path))
                 for clause, verdict in verdicts_in(folder).items()
@@ -217,7 +231,8 @@ def hunt_all(hunter: Hunter, only: Collection[str] = ()) -> Results:
             results.unseen[defect.name] = why
             continue
         hunt = hunter.hunt(defect)
-        word = f"found by {', '.join(hunt.reported_by)}" if hunt.found else "NOT found"
+        missed = f"NOT found ({hunt.not_ready})" if hunt.not_ready else "NOT found"
+        word = f"found by {', '.join(hunt.reported_by)}" if hunt.found else missed
         hunter.tell(f"{defect.name}: {word} ({hunt.wall_s:.1f} s, {hunt.seeds} seeds)")
         results.hunts.append(hunt)
     hunter.clean(results)

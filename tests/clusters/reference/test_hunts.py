@@ -10,7 +10,7 @@ import pytest
 
 from fencepost import UsageError
 from fencepost.conformance import Row, conformance
-from fencepost.defects import BUDGETS, Hunter, Results, hunt_all
+from fencepost.defects import BUDGETS, Hunt, Hunter, Results, hunt_all
 from fencepost.judge import Outcome
 from fencepost.plugin_manager import Plugins, load
 from fencepost_clusters.reference.core.protections import DEFECTS
@@ -55,6 +55,18 @@ def test_a_healthy_cluster_is_blamed_for_nothing(plugins: Plugins, tmp_path: Pat
     results = Results()
     hunter(plugins, tmp_path, CLEAN_SEEDS).clean(results)
     assert results.as_json()["clean"] == {"seeds": CLEAN_SEEDS, "false_alarms": []}
+
+
+def test_a_hunt_in_which_no_cluster_ever_got_ready_says_why() -> None:
+    here = Hunt(DEFECTS[0], not_ready="no processor")
+    found = Hunt(DEFECTS[1], reported_by=DEFECTS[1].breaks)
+    assert Results([here]).never_started() == "no processor"
+    assert Results([here], clean_seeds=2, not_ready=["no", "no"]).never_started() == "no processor"
+    assert Results(clean_seeds=1, not_ready=["no"]).never_started() == "no"
+    assert Results([here], clean_seeds=2, not_ready=["no"]).never_started() == ""
+    assert Results([here, found]).never_started() == ""
+    assert Results([here, Hunt(DEFECTS[1])]).never_started() == ""
+    assert Results().never_started() == ""
 
 
 def test_an_unknown_defect_is_refused_with_the_nearest_name(
