@@ -48,7 +48,7 @@ from fencepost.strikes import Faults
 from fencepost.systems import Contained, Launchable, Observed, Shape, System, Timed
 from fencepost.topology import Role
 
-START_LIMIT_MS = 30_000
+START_LIMIT_MS = 60_000
 """How long a cluster may take from its first process to being ready."""
 
 OnPhase = Callable[[str], None]

@@ -31,7 +31,7 @@ from fencepost.run_folder import RunFolder
 from fencepost.topology import Layout, Link, Slot
 
 API_LIMIT_S = 2.0
-START_LIMIT_S = 5.0
+START_LIMIT_S = 20.0
 _EXIT_LIMIT_S = 5.0
 _GAVE_UP = "Server finished with error"
 """What toxiproxy logs when it cannot listen; it does not end then."""

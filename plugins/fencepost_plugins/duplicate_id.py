@@ -28,7 +28,7 @@ from fencepost import (
 from fencepost_plugins.targets import end, find_slot, named
 
 Disk = Literal["empty", "copy"]
-START_BOUND_MS = 20_000
+START_BOUND_MS = 60_000
 END_BOUND_MS = 5_000
 
 

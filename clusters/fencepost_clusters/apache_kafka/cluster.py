@@ -38,7 +38,7 @@ PORTS = Ports(metrics=9095)
 OBSERVER = "kraft_observer"
 METRICS_READER = "kraft_metrics_reader"
 _HEAP_MB = {Role.CONTROLLER: 128, Role.BROKER: 256}
-_RESTART_MS = 20_000
+_RESTART_MS = 40_000
 """How long a node may take from its start to being unfenced, on a machine with much else to do."""
 
 
