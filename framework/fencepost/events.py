@@ -117,6 +117,15 @@ class Stalled(Struct, frozen=True, tag="process.stalled"):
     stalled_ns: int
 
 
+class EvidenceMissed(Struct, frozen=True, tag="run.evidence_missed"):
+    """Some of what happened will never be told: the history is not complete. `what` is a sentence.
+
+    Written by a client that tells of the cluster's state and could not see all of it.
+    """
+
+    what: str
+
+
 class ConnectionClosed(Struct, frozen=True, tag="node.connection_closed"):
     """A node closed a connection for a reason of its own (malformed bytes, an unknown request)."""
 
@@ -959,7 +968,8 @@ class Unrecognised(Struct, frozen=True, tag="fencepost.unrecognised"):
 Body = (
     RunStarted | PhaseStarted | RunEnded | ProcessSpawned | ProcessExited | NodeStarted
     | RecoveryStarted | RecoveryEnded
-    | NodeStopped | Stalled | ConnectionClosed | FaultStruck | FaultHealed | TestStarted | TestEnded
+    | NodeStopped | Stalled | EvidenceMissed
+    | ConnectionClosed | FaultStruck | FaultHealed | TestStarted | TestEnded
     | PromiseWitnessed
     | ClusterRecovered | ElectionStarted | VoteAnswered | ControllerElected | ControllerResigned
     | ControllerFollowed | QuorumLearned

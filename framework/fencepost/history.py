@@ -8,7 +8,8 @@ before it is sent, and so has the earlier at_ns.
 
 `read` yields whatever whole events a history has, be it of a killed run or cut short, and then
 says what it found missing: numbers that were skipped, lines that are no events, processes whose end
-nobody saw, a run without an end. A rule must not pass on the strength of such a history.
+nobody saw, what a witness says it missed, a run without an end. A rule must not pass on the
+strength of such a history.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from fencepost.errors import UsageError
 from fencepost.events import (
     Codec,
     Event,
+    EvidenceMissed,
     NodeStopped,
     ProcessExited,
     ProcessSpawned,
@@ -89,6 +91,8 @@ class Examiner:
                 self.unended.pop(ended, None)
             case NodeStopped():
                 self.unended.pop(process, None)
+            case EvidenceMissed(what=what):
+                self.damage.append(what)
             case Stalled(stalled_ns=stalled_ns):
                 self.stalls.append((process, event.at_ns - stalled_ns, event.at_ns))
             case RunEnded(completed=completed):

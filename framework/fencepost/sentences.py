@@ -218,6 +218,7 @@ _WORDS: dict[type[Struct], Callable[[Any], str]] = {
     e.RecoveryStarted: lambda b: f"recovers the logs of node {b.node_id}",
     e.RecoveryEnded: lambda b: f"has recovered {b.logs} logs with {b.batches} batches",
     e.NodeStopped: lambda b: f"stopped{_because(b.reason)}",
+    e.EvidenceMissed: lambda b: f"what is missing here for good: {b.what}",
     e.Stalled: lambda b: f"stood still for {span(b.stalled_ns)}",
     e.ConnectionClosed: lambda b: f"closed a connection of {b.peer}{_because(b.reason)}",
     e.FaultStruck: _struck,

@@ -17,6 +17,7 @@ from fencepost.events import (
     Cause,
     Codec,
     Event,
+    EvidenceMissed,
     NodeStarted,
     NodeStopped,
     ProcessExited,
@@ -188,6 +189,17 @@ def test_a_truncated_history_is_read_as_far_as_it_goes(folder: RunFolder, part: 
     assert len(list(reading)) == whole
     assert not reading.end.complete
     assert "the run's end is not recorded" in reading.end.damage
+
+
+def test_what_a_witness_missed_is_named(folder: RunFolder) -> None:
+    witness = Recorder.open(folder.events_of("clients/one#1"), "run-1", "clients/one#1")
+    witness.record(EvidenceMissed("records 3 to 8 were not read"), at_ns=450)
+    witness.record(NodeStopped("stopped"), at_ns=500)
+    witness.close()
+    reading = history.read(folder, Codec())
+    assert any(isinstance(event.body, EvidenceMissed) for event in list(reading))
+    assert not reading.end.complete
+    assert reading.end.damage == ("records 3 to 8 were not read",)
 
 
 def test_a_hole_in_a_history_is_named(folder: RunFolder) -> None:

@@ -7,9 +7,9 @@ as `metadata.broker` and `metadata.partition` do; kinds that no event is about a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,6 +24,8 @@ from fencepost import (
 )
 from fencepost_clusters.apache_kafka.schema import Record
 
+_Key = TypeVar("_Key")
+_Told = TypeVar("_Told", BrokerCommitted, PartitionCommitted)
 _UNCHANGED = -2
 """PartitionChangeRecord's leader, when it stays."""
 _ELR, _LAST_ELR = "EligibleLeaderReplicas", "LastKnownElr"
@@ -87,10 +89,39 @@ class Metadata:
                 stored.offset, stored.epoch, record.kind, stored.digest, record.version
             )
         ]
-        teller = _TELLERS.get(record.kind)
+        teller = TABLE.get(record.kind)
         if teller is not None:
             told += teller(self, stored.offset, record.values)
         return told
+
+    def restore(self, offset: int, records: Iterable[Record]) -> Sequence[Struct]:
+        """What the records of a snapshot tell, the last record in which is at `offset`.
+
+        They take the place of all there was: what is no more is told first, then what is not as it
+        was, as of `offset`, and every feature.
+        """
+        new = Metadata()
+        features: list[Struct] = []
+        for record in records:
+            teller = TABLE.get(record.kind)
+            told = list(teller(new, offset, record.values)) if teller is not None else []
+            features += (body for body in told if isinstance(body, FeatureFinalized))
+        gone: list[Struct] = [
+            TopicCommitted(offset, name, topic_id, deleted=True)
+            for topic_id, name in self._topics.items()
+            if topic_id not in new._topics
+        ]
+        gone += (BrokerDeleted(offset, one) for one in self._brokers if one not in new._brokers)
+        come: list[Struct] = [
+            TopicCommitted(offset, name, topic_id, deleted=False)
+            for topic_id, name in new._topics.items()
+            if topic_id not in self._topics
+        ]
+        come += _changed(self._brokers, new._brokers)
+        come += _changed(self._partitions, new._partitions)
+        self._topics, self._brokers = new._topics, new._brokers
+        self._partitions, self._elrs = new._partitions, new._elrs
+        return [*gone, *features, *come]
 
     def _registered(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
         broker = values["BrokerId"]
@@ -102,18 +133,10 @@ class Metadata:
 
     def _registration_changed(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
         if values["Fenced"]:
-            yield self._fence(offset, values["BrokerId"], values["Fenced"] > 0)
-
-    def _fenced(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
-        yield self._fence(offset, values["Id"], True)
-
-    def _unfenced(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
-        yield self._fence(offset, values["Id"], False)
-
-    def _fence(self, offset: int, broker: int, fenced: bool) -> Struct:
-        told = replace(self._brokers[broker], offset=offset, fenced=fenced)
-        self._brokers[broker] = told
-        return told
+            broker = values["BrokerId"]
+            told = replace(self._brokers[broker], offset=offset, fenced=values["Fenced"] > 0)
+            self._brokers[broker] = told
+            yield told
 
     def _unregistered(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
         self._brokers.pop(values["BrokerId"], None)
@@ -176,11 +199,19 @@ class Metadata:
         yield FeatureFinalized(offset, values["Name"], values["FeatureLevel"])
 
 
-_TELLERS: Mapping[str, Callable[[Metadata, int, Mapping[str, Any]], Iterator[Struct]]] = {
+def _changed(
+    was: Mapping[_Key, _Told], now: Mapping[_Key, _Told]
+) -> Iterator[BrokerCommitted | PartitionCommitted]:
+    """What is not as it was, but for when that was told."""
+    for key, one in now.items():
+        before = was.get(key)
+        if before is None or replace(before, offset=one.offset) != one:
+            yield one
+
+
+TABLE: Mapping[str, Callable[[Metadata, int, Mapping[str, Any]], Iterator[Struct]]] = {
     "RegisterBrokerRecord": Metadata._registered,
     "BrokerRegistrationChangeRecord": Metadata._registration_changed,
-    "FenceBrokerRecord": Metadata._fenced,
-    "UnfenceBrokerRecord": Metadata._unfenced,
     "UnregisterBrokerRecord": Metadata._unregistered,
     "TopicRecord": Metadata._topic,
     "RemoveTopicRecord": Metadata._topic_removed,
@@ -188,3 +219,8 @@ _TELLERS: Mapping[str, Callable[[Metadata, int, Mapping[str, Any]], Iterator[Str
     "PartitionChangeRecord": Metadata._partition_changed,
     "FeatureLevelRecord": Metadata._feature,
 }
+"""Every kind of record that more is told of than that it was committed.
+
+FenceBrokerRecord and UnfenceBrokerRecord are of a metadata.version below that which a disk is
+formatted with by any version from 3.9 on: BrokerRegistrationChangeRecord has taken their place.
+"""

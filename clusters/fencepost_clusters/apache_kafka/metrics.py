@@ -2,7 +2,7 @@
 
 The page is written by Prometheus's agent in the node's JVM, which is told here what to show and
 names a sample after the metric's object name and attribute. Pure: text in, event bodies out.
-`metrics_reader` reads the pages; a page of each role, as 4.3.1 showed it, pins the rows in tests.
+`metrics_reader` reads the pages; some of each role, as versions showed them, pin the rows in tests.
 """
 
 from __future__ import annotations

@@ -50,6 +50,7 @@ CONTROLLED_SHUTDOWN_MS = 300_000
 
 TopicPartition = tuple[str, int]
 Bodies = Iterator[Struct]
+Tell = Callable[["Memory", Match[str]], Bodies]
 
 
 class SessionConfigured(Struct, frozen=True, tag="apache_kafka.session"):
@@ -92,7 +93,7 @@ class Row:
 
     logger: str
     message: Pattern[str]
-    tell: Callable[[Memory, Match[str]], Bodies]
+    tell: Tell
 
 
 @final
@@ -219,28 +220,26 @@ def _session_over(now: Memory, said: Match[str]) -> Bodies:
     )
 
 
-_APIS = {"registerBroker": "BrokerRegistration", "processBrokerHeartbeat": "BrokerHeartbeat"}
+def _failed(api: str) -> Tell:
+    """What is told of an event of the controller's that failed: of a request it refused."""
+
+    def tell(now: Memory, said: Match[str]) -> Bodies:
+        error = re.sub(r"(?<!^)(?=[A-Z])", "_", said[1])
+        yield RequestRefused(api, "", -1, "", -1, error.upper(), error.lower(), "")
+
+    return tell
 
 
-def _event_failed(now: Memory, said: Match[str]) -> Bodies:
-    error = re.sub(r"(?<!^)(?=[A-Z])", "_", said[2])
-    yield RequestRefused(_APIS[said[1]], "", -1, "", -1, error.upper(), error.lower(), "")
+def _rejected(error: str, reason: str) -> Tell:
+    """What is told of an AlterPartition that the controller rejected for that reason."""
 
+    def tell(now: Memory, said: Match[str]) -> Bodies:
+        yield RequestRefused(
+            "AlterPartition", said["topic"], int(said["partition"]), "", int(said["requester"]),
+            error, reason, "",
+        )  # fmt: skip
 
-_REJECTIONS = {
-    "ineligible replicas": ("INELIGIBLE_REPLICA", "ineligible_replica"),
-    "current leader epoch": ("FENCED_LEADER_EPOCH", "stale_leader_epoch"),
-    "current partition epoch": ("INVALID_UPDATE_VERSION", "stale_partition_epoch"),
-}
-
-
-def _rejected(now: Memory, said: Match[str]) -> Bodies:
-    error, reason = next(
-        (told for words, told in _REJECTIONS.items() if words in said[4]), ("", "rejected")
-    )
-    yield RequestRefused(
-        "AlterPartition", said[2], int(said[3]), "", int(said[1]), error, reason, ""
-    )
+    return tell
 
 
 # ----------------------------------------------------------------------------------- the replicas
@@ -304,10 +303,11 @@ def _ids(text: str) -> tuple[int, ...]:
 
 
 _PLACE = r"(?P<topic>\S+)-(?P<partition>\d+)"
+_REJECTING = rf"Rejecting AlterPartition request from node (?P<requester>\d+) for {_PLACE} because"
 _PREFIXED = rf"\[Partition {_PLACE} broker=\d+\] "
 
 
-def _row(logger: str, message: str, tell: Callable[[Memory, Match[str]], Bodies]) -> Row:
+def _row(logger: str, message: str, tell: Tell) -> Row:
     return Row(logger, re.compile(message), tell)
 
 
@@ -349,12 +349,14 @@ TABLE: Sequence[Row] = (
     _row("ReplicationControlManager",
          r"Fencing broker (\d+)(?: at epoch (\d+))? because its session has timed out",
          _session_over),
-    _row("QuorumController",
-         r"(registerBroker|processBrokerHeartbeat): event failed with (\w+?)Exception in",
-         _event_failed),
-    _row("ReplicationControlManager",
-         r"Rejecting AlterPartition request from node (\d+) for (\S+)-(\d+) because (.*)",
-         _rejected),
+    _row("QuorumController", r"registerBroker: event failed with (\w+?)Exception in",
+         _failed("BrokerRegistration")),
+    _row("QuorumController", r"processBrokerHeartbeat: event failed with (\w+?)Exception in",
+         _failed("BrokerHeartbeat")),
+    _row("ReplicationControlManager", rf"{_REJECTING} it specified ineligible replicas",
+         _rejected("INELIGIBLE_REPLICA", "ineligible_replica")),
+    _row("ReplicationControlManager", rf"{_REJECTING} the current partition epoch is \d+, not",
+         _rejected("INVALID_UPDATE_VERSION", "stale_partition_epoch")),
     _row("logger",
          rf"Leader {_PLACE} with topic id \S+ starts at leader epoch (?P<epoch>\d+) from offset "
          r"(?P<end>\d+) with partition epoch \d+, high watermark (?P<mark>\d+), "
@@ -368,7 +370,7 @@ TABLE: Sequence[Row] = (
          r"Leader: \(highWatermark: (?P<mark>\d+)", _shrinks),
     _row("Partition", rf"{_PREFIXED}ISR updated to (?P<isr>[\d,]*) ", _isr_stored),
     _row("Partition",
-         rf"{_PREFIXED}Failed to alter partition to .* (?:rejected the request with|due to) "
+         rf"{_PREFIXED}Failed to alter partition to .* rejected the request with "
          r"(?P<error>[A-Z_]{6,})", _isr_refused),
     _row("UnifiedLog", rf"\[UnifiedLog partition={_PLACE}, .*\] Truncating to offset (?P<to>\d+)",
          _truncated),

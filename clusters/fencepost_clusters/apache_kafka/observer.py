@@ -3,6 +3,9 @@
 Kafka's own Fetch with replica id -1, over the clients' links, from whoever leads the quorum; what
 is below the high watermark is decoded and told. It takes part in nothing: to the leader it is
 nobody's replica. A controller that does not answer, or does not lead, is followed by the next.
+
+Where the log no longer goes back to what was read last, a snapshot takes its place: the state is
+told as it is there, and that the records before are missing, so that no clause holds on their word.
 """
 
 from __future__ import annotations
@@ -25,23 +28,29 @@ from typing import Any, final
 from uuid import UUID
 
 import msgspec
-from kio.records.readers import read_batch
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v13 import request as fetch_request
 from kio.schema.fetch.v13.response import FetchResponse
 from kio.serial import entity_reader, entity_writer
 
-from fencepost import ClientStarted, EnvironmentFailed, Recorder, WorkerConfig, run_worker
+from fencepost import (
+    ClientStarted,
+    EnvironmentFailed,
+    EvidenceMissed,
+    Recorder,
+    SnapshotLoaded,
+    WorkerConfig,
+    run_worker,
+)
 from fencepost_clusters.apache_kafka import schema
 from fencepost_clusters.apache_kafka.distribution import cache
 from fencepost_clusters.apache_kafka.metadata_log import Metadata, Stored
+from fencepost_clusters.apache_kafka.snapshot import MOST_BYTES, Snapshot, batches
 
 METADATA_LOG = UUID("00000000-0000-0000-0000-000000000001")
 WAIT_MS = 50
 """How long a leader may wait for a record: what is committed after that is asked for then."""
 LIMIT_S = 1.5
-MOST_BYTES = 1 << 20
-_CONTROL = 0x20
 # kio marks every number with a type of its own, which its own coercion undoes: plain ints will do.
 _FETCH: Any = fetch_request
 
@@ -62,7 +71,8 @@ class Answer:
     epoch: int
     high_watermark: int = -1
     diverges: bool = False
-    snapshot: bool = False
+    snapshot: Snapshot | None = None
+    """What is to be read instead: the log does not go back to where it was asked for."""
     records: Sequence[Stored] = ()
     end: int = -1
     """The offset after the last batch (-1: there was none); a batch may hold no record for us."""
@@ -81,8 +91,19 @@ class Reading:
     """The offset after the newest record that was told, and that record's epoch."""
     waiting: list[Stored] = field(default_factory=list)
 
+    def skip(self, snapshot: Snapshot) -> EvidenceMissed:
+        """Goes on behind a snapshot; what was not read of the log for it."""
+        missed = EvidenceMissed(
+            f"metadata records {self.committed[0]} to {snapshot.end - 1} were not read: the log "
+            "had been cut, and a snapshot tells only what they came to"
+        )
+        self.next_offset, self.last_epoch = snapshot.end, snapshot.epoch
+        self.committed = snapshot.end, snapshot.epoch
+        self.waiting.clear()
+        return missed
+
     def take(self, answer: Answer) -> Sequence[Stored]:
-        """Takes an answer without error in; what is committed now."""
+        """Takes an answer without error or snapshot in; what is committed now."""
         if answer.diverges:
             # What was read of a former leader was never committed: it is read anew.
             self.next_offset, self.last_epoch = self.committed
@@ -142,24 +163,22 @@ def read_answer(body: bytes, schemas: Mapping[int, schema.Schema]) -> Answer:
         return Answer(part.error_code.name.upper(), leader.leader_id, leader.leader_epoch)
     records: list[Stored] = []
     end = end_epoch = -1
-    data = part.records or b""
-    at = 0
-    while at < len(data):
-        batch, size = read_batch(data, at)
-        at += size
+    for batch in batches(part.records or b""):
         end = batch.base_offset + batch.last_offset_delta + 1
         end_epoch = batch.partition_leader_epoch
-        if not batch.attributes & _CONTROL:
-            records += (
-                Stored(
-                    record.offset, end_epoch, schema.decode(schemas, record.value or b""),
-                    f"{zlib.crc32(record.value or b''):08x}", batch.base_offset,
-                )
-                for record in batch.records
-            )  # fmt: skip
+        records += (
+            Stored(
+                record.offset, end_epoch, schema.decode(schemas, record.value or b""),
+                f"{zlib.crc32(record.value or b''):08x}", batch.base_offset,
+            )
+            for record in batch.records
+        )  # fmt: skip
+    instead = part.snapshot_id
     return Answer(
         "", leader.leader_id, leader.leader_epoch, part.high_watermark,
-        part.diverging_epoch.epoch >= 0, part.snapshot_id.epoch >= 0, records, end, end_epoch,
+        part.diverging_epoch.epoch >= 0,
+        Snapshot(instead.end_offset, instead.epoch) if instead.epoch >= 0 else None,
+        records, end, end_epoch,
     )  # fmt: skip
 
 
@@ -218,22 +237,39 @@ class Observer:
 
     def _ask(self, connection: socket.socket) -> bool:
         """Fetches once; whether to go on asking this controller."""
-        self._correlation += 1
-        connection.sendall(frame(self._client, self._correlation, request(self._reading)))
-        size = struct.unpack(">i", _receive(connection, 4))[0]
-        answer = read_answer(_receive(connection, size), self._schemas)
+        answer = read_answer(self._exchange(connection, request(self._reading)), self._schemas)
         if answer.epoch > self._reading.leader_epoch:
             self._reading.leader_epoch = answer.epoch
             if answer.error:
                 return answer.error == "FENCED_LEADER_EPOCH"
         if answer.error:
             return False
-        if answer.snapshot:
-            raise RuntimeError("the metadata log does not go back to where it was read last")
+        if answer.snapshot is not None:
+            return self._read_snapshot(connection, answer.snapshot)
         for _, batch in groupby(self._reading.take(answer), attrgetter("batch")):
             for body in self._metadata.replay_batch(tuple(batch)):
                 self._recorder.record(body)
         return True
+
+    def _read_snapshot(self, connection: socket.socket, snapshot: Snapshot) -> bool:
+        """Reads a snapshot to its end and tells of it; as `_ask`."""
+        while not snapshot.whole:
+            asked = snapshot.request(self._reading.leader_epoch)
+            if not snapshot.take(self._exchange(connection, asked)):
+                return False
+        self._recorder.record(self._reading.skip(snapshot))
+        digest = f"{zlib.crc32(snapshot.data):08x}"
+        self._recorder.record(SnapshotLoaded(snapshot.end, snapshot.epoch, digest))
+        for body in self._metadata.restore(snapshot.end - 1, snapshot.records(self._schemas)):
+            self._recorder.record(body)
+        return True
+
+    def _exchange(self, connection: socket.socket, asked: Any) -> bytes:
+        """Sends a request; the answer's bytes, without their length."""
+        self._correlation += 1
+        connection.sendall(frame(self._client, self._correlation, asked))
+        size = struct.unpack(">i", _receive(connection, 4))[0]
+        return _receive(connection, size)
 
     @staticmethod
     def _asked_to_stop(limit_s: float) -> bool:

@@ -108,10 +108,11 @@ def read(text: str) -> Schema | None:
 def _field(entry: Mapping[str, Any], common: Mapping[str, Any]) -> Field:
     kind = entry["type"]
     inner = entry.get("fields") or common.get(kind.removeprefix("[]"), ())
+    tag = entry.get("tag")
     return Field(
         entry["name"], kind, Versions.of(entry["versions"]),
         Versions.of(entry.get("nullableVersions", "")),
-        Versions.of(entry.get("taggedVersions", "")), entry.get("tag"),
+        Versions.of(entry.get("taggedVersions", "")), None if tag is None else int(tag),
         _default(kind, entry.get("default")),
         tuple(_field(one, common) for one in inner),
     )  # fmt: skip

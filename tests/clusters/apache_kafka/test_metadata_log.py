@@ -1,15 +1,18 @@
-"""The metadata log, decoded by Kafka's own schemas, as Kafka 4.3.1 wrote it."""
+"""The metadata log, decoded by Kafka's own schemas, as versions of Kafka wrote it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
+from kafka_samples import RECORDS, VERSIONS, blocks, record_of, records, schemas
 from msgspec import Struct
 
 from fencepost import (
     BrokerCommitted,
+    BrokerDeleted,
     EnvironmentFailed,
     FeatureFinalized,
     MetadataCommitted,
@@ -20,31 +23,46 @@ from fencepost_clusters.apache_kafka import schema
 from fencepost_clusters.apache_kafka.metadata_log import Metadata, Stored
 from fencepost_clusters.apache_kafka.observer import Answer, Reading, schemas_in
 from fencepost_clusters.apache_kafka.schema import Record, Undecodable, Versions, decode
+from fencepost_clusters.apache_kafka.snapshot import Snapshot
 
-SAMPLES = Path(__file__).parent / "samples"
+REGISTERED = "RegisterBrokerRecord"
 TOPIC = "HsPbQxXiQhu1vGbPDrTlIA"
+Schemas = Mapping[int, schema.Schema]
 
 
 @pytest.fixture(scope="module")
-def schemas() -> dict[int, schema.Schema]:
-    texts = (path.read_text() for path in (SAMPLES / "schemas").glob("*.json"))
-    return {one.key: one for one in map(schema.read, texts) if one is not None}
+def known() -> Schemas:
+    return schemas("4.3.1")
 
 
-def recorded(schemas: dict[int, schema.Schema]) -> Iterator[Stored]:
+def recorded(known: Schemas) -> Iterator[Stored]:
     """Records of one cluster's life: of a feature, the brokers, and one partition."""
-    for line in (SAMPLES / "records-4.3.1.txt").read_text().splitlines():
-        offset, epoch, value = line.split()
-        yield Stored(int(offset), int(epoch), decode(schemas, bytes.fromhex(value)), "digest", 0)
+    sample = next(one for one in RECORDS if one.stem == "records-4.3.1-1")
+    return (record_of(line, known) for line, _ in blocks(sample))
 
 
-def test_a_clusters_life_is_told(schemas: dict[int, schema.Schema]) -> None:
+@pytest.mark.parametrize("sample", RECORDS, ids=lambda sample: sample.stem)
+def test_what_is_told_of_a_log(sample: Path) -> None:
+    known, metadata = schemas(sample.stem.split("-")[1]), Metadata()
+    for line, told in blocks(sample):
+        bodies = metadata.replay(record_of(line, known))
+        assert [msgspec.json.encode(one).decode() for one in bodies] == told, line
+
+
+def test_a_version_is_read_by_its_own_schemas() -> None:
+    for version in VERSIONS:
+        registered = [one.record for one in records(version) if one.record.kind == REGISTERED]
+        assert registered
+        assert all(len(one.values["LogDirs"]) == 1 for one in registered), version
+
+
+def test_a_clusters_life_is_told(known: Schemas) -> None:
     metadata = Metadata()
     told: dict[int, list[Struct]] = {}
-    for stored in recorded(schemas):
+    for stored in recorded(known):
         told[stored.offset] = list(metadata.replay(stored))
     assert told[2] == [
-        MetadataCommitted(2, 1, "FeatureLevelRecord", "digest", 0),
+        MetadataCommitted(2, 1, "FeatureLevelRecord", "77240d18", 0),
         FeatureFinalized(2, "metadata.version", 30),
     ]
     registered = BrokerCommitted(12, 3, 12, True, "4RWgJhJrR8-zKKcgf9SOsQ")
@@ -65,28 +83,26 @@ def test_a_clusters_life_is_told(schemas: dict[int, schema.Schema]) -> None:
     assert told[435][1:] == [TopicCommitted(435, "orders", TOPIC, True)]
 
 
-def test_idle_records_tell_nothing(schemas: dict[int, schema.Schema]) -> None:
-    (idle,) = (one for one in recorded(schemas) if one.record.kind == "NoOpRecord")
+def test_idle_records_tell_nothing(known: Schemas) -> None:
+    (idle,) = (one for one in recorded(known) if one.record.kind == "NoOpRecord")
     assert Metadata().replay(idle) == ()
 
 
-def test_bytes_that_are_no_record_are_refused(schemas: dict[int, schema.Schema]) -> None:
+def test_bytes_that_are_no_record_are_refused(known: Schemas) -> None:
     whole = bytes.fromhex("01110000000003000000000000000c010001ff")
-    assert decode(schemas, whole).values["Fenced"] == -1
+    assert decode(known, whole).values["Fenced"] == -1
     for size in range(len(whole)):
         with pytest.raises(Undecodable):
-            decode(schemas, whole[:size])
+            decode(known, whole[:size])
     for frame in (b"\x02", b"\x01\x7f\x00", b"\x01\x11\x63"):
         with pytest.raises(Undecodable, match=r"a record of frame|is not whole"):
-            decode(schemas, frame + whole[3:])
+            decode(known, frame + whole[3:])
 
 
-def test_a_tagged_field_that_the_schema_has_not_is_skipped(
-    schemas: dict[int, schema.Schema],
-) -> None:
-    known = bytes.fromhex("01110000000003000000000000000c")
-    one = decode(schemas, known + bytes.fromhex("020001ff630261ff"))
-    assert one.values == decode(schemas, known + bytes.fromhex("010001ff")).values
+def test_a_tagged_field_that_the_schema_has_not_is_skipped(known: Schemas) -> None:
+    head = bytes.fromhex("01110000000003000000000000000c")
+    one = decode(known, head + bytes.fromhex("020001ff630261ff"))
+    assert one.values == decode(known, head + bytes.fromhex("010001ff")).values
 
 
 def test_versions_are_read_as_schemas_write_them() -> None:
@@ -102,32 +118,32 @@ def test_a_request_or_response_is_no_metadata_record() -> None:
     assert schema.read(text) is None
 
 
-def changed(schemas: dict[int, schema.Schema], offset: int, **values: object) -> Stored:
+def changed(known: Schemas, offset: int, **values: object) -> Stored:
     """A PartitionChangeRecord of orders-1 that changes just that."""
-    record = next(s.record for s in recorded(schemas) if s.offset == 189)
+    record = next(s.record for s in recorded(known) if s.offset == 189)
     blank = dict.fromkeys(record.values) | {"Leader": -2}
     place = {name: record.values[name] for name in ("TopicId", "PartitionId")}
     return Stored(offset, 1, Record(record.kind, 2, blank | place | values), "", 200)
 
 
 def test_who_was_eligible_before_a_batch_may_be_elected_within_it(
-    schemas: dict[int, schema.Schema],
+    known: Schemas,
 ) -> None:
     metadata = Metadata()
-    for stored in recorded(schemas):
+    for stored in recorded(known):
         if stored.offset < 200:  # the topic is deleted later
             metadata.replay(stored)
-    metadata.replay(changed(schemas, 300, Isr=[3], EligibleLeaderReplicas=[2]))
+    metadata.replay(changed(known, 300, Isr=[3], EligibleLeaderReplicas=[2]))
     batch = (
-        changed(schemas, 301, EligibleLeaderReplicas=[]),
-        changed(schemas, 302, Leader=2, Isr=[2], EligibleLeaderReplicas=[]),
+        changed(known, 301, EligibleLeaderReplicas=[]),
+        changed(known, 302, Leader=2, Isr=[2], EligibleLeaderReplicas=[]),
     )
     first, second = (b for b in metadata.replay_batch(batch) if isinstance(b, PartitionCommitted))
     assert (first.isr, first.eligible) == ((3,), (2,))
     assert (second.leader, second.eligible) == (2, ())
     # Alone in its batch, it ends what it says it ends.
-    metadata.replay(changed(schemas, 303, EligibleLeaderReplicas=[1]))
-    (alone,) = metadata.replay_batch([changed(schemas, 304, EligibleLeaderReplicas=[])])[1:]
+    metadata.replay(changed(known, 303, EligibleLeaderReplicas=[1]))
+    (alone,) = metadata.replay_batch([changed(known, 304, EligibleLeaderReplicas=[])])[1:]
     assert alone.eligible == ()
 
 
@@ -174,3 +190,51 @@ def test_a_batch_for_nobody_moves_the_reading_on() -> None:
     control = Answer("", 101, 1, 1, end=1, end_epoch=1)
     assert reading.take(control) == []
     assert reading.next_offset == 1
+
+
+# ---------------------------------------------------------------------- a log that has been cut
+
+
+def test_behind_a_snapshot_the_reading_goes_on_and_says_what_it_missed() -> None:
+    reading = Reading()
+    reading.take(answer(2, 0, 1, 2, 3))  # two of them may be a deposed leader's
+    told = reading.skip(Snapshot(40, 7))
+    assert "metadata records 2 to 39 were not read" in told.what
+    assert (reading.next_offset, reading.last_epoch, reading.committed) == (40, 7, (40, 7))
+    assert [one.offset for one in reading.take(answer(42, 40, 41, epoch=7))] == [40, 41]
+
+
+def test_a_snapshot_tells_what_is_not_as_it_was(known: Schemas) -> None:
+    before = [one for one in recorded(known) if one.offset < 435]  # then the topic is deleted
+    metadata = Metadata()
+    for stored in before:
+        metadata.replay(stored)
+    snapshot = [one.record for one in before]
+    # What is as it was is not told again, but for features, of which no more than a level is known.
+    assert metadata.restore(500, snapshot) == [FeatureFinalized(500, "metadata.version", 30)]
+    # Meanwhile broker 1 was deleted, broker 2 unfenced, and the topic given up for another one.
+    told = metadata.restore(600, altered(snapshot))
+    assert told[0] == TopicCommitted(600, "orders", TOPIC, True)
+    assert told[1] == BrokerDeleted(600, 1)
+    assert told[3] == TopicCommitted(600, "orders", "another", False)
+    (unfenced,) = (one for one in told if isinstance(one, BrokerCommitted))
+    assert (unfenced.offset, unfenced.broker_id, unfenced.fenced) == (600, 2, False)
+    assert {one.offset for one in told if isinstance(one, PartitionCommitted)} == {600}
+    # From then on the log is replayed upon that state.
+    gone = Stored(601, 9, Record("RemoveTopicRecord", 0, {"TopicId": "another"}), "", 601)
+    assert metadata.replay(gone)[1:] == [TopicCommitted(601, "orders", "another", True)]
+    # Nothing was known yet: all is told.
+    assert [type(one) for one in Metadata().restore(9, snapshot)].count(TopicCommitted) == 1
+
+
+def altered(snapshot: list[Record]) -> Iterator[Record]:
+    """Another state than a snapshot's; see its use."""
+    for record in snapshot:
+        values = dict(record.values)
+        if values.get("BrokerId") == 1:
+            continue
+        if values.get("BrokerId") == 2 and "Fenced" in values:
+            values["Fenced"] = False
+        if "TopicId" in values:
+            values["TopicId"] = "another"
+        yield Record(record.kind, record.version, values)

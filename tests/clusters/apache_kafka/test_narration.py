@@ -1,66 +1,21 @@
-"""The table from a node's log to events, pinned by what versions of Kafka really printed.
-
-A file of `samples` is part of one node's log, in order; below each line, indented, stand the events
-that are told of it.
-"""
+"""The table from a node's log to events, held to what versions of Kafka really printed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
+from kafka_samples import LOGS, blocks, rows_of, slot_of
 
 from fencepost import FollowingStarted, LeadershipStarted, NodeStopped, Role, Slot
 from fencepost.events import Codec, Event
-from fencepost_clusters.apache_kafka.narration import (
-    LINE,
-    TABLE,
-    KafkaNarrator,
-    SessionConfigured,
-)
+from fencepost_clusters.apache_kafka.narration import KafkaNarrator, SessionConfigured
 
-SAMPLES = sorted((Path(__file__).parent / "samples").glob("*-*-*-*.txt"))
-VERSIONS = ("4.3.1", "4.1.0", "3.9.2")
-NOT_SEEN = {
-    "3.9.2": {row.message.pattern for row in TABLE if "Failed to alter" in row.message.pattern}
-}
-"""What no run of ours has made a version print yet."""
 BROKER = Slot("broker-1", Role.BROKER, 1, 4)
 
 
-def slot_of(sample: Path) -> Slot:
-    _, role, number, _ = sample.stem.split("-")
-    id_ = int(number) if role == "broker" else 100 + int(number)
-    return Slot(f"{role}-{number}", Role(role), id_, 1)
-
-
-def blocks(sample: Path) -> Iterator[tuple[str, list[str]]]:
-    """Each line, with the events below it."""
-    line, told = "", []
-    for text in sample.read_text().splitlines():
-        if text.startswith("  "):
-            told.append(text.strip())
-            continue
-        if line:
-            yield line, told
-        line, told = text, []
-    yield line, told
-
-
-def rows_of(line: str) -> list[int]:
-    printed = LINE.match(line)
-    assert printed is not None
-    ending = printed[2].rpartition(".")[2]
-    return [
-        number
-        for number, row in enumerate(TABLE)
-        if row.logger == ending and row.message.search(printed[3])
-    ]
-
-
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.stem)
+@pytest.mark.parametrize("sample", LOGS, ids=lambda sample: sample.stem)
 def test_what_is_told_of_a_nodes_log(sample: Path) -> None:
     narrator = KafkaNarrator(slot_of(sample), session_ms=3_000)
     codec = Codec((SessionConfigured,))
@@ -73,16 +28,8 @@ def test_what_is_told_of_a_nodes_log(sample: Path) -> None:
             assert codec.decode(codec.encode(event).rstrip()) == event
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_every_row_is_pinned_by_a_line_of_each_version(version: str) -> None:
-    lines = [line for s in SAMPLES if s.stem.startswith(version) for line, _ in blocks(s)]
-    pinned = {number for line in lines for number in rows_of(line)}
-    missing = {TABLE[n].message.pattern for n in range(len(TABLE)) if n not in pinned}
-    assert missing == NOT_SEEN.get(version, set())
-
-
 def test_no_line_is_told_by_two_rows() -> None:
-    for sample in SAMPLES:
+    for sample in LOGS:
         for line, _ in blocks(sample):
             assert len(rows_of(line)) == 1, line
 

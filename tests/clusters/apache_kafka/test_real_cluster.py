@@ -4,23 +4,44 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fencepost import BrokerCommitted, EnvironmentFailed, LeadershipStarted, MetadataApplied, Shape
+from fencepost import (
+    BrokerCommitted,
+    Condition,
+    EnvironmentFailed,
+    Inconclusive,
+    LeadershipStarted,
+    MetadataApplied,
+    Shape,
+    TopicCommitted,
+)
 from fencepost.happened import Happened
+from fencepost.judge import Outcome
 from fencepost.plugin_manager import Plugins, load
 from fencepost.run import Run, RunSpec
 from fencepost.run_folder import RunFolder
-from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION
+from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION, OBSERVER
 from fencepost_clusters.apache_kafka.distribution import cache
 from fencepost_clusters.apache_kafka.metrics import MetricsTold
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("mvn") is None and not (cache(os.environ) / DEFAULT_VERSION).exists(),
-    reason="Kafka is not here, and neither is Maven, which would bring it",
-)
+ONE_BROKER = {"min.insync.replicas": "1"}
+CUT_LOG = {
+    "metadata.log.max.record.bytes.between.snapshots": "500",
+    "metadata.max.retention.bytes": "500",
+}
+"""A controller takes snapshots all the while, and cuts its log off before one when it starts."""
+
+
+def brought(version: str) -> pytest.MarkDecorator:
+    """Skips where that version is not, and cannot be brought."""
+    return pytest.mark.skipif(
+        shutil.which("mvn") is None and not (cache(os.environ) / version).exists(),
+        reason=f"Kafka {version} is not here, and neither is Maven, which would bring it",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +49,7 @@ def plugins() -> Plugins:
     return load()
 
 
+@brought(DEFAULT_VERSION)
 def test_a_killed_leader_is_fenced_and_nothing_acknowledged_is_lost(
     tmp_path: Path, plugins: Plugins
 ) -> None:
@@ -51,6 +73,55 @@ def test_a_killed_leader_is_fenced_and_nothing_acknowledged_is_lost(
     assert folder.info().versions["apache/kraft"] == DEFAULT_VERSION
 
 
+@pytest.mark.parametrize(
+    "version", [pytest.param(one, marks=brought(one)) for one in ("4.1.0", "3.9.2")]
+)
+def test_another_version_acknowledges_keeps_and_is_judged(
+    tmp_path: Path, plugins: Plugins, version: str
+) -> None:
+    shape = Shape(controllers=1, brokers=1, settings=ONE_BROKER)
+    folder = RunFolder.create(tmp_path / "run")
+    spec = RunSpec(plugins.system(f"apache/kraft@{version}"), shape)
+    with Run.start(spec, plugins, folder) as run:
+        writes = run.clients.produce("orders", count=30)
+        run.cluster.eventually(writes.settled)
+        assert len(writes.acked) == 30
+        (broker,) = run.cluster.brokers
+        with run.faults.kill(broker):
+            run.cluster.eventually(broker.fenced_by_controller)
+        run.cluster.eventually(run.cluster.recovered)
+        assert writes.acked <= run.clients.read_all("orders")
+        result = run.finish()
+    result.check(("KR-02", "KR-08", "QC-21", "JEPSEN-lost-write"))
+    assert folder.info().versions["apache/kraft"] == version
+
+
+@brought(DEFAULT_VERSION)
+def test_an_observer_that_comes_too_late_for_the_log_says_so_and_nothing_holds(
+    tmp_path: Path, plugins: Plugins
+) -> None:
+    system = plugins.system("apache/kraft")
+    shape = Shape(controllers=1, brokers=1, settings=ONE_BROKER | CUT_LOG)
+    folder = RunFolder.create(tmp_path / "run")
+    with Run.start(RunSpec(system, shape), plugins, folder) as run:
+        for topic in ("orders", "bills", "notes"):
+            run.clients.create_topic(topic)
+        run.faults.bounce(run.cluster.active_controller, after_ms=0)
+        run.cluster.eventually(run.cluster.recovered)
+        observer = next(one for one in system.observers() if one.workload == OBSERVER)
+        late = run.runtime.client(replace(observer, name="late")).process
+        run.cluster.eventually(
+            Condition("a snapshot to be told", lambda v: (late, "snapshot.loaded") in v.latest)
+        )
+        told = {body.topic for body in Happened(run.runtime).of(TopicCommitted, late)}
+        assert told == {"orders", "bills", "notes"}
+        result = run.finish()
+    assert result.judgement.of(Outcome.HOLDS) == ()
+    with pytest.raises(Inconclusive, match=r"metadata records 0 to \d+ were not read: the log had"):
+        result.check()
+
+
+@brought(DEFAULT_VERSION)
 def test_a_node_that_dies_at_its_start_is_named_with_its_last_words(
     tmp_path: Path, plugins: Plugins
 ) -> None:

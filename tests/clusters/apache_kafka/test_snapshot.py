@@ -1,0 +1,97 @@
+"""Snapshots as controllers really stored them, handed out in pieces."""
+
+from __future__ import annotations
+
+import io
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from kafka_samples import SAMPLES, VERSIONS, schemas
+from kio.schema.errors import ErrorCode
+from kio.schema.fetch_snapshot.v0 import response as kio_response
+from kio.schema.fetch_snapshot.v0.request import FetchSnapshotRequest
+from kio.serial import entity_reader, entity_writer
+
+from fencepost import BrokerCommitted, FeatureFinalized, PartitionCommitted, TopicCommitted
+from fencepost_clusters.apache_kafka.metadata_log import Metadata
+from fencepost_clusters.apache_kafka.observer import frame
+from fencepost_clusters.apache_kafka.snapshot import Snapshot
+
+RESPONSE: Any = kio_response
+
+
+def stored(version: str) -> bytes:
+    return (SAMPLES / f"snapshot-{version}.checkpoint").read_bytes()
+
+
+def answered(
+    data: bytes, size: int, position: int, error: ErrorCode = ErrorCode.none, at: str = "partition"
+) -> bytes:
+    """A controller's answer, without its length; an error is of the whole, or of the partition."""
+    part = RESPONSE.PartitionSnapshot(
+        index=0,
+        error_code=error if at == "partition" else ErrorCode.none,
+        snapshot_id=RESPONSE.SnapshotId(end_offset=40, epoch=7),
+        current_leader=RESPONSE.LeaderIdAndEpoch(leader_id=101, leader_epoch=7),
+        size=size,
+        position=position,
+        unaligned_records=data,
+    )
+    answer = RESPONSE.FetchSnapshotResponse(
+        throttle_time=timedelta(0),
+        error_code=error if at == "all" else ErrorCode.none,
+        topics=(RESPONSE.TopicSnapshot(name="__cluster_metadata", partitions=(part,)),),
+    )
+    header = answer.__header_schema__(correlation_id=1)
+    buffer = io.BytesIO()
+    entity_writer(type(header))(buffer, header)
+    entity_writer(type(answer))(buffer, answer)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("piece", [100, 1 << 20])
+def test_a_snapshot_is_read_piece_by_piece(version: str, piece: int) -> None:
+    data = stored(version)
+    snapshot = Snapshot(40, 7)
+    for at in range(0, len(data), piece):
+        assert not snapshot.whole
+        asked = snapshot.request(leader_epoch=7)
+        assert asked.topics[0].partitions[0].position == at
+        assert snapshot.take(answered(data[at : at + piece], len(data), at))
+    assert snapshot.whole
+    told = Metadata().restore(39, snapshot.records(schemas(version)))
+    brokers = {one.broker_id: one.fenced for one in told if isinstance(one, BrokerCommitted)}
+    assert set(brokers) == {1, 2, 3}
+    topics = {one.topic for one in told if isinstance(one, TopicCommitted)}
+    partitions = [one for one in told if isinstance(one, PartitionCommitted)]
+    assert topics == {one.topic for one in partitions} == {"many", "orders"}
+    assert len(partitions) == 12 + 3
+    assert "metadata.version" in {one.feature for one in told if isinstance(one, FeatureFinalized)}
+
+
+@pytest.mark.parametrize("at", ["all", "partition"])
+def test_an_answer_with_an_error_brings_nothing(at: str) -> None:
+    snapshot = Snapshot(40, 7)
+    assert not snapshot.take(answered(b"x", 1, 0, ErrorCode.snapshot_not_found, at))
+    assert (snapshot.data, snapshot.whole) == (b"", False)
+
+
+def test_a_piece_of_elsewhere_brings_nothing() -> None:
+    snapshot = Snapshot(40, 7)
+    assert snapshot.take(answered(b"abc", 9, 0))
+    assert not snapshot.take(answered(b"abc", 9, 0))
+    assert (snapshot.data, snapshot.whole) == (b"abc", False)
+
+
+def test_what_is_asked_for_reads_as_kafka_reads_it() -> None:
+    sent = frame("me", 3, Snapshot(40, 7).request(5))
+    asked: Any = Snapshot(40, 7).request(5)
+    header, at = entity_reader(asked.__header_schema__)(sent, 4)
+    read, end = entity_reader(FetchSnapshotRequest)(sent, 4 + at)
+    assert (header.request_api_key, header.request_api_version) == (59, 0)
+    assert 4 + at + end == len(sent)
+    wanted = read.topics[0].partitions[0]
+    assert (wanted.snapshot_id.end_offset, wanted.snapshot_id.epoch) == (40, 7)
+    assert (wanted.current_leader_epoch, wanted.position) == (5, 0)
