@@ -212,6 +212,8 @@ async def client(path: Path) -> None:
     recorder.record(ClientStarted("echo", "asyncio"))
     if config["options"].get("crash"):
         os.kill(os.getpid(), signal.SIGSEGV)
+    if config["options"].get("fail"):
+        os._exit(3)
     address, port = config["bootstrap"][0].split(":")
     talking = asyncio.create_task(talk(recorder, config["process"], "broker-1", address, int(port)))
     loop = asyncio.get_running_loop()

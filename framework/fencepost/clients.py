@@ -176,12 +176,13 @@ class Clients:
         idempotent: bool | None = None,
         size: int = 100,
         settings: Mapping[str, str] | None = None,
+        may_die: bool = False,
     ) -> Writes:
         """Starts a producer in the background, `rate` messages a second, `count` of them (0: on).
 
         It writes to all partitions of the topics in turn. A topic that does not exist is created
         first. Producers with acks=all are idempotent unless told otherwise. `settings` are the
-        client library's own.
+        client library's own. `may_die`: a crash of that library is recorded, and ends no run.
         """
         acknowledged = ACKS[str(acks)]
         options = ProducerOptions(
@@ -193,12 +194,15 @@ class Clients:
             size=size,
             settings=settings or {},
         )
-        return Writes(self._runtime, self._start("producer", options), count)
+        return Writes(self._runtime, self._start("producer", options, may_die), count)
 
-    def consume(self, *topics: str, settings: Mapping[str, str] | None = None) -> Reads:
-        """Starts a consumer of all partitions of these topics, from their beginning on."""
+    def consume(
+        self, *topics: str, settings: Mapping[str, str] | None = None, may_die: bool = False
+    ) -> Reads:
+        """Starts a consumer of all partitions of these topics, from their beginning on; `settings`
+        and `may_die` as of `produce`."""
         options = ConsumerOptions(partitions=self._places(topics), settings=settings or {})
-        return Reads(self._start("consumer", options))
+        return Reads(self._start("consumer", options, may_die))
 
     def read_all(self, topic: str) -> frozenset[str]:
         """Reads every partition from its start to the end it has now: the operations found.
@@ -336,10 +340,11 @@ class Clients:
         if topic not in self._runtime.view.topics:
             self.create_topic(topic)
 
-    def _start(self, kind: str, options: ClientOptions) -> ClientSession:
+    def _start(self, kind: str, options: ClientOptions, may_die: bool = False) -> ClientSession:
         self._started[kind] = self._started.get(kind, 0) + 1
         name = f"{kind}-{self._started[kind]}"
-        session = self._runtime.client(ClientSpec(name, self._workload, plain(options)))
+        spec = ClientSpec(name, self._workload, plain(options), may_die)
+        session = self._runtime.client(spec)
         self._running.append(session)
         return session
 

@@ -118,6 +118,7 @@ class ProcessRuntime:
         self._pending: deque[Event] = deque()
         self._starts: Counter[str] = Counter()
         self._dead: dict[str, tuple[str, str]] = {}
+        self._may_die: set[str] = set()
         self._said_goodbye: set[str] = set()
         self._closed = False
         self._sessions: list[WorkerSession] = []
@@ -336,6 +337,8 @@ class ProcessRuntime:
             raise
         finally:
             os.close(theirs)
+        if spec.may_die:
+            self._may_die.add(process)
         session = WorkerSession(started, self._processes, ours)
         self._sessions.append(session)
         return session
@@ -432,10 +435,10 @@ class ProcessRuntime:
         if self._died(tracked, end):
             slot = tracked.process.slot
             if slot.role is Role.CLIENT:
-                self._dead[end.name] = obituary(tracked)
                 self._record(ClientFailed(f"{end.name} {end}", fatal=True))
-            else:
-                self._dead[slot.name] = obituary(tracked)
+            if end.name not in self._may_die or not end.signal:
+                named = end.name if slot.role is Role.CLIENT else slot.name
+                self._dead[named] = obituary(tracked)
 
     def _died(self, tracked: Tracked, end: Exit) -> bool:
         """Whether nobody asked for this end and the process did not choose it in an orderly way."""

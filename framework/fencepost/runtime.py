@@ -92,11 +92,15 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class ClientSpec:
-    """A client to start: `workload` names a plugin's worker, `options` are its own (plain data)."""
+    """A client to start: `workload` names a plugin's worker, `options` are its own (plain data).
+
+    `may_die`: when its library takes its process down, that is recorded, and the run goes on.
+    """
 
     name: str
     workload: str
     options: Mapping[str, object] = field(default_factory=dict)
+    may_die: bool = False
 
 
 class ClientSession(Protocol):

@@ -50,6 +50,8 @@ class SoakRun(Struct, frozen=True):
     strikes: int
     without_receipt: int
     trouble: str
+    lost: Sequence[str] = ()
+    """Clients that failed, each in a sentence; what the others saw was judged."""
     started: bool = True
     """Whether the cluster got ready at all; `trouble` says why it did not."""
 
@@ -103,7 +105,7 @@ def soak(wanted: Soak, plugins: Plugins, out: Path, tell: Callable[[str], None])
         one = _told(run_one(spec, plugins, folder, wanted.span_ms, wanted.offered), spec.seed)
         soaked.runs.append(one)
         tell(f"{number + 1} of {wanted.runs}: {_sentence(one)}")
-        if one.clean and not one.known:
+        if one.clean and not one.known and not one.lost:
             shutil.rmtree(folder.path)
     return soaked
 
@@ -123,6 +125,7 @@ def _told(conducted: Conducted, seed: int) -> SoakRun:
         result.struck,
         len(result.missed),
         conducted.trouble,
+        conducted.lost,
     )
 
 
@@ -138,6 +141,7 @@ def _sentence(run: SoakRun) -> str:
     found = [f"{clause} violated" for clause in run.violated]
     found += [f"{one}, which is known" for one in run.known]
     found += [f"{clause} unknown" for clause in run.unknown]
+    found += run.lost
     found += [run.trouble] if run.trouble else []
     strikes = f"seed {run.seed}, {run.strikes} strikes"
     return f"{strikes}: {'; '.join(found) or 'clean'}"

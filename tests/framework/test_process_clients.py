@@ -84,6 +84,22 @@ def test_a_client_that_crashes_is_told_and_recorded(pair: ProcessRuntime) -> Non
         session.tell({"say": "hello"})
 
 
+def test_a_run_goes_on_without_a_client_that_may_die(pair: ProcessRuntime) -> None:
+    session = pair.client(ClientSpec("one", "echo", {"crash": True}, may_die=True))
+    ended = advance(pair, Condition("its end", lambda view: view.kinds["client.failed"] == 1))
+    assert ended is not None
+    assert ended.body == ClientFailed("clients/one#1 was ended by SIGSEGV", fatal=True)
+    assert session.process not in pair.view.alive
+    session.stop()
+    assert advance(pair, NEVER, 0.2) is None
+
+
+def test_a_client_that_may_die_may_not_fail(pair: ProcessRuntime) -> None:
+    pair.client(ClientSpec("one", "echo", {"fail": True}, may_die=True))
+    with pytest.raises(EnvironmentFailed, match=r"clients/one#1 .* ended with exit code 3"):
+        advance(pair, NEVER, 10)
+
+
 def test_a_client_that_does_not_read_holds_nobody_up(pair: ProcessRuntime) -> None:
     session = pair.client(ClientSpec("one", "echo"))
     assert advance(pair, answered(session.process))
