@@ -77,6 +77,10 @@ class Memory:
     """The epoch in which it is the active controller (-1: it is not)."""
     majority_lost: bool = False
     stopped: bool = False
+    image: MetadataApplied | None = None
+    """The newest metadata that it has replayed."""
+    counts: bool = False
+    """Whether a controller counts brokers and partitions of what it replays."""
     led: dict[TopicPartition, LeadershipStarted] = field(default_factory=dict)
     """What it leads, as it said when it began to."""
     followed: dict[TopicPartition, FollowingStarted] = field(default_factory=dict)
@@ -208,7 +212,17 @@ def _followed(now: Memory, said: Match[str]) -> Bodies:
 
 
 def _applied(now: Memory, said: Match[str]) -> Bodies:
-    yield MetadataApplied(int(said[1]), int(said[2]))
+    now.image = MetadataApplied(int(said[1]), int(said[2]))
+    if now.registers or now.counts:
+        yield now.image
+
+
+def _counts(now: Memory, said: Match[str]) -> Bodies:
+    # What listens to a starting controller's images is set up one after the other, seconds after
+    # the first image: a controller that does not count yet has not applied it in full.
+    now.counts = True
+    if now.image is not None:
+        yield now.image
 
 
 # ----------------------------------------------------------------- what the active controller does
@@ -346,6 +360,8 @@ TABLE: Sequence[Row] = (
     _row("MetadataLoader",
          r"publishing new image with provenance .*lastContainedOffset=(\d+), "
          r"lastContainedEpoch=(\d+)", _applied),
+    _row("MetadataLoader",
+         r"initializing ControllerMetadataMetricsPublisher with a snapshot at offset \d+", _counts),
     _row("ReplicationControlManager",
          r"Fencing broker (\d+)(?: at epoch (\d+))? because its session has timed out",
          _session_over),
