@@ -94,7 +94,8 @@ def glean_logs(folder: Path, version: str, wanted: set[str]) -> None:
         node = NODE.match(log.name)
         if node is None:
             continue
-        told = [line for line in log.read_text(errors="replace").splitlines() if LINE.match(line)]
+        text = log.read_text(errors="replace").replace(str(folder.resolve()), "/run")
+        told = [line for line in text.splitlines() if LINE.match(line)]
         told = [line for line in told if rows_of(line)]
         found = {row for line in told for row in rows_of(line)} & wanted
         if found:
