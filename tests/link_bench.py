@@ -21,6 +21,10 @@ from fencepost.run_folder import RunFolder
 from fencepost.toxiproxies import HostToxiproxies
 
 PORT = 9092
+PATIENCE_S = 5.0
+"""How long an answer may take, on a machine that stands still now and then."""
+SILENCE_S = 0.3
+"""How long nothing has to come for a link to be mute."""
 SLOTS = tuple(Slot(f"broker-{n}", Role.BROKER, n, n) for n in (1, 2, 3))
 ONE_TWO = Link("broker-1", "broker-2", PORT)
 TWO_ONE = Link("broker-2", "broker-1", PORT)
@@ -71,7 +75,6 @@ class Bench:
     def dial(self, links: Links, link: Link) -> socket.socket:
         connection = socket.create_connection(links.end(link), 5)
         self.finish.callback(connection.close)
-        connection.settimeout(0.3)
         return connection
 
     def api(self, slot: Slot, method: str, path: str, body: object = None) -> tuple[int, bytes]:
@@ -99,18 +102,26 @@ def open_bench(tmp_path: Path) -> Iterator[Bench]:
         yield bench
 
 
-def echoes(connection: socket.socket) -> bool:
+def echoes(connection: socket.socket, limit_s: float = PATIENCE_S) -> bool:
+    """Whether what is sent comes back."""
     try:
+        connection.settimeout(limit_s)
         connection.sendall(b"ping")
         return connection.recv(100) == b"ping"
     except OSError:
         return False
 
 
-def answers(bench: Bench, links: Links, link: Link) -> bool:
+def answers(bench: Bench, links: Links, link: Link, limit_s: float = PATIENCE_S) -> bool:
+    """Whether a new connection over the link echoes."""
     with suppress(OSError):
-        return echoes(bench.dial(links, link))
+        return echoes(bench.dial(links, link), limit_s)
     return False
+
+
+def mute(bench: Bench, links: Links, link: Link) -> bool:
+    """Whether nothing comes back over a new connection."""
+    return not answers(bench, links, link, SILENCE_S)
 
 
 def process_of(bench: Bench, slot: str) -> int:

@@ -352,10 +352,11 @@ class Clients:
         """Has a command carried out; one whose outcome is open is asked for again until `done`.
 
         librdkafka gives up with the broker that it took for the controller, where Kafka's own
-        AdminClient asks the next one.
+        AdminClient asks the next one. The limit counts from the first answer, which may have taken
+        as long by itself.
         """
-        until_ns = self._runtime.now_ns() + ADMIN_LIMIT_MS * MS
         completed = self._ask_admin(command)
+        until_ns = self._runtime.now_ns() + ADMIN_LIMIT_MS * MS
         in_doubt = completed.outcome == "unknown"
         while in_doubt and self._runtime.now_ns() < until_ns:
             if self._runtime.advance(done, self._runtime.now_ns() + ASK_AGAIN_MS * MS) is not None:

@@ -81,14 +81,19 @@ class Voters:
         self._make(VoterChange(node))
 
     def _make(self, change: VoterChange) -> None:
-        """Asks one broker after another; a change that was made already counts as made."""
-        deadline_ns = self._runtime.now_ns() + LIMIT_MS * MS
+        """Asks one broker after another; a change that was made already counts as made.
+
+        The limit counts from the first answer: who asks may have had to be started for it.
+        """
+        deadline_ns: int | None = None
         asked = 0
         while True:
             brokers = self._cluster.brokers
             told = self._ask(change, brokers[asked % len(brokers)])
             if told.outcome == "answered" or told.error in _MADE_ALREADY:
                 return
+            if deadline_ns is None:
+                deadline_ns = self._runtime.now_ns() + LIMIT_MS * MS
             if self._runtime.now_ns() > deadline_ns:
                 raise Violation(f"{told.api} of {change.node} ended: {told.error or told.outcome}")
             asked += 1

@@ -87,11 +87,11 @@ def test_a_broker_far_behind_on_metadata_is_fenced_until_it_has_caught_up(
         # What it fetches comes late, and now and then later than two of its heartbeats; a broker
         # that comes and goes writes a record for each of its partitions.
         for _ in range(30):
-            if cluster.holds(stale):
+            if was_stale := cluster.holds(stale):
                 break
             faults.bounce(other, after_ms=0)
             cluster.eventually(other.active)
-    assert cluster.holds(stale)
+    assert was_stale
     cluster.eventually(victim.active)
 
 

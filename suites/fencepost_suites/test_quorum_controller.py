@@ -95,6 +95,12 @@ def test_an_isolated_controller_resigns_and_its_successor_knows_everything(
     assert clients.list_topics().outcome == "ok"
 
 
+# It has to be asked before it resigns, which it does when it hears no voter for so long.
+@pytest.mark.parametrize(
+    "fencepost_shape",
+    [Shape(settings={"controller.quorum.fetch.timeout.ms": "5000"})],
+    ids=["slow-to-resign"],
+)
 @clause("QC-08", "QC-09")
 def test_what_an_isolated_controller_never_committed_is_undone(
     cluster: Cluster, faults: Faults, clients: Clients

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import pytest
 
-from fencepost import HeartbeatAnswered
-from fencepost.testing import Clients, Cluster, Happened
+from fencepost import ControllerElected, ControllerResigned, HeartbeatAnswered
+from fencepost.testing import Clients, Cluster, Happened, Node
 from fencepost_suites import wire_format as w
 
 clause = pytest.mark.clause
@@ -19,6 +22,25 @@ UNKNOWN_STATE = 99
 OBSOLETE = {4: "LeaderAndIsr", 5: "StopReplica", 6: "UpdateMetadata", 7: "ControlledShutdown"}
 UNKNOWN_TAG = b"\1\x63\2ab"
 """One tagged field, number 99, of two bytes."""
+Answer = TypeVar("Answer")
+
+
+def of_active(
+    cluster: Cluster, history: Happened, ask: Callable[[Node], Answer]
+) -> tuple[Node, Answer]:
+    """The active controller, and what came of asking while it was in office.
+
+    It is asked anew where the office changed hands meanwhile: whoever lost it refuses by right.
+    """
+
+    def changes() -> int:
+        return len(history.of(ControllerElected)) + len(history.of(ControllerResigned))
+
+    while True:
+        before, active = changes(), cluster.active_controller
+        answer = ask(active)
+        if changes() == before:
+            return active, answer
 
 
 @as_bytes
@@ -26,18 +48,21 @@ UNKNOWN_TAG = b"\1\x63\2ab"
 def test_heartbeats_have_the_seeds_fields_and_are_served_to_no_client(
     cluster: Cluster, clients: Clients, history: Happened
 ) -> None:
-    active = cluster.active_controller
-    for node in cluster.controllers:
-        told = clients.send_bytes(node, w.broker_heartbeat(STRANGER, epoch=5))
-        answer = w.read_heartbeat_answer(told.answer)
+    frames = w.broker_heartbeat(STRANGER, epoch=5), w.controller_heartbeat(STRANGER, -1)
+    active, told_by = of_active(
+        cluster,
+        history,
+        lambda _: {n: [clients.send_bytes(n, f) for f in frames] for n in cluster.controllers},
+    )
+    for node, (to_broker, to_controller) in told_by.items():
+        answer = w.read_heartbeat_answer(to_broker.answer)
         held = answer.left == 0 and answer.broker_epoch == -1
         if node == active:
             held = held and answer.error == NOT_REGISTERED and answer.active_controller == active.id
         else:
             held = held and answer.error == NOT_CONTROLLER
         history.saw("QC-34", held, f"{node} answered a BrokerHeartbeat: {answer}")
-        told = clients.send_bytes(node, w.controller_heartbeat(STRANGER, -1))
-        error, start, left = w.read_controller_answer(told.answer)
+        error, start, left = w.read_controller_answer(to_controller.answer)
         held = left == 0 and not start and (error == NOT_CONTROLLER) is (node != active)
         history.saw("QC-34", held, f"{node} answered a ControllerHeartbeat: error {error}")
     broker = cluster.brokers[0]
@@ -51,16 +76,16 @@ def test_heartbeats_have_the_seeds_fields_and_are_served_to_no_client(
 def test_a_state_that_is_not_known_is_read_as_unknown(
     cluster: Cluster, clients: Clients, history: Happened
 ) -> None:
-    active = cluster.active_controller
     frame = w.broker_heartbeat(STRANGER, target=UNKNOWN_STATE, epoch=5)
-    answer = w.read_heartbeat_answer(clients.send_bytes(active, frame).answer)
+    active, told = of_active(cluster, history, lambda node: clients.send_bytes(node, frame))
+    answer = w.read_heartbeat_answer(told.answer)
 
     def ours(body: HeartbeatAnswered) -> bool:
         return body.broker_id == STRANGER and body.request_epoch == 5
 
     cluster.comes_to(history.told(HeartbeatAnswered, ours, f"{active}'s word of its answer"))
-    read = [body.target_state for body in history.of(HeartbeatAnswered) if ours(body)]
-    held = answer.error == NOT_REGISTERED and read == ["UNKNOWN"]
+    read = {body.target_state for body in history.of(HeartbeatAnswered) if ours(body)}
+    held = answer.error == NOT_REGISTERED and read == {"UNKNOWN"}
     history.saw("QC-27", held, f"the state {UNKNOWN_STATE} was read as {read}: {answer}")
     assert cluster.holds(active.alive)
 
@@ -85,8 +110,10 @@ def test_metadata_records_are_written_as_the_seed_has_them(
 ) -> None:
     clients.create_topic("orders", config={"min.insync.replicas": "1"})
     clients.delete_topic("orders")
-    active = cluster.active_controller
-    values = w.record_values(clients.send_bytes(active, w.fetch_metadata(0)).answer)
+    active, told = of_active(
+        cluster, history, lambda node: clients.send_bytes(node, w.fetch_metadata(0))
+    )
+    values = w.record_values(told.answer)
     kinds = set()
     for no_key, value in values:
         kind, at = w.varint(value, 0)

@@ -169,8 +169,8 @@ def test_a_dead_supervisor_is_an_environment_failure(tmp_path: Path, children: L
 def test_a_supervisor_that_stands_still_holds_nobody_up(
     tmp_path: Path, children: Launcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launcher, "ANSWER_LIMIT_S", 0.3)
     pid, _ = children.start(python(tmp_path, "a", "import signal; signal.pause()"))
+    monkeypatch.setattr(launcher, "ANSWER_LIMIT_S", 0.3)
     os.kill(children.pid, signal.SIGSTOP)
     with pytest.raises(EnvironmentFailed, match="did not answer"):
         children.signal("a", signal.SIGTERM)

@@ -18,12 +18,15 @@ from tests.link_bench import (
     LAYOUT,
     ONE_THREE,
     ONE_TWO,
+    PATIENCE_S,
     PORT,
+    SILENCE_S,
     SLOTS,
     TWO_ONE,
     Bench,
     answers,
     echoes,
+    mute,
     open_bench,
     process_of,
 )
@@ -55,8 +58,8 @@ def test_a_cut_silences_its_link_and_no_other(bench: Bench) -> None:
     before = bench.dial(links, ONE_TWO)
     assert echoes(before)
     assert links.apply({ONE_TWO: CUT}) == []
-    assert not echoes(before)
-    assert not answers(bench, links, ONE_TWO)
+    assert not echoes(before, SILENCE_S)
+    assert mute(bench, links, ONE_TWO)
     assert answers(bench, links, TWO_ONE)
     assert answers(bench, links, ONE_THREE)
     assert links.state(ONE_TWO) == CUT
@@ -87,7 +90,9 @@ def test_a_one_way_cut_drops_its_direction_only(
     assert echoes(connection)
     bench.heard.clear()
     links.apply({ONE_TWO: state})
-    assert not echoes(connection)
+    assert not echoes(connection, SILENCE_S)
+    if heard:
+        assert poll(lambda: bench.heard["broker-2"] > 0, PATIENCE_S)
     assert bool(bench.heard["broker-2"]) is heard
 
 
@@ -102,7 +107,7 @@ def test_what_vanishes_is_counted_by_direction(
     links = bench.links()
     links.apply({ONE_TWO: state})
     with bench.dial(links, ONE_TWO) as connection:
-        assert not echoes(connection)
+        assert not echoes(connection, SILENCE_S)
 
     def vanished() -> tuple[int, int]:
         passed = links.bytes_passed([ONE_TWO])
@@ -120,13 +125,17 @@ def test_delay_and_rate_can_be_set_changed_and_removed(bench: Bench) -> None:
         assert echoes(connection)
         return (now_ns() - began) / 1e6
 
+    def quickest_ms() -> float:
+        """The link delays every round trip; what delays one more is the machine."""
+        return min(round_trip_ms() for _ in range(5))
+
     links.apply({ONE_TWO: LinkState(latency_ms=60)})
-    assert round_trip_ms() >= 115
+    assert quickest_ms() >= 115
     links.apply({ONE_TWO: LinkState(latency_ms=20, rate_kb=100)})
-    assert 38 <= round_trip_ms() < 115
+    assert 38 <= quickest_ms() < 115
     assert links.differences([ONE_TWO]) == []
     links.apply({ONE_TWO: HEALTHY})
-    assert round_trip_ms() < 38
+    assert quickest_ms() < 38
 
 
 def test_a_state_without_sense_changes_nothing(bench: Bench) -> None:
@@ -231,4 +240,4 @@ def test_http_proxies_of_the_environment_are_not_used(
     monkeypatch.delenv("NO_PROXY", raising=False)
     links = bench.links()
     links.apply({ONE_TWO: CUT})
-    assert not answers(bench, links, ONE_TWO)
+    assert mute(bench, links, ONE_TWO)

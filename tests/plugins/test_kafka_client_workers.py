@@ -55,6 +55,8 @@ from fencepost_plugins.kafka_clients.reader import Progress
 
 WORKER = [sys.executable, "-m", "fencepost_plugins.kafka_clients.worker"]
 HOST = "127.0.0.1"
+LIMIT_S = 30
+"""How long a worker may take to start, or to end: both are slow on a busy machine."""
 Start = Callable[[ClientOptions, int], "Worker"]
 
 
@@ -110,7 +112,7 @@ class Worker:
         return [Codec().decode(line).body for line in lines if line.endswith(b"\n")]
 
     def wait_for(self, kind: type[Struct], count: int = 1) -> None:
-        assert poll(lambda: sum(isinstance(b, kind) for b in self.bodies()) >= count, 10), kind
+        assert poll(lambda: sum(isinstance(b, kind) for b in self.bodies()) >= count, LIMIT_S), kind
 
     def tell(self, command: Struct) -> None:
         assert self.process.stdin is not None
@@ -122,7 +124,7 @@ class Worker:
         self.process.stdin.close()
 
     def wait(self) -> int:
-        return self.process.wait(timeout=20)
+        return self.process.wait(timeout=LIMIT_S)
 
 
 @pytest.fixture

@@ -71,6 +71,7 @@ def test_acknowledged_messages_are_read_back(
     places = {(c.partition, c.offset) for c in completed}
     assert places == {(partition, offset) for partition in range(3) for offset in range(20)}
     assert len(writes.acked) == 60
+    cluster.eventually(cluster.all_committed)  # by one alone, if acks=1
     assert clients.read_all(topic) == writes.acked
 
 

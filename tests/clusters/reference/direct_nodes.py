@@ -195,9 +195,16 @@ def hung_up(connection: socket.socket) -> bool:
 
 
 def create(cluster: Nodes, topic: str, partitions: int = 1) -> None:
+    """Creates a topic; the broker passes the controller's answer on, and may replay it later."""
     admin = AdminClient(quietly(cluster))
     made = admin.create_topics([NewTopic(topic, partitions, 1)], request_timeout=LIMIT_S)
     made[topic].result(LIMIT_S)
+
+    def told() -> bool:
+        known = admin.list_topics(timeout=LIMIT_S).topics.get(topic)
+        return known is not None and len(known.partitions) == partitions
+
+    eventually(told, f"the broker tells of {topic}")
 
 
 def quietly(cluster: Nodes, **own: object) -> dict[str, Any]:

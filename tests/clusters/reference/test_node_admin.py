@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
-from direct_nodes import LIMIT_S, PORTS, Nodes, create, nodes_in, quietly
+from direct_nodes import LIMIT_S, PORTS, Nodes, create, eventually, nodes_in, quietly
 
 from fencepost import AddBrokers, DeleteBroker, ListReassignments, Reassign, Rebalance
 from fencepost_plugins.kafka_clients.raw_admin import RawCommand, carry_out
@@ -36,7 +36,7 @@ def test_confluent_kafka_changes_a_topics_settings(cluster: Nodes) -> None:
 
     assert read() == "1"
     alter("min.insync.replicas", "2")
-    assert read() == "2"
+    eventually(lambda: read() == "2", "the broker has heard of the setting")
     with pytest.raises(KafkaException) as refused:
         alter("retention.ms", "2")
     assert refused.value.args[0].code() == KafkaError.INVALID_CONFIG
@@ -77,8 +77,13 @@ def test_kafka_python_administers_partitions_settings_and_the_quorum(cluster: No
         )
         admin.alter_configs([about])
         listed = kafka.admin.ConfigResource(kafka.admin.ConfigResourceType.TOPIC, "moved", None)
-        described = admin.describe_configs([listed])
-        assert described["topic"]["moved"]["min.insync.replicas"]["value"] == "3"
+
+        def read() -> str:
+            described = admin.describe_configs([listed])
+            value: str = described["topic"]["moved"]["min.insync.replicas"]["value"]
+            return value
+
+        eventually(lambda: read() == "3", "the broker has heard of the setting")
     finally:
         admin.close()
 

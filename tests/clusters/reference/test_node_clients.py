@@ -9,7 +9,18 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from direct_nodes import LIMIT_S, PORTS, Nodes, create, end, nodes_in, produce, quietly, read
+from direct_nodes import (
+    LIMIT_S,
+    PORTS,
+    Nodes,
+    create,
+    end,
+    eventually,
+    nodes_in,
+    produce,
+    quietly,
+    read,
+)
 
 OUT_OF_SCOPE_S = 5.0
 
@@ -71,7 +82,10 @@ def test_confluent_kafka_administers(cluster: Nodes) -> None:
     ]
     assert described.cluster_id == "fencepost"
     admin.delete_topics(["administered"], request_timeout=LIMIT_S)["administered"].result(LIMIT_S)
-    assert "administered" not in admin.list_topics(timeout=LIMIT_S).topics
+    eventually(
+        lambda: "administered" not in admin.list_topics(timeout=LIMIT_S).topics,
+        "the broker has heard of the deletion",
+    )
 
 
 def test_confluent_kafka_reads_from_any_offset(cluster: Nodes) -> None:
@@ -92,7 +106,7 @@ def test_kafka_python_works_unmodified(cluster: Nodes) -> None:
     admin = kafka.KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
     try:
         admin.create_topics([kafka.admin.NewTopic("python", 1, 1)])
-        assert "python" in admin.list_topics()
+        eventually(lambda: "python" in admin.list_topics(), "the broker tells of the topic")
         described = admin.describe_cluster()
         assert [broker["broker_id"] for broker in described["brokers"]] == [1]
         values = [f"{acks}-{number}".encode() for acks in (0, 1, "all") for number in range(5)]
@@ -119,7 +133,7 @@ def test_kafka_python_works_unmodified(cluster: Nodes) -> None:
         consumer.close(autocommit=False)
         assert read_back == values
         admin.delete_topics(["python"])
-        assert "python" not in admin.list_topics()
+        eventually(lambda: "python" not in admin.list_topics(), "the broker has heard of its end")
     finally:
         admin.close()
 

@@ -10,6 +10,7 @@ from fencepost import (
     BrokerStateChanged,
     ControllerElected,
     HeartbeatAnswered,
+    IsrChangeAsked,
     LogTruncated,
     MetadataTruncated,
     RequestRefused,
@@ -290,3 +291,19 @@ def test_a_follower_that_is_cut_off_from_a_quiet_log_leaves_the_isr_once(world: 
     epoch = world.partition("orders").leader_epoch
     world.run(3)
     assert world.partition("orders").leader_epoch == epoch
+
+
+def test_a_follower_whose_question_waits_while_it_is_cut_off_leaves_the_isr_once(
+    world: World,
+) -> None:
+    """What was asked before the log grew is answered when it grows: no word of the follower's."""
+    leader = world.leader("orders")
+    world.run(8)  # by now the followers ask at different times
+    for follower in set(BROKERS) - {leader}:
+        world.cut((follower, leader))
+    world.run(0.1)
+    world.ask(leader, produce_request("orders", b"alone", 1))
+    assert world.until(lambda: len(world.isr("orders")) == 1, 5)
+    world.run(1)
+    asked = [body for _, body in world.bodies(IsrChangeAsked)]
+    assert all(set(body.new_isr) < set(body.old_isr) for body in asked)

@@ -295,7 +295,8 @@ class Replica:
     def joiners(self, now: Instant, lag_ns: int) -> tuple[int, ...]:
         """The replicas that have reached the high watermark and this epoch's start (RP-10).
 
-        One that has not fetched lately stays out, or a dead one would come and go on a quiet log.
+        One that would be a laggard at once stays out, or it would come and go: a dead one on a
+        quiet log, or one whose last question had waited, and was answered, since it was heard.
         """
         lenient = not self._protections.holds("join-when-caught-up")
         return tuple(
@@ -304,7 +305,7 @@ class Replica:
             if r in self.partition.replicas
             and r not in self.partition.isr
             and known.end >= 0
-            and now.monotonic_ns - known.fetched_ns < lag_ns
+            and now.monotonic_ns - (known.fetched_ns if lenient else known.caught_up_ns) < lag_ns
             and (lenient or known.end >= max(self.high_watermark, self.epoch_start))
         )
 

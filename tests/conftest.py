@@ -1,0 +1,10 @@
+"""What holds for every test: Hypothesis measures no time, for the machine may stand still."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
