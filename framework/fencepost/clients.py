@@ -60,6 +60,7 @@ ADMIN_LIMIT_MS = 15_000
 PROBE_LIMIT_MS = 5_000
 READ_LIMIT_MS = 30_000
 ASK_AGAIN_MS = 500
+_NOBODY_SAYS = Condition("an answer", lambda view: False)
 END_LIMIT_MS = 20_000
 """How long a worker may take to end once it was asked to; above its own limits."""
 
@@ -95,7 +96,7 @@ class Clients:
         cluster refuses, does not answer, or does not lead the partitions in time.
         """
         replicas = min(3, len(self._cluster.brokers)) if replication is None else replication
-        self._bring_about(
+        self._administer(
             CreateTopic(
                 operation=self._next_operation(),
                 topic=topic,
@@ -111,7 +112,7 @@ class Clients:
     def delete_topic(self, topic: str) -> None:
         """Deletes a topic and waits until the metadata say so; as `create_topic`."""
         gone = Condition(f"the topic {topic} to be gone", lambda view: topic not in view.topics)
-        self._bring_about(DeleteTopic(operation=self._next_operation(), topic=topic), gone)
+        self._administer(DeleteTopic(operation=self._next_operation(), topic=topic), gone)
         self._cluster.eventually(gone)
 
     def list_topics(self) -> AdminCompleted:
@@ -128,7 +129,8 @@ class Clients:
         """Begins to move a partition to these brokers; none: calls off what is under way.
 
         Returns once that is stored; `cluster.assigned` is when it is done. Raises Violation when
-        the cluster refuses.
+        the cluster refuses. As with all that is changed here, an outcome that stays open is asked
+        for again, as `create_topic` does.
         """
         ids = tuple(r.id if isinstance(r, Node) else r for r in replicas)
         self._administer(
@@ -348,8 +350,8 @@ class Clients:
         self._running.append(session)
         return session
 
-    def _bring_about(self, command: AdminCommand, done: Condition) -> None:
-        """Has a command carried out; one whose outcome is open is asked for again until `done`.
+    def _administer(self, command: AdminCommand, done: Condition = _NOBODY_SAYS) -> AdminCompleted:
+        """Has a command carried out; one whose outcome is open is asked for again, unless `done`.
 
         librdkafka gives up with the broker that it took for the controller, where Kafka's own
         AdminClient asks the next one. The limit counts from the first answer, which may have taken
@@ -358,15 +360,17 @@ class Clients:
         completed = self._ask_admin(command)
         until_ns = self._runtime.now_ns() + ADMIN_LIMIT_MS * MS
         in_doubt = completed.outcome == "unknown"
-        while in_doubt and self._runtime.now_ns() < until_ns:
+        while in_doubt and completed.outcome != "ok" and self._runtime.now_ns() < until_ns:
             if self._runtime.advance(done, self._runtime.now_ns() + ASK_AGAIN_MS * MS) is not None:
-                return
+                return completed
             command = msgspec.structs.replace(command, operation=self._next_operation())
             completed = self._ask_admin(command)
-        _succeeded(completed)
-
-    def _administer(self, command: AdminCommand) -> AdminCompleted:
-        return _succeeded(self._ask_admin(command))
+        if completed.outcome != "ok":
+            raise Violation(
+                f"{completed.api} {completed.subject} ended as {completed.outcome}: "
+                f"{completed.error}"
+            )
+        return completed
 
     def _ask_admin(self, command: AdminCommand) -> AdminCompleted:
         if self._admin is None:
@@ -430,11 +434,3 @@ class Clients:
                 self._runtime.record(ClientFailed(why, fatal=True))
                 session.end()
         return False
-
-
-def _succeeded(completed: AdminCompleted) -> AdminCompleted:
-    if completed.outcome != "ok":
-        raise Violation(
-            f"{completed.api} {completed.subject} ended as {completed.outcome}: {completed.error}"
-        )
-    return completed

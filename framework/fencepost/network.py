@@ -21,7 +21,7 @@ from fencepost.toxics import DOWNSTREAM, UPSTREAM, toxics
 
 ANSWER_LIMIT_S = 2.0
 LONGEST_WAIT_S = 5.0
-READY_LIMIT_S = 3.0
+READY_LIMIT_S = 10.0
 """How long a node that was just started may take to answer, before it is struck."""
 CONNECT_LIMIT_S = 1.0
 HEAL_LIMIT_S = 10.0

@@ -81,10 +81,14 @@ class Administered:
         return event
 
 
-def delete(run: Administered) -> None:
+def clients_of(run: Administered) -> Clients:
     runtime = cast(Runtime, run)
     timing = Timing(300, 2_000, 500, 2_000, 9_000)
-    Clients(runtime, Cluster(runtime, timing), "scripted").delete_topic("orders")
+    return Clients(runtime, Cluster(runtime, timing), "scripted")
+
+
+def delete(run: Administered) -> None:
+    clients_of(run).delete_topic("orders")
 
 
 def test_what_got_no_answer_is_asked_for_again_as_an_operation_of_its_own() -> None:
@@ -103,6 +107,12 @@ def test_a_refusal_after_an_open_outcome_may_mean_that_it_was_done() -> None:
     run = Administered(OPEN, REFUSED, then=GONE)
     delete(run)
     assert run.asked == ["op-1", "op-2"]
+
+
+def test_what_no_event_shows_is_asked_for_until_it_is_answered() -> None:
+    run = Administered(OPEN, OPEN, DONE)
+    clients_of(run).reassign("orders", 0, [1])
+    assert run.asked == ["op-1", "op-2", "op-3"]
 
 
 def test_a_refusal_alone_is_told_at_once() -> None:
