@@ -25,7 +25,7 @@ from confluent_kafka.cimpl import NewTopic
 from fencepost import BrokerStateChanged, Codec
 from fencepost.addresses import claim
 
-LIMIT_S = 10.0
+LIMIT_S = 30.0
 PORTS = {"CLIENT": 9092, "CONTROLLER": 9093, "REPLICATION": 9094}
 METRICS_PORT = 9095
 PROPERTIES = {
