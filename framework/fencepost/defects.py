@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import final
 
 import msgspec
+import pytest
 
 from fencepost import testrun
 from fencepost.clock import SECOND, now_ns
-from fencepost.errors import UsageError, no_such
+from fencepost.errors import EnvironmentFailed, UsageError, no_such
 from fencepost.events import Codec
 from fencepost.history import HARNESS
 from fencepost.judge import Outcome, Verdict
@@ -142,7 +143,11 @@ class Hunter:
         return [defect for defect in defects if not only or defect.name in only]
 
     def hunt(self, defect: Defect) -> Hunt:
-        """Looks for one defect until it is found or the budget is spent."""
+        """Looks for one defect until it is found or the budget is spent.
+
+        Raises EnvironmentFailed when pytest itself breaks on the suites: what is found without them
+        would hide that.
+        """
         hunt = Hunt(defect)
         began_ns = now_ns()
         self._by_suites(hunt)
@@ -191,7 +196,10 @@ class Hunter:
         wanted = testrun.Wanted(
             self.system.name, self.runtime, self.out, 1, (hunt.defect.name,), clauses
         )
-        testrun.listen_quietly(wanted, testrun.Heard(clauses, reported))
+        ended = testrun.listen_quietly(wanted, testrun.Heard(clauses, reported))
+        if ended in (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR):
+            code = int(ended)
+            raise EnvironmentFailed(f"the suites cannot be run: pytest ended with exit code {code}")
 
     def _schedule(self, seed: int, defects: tuple[str, ...]) -> Conducted:
         """One random schedule."""

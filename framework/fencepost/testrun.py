@@ -54,9 +54,13 @@ class Ran:
 
 
 @final
-@dataclass
+@dataclass(eq=False)
 class Heard:
-    """Hears what became of each test, and why; `stop_when` may end the session after a test."""
+    """Hears what became of each test, and why; `stop_when` may end the session after a test.
+
+    Pytest keeps its plugins in sets where a conftest.py is not everybody's, so one has to be itself
+    and nobody's equal.
+    """
 
     clauses: frozenset[str] = frozenset()
     stop_when: Callable[[Ran], bool] = lambda ran: False

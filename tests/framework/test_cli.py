@@ -53,6 +53,27 @@ def fencepost(
     )
 
 
+def test_tests_run_beside_a_conftest_that_is_not_theirs(tmp_path: Path) -> None:
+    """Pytest loads tests/conftest.py from where it starts, whatever suites it is to run."""
+    theirs = tmp_path / "installed" / "their_suites"
+    for path, text in (
+        (tmp_path / "tests" / "conftest.py", ""),
+        (theirs / "__init__.py", ""),
+        (theirs / "test_it.py", "def test_it(): pass"),
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    ended = subprocess.run(
+        [sys.executable, "-c", INSTEAD, theirs.name, "run"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.fspath(theirs.parent)},
+        capture_output=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
