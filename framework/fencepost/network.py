@@ -23,7 +23,7 @@ ANSWER_LIMIT_S = 2.0
 LONGEST_WAIT_S = 5.0
 READY_LIMIT_S = 10.0
 """How long a node that was just started may take to answer, before it is struck."""
-CONNECT_LIMIT_S = 1.0
+CONNECT_LIMIT_S = 5.0
 HEAL_LIMIT_S = 10.0
 COUNT_LIMIT_S = 1.0
 LEAST_SILENCE_S = 0.1
