@@ -110,9 +110,11 @@ def test_an_observer_that_comes_too_late_for_the_log_says_so_and_nothing_holds(
         run.cluster.eventually(run.cluster.recovered)
         observer = next(one for one in system.observers() if one.workload == OBSERVER)
         late = run.runtime.client(replace(observer, name="late")).process
-        run.cluster.eventually(
-            Condition("a snapshot to be told", lambda v: (late, "snapshot.loaded") in v.latest)
-        )
+        # What is in a snapshot is told after its name, and before what was committed since.
+        for kind in ("snapshot.loaded", "metadata.committed"):
+            run.cluster.eventually(
+                Condition(f"{kind} by {late}", lambda v, kind=kind: (late, kind) in v.latest)
+            )
         told = {body.topic for body in Happened(run.runtime).of(TopicCommitted, late)}
         assert told == {"orders", "bills", "notes"}
         result = run.finish()
