@@ -106,7 +106,7 @@ class Results:
         """Why no cluster ever got ready, broken or not; nothing if one did."""
         lacking = [*(hunt.not_ready for hunt in self.hunts), *self.not_ready]
         ready = any(hunt.found for hunt in self.hunts) or len(self.not_ready) < self.clean_seeds
-        return "" if ready or not all(lacking) else "".join(lacking[:1])
+        return lacking[0] if lacking and all(lacking) and not ready else ""
 
     def as_json(self) -> Mapping[str, object]:
         """The object that `fencepost defects --json` prints."""

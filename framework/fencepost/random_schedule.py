@@ -10,7 +10,7 @@ replays from there.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random  # noqa: TID251 - the schedule's own seeded stream
 from typing import final
 
@@ -267,9 +267,9 @@ def _duplicate(d: _Draw) -> Planned:
     broker = d.broker()
     disk = d.one(["empty", "copy"])
     arguments = {"node": broker, "disk": disk}
-    planned = _planned("duplicate_id", arguments, d.around_lease(), broker)
-    kept = d.situation.holder_keeps_id
-    return replace(planned, alone=not kept, holding=kept)
+    kept, victims = d.situation.holder_keeps_id, frozenset([broker])
+    for_ms = d.around_lease()
+    return Planned("duplicate_id", arguments, for_ms, victims, alone=not kept, holding=kept)
 
 
 def _lose_power(d: _Draw) -> Planned:

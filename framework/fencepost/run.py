@@ -267,14 +267,9 @@ class Run:
 
     @classmethod
     def start(
-        cls,
-        spec: RunSpec,
-        plugins: Plugins,
-        folder: RunFolder,
-        on_phase: OnPhase = _nobody,
-        limit_ms: int = START_LIMIT_MS,
+        cls, spec: RunSpec, plugins: Plugins, folder: RunFolder, on_phase: OnPhase = _nobody
     ) -> Self:
-        """Starts the cluster and waits `limit_ms` at most until it is ready; enters the phase load.
+        """Starts the cluster and waits until it is ready; enters the phase load.
 
         Raises UsageError for a bad spec, EnvironmentFailed when the cluster does not get ready;
         nothing is left running then.
@@ -286,7 +281,7 @@ class Run:
             run = cls(runtime, spec, plugins, folder)
             run._on_phase = on_phase
             run.enter("start")
-            run._start_nodes(limit_ms)
+            run._start_nodes()
             run.enter("load")
         except BaseException:
             runtime.close(completed=False)
@@ -351,17 +346,17 @@ class Run:
             self.folder, judgement, end, missed, tuple(unread), recovered, trouble, len(struck)
         )
 
-    def _start_nodes(self, limit_ms: int = START_LIMIT_MS) -> None:
+    def _start_nodes(self) -> None:
         layout = self.runtime.layout
         for slot in dict.fromkeys((*layout.of(Role.CONTROLLER), *layout.of(Role.BROKER))):
             self.runtime.start(slot)
         if isinstance(self.spec.system, Observed):
             for observer in self.spec.system.observers():
                 self.runtime.client(observer)
-        deadline_ns = self.runtime.now_ns() + limit_ms * MS
+        deadline_ns = self.runtime.now_ns() + START_LIMIT_MS * MS
         if self.runtime.advance(self.cluster.recovered, deadline_ns) is None:
             lacks = missing(self.runtime.view, layout)
             raise EnvironmentFailed(
-                f"{self.spec.system.name} was not ready after {limit_ms // 1000} s: "
+                f"{self.spec.system.name} was not ready after {START_LIMIT_MS // 1000} s: "
                 f"{'; '.join(lacks)} (logs in {self.folder.logs})"
             )

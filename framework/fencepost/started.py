@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, final
-
-import msgspec
-from msgspec import Struct
+from typing import final
 
 from fencepost.events import ProduceCompleted
 from fencepost.runtime import ClientSession, Condition, Runtime
 from fencepost.view import View
-from fencepost.workload import Seek
+from fencepost.workload import Seek, plain
 
 
 @final
@@ -90,10 +87,3 @@ class Reads:
             f"{count} messages to reach {self.process}",
             lambda view: view.polled[self.process] >= count,
         )
-
-
-def plain(value: Struct) -> dict[str, Any]:
-    """A command or options as a worker reads them."""
-    plain = msgspec.to_builtins(value)
-    assert isinstance(plain, dict)
-    return plain

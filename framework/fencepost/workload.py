@@ -9,6 +9,7 @@ administrator, a probe and a consumer take `ClientCommand`s as well. What they d
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -375,3 +376,10 @@ ProbeCommand = (
     | AddVoter | RemoveVoter
 )  # fmt: skip
 ClientCommand = AdminCommand | ProbeCommand | Seek
+
+
+def plain(value: Struct) -> dict[str, Any]:
+    """A command or options as a worker reads them."""
+    told = msgspec.to_builtins(value)
+    assert isinstance(told, dict)
+    return told

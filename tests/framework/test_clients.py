@@ -115,6 +115,13 @@ def test_what_no_event_shows_is_asked_for_until_it_is_answered() -> None:
     assert run.asked == ["op-1", "op-2", "op-3"]
 
 
+def test_a_refusal_of_what_no_event_shows_is_told_at_once_too() -> None:
+    run = Administered(OPEN, REFUSED, DONE)
+    with pytest.raises(Violation, match="ended as failed"):
+        clients_of(run).reassign("orders", 0, [1])
+    assert run.asked == ["op-1", "op-2"]
+
+
 def test_a_refusal_alone_is_told_at_once() -> None:
     run = Administered(REFUSED, DONE)
     with pytest.raises(Violation, match="ended as failed: UNKNOWN_TOPIC_OR_PART"):

@@ -203,7 +203,7 @@ def record(version: str) -> None:
     plugins = load()
     folder = RunFolder.create(Path(tempfile.mkdtemp(prefix="kafka-samples-")) / "run")
     spec = RunSpec(plugins.system(f"apache/kraft@{version}"), Shape(settings=SNAPSHOTS))
-    with Run.start(spec, plugins, folder, limit_ms=PATIENCE_MS) as run:
+    with Run.start(spec, plugins, folder) as run:
         pages = strike(run)
         print(f"struck: {folder.path}")
         lacks = missing(version)
