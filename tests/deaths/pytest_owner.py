@@ -14,15 +14,17 @@ from tests.deaths.python_owner import linger, start
 
 from fencepost.process_runtime import ProcessRuntime
 
+FOLDER = Path(os.environ["DEATHS_FOLDER"])
+
 
 @pytest.fixture(scope="session")
 def run() -> Iterator[ProcessRuntime]:
-    folder = Path(os.environ["DEATHS_FOLDER"])
-    with start(folder) as runtime:
+    with start(FOLDER) as runtime:
         yield runtime
-        (folder / "closing").touch()
+        (FOLDER / "closing").touch()
         linger(runtime)
 
 
 def test_waits_to_die(run: ProcessRuntime) -> None:
+    (FOLDER / "ready").touch()  # not before: an interrupt of the fixture's start tears nothing down
     linger(run)

@@ -1,8 +1,8 @@
 """A plain Python program that owns a run: it starts one, says so, and waits to die.
 
-`python_owner.py FOLDER [fork]`. It makes the file `ready` in FOLDER once every node is up, and
-`closing` when it was interrupted and its teardown, which takes its time, has begun. With `fork`, a
-fork of it lives on that holds every descriptor it had.
+`python_owner.py FOLDER [fork]`. It makes the file `ready` in FOLDER once every node is up and an
+interrupt would find it waiting, and `closing` when it was interrupted and its teardown, which takes
+its time, has begun. With `fork`, a fork of it lives on that holds every descriptor it had.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ def start(folder: Path) -> ProcessRuntime:
     up = Condition("all to be up", lambda view: view.kinds["echo.answered"] > 10)
     if runtime.advance(up, runtime.now_ns() + 20 * SECOND) is None:
         raise AssertionError("the nodes did not come up")
-    (folder / "ready").touch()
     return runtime
 
 
@@ -52,6 +51,7 @@ def main(folder: Path, fork: bool) -> None:
         if fork and os.fork() == 0:
             signal.pause()
         try:
+            (folder / "ready").touch()
             linger(runtime)
         finally:
             (folder / "closing").touch()
