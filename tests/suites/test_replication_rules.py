@@ -244,11 +244,39 @@ def test_a_new_leader_without_what_was_committed_breaks_rp_06() -> None:
     assert [str(ref) for ref in found.because] == [f"{B1}@1"]
 
 
-def test_a_leader_from_outside_the_isr_breaks_rp_06() -> None:
+@pytest.mark.parametrize("isr", [(3,), (1, 3), (1, 2)])
+def test_a_leader_from_outside_the_isr_breaks_rp_06(isr: tuple[int, ...]) -> None:
     h = HistoryBuilder()
     h.add("controller-1#1", PartitionCommitted(4, "orders", 0, 1, 1, (1, 2), ALL3))
-    h.add("controller-1#1", PartitionCommitted(5, "orders", 0, 3, 2, (3,), ALL3))
+    h.add("controller-1#1", PartitionCommitted(5, "orders", 0, 3, 2, isr, ALL3))
     assert "from outside the ISR [1, 2]" in verdict(h, "RP-06").violations[0].saying
+
+
+def test_a_leader_that_is_not_eligible_breaks_rp_06_where_the_isr_is_empty() -> None:
+    h = HistoryBuilder()
+    h.add("controller-1#1", PartitionCommitted(4, "orders", 0, -1, 1, (), ALL3, eligible=(1, 2)))
+    h.add("controller-1#1", PartitionCommitted(5, "orders", 0, 3, 2, (3,), ALL3))
+    assert verdict(h, "RP-06").verdict is Outcome.VIOLATED
+
+
+@pytest.mark.parametrize(
+    ("adding", "removing", "isr", "leader"),
+    [
+        pytest.param((), (), (1, 2, 3), 3, id="grown"),  # the leader cannot go on leading meanwhile
+        pytest.param((3,), (1,), (2, 3), 3, id="switched"),
+        pytest.param((3,), (1, 2), (3,), 3, id="switched-whole"),
+    ],
+)
+def test_who_enters_the_isr_by_a_record_may_lead_by_it(
+    adding: tuple[int, ...], removing: tuple[int, ...], isr: tuple[int, ...], leader: int
+) -> None:
+    h = HistoryBuilder()
+    h.add(
+        "controller-1#1",
+        PartitionCommitted(4, "orders", 0, 1, 1, (1, 2), ALL3, adding=adding, removing=removing),
+    )
+    h.add("controller-1#1", PartitionCommitted(5, "orders", 0, leader, 2, isr, ALL3))
+    assert verdict(h, "RP-06").verdict is not Outcome.VIOLATED
 
 
 def test_a_reading_that_ends_early_breaks_rp_06() -> None:

@@ -32,7 +32,7 @@ from fencepost import (
     Violated,
     Witness,
 )
-from fencepost_suites.rules.committed import Brokers, Partitions, TopicPartition
+from fencepost_suites.rules.committed import Brokers, Partitions, TopicPartition, heirs
 from fencepost_suites.rules.fencing import FETCH_WAIT_NS
 from fencepost_suites.rules.keys import (
     NOTHING,
@@ -218,8 +218,7 @@ class FencedBrokerLosesLeaderships:
                 continue
             if body.leader >= 0 and before is not None and before.leader == broker:
                 dead = state.brokers.fenced(body.leader)
-                heirs = {*before.isr, *before.eligible}
-                if body.leader != broker and (dead or body.leader not in heirs):
+                if body.leader != broker and (dead or body.leader not in heirs(before, body)):
                     why = "is fenced" if dead else f"was not in the ISR {list(before.isr)}"
                     saying = (
                         f"{body.topic}-{body.partition} went from the fenced broker {broker} to "

@@ -29,6 +29,7 @@ from fencepost import (
     Violated,
     Witness,
 )
+from fencepost_suites.rules.committed import heirs
 from fencepost_suites.rules.keys import (
     NOTHING,
     by_partition,
@@ -289,9 +290,7 @@ class CommittedIsNeverLost:
         state.record = body
         if known is None or body.leader < 0 or body.leader_epoch == 0 != known.leader_epoch:
             return NOTHING
-        # One that is being added may enter the ISR by the very record that ends the reassignment.
-        entering = set(known.adding) & set(body.isr)
-        if not known.isr or body.leader in {*known.isr, *known.eligible, *entering}:
+        if not (known.isr or known.eligible) or body.leader in heirs(known, body):
             return NOTHING
         saying = (
             f"broker {body.leader} was made leader of {body.topic}-{body.partition} in epoch "
