@@ -10,14 +10,19 @@ from fencepost import (
     BrokerCommitted,
     BrokerStopping,
     Event,
+    FaultHealed,
     FaultStruck,
     NodeStarted,
     ProcessExited,
 )
-from fencepost_clusters.apache_kafka.keys import slot_of
+from fencepost_clusters.apache_kafka.keys import MS, slot_of
+from fencepost_clusters.apache_kafka.narration import SessionConfigured
 
 KINDS: frozenset[type[Struct]] = frozenset(
-    {NodeStarted, ProcessExited, BrokerStopping, FaultStruck, BrokerCommitted}
+    {
+        *(NodeStarted, ProcessExited, BrokerStopping, FaultStruck, FaultHealed),
+        *(BrokerCommitted, SessionConfigured),
+    }
 )
 """What `Holders` learns from."""
 
@@ -32,9 +37,13 @@ class Holders:
     """broker id -> its newest record."""
     gone: set[str] = field(default_factory=set)
     """Processes that have ended, or were asked to."""
-    struck: set[str] = field(default_factory=set)
-    """Slots that a fault was ever aimed at: a session may be over there unseen. A second process
-    with an id is none: what that does is what is judged."""
+    struck: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Each fault that lasts -> the slots it is aimed at. A second process with an id is none: what
+    that does is what is judged."""
+    healed_ns: dict[str, int] = field(default_factory=dict)
+    """slot -> when a fault at it ended last."""
+    session_ns: int = 0
+    """The longest session of any broker."""
 
     def learn(self, event: Event) -> None:
         """Takes in what processes and faults tell; records are for `commit`."""
@@ -45,8 +54,13 @@ class Holders:
                 self.gone.add(ended)
             case BrokerStopping():
                 self.gone.add(event.process)
-            case FaultStruck(fault=fault, targets=targets) if fault != "duplicate_id":
-                self.struck.update(slot_of(target) for target in targets)
+            case SessionConfigured(timeout_ms=timeout_ms):
+                self.session_ns = max(self.session_ns, timeout_ms * MS)
+            case FaultStruck(fault_id, fault, targets) if fault != "duplicate_id":
+                self.struck[fault_id] = frozenset(map(slot_of, targets))
+            case FaultHealed(fault_id):
+                healed = self.struck.pop(fault_id, frozenset())
+                self.healed_ns.update(dict.fromkeys(healed, event.at_ns))
 
     def commit(self, body: BrokerCommitted) -> tuple[bool, BrokerCommitted | None]:
         """Takes in a record; whether it is news, and the one that stood before it."""
@@ -60,7 +74,12 @@ class Holders:
         """The process that a record gives the id to; empty if it is not known."""
         return "" if record is None else self.incarnations.get(record.incarnation, "")
 
-    def well(self, process: str) -> bool:
-        """Whether nothing excuses a process from losing what it holds."""
-        known = process and process not in self.gone
-        return bool(known) and slot_of(process) not in self.struck
+    def well(self, process: str, at_ns: int) -> bool:
+        """Whether nothing excuses a process from losing what it holds.
+
+        A fault does for a session longer than it lasts: the process's own may have ended unseen.
+        """
+        slot = slot_of(process)
+        if not process or process in self.gone or any(slot in one for one in self.struck.values()):
+            return False
+        return slot not in self.healed_ns or at_ns - self.healed_ns[slot] > self.session_ns

@@ -41,11 +41,12 @@ class _Places:
     """What the holder of an id has lost, in records that so far go on without a gap."""
     next_offset: int = -1
 
-    def holder(self, broker: int) -> str:
+    def holder(self, broker: int, at_ns: int) -> str:
         """The process that holds an id, unfenced and with nothing that excuses a loss."""
         record = self.holders.records.get(broker)
         process = self.holders.process(record)
-        return process if record and not record.fenced and self.holders.well(process) else ""
+        held = record is not None and not record.fenced
+        return process if held and self.holders.well(process, at_ns) else ""
 
     def others(self, broker: int, holder: str) -> list[str]:
         """The other living processes with that id."""
@@ -95,7 +96,7 @@ class RefusedChangesNothing:
         if broker is None or process not in state.refused:
             return NOTHING
         leads = any(one.leader == broker for one in state.partitions.values())
-        holder = state.holder(broker)
+        holder = state.holder(broker, event.at_ns)
         return (Exercised(event.ref, Witness.PEER),) if holder and leads else NOTHING
 
     @staticmethod
@@ -118,7 +119,7 @@ class RefusedChangesNothing:
         state.next_offset = body.offset + 1
         if was is None or was.leader in body.isr or was.leader not in body.replicas:
             return found
-        holder = state.holder(was.leader)
+        holder = state.holder(was.leader, event.at_ns)
         others = state.others(was.leader, holder)
         if holder and others:
             saying = (

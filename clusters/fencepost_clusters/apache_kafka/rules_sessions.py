@@ -72,7 +72,7 @@ class HolderKeepsId:
         if not news or was is None or was.fenced or was.incarnation == body.incarnation:
             return NOTHING
         holder = state.process(was)
-        if not state.well(holder):
+        if not state.well(holder, event.at_ns):
             return NOTHING
         newcomer = state.process(body) or "another process"
         saying = (

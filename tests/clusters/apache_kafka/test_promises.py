@@ -62,6 +62,10 @@ def struck(h: HistoryBuilder, fault: str, *targets: str) -> None:
     h.add("harness", FaultStruck(f"{fault}-1", fault, targets, True, "seen"))
 
 
+def healed(h: HistoryBuilder, fault: str) -> None:
+    h.add("harness", FaultHealed(f"{fault}-1", True, "seen"))
+
+
 # ------------------------------------------------------------------------------------------ KR-01
 
 
@@ -98,6 +102,16 @@ def test_an_id_goes_on_once_its_holder_is_dead_fenced_stopping_or_may_be_silent(
         trouble(h)
         record(h, 20, fenced=True, incarnation="two")
         assert verdict(h, "KR-01").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_holder_is_well_again_a_session_after_its_last_fault() -> None:
+    for waits_ms, broken in ((SESSION_MS - 1, 0), (SESSION_MS + 1, 1)):
+        h = claimed()
+        struck(h, "cut", "broker-1", "controller-1")
+        healed(h, "cut")
+        h.after(waits_ms)
+        record(h, 20, fenced=True, incarnation="two")
+        assert verdict(h, "KR-01").violated == broken
 
 
 # ------------------------------------------------------------------------------------------ KR-02
@@ -386,6 +400,15 @@ def test_a_leadership_that_goes_by_right_keeps_kr_06() -> None:
         h = intruded()
         lose(h)
         assert verdict(h, "KR-06").violated == 0
+
+
+def test_a_loss_long_after_a_fault_breaks_kr_06() -> None:
+    h = intruded()
+    struck(h, "pause", FIRST)
+    healed(h, "pause")
+    h.after(SESSION_MS + 1)
+    led(h, 20, 2, 2, 3)
+    assert verdict(h, "KR-06").violated == 1
 
 
 def test_a_fencing_of_another_batch_explains_no_loss() -> None:
