@@ -187,9 +187,10 @@ def test_a_terminated_process_ends_in_its_own_time(pair: ProcessRuntime) -> None
     first = pair.living(slot(pair, "broker-1"))
     assert first is not None
     assert pair.signal(first, Signal.TERM).true
-    ended = advance(pair, Condition("its end", lambda v: first.name not in v.alive))
-    assert ended is not None
-    assert ended.body == ProcessExited("broker-1#1", 0, 0, True)
+    assert advance(pair, Condition("its end", lambda v: first.name not in v.alive))
+    assert pair.view.latest["harness", "process.exited"].body == ProcessExited(
+        "broker-1#1", 0, 0, True
+    )
     assert ("broker-1#1", "node.stopped") in pair.view.latest
 
 
@@ -236,17 +237,18 @@ def test_too_late_is_none_at_the_deadline(pair: ProcessRuntime) -> None:
 
 
 def test_the_deciding_event_is_returned_and_the_view_stands_there(pair: ProcessRuntime) -> None:
-    count = pair.view.kinds["echo.heard"]
-    seen: list[View] = []
+    views: list[View] = []
+    counts: list[int] = []
 
-    def holds(view: View) -> bool:
-        seen.append(view)
-        return view.kinds["echo.heard"] >= count + 3
+    def holds(view: View) -> bool:  # more than those that had come when it was asked first
+        views.append(view)
+        counts.append(view.kinds["echo.heard"])
+        return counts[-1] >= counts[0] + 3
 
     event = advance(pair, Condition("three more", holds))
     assert event is not None
     assert event.kind == "echo.heard"
-    assert seen[-1].kinds["echo.heard"] == count + 3
+    assert views[-1].kinds["echo.heard"] == counts[0] + 3
 
 
 def test_what_came_before_is_past_when_a_condition_is_asked(pair: ProcessRuntime) -> None:
@@ -263,21 +265,26 @@ def test_both_of_two_conditions(pair: ProcessRuntime) -> None:
 
 
 def test_the_harness_notices_when_it_stood_still(pair: ProcessRuntime) -> None:
-    script = f"sleep 0.3; kill -STOP {os.getpid()}; sleep 0.6; kill -CONT {os.getpid()}"
-
+    script = f"read now; kill -STOP {os.getpid()}; sleep 0.6; kill -CONT {os.getpid()}"
     began = now_ns()
+    with subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE) as stopper:
+        assert stopper.stdin is not None
+        to_stopper = stopper.stdin.fileno()
+        asked: list[View] = []
 
-    def stood_still(view: View) -> bool:  # by this script, not before, nor for a moment
-        told = view.latest.get(("harness", "process.stalled"))
-        long = told is not None and getattr(told.body, "stalled_ns", 0) > 300 * MS
-        return told is not None and long and told.at_ns > began
+        def stood_still(view: View) -> bool:  # by this script, not before, nor for a moment
+            asked.append(view)
+            if len(asked) == 2:  # it waits by now: what passes before that is no stall of a wait
+                os.write(to_stopper, b"\n")
+            told = view.latest.get(("harness", "process.stalled"))
+            long = told is not None and getattr(told.body, "stalled_ns", 0) > 300 * MS
+            return told is not None and long and told.at_ns > began
 
-    with subprocess.Popen(["sh", "-c", script]):
-        stalled = advance(pair, Condition("so long a stall", stood_still), 5)
+        stalled = advance(pair, Condition("so long a stall", stood_still), 30)
     assert stalled is not None
     assert stalled.process == "harness"
     assert isinstance(stalled.body, Stalled)
-    assert 300 * MS < stalled.body.stalled_ns < 3 * SECOND
+    assert 300 * MS < stalled.body.stalled_ns < now_ns() - began
 
 
 def test_the_harness_that_does_not_stand_still_records_no_stall(
@@ -302,10 +309,10 @@ def test_the_harness_that_does_not_stand_still_records_no_stall(
 def test_a_node_that_dies_at_start_is_named_within_seconds(make: Make) -> None:
     runtime = make(EchoSystem(modes=(("broker-1", "dies"),)))
     process = runtime.start(slot(runtime, "broker-1"))
-    began = now_ns()
     with pytest.raises(EnvironmentFailed) as failed:
         advance(runtime, NEVER, 60)
-    assert now_ns() - began < 5 * SECOND
+    told_ns = now_ns()
+    assert told_ns - runtime.view.latest["harness", "process.exited"].at_ns < 5 * SECOND
     first, *log = str(failed.value).splitlines()
     assert first == f"broker-1#1 (process {process.pid}) ended with exit code 3, and should live"
     assert log == [f"line {n} of my last words" for n in range(15, 30)]
@@ -345,8 +352,7 @@ def test_a_node_may_leave_in_an_orderly_way(make: Make) -> None:
 
 
 def test_a_dead_supervisor_is_told_at_once_and_close_still_works(pair: ProcessRuntime) -> None:
-    (supervisor,) = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    os.kill(int(supervisor), signal.SIGKILL)
+    os.kill(pair._habitat.launcher.pid, signal.SIGKILL)  # type: ignore[attr-defined]
     with pytest.raises(EnvironmentFailed, match="supervisor"):
         advance(pair, NEVER, 10)
     pair.close()
@@ -440,10 +446,10 @@ def test_without_toxiproxy_nothing_is_started(
 ) -> None:
     monkeypatch.setenv("FENCEPOST_TOXIPROXY", "/no/such/program")
     children = Path(f"/proc/self/task/{os.getpid()}/children")
-    before = children.read_text()
+    before = set(children.read_text().split())  # of whom any may end meanwhile
     with pytest.raises(EnvironmentFailed, match="FENCEPOST_TOXIPROXY names /no/such/program"):
         ProcessRuntime(EchoSystem(), PAIR, RunFolder.create(tmp_path / "run"))
-    assert poll(lambda: children.read_text() == before, 2)
+    assert poll(lambda: set(children.read_text().split()) <= before, 10)
 
 
 def test_a_system_without_programs_is_refused(tmp_path: Path) -> None:
