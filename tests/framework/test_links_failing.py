@@ -31,7 +31,7 @@ from tests.link_bench import (
 from fencepost import HEALTHY, EnvironmentFailed, Layout, Link, LinkState
 from fencepost import toxiproxies as module
 from fencepost.addresses import Addresses
-from fencepost.clock import SECOND, now_ns
+from fencepost.clock import SECOND, now_ns, poll
 from fencepost.toxiproxies import HostToxiproxies, Reply, find_toxiproxy
 
 
@@ -39,6 +39,20 @@ from fencepost.toxiproxies import HostToxiproxies, Reply, find_toxiproxy
 def bench(tmp_path: Path) -> Iterator[Bench]:
     with open_bench(tmp_path) as bench:
         yield bench
+
+
+def limit_start(bench: Bench, monkeypatch: pytest.MonkeyPatch, limit_s: float, says: str) -> None:
+    """How long a toxiproxy may take to listen once it has said this, however late that is."""
+
+    def said() -> bool:
+        return any(says in log.read_text() for log in bench.folder.logs.iterdir())
+
+    def poll_later(holds: Callable[[], bool], limit_s: float) -> bool:
+        assert poll(lambda: holds() or said(), 30)
+        return poll(holds, limit_s)
+
+    monkeypatch.setattr(module, "poll", poll_later)
+    monkeypatch.setattr(module, "START_LIMIT_S", limit_s)
 
 
 @pytest.fixture
@@ -162,8 +176,8 @@ def test_a_server_that_hangs_twice_is_an_environment_failure(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(module, "START_LIMIT_S", 0.5)
     links = bench.links()
+    limit_start(bench, monkeypatch, 0.5, "I hang")
     hang("broker-1")
     monkeypatch.setattr(
         links._toxiproxies, "_binary", program(tmp_path, "echo I hang; exec sleep 60")
@@ -219,7 +233,7 @@ def test_a_toxiproxy_that_does_not_start_shows_its_log(
     limit_s: float,
     says: str,
 ) -> None:
-    monkeypatch.setattr(module, "START_LIMIT_S", limit_s)
+    limit_start(bench, monkeypatch, limit_s, "no such flag")
     monkeypatch.setenv("FENCEPOST_TOXIPROXY", os.fspath(program(tmp_path, script)))
     with pytest.raises(EnvironmentFailed, match=says) as failed:
         bench.links()
