@@ -54,7 +54,7 @@ def talk(runtime: ProcessRuntime) -> None:
         assert advance(runtime, more("echo.answered", name, runtime.view)), "they do not talk"
 
 
-def advance(runtime: ProcessRuntime, until: Condition, limit_s: float = 10) -> Event | None:
+def advance(runtime: ProcessRuntime, until: Condition, limit_s: float = 30) -> Event | None:
     return runtime.advance(until, now_ns() + int(limit_s * SECOND))
 
 

@@ -70,12 +70,12 @@ def faults(runtime: Runtime, tmp_path: Path) -> Iterator[Faults]:
     made.heal_all()
 
 
-def wait(runtime: Runtime, holds: Callable[[View], bool], limit_ms: int = 10_000) -> bool:
+def wait(runtime: Runtime, holds: Callable[[View], bool], limit_ms: int = 30_000) -> bool:
     condition = Condition("the test's own condition", holds)
     return runtime.advance(condition, runtime.now_ns() + limit_ms * MS) is not None
 
 
-def hears(runtime: Runtime, node: str, peer: str, limit_ms: int = 10_000) -> bool:
+def hears(runtime: Runtime, node: str, peer: str, limit_ms: int = 30_000) -> bool:
     """Whether a node gets another frame of a peer's."""
     process = Node(runtime.layout.slot(node)).process(runtime.view)
     seen = runtime.view.count
