@@ -127,9 +127,8 @@ def test_a_terminated_process_ends_in_its_own_time(pair: ProcessRuntime) -> None
     first = pair.living(slot(pair, "broker-1"))
     assert first is not None
     assert pair.signal(first, Signal.TERM).true
-    ended = advance(pair, Condition("its end", lambda view: first.name not in view.alive))
-    assert ended is not None
-    assert ended.body == ProcessExited(LIVING, 0, 0, True)
+    assert advance(pair, Condition("its end", lambda view: first.name not in view.alive))
+    assert pair.view.latest["harness", "process.exited"].body == ProcessExited(LIVING, 0, 0, True)
     assert (LIVING, "node.stopped") in pair.view.latest
 
 
