@@ -110,20 +110,29 @@ class Network:
         counted = self._links.bytes_passed(manned)
         slowest_s = max((answer.took_ms for answer in before.values()), default=0) / 1000
         now = {link: new[link] for link in manned}
-        after = self._ask(now, new, HEAL_LIMIT_S, silence_s=LEAST_SILENCE_S + 3 * slowest_s)
-        vanished = self._vanished(manned, counted, new)
-        trials = [
-            Trial(
-                link,
-                old[link],
-                new[link],
-                before.get(link),
-                after[link],
-                {stream: vanished[link, stream].dropped for stream in (UPSTREAM, DOWNSTREAM)},
-                open_before[link],
-            )
-            for link in manned
-        ]
+        silence_s = LEAST_SILENCE_S + 3 * slowest_s
+        after = dict(self._ask(now, new, HEAL_LIMIT_S, silence_s))
+
+        def tried() -> Sequence[Trial]:
+            vanished = self._vanished(manned, counted, new)
+            return [
+                Trial(
+                    link,
+                    old[link],
+                    new[link],
+                    before.get(link),
+                    after[link],
+                    {stream: vanished[link, stream].dropped for stream in (UPSTREAM, DOWNSTREAM)},
+                    open_before[link],
+                )
+                for link in manned
+            ]
+
+        trials = tried()
+        unseen = {trial.link: new[trial.link] for trial in trials if trial.unseen}
+        if unseen:  # an answer that came after the asker had left vanished uncounted
+            after.update(self._ask(unseen, new, HEAL_LIMIT_S, LONGEST_WAIT_S))
+            trials = tried()
         differences = self._links.differences(links)
         return judge(trials, differences, notes, len(links) - len(manned))
 

@@ -40,6 +40,18 @@ class Trial:
         """Whether the change is for the worse, or at least for another state than health."""
         return self.new not in (HEALTHY, self.old)
 
+    @property
+    def unseen(self) -> str:
+        """The stream that was cut just now and in which no byte was seen to vanish, if there is
+        one though something answered before and nothing does now."""
+        if self.after.came or (self.before is not None and not self.before.came):
+            return ""
+        if self.new.cut_upstream:
+            newly, stream = not self.old.cut_upstream, UPSTREAM
+        else:
+            newly, stream = self.new.cut_downstream and not self.old.cut_downstream, DOWNSTREAM
+        return stream if newly and not self.vanished[stream] else ""
+
     def fails(self) -> str:
         """Why the measurements do not show the new state; empty when they do."""
         if self.new == HEALTHY:
@@ -51,12 +63,7 @@ class Trial:
     def _fails_as_cut(self) -> str:
         if self.after.came:
             return "it still answers"
-        if self.new.cut_upstream and not self.old.cut_upstream and not self.vanished[UPSTREAM]:
-            return "no byte was seen to vanish upstream"
-        down_only = self.new.cut_downstream and not self.new.cut_upstream
-        if down_only and not self.old.cut_downstream and not self.vanished[DOWNSTREAM]:
-            return "no byte was seen to vanish downstream"
-        return ""
+        return f"no byte was seen to vanish {self.unseen}" if self.unseen else ""
 
     def _fails_as_slow(self) -> str:
         least = added_ms(self.new) * _TOLERANCE

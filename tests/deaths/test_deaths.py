@@ -22,6 +22,8 @@ from fencepost.clock import poll
 from fencepost.run_folder import RunFolder
 
 LIMIT_S = 5.0
+OWN_LIMIT_S = 30
+"""How long an owner may take to begin its teardown, and to end: that is its own affair."""
 HERE = Path(__file__).parent
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 ECHO = ("supervisor.py", "toxiproxy-server", "echo_node.py node", "echo_node.py client")
@@ -179,7 +181,7 @@ def test_death_in_the_middle_of_an_interrupts_teardown(
     owned = begin(owner)
     run = owned.run
     os.kill(owned.owner.pid, signal.SIGINT)
-    assert poll((owned.folder / "closing").exists, LIMIT_S), "no teardown began"
+    assert poll((owned.folder / "closing").exists, OWN_LIMIT_S), "no teardown began"
     os.kill(owned.owner.pid, signal.SIGKILL)
     assert_nothing_is_left(run)
 
@@ -189,7 +191,7 @@ def test_an_interrupt_of_pytest_xdist(begin: Callable[[str], Owned]) -> None:
     owned = begin("pytest-xdist")
     run = owned.run
     os.killpg(owned.owner.pid, signal.SIGINT)
-    owned.owner.wait(30)
+    owned.owner.wait(OWN_LIMIT_S)
     assert_nothing_is_left(run)
 
 
@@ -198,10 +200,10 @@ def test_a_second_interrupt_during_teardown(begin: Callable[[str], Owned], owner
     owned = begin(owner)
     run = owned.run
     os.kill(owned.owner.pid, signal.SIGINT)
-    assert poll((owned.folder / "closing").exists, LIMIT_S)
+    assert poll((owned.folder / "closing").exists, OWN_LIMIT_S)
     os.kill(owned.owner.pid, signal.SIGINT)
     assert_nothing_is_left(run)
-    owned.owner.wait(LIMIT_S)
+    owned.owner.wait(OWN_LIMIT_S)
 
 
 @pytest.mark.parametrize("interrupts", [1, 2])
@@ -211,14 +213,14 @@ def test_interrupts_of_the_command_line(begin: Callable[[str], Owned], interrupt
     for _ in range(interrupts):
         os.kill(owned.owner.pid, signal.SIGINT)
     assert_nothing_is_left(run)
-    owned.owner.wait(LIMIT_S)
+    owned.owner.wait(OWN_LIMIT_S)
 
 
 def test_an_interrupt_of_the_plugins_own_run(begin: Callable[[str], Owned]) -> None:
     owned = begin("plugin")
     run = owned.run
     os.kill(owned.owner.pid, signal.SIGINT)
-    owned.owner.wait(30)
+    owned.owner.wait(OWN_LIMIT_S)
     assert_nothing_is_left(run)
 
 
@@ -230,7 +232,7 @@ def test_an_interrupt_from_the_terminal_reaches_the_owner_only(
     owned = begin(owner)
     run = owned.run
     os.killpg(owned.owner.pid, signal.SIGINT)
-    assert poll((owned.folder / "closing").exists, LIMIT_S)
+    assert poll((owned.folder / "closing").exists, OWN_LIMIT_S)
     assert all(seen.lives for seen in run)
     os.killpg(owned.owner.pid, signal.SIGINT)
     assert_nothing_is_left(run)

@@ -8,13 +8,14 @@ import json
 import os
 import select
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 
 from fencepost import EnvironmentFailed, Role, Slot
 from fencepost.addresses import Addresses
-from fencepost.clock import SECOND, now_ns
+from fencepost.clock import SECOND
 from fencepost.docker_host import DockerAddresses, DockerHost, _Ends, _Output
 from fencepost.engine import Leftover, owner
 from fencepost.launcher import Exit
@@ -103,10 +104,11 @@ def test_an_agents_answers_come_in_parts_of_any_size(pod: Pod) -> None:
 def test_an_answer_as_large_as_a_disk_is_put_together_once(pod: Pod) -> None:
     text = "x" * (24 << 20)
     packet = json.dumps({"id": 1, "tar": text}).encode() + b"\n"
-    began = now_ns()
+    began = time.thread_time_ns()  # what it costs, however long the machine makes it wait
     for at in range(0, len(packet), 4096):
         pod.told(packet[at : at + 4096])
-    assert now_ns() - began < 3 * SECOND  # ten times that, if each part copied all before it
+    cost_ns = time.thread_time_ns() - began
+    assert cost_ns < 3 * SECOND  # ten times that, if each part copied all before it
     assert pod.ask("pack")["tar"] == text
 
 

@@ -81,7 +81,7 @@ def test_a_kill_takes_what_the_child_started_too(tmp_path: Path, children: Launc
     log = tmp_path / "a.log"
     assert poll(lambda: log.exists() and log.read_text().endswith("\n"), 10)
     grandchild = int(log.read_text())
-    assert state_of(grandchild) in ("R", "S")
+    assert state_of(grandchild) not in ("", "Z")
     children.signal("a", signal.SIGKILL)
     assert poll(lambda: state_of(grandchild) in ("", "Z"), 5)
 
@@ -141,8 +141,9 @@ def test_close_ends_every_child(tmp_path: Path, children: Launcher) -> None:
 
 
 def test_close_is_heard_even_if_a_fork_holds_the_pair_open(
-    tmp_path: Path, children: Launcher
+    tmp_path: Path, children: Launcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(launcher, "ANSWER_LIMIT_S", 120)  # what it would take unheard
     children.start(python(tmp_path, "a", "import signal; signal.pause()"))
     heir = os.fork()
     if heir == 0:
@@ -150,7 +151,7 @@ def test_close_is_heard_even_if_a_fork_holds_the_pair_open(
     try:
         began = now_ns()
         children.close()
-        assert now_ns() - began < 2 * SECOND
+        assert now_ns() - began < 60 * SECOND
     finally:
         os.kill(heir, signal.SIGKILL)
         os.waitpid(heir, 0)

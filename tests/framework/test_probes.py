@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from fencepost.clock import SECOND, now_ns
+from fencepost.clock import MS, SECOND, now_ns
 from fencepost.probes import Answer, ask_all, kafka_probe, listens, open_connections
 
 Reply = Callable[[socket.socket, bytes], None]
@@ -94,7 +94,7 @@ def test_an_answer_may_come_in_pieces(serve: Callable[[Reply], tuple[str, int]])
 def test_what_is_no_answer(serve: Callable[[Reply], tuple[str, int]], reply: Reply) -> None:
     began = now_ns()
     assert not kafka_probe(*serve(reply), 0.2)
-    assert now_ns() - began < 2 * SECOND
+    assert now_ns() - began < 20 * SECOND  # it does not wait for ever
 
 
 def test_nobody_there_is_no_answer() -> None:
@@ -104,7 +104,7 @@ def test_nobody_there_is_no_answer() -> None:
 
 
 def test_all_are_asked_at_once() -> None:
-    barrier = threading.Barrier(5, timeout=5)
+    barrier = threading.Barrier(5, timeout=30)
 
     def probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool:
         barrier.wait()
@@ -126,9 +126,10 @@ def test_how_long_an_answer_took_is_measured() -> None:
         threading.Event().wait(timeout_s)
         return False
 
+    began = now_ns()
     (got,) = ask_all(probe, {("127.0.0.1", 1): (0.05, 0)}).values()
     assert isinstance(got, Answer)
-    assert 49 < got.took_ms < 1000
+    assert 49 < got.took_ms <= (now_ns() - began) / MS
 
 
 def test_open_connections_are_counted_at_their_end() -> None:

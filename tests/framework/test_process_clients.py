@@ -61,9 +61,8 @@ def test_a_client_is_told_and_stopped_and_shows_in_the_history(pair: ProcessRunt
     assert session.process == "clients/one#1"
     session.tell({"say": "first"})
     session.tell({"say": "second"})
-    told = advance(pair, Condition("two", lambda v: v.kinds["echo.told"] == 2))
-    assert told is not None
-    assert told.body == echo_node.Told("second")
+    assert advance(pair, Condition("two", lambda v: v.kinds["echo.told"] == 2))
+    assert pair.view.latest[session.process, "echo.told"].body == echo_node.Told("second")
     session.stop()
     session.stop()
     ended = advance(pair, Condition("its end", lambda v: session.process not in v.alive))
