@@ -61,6 +61,12 @@ ADMIN_LIMIT_MS = 15_000
 PROBE_LIMIT_MS = 5_000
 READ_LIMIT_MS = 30_000
 ASK_AGAIN_MS = 500
+_MADE_ALREADY = {
+    "reassign": "NO_REASSIGNMENT_IN_PROGRESS",
+    "delete_broker": "BROKER_ID_NOT_REGISTERED",
+}
+"""How a change is refused that an earlier try has made: there is nothing left to call off, or to
+delete."""
 END_LIMIT_MS = 20_000
 """How long a worker may take to end once it was asked to; above its own limits."""
 
@@ -142,9 +148,9 @@ class Clients:
         return self._administer(ListReassignments(operation=self._next_operation())).details
 
     def elect_preferred(self, topic: str) -> AdminCompleted:
-        """Asks for the preferred replicas of a topic to lead; the outcome."""
+        """Asks for the preferred replicas of a topic to lead; raises as `reassign`."""
         partitions = self._partitions(topic)
-        return self._ask_admin(
+        return self._administer(
             ElectPreferred(operation=self._next_operation(), topic=topic, partitions=partitions)
         )
 
@@ -371,6 +377,8 @@ class Clients:
             completed = self._ask_admin(command)
         # What is refused then may have been done before.
         refused = in_doubt and completed.outcome == "failed"
+        if refused and _MADE_ALREADY.get(completed.api) == completed.error:
+            return completed
         if refused and done is not None and self._runtime.advance(done, until_ns) is not None:
             return completed
         if completed.outcome != "ok":

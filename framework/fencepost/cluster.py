@@ -63,6 +63,11 @@ class Node:
         return Condition(f"{self} to be alive", lambda view: self.process(view) in view.alive)
 
     @property
+    def started(self) -> Condition:
+        """Its newest process has said who it is: the reference's listens by then."""
+        return Condition(f"{self} to start", lambda view: self.process(view) in view.node_of)
+
+    @property
     def dead(self) -> Condition:
         return Condition(f"{self} to be dead", lambda view: self.process(view) not in view.alive)
 

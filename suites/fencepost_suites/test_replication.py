@@ -8,9 +8,17 @@ from fencepost import Shape
 from fencepost.testing import Clients, Cluster, Faults
 
 clause = pytest.mark.clause
-LEADERS_STAY = Shape(settings={"auto.leader.rebalance.enable": "0"})
-"""A cluster in which no leadership goes back to the preferred replica by itself."""
-PATIENT = Shape(settings={"replica.lag.time.max.ms": "30000"})
+LEADERS_STAY = Shape(
+    settings={"auto.leader.rebalance.enable": "0", "registration.lease.timeout.ms": "6000"}
+)
+"""A cluster in which no leadership goes back to the preferred replica by itself.
+
+Leases, here and below, outlast an election, which a machine that stands still may bring about at
+any time: who is asked only once has not been fenced meanwhile.
+"""
+PATIENT = Shape(
+    settings={"replica.lag.time.max.ms": "30000", "registration.lease.timeout.ms": "9000"}
+)
 """Followers that are cut off stay in the ISR, however long it takes until the test goes on."""
 LEASE_OUTLASTS_LAG = Shape(
     settings={"registration.lease.timeout.ms": "5500", "replica.lag.time.max.ms": "2000"}

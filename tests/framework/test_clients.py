@@ -22,7 +22,7 @@ from fencepost import (
     Violation,
 )
 from fencepost.clients import Clients
-from fencepost.cluster import Cluster
+from fencepost.cluster import Cluster, Node
 from fencepost.events import Body, Event
 
 MS = 1_000_000
@@ -56,7 +56,7 @@ class Administered:
     def tell(self, command: Mapping[str, Any]) -> None:
         self.asked.append(command["operation"])
         outcome, error = self._answers.popleft()
-        body = AdminCompleted(command["operation"], "delete_topic", "orders", outcome, error)
+        body = AdminCompleted(command["operation"], command["do"], "orders", outcome, error)
         self._coming.append(Event("run", ADMIN, len(self.asked), self._now_ns, body))
         if not self._answers and self._then is not None:
             self._coming.append(Event("run", "broker-1#1", 1, self._now_ns, self._then))
@@ -119,6 +119,25 @@ def test_a_refusal_of_what_no_event_shows_is_told_at_once_too() -> None:
     run = Administered(OPEN, REFUSED, DONE)
     with pytest.raises(Violation, match="ended as failed"):
         clients_of(run).reassign("orders", 0, [1])
+    assert run.asked == ["op-1", "op-2"]
+
+
+def test_nothing_left_to_do_after_an_open_outcome_means_that_it_was_done() -> None:
+    broker = Node(LAYOUT.slots[0])
+    for error, ask in (
+        ("NO_REASSIGNMENT_IN_PROGRESS", lambda clients: clients.reassign("orders", 0, [])),
+        ("BROKER_ID_NOT_REGISTERED", lambda clients: clients.delete_broker(broker)),
+    ):
+        run = Administered(OPEN, ("failed", error))
+        ask(clients_of(run))
+        assert run.asked == ["op-1", "op-2"]
+        with pytest.raises(Violation, match=f"ended as failed: {error}"):
+            ask(clients_of(Administered(("failed", error))))
+
+
+def test_an_election_by_hand_is_asked_for_until_it_is_answered() -> None:
+    run = Administered(OPEN, DONE)
+    assert clients_of(run).elect_preferred("orders").outcome == "ok"
     assert run.asked == ["op-1", "op-2"]
 
 

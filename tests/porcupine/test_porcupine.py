@@ -40,6 +40,8 @@ CONTENT = frozenset(
     }
 )
 SPAN_MS = 15_000
+UNHURRIED = {"replica.lag.time.max.ms": "30000", "controller.quorum.fetch.timeout.ms": "5000"}
+"""Who is cut off stays in the ISR, or in office, until it was asked for something."""
 MUCH = 50
 """Fewer operations than that upon a log would show nothing."""
 
@@ -78,6 +80,8 @@ def lose_leader(run: Run) -> None:
     followers = [follower.name for follower in run.cluster.followers("orders", 0)]
     with run.faults.cut(followers, leader):
         run.cluster.eventually(writes.goes_on(20))
+        if not healthy:  # what it acknowledges now, nobody else has
+            run.cluster.eventually(writes.acked_at_least(len(writes.acked) + 20))
         with run.faults.kill(leader):
             run.cluster.eventually(writes.acked_at_least(len(writes.acked) + 30))
 
@@ -99,12 +103,12 @@ def play(
     *defects: str,
     seed: int = 1,
     runtime: str = "simulated",
+    settings: Mapping[str, str] | None = None,
 ) -> tuple[RunResult, Sequence[Event]]:
     """A run and its history."""
     storm = runtime == "simulated"
-    spec = RunSpec(
-        plugins.system("reference/quorum"), Shape(defects=defects), runtime, seed, stormy=storm
-    )
+    shape = Shape(defects=defects, settings=settings or {})
+    spec = RunSpec(plugins.system("reference/quorum"), shape, runtime, seed, stormy=storm)
     with Run.start(spec, plugins, RunFolder.create(path)) as run:
         work(run)
         result = run.finish()
@@ -172,7 +176,9 @@ def test_both_agree_on_real_processes(
     defect: str, plugins: Plugins, program: Path, tmp_path: Path
 ) -> None:
     defects = (defect,) if defect else ()
-    result, events = play(plugins, tmp_path / "run", lose_leader, *defects, runtime="process")
+    result, events = play(
+        plugins, tmp_path / "run", lose_leader, *defects, runtime="process", settings=UNHURRIED
+    )
     judged = ops.judge(program, ops.of_partitions(events))
     assert judged["orders-0"].operations >= MUCH
     assert agreed(result, judged) is not bool(defect)
@@ -187,7 +193,12 @@ def test_both_agree_on_the_metadata_log(
     """QC-08: what is answered is committed; its breach shows in no partition's log."""
     defects = (defect,) if defect else ()
     result, events = play(
-        plugins, tmp_path / "run", create_beside_the_quorum, *defects, runtime=runtime
+        plugins,
+        tmp_path / "run",
+        create_beside_the_quorum,
+        *defects,
+        runtime=runtime,
+        settings=UNHURRIED,
     )
     metadata = ops.judge(program, ops.of_metadata(events))[ops.METADATA]
     assert metadata.result == ("Illegal" if defect else "Ok")

@@ -19,6 +19,12 @@ PAGE = b"kafka_server_raft_metrics_current_epoch 4.0\n"
 OK = b"HTTP/1.0 200 OK\r\n\r\n"
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reader and server share this process: when it stands still, no page comes within a second."""
+    monkeypatch.setattr(metrics_reader, "LIMIT_S", 30.0)
+
+
 async def asked_of(answer: bytes | None) -> Mapping[str, int]:
     """What is read of a server that answers so (None: never)."""
     served = asyncio.Event()

@@ -67,6 +67,11 @@ def test_a_killed_leader_is_fenced_and_nothing_acknowledged_is_lost(
         assert len(list(history.of(LeadershipStarted))) >= 4
         assert any(history.of(MetadataApplied, "broker-1#1"))
         nodes = {node.name for node in (*cluster.controllers, *cluster.brokers)}
+        for name in nodes:  # each page is asked for on its own, again where none came in time
+            of_it = history.told(
+                MetricsTold, lambda told, name=name: told.slot == name, f"a page of {name}"
+            )
+            cluster.eventually(of_it)
         assert {told.slot for told in history.of(MetricsTold)} == nodes
         result = run.finish()
     result.check(("KR-02", "KR-08", "QC-21", "QC-30", "RP-13", "JEPSEN-lost-write"))

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from direct_nodes import METRICS_PORT, Nodes, nodes_in
+from direct_nodes import LIMIT_S, METRICS_PORT, Nodes, nodes_in
 
 from fencepost import MetricsReported
 from fencepost_clusters.reference.shell import metrics_page
@@ -29,7 +29,7 @@ def told() -> tuple[MetricsReported, ...]:
 
 def exchange(cluster: Nodes, node: str, data: bytes) -> bytes:
     """Sends this to the node's metrics port; all that comes until the node hangs up."""
-    with socket.create_connection((cluster.address(node), METRICS_PORT), 5) as connection:
+    with socket.create_connection((cluster.address(node), METRICS_PORT), LIMIT_S) as connection:
         connection.sendall(data)
         with connection.makefile("rb") as stream:
             return stream.read()
@@ -77,7 +77,7 @@ def test_a_request_gets_its_status(request_line: str, status: str) -> None:
 def test_what_is_not_http_closes_that_connection_only(
     cluster: Nodes, node: str, data: bytes
 ) -> None:
-    with socket.create_connection((cluster.address(node), METRICS_PORT), 5) as other:
+    with socket.create_connection((cluster.address(node), METRICS_PORT), LIMIT_S) as other:
         other.sendall(b"GET /metrics HTTP/1.1\r\n")
         assert b" 400 " in exchange(cluster, node, data)
         other.sendall(b"\r\n")

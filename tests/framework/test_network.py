@@ -1,0 +1,86 @@
+"""What a change of links waits for, with links and answers that are made up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from fencepost.links import Bytes, Links
+from fencepost.network import QUICK_MS, Network
+from fencepost.probes import Answer
+from fencepost.receipts import is_cut
+from fencepost.runtime import HEALTHY, LinkState
+from fencepost.topology import Layout, Link, Role, Slot, one_way
+from fencepost.toxics import DOWNSTREAM, UPSTREAM
+
+LINK = Link("broker-1", "broker-2", 9)
+LAYOUT = Layout(
+    tuple(Slot(f"broker-{n}", Role.BROKER, n, n) for n in (1, 2)),
+    (LINK,),
+)
+
+
+@dataclass
+class MadeUp:
+    """One link's toxiproxy, and what is heard through it: each answer takes the time that is next;
+    through a cut none comes, however long one waits."""
+
+    takes_ms: list[float]
+    states: dict[Link, LinkState] = field(default_factory=lambda: {LINK: HEALTHY})
+    silent_s: list[float] = field(default_factory=list)
+    counted: int = 0
+
+    def state(self, link: Link) -> LinkState:
+        return self.states[link]
+
+    def apply(self, wanted: Mapping[Link, LinkState]) -> Sequence[str]:
+        self.states.update(wanted)
+        return ()
+
+    def bytes_passed(self, links: Sequence[Link]) -> Mapping[tuple[Link, str], Bytes]:
+        self.counted += 1
+        return {
+            (link, stream): Bytes(self.counted)
+            for link in links
+            for stream in (UPSTREAM, DOWNSTREAM)
+        }
+
+    def differences(self, links: Sequence[Link]) -> Sequence[str]:
+        return ()
+
+    def ask(self, asked: Mapping[Link, tuple[float, int]]) -> Mapping[Link, Answer]:
+        answers = {}
+        for link, (patience_s, _) in asked.items():
+            cut = is_cut(self.states[link])
+            if cut:
+                self.silent_s.append(patience_s)
+            answers[link] = Answer(not cut, patience_s * 1000 if cut else self.takes_ms.pop(0))
+        return answers
+
+    def open_connections(self, links: Iterable[Link]) -> Mapping[Link, int]:
+        return dict.fromkeys(links, 1)
+
+
+def silence_s(takes_ms: list[float]) -> float:
+    """How long a cut link is listened to, where answers took so long before."""
+    made_up = MadeUp(takes_ms)
+    network = Network(LAYOUT, cast(Links, made_up), made_up, lambda slot: True)
+    receipt = network.apply_cut(one_way(["broker-1"], ["broker-2"]))
+    assert receipt.true, receipt.evidence
+    assert not takes_ms
+    (silent,) = made_up.silent_s
+    return silent
+
+
+def test_a_cut_is_silent_for_longer_than_an_answer_takes() -> None:
+    assert silence_s([100]) > 0.3
+    assert silence_s([QUICK_MS]) > 3 * QUICK_MS / 1000
+
+
+def test_who_stood_still_is_asked_again_before_it_is_cut_off() -> None:
+    assert silence_s([1500, 900, 5]) < 0.2
+
+
+def test_who_is_always_slow_is_cut_off_all_the_same() -> None:
+    assert silence_s([1500, 1500, 1500, 1500]) > 4.5
