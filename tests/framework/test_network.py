@@ -10,7 +10,7 @@ from fencepost.links import Bytes, Links
 from fencepost.network import QUICK_MS, Network
 from fencepost.probes import Answer
 from fencepost.receipts import is_cut
-from fencepost.runtime import HEALTHY, LinkState
+from fencepost.runtime import HEALTHY, LinkState, Receipt
 from fencepost.topology import Layout, Link, Role, Slot, one_way
 from fencepost.toxics import DOWNSTREAM, UPSTREAM
 
@@ -24,9 +24,10 @@ LAYOUT = Layout(
 @dataclass
 class MadeUp:
     """One link's toxiproxy, and what is heard through it: each answer takes the time that is next;
-    through a cut none comes, however long one waits."""
+    through a cut none comes, however long one waits, and it vanishes if one waits long enough."""
 
     takes_ms: list[float]
+    vanishes_after_s: float = 0
     states: dict[Link, LinkState] = field(default_factory=lambda: {LINK: HEALTHY})
     silent_s: list[float] = field(default_factory=list)
     counted: int = 0
@@ -39,7 +40,7 @@ class MadeUp:
         return ()
 
     def bytes_passed(self, links: Sequence[Link]) -> Mapping[tuple[Link, str], Bytes]:
-        self.counted += 1
+        self.counted += max(self.silent_s, default=0) >= self.vanishes_after_s
         return {
             (link, stream): Bytes(self.counted)
             for link in links
@@ -62,11 +63,15 @@ class MadeUp:
         return dict.fromkeys(links, 1)
 
 
+def cut(made_up: MadeUp) -> Receipt:
+    network = Network(LAYOUT, cast(Links, made_up), made_up, lambda slot: True)
+    return network.apply_cut(one_way(["broker-1"], ["broker-2"]))
+
+
 def silence_s(takes_ms: list[float]) -> float:
     """How long a cut link is listened to, where answers took so long before."""
     made_up = MadeUp(takes_ms)
-    network = Network(LAYOUT, cast(Links, made_up), made_up, lambda slot: True)
-    receipt = network.apply_cut(one_way(["broker-1"], ["broker-2"]))
+    receipt = cut(made_up)
     assert receipt.true, receipt.evidence
     assert not takes_ms
     (silent,) = made_up.silent_s
@@ -84,3 +89,18 @@ def test_who_stood_still_is_asked_again_before_it_is_cut_off() -> None:
 
 def test_who_is_always_slow_is_cut_off_all_the_same() -> None:
     assert silence_s([1500, 1500, 1500, 1500]) > 4.5
+
+
+def test_who_stands_still_after_the_cut_is_listened_to_for_longer() -> None:
+    made_up = MadeUp([5], vanishes_after_s=1)
+    receipt = cut(made_up)
+    assert receipt.true, receipt.evidence
+    short, long = made_up.silent_s
+    assert short < 0.2
+    assert long > 1
+
+
+def test_a_cut_in_which_nothing_ever_vanishes_has_no_receipt() -> None:
+    receipt = cut(MadeUp([5], vanishes_after_s=60))
+    assert not receipt.true
+    assert "no byte was seen to vanish upstream" in receipt.evidence
