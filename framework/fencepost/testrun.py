@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from traceback import walk_tb
 from typing import final
 
 import pytest
@@ -76,9 +77,15 @@ class Heard:
         if self.clauses:
             items[:] = [item for item in items if self.clauses & set(clauses_of(item))]
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         # What ends a session that should stop is of the same family.
         self.interrupted = not isinstance(excinfo.value, pytest.Session.Interrupted)
+        # Python may stop in code that is of no line; pytest breaks when it comes to print that.
+        lines = zip(excinfo.traceback, walk_tb(excinfo.tb), strict=True)
+        excinfo.traceback = excinfo.traceback.filter(
+            {entry for entry, (_, line) in lines if line is not None}.__contains__
+        )
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

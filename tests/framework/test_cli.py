@@ -27,6 +27,18 @@ testrun.SUITES = sys.argv.pop(1)
 cli.main()
 """
 """The command line with other tests for suites."""
+INTERRUPTED_BETWEEN_LINES = """
+import sys, types
+
+def test_it():
+    outer = 1
+    def interrupted():
+        return outer, sys._getframe()
+    frame = interrupted()[1]
+    at = next(start for start, _, line in frame.f_code.co_lines() if line is None)
+    raise KeyboardInterrupt().with_traceback(types.TracebackType(None, frame, at, -1))
+"""
+"""An interrupt where the code is of no line, such as a signal may happen to hit."""
 UNSTARTED = """
 import pytest
 from fencepost import EnvironmentFailed, UsageError
@@ -161,8 +173,25 @@ def test_a_command_that_runs_the_suites_ends_when_it_is_interrupted(tmp_path: Pa
         matrix.send_signal(signal.SIGTERM)
         said, error = matrix.communicate(timeout=60)
     assert begun
-    assert (matrix.returncode, said) == (130, "")
+    assert (matrix.returncode, said) == (130, ""), error
     assert "interrupted" in error
+
+
+def test_an_interrupt_between_two_lines_of_a_test_is_one_too(tmp_path: Path) -> None:
+    tests = tmp_path / "test_suites.py"
+    tests.write_text(INTERRUPTED_BETWEEN_LINES)
+    ended = subprocess.run(
+        [
+            *(sys.executable, "-c", INSTEAD, str(tests)),
+            *("conformance", "--runtime", "simulated", "--out", str(tmp_path)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (130, ""), ended.stderr
+    assert ended.stderr == "fencepost: interrupted; everything that was started has ended\n"
 
 
 @pytest.mark.parametrize(
