@@ -298,6 +298,16 @@ def test_a_new_leader_with_everything_committed_keeps_rp_06() -> None:
     assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.CLIENT)
 
 
+@pytest.mark.parametrize(("end", "came"), [(7, Outcome.HOLDS), (6, Outcome.VIOLATED)])
+def test_what_a_new_leader_alone_has_told_is_read_all_the_same(end: int, came: Outcome) -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 1, log_end=0)
+    lead(h, B2, 2, log_end=7, mark=7)
+    h.add("clients/reader#1", ReadCompleted("orders", 0, 0, end, "ok", ""))
+    found = verdict(h, "RP-06")
+    assert (found.verdict, found.exercised) == (came, int(came is Outcome.HOLDS))
+
+
 def test_a_high_watermark_that_lags_for_a_while_loses_nothing() -> None:
     h = HistoryBuilder()
     lead(h, B1, 1, log_end=0)

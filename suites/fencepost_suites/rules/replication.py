@@ -277,10 +277,11 @@ class CommittedIsNeverLost:
             )
             because = (Cause(state.process, state.seq),)
             return (Violated(event.ref, Witness.PEER, saying, because),)
-        if before in ("", event.process) or state.high_watermark == 0:
+        # What nobody else has told yet is for the reader to find.
+        if before in ("", event.process) or not (state.high_watermark or body.high_watermark):
             return NOTHING
         state.changes += 1
-        return (Exercised(event.ref, Witness.PEER),)
+        return (Exercised(event.ref, Witness.PEER),) if state.high_watermark else NOTHING
 
     @staticmethod
     def _elected(state: _Committed, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
