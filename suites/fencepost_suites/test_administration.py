@@ -6,16 +6,10 @@ import pytest
 
 from fencepost import BrokerCommitted, Role, Shape, Spare
 from fencepost.testing import Clients, Cluster, Faults, Happened
+from fencepost_suites.shapes import LONG_LEASE
 
 clause = pytest.mark.clause
 FOUR = pytest.mark.parametrize("fencepost_shape", [Shape(brokers=4)], ids=["four-brokers"])
-LONG_LEASE = pytest.mark.parametrize(
-    "fencepost_shape",
-    [Shape(settings={"registration.lease.timeout.ms": "9000"})],
-    ids=["long-lease"],
-)
-"""Leases outlast an election, which a machine that stands still may bring about at any time: who is
-asked only once has not been fenced meanwhile."""
 ONE_LATER = pytest.mark.parametrize(
     "fencepost_shape", [Shape(spares=(Spare(Role.BROKER, 4),))], ids=["one-later"]
 )

@@ -8,24 +8,13 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import Shape
 from fencepost.testing import Clients, Cluster, Faults
+from fencepost_suites.shapes import OUTLASTING_LEASE, shaped
 
 clause = pytest.mark.clause
 
 
-def shaped(**settings: str) -> pytest.MarkDecorator:
-    """The test runs with these settings: dots in a name are written as underscores."""
-    named = {name.replace("_", "."): value for name, value in settings.items()}
-    return pytest.mark.parametrize("fencepost_shape", [Shape(settings=named)], ids=["set"])
-
-
-# Leases outlast an election, which a machine that stands still may bring about at any time: who is
-# asked only once has not been fenced meanwhile.
-OUTLASTING = shaped(registration_lease_timeout_ms="6000")
-
-
-@OUTLASTING
+@OUTLASTING_LEASE
 @clause("REG-06", "REG-01")
 def test_a_broker_is_fenced_when_its_session_runs_out(
     cluster: Cluster, faults: Faults, clients: Clients
@@ -39,7 +28,7 @@ def test_a_broker_is_fenced_when_its_session_runs_out(
     cluster.eventually(victim.active)
 
 
-@OUTLASTING
+@OUTLASTING_LEASE
 @clause("REG-07")
 def test_a_fenced_broker_is_named_to_no_client(
     cluster: Cluster, faults: Faults, clients: Clients

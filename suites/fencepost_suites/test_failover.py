@@ -4,28 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import IsrChangeAnswered, Shape
+from fencepost import IsrChangeAnswered
 from fencepost.testing import Clients, Cluster, Faults, Happened
+from fencepost_suites.shapes import OUTLASTING_LEASE, shaped
 
 clause = pytest.mark.clause
-LONG_LEASE = Shape(
-    settings={"registration.lease.timeout.ms": "8000", "replica.lag.time.max.ms": "1000"}
-)
-PATIENT = pytest.mark.parametrize(
-    "fencepost_shape",
-    [Shape(settings={"replica.lag.time.max.ms": "30000", "registration.lease.timeout.ms": "9000"})],
-    ids=["patient"],
-)
-"""Followers that are cut off stay in the ISR, however long it takes until the test goes on.
-
-Leases, here and below, outlast an election, which a machine that stands still may bring about at
-any time: who is asked only once has not been fenced meanwhile.
-"""
-OUTLASTING = pytest.mark.parametrize(
-    "fencepost_shape",
-    [Shape(settings={"registration.lease.timeout.ms": "6000"})],
-    ids=["outlasting-lease"],
-)
+PATIENT = shaped("patient", replica_lag_time_max_ms="30000", registration_lease_timeout_ms="9000")
+"""Followers that are cut off stay in the ISR, however long it takes until the test goes on."""
 
 
 @clause("RP-11", "RP-12", "RP-13", "JEPSEN-duplicate")
@@ -63,7 +48,7 @@ def test_a_leader_that_steps_down_fails_the_writes_that_wait_for_followers(
     cluster.eventually(leader.active)
 
 
-@OUTLASTING
+@OUTLASTING_LEASE
 @clause("RP-29")
 def test_while_the_isr_is_dead_nobody_leads(
     cluster: Cluster, faults: Faults, clients: Clients
@@ -85,7 +70,7 @@ def test_while_the_isr_is_dead_nobody_leads(
     cluster.eventually(leader.leads("orders", 0))
 
 
-@pytest.mark.parametrize("fencepost_shape", [LONG_LEASE], ids=["long-lease"])
+@shaped("long-lease", registration_lease_timeout_ms="8000", replica_lag_time_max_ms="1000")
 @clause("QC-32")
 def test_an_isr_change_asked_for_in_a_former_epoch_is_refused(
     cluster: Cluster, faults: Faults, clients: Clients, history: Happened

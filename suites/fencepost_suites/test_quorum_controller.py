@@ -6,6 +6,7 @@ import pytest
 
 from fencepost import Shape
 from fencepost.testing import Clients, Cluster, Faults, Happened
+from fencepost_suites.shapes import LONG_LEASE
 
 clause = pytest.mark.clause
 
@@ -57,12 +58,7 @@ def test_a_fenced_brokers_leaderships_go_to_live_members_of_the_isr(
         cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
 
 
-# On a busy machine a process may take seconds to start: the lease has to outlast it.
-@pytest.mark.parametrize(
-    "fencepost_shape",
-    [Shape(settings={"registration.lease.timeout.ms": "9000"})],
-    ids=["long-lease"],
-)
+@LONG_LEASE
 @clause("QC-35", "REG-03")
 def test_a_bounce_within_the_lease_gets_its_id_back_at_once(
     cluster: Cluster, faults: Faults, clients: Clients

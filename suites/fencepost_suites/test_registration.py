@@ -7,18 +7,13 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import Shape
 from fencepost.testing import Clients, Cluster, Faults
+from fencepost_suites.shapes import LONG_LEASE
 
 clause = pytest.mark.clause
 
 
-# On a busy machine a process may take seconds to start: the lease has to outlast it.
-@pytest.mark.parametrize(
-    "fencepost_shape",
-    [Shape(settings={"registration.lease.timeout.ms": "9000"})],
-    ids=["long-lease"],
-)
+@LONG_LEASE
 @clause("REG-03")
 def test_a_broker_that_registers_again_starts_fenced(
     cluster: Cluster, faults: Faults, clients: Clients

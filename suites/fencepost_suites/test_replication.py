@@ -11,11 +11,8 @@ clause = pytest.mark.clause
 LEADERS_STAY = Shape(
     settings={"auto.leader.rebalance.enable": "0", "registration.lease.timeout.ms": "6000"}
 )
-"""A cluster in which no leadership goes back to the preferred replica by itself.
-
-Leases, here and below, outlast an election, which a machine that stands still may bring about at
-any time: who is asked only once has not been fenced meanwhile.
-"""
+"""A cluster in which no leadership goes back to the preferred replica by itself; leases outlast an
+election here and below, as in `shapes.OUTLASTING_LEASE`."""
 PATIENT = Shape(
     settings={"replica.lag.time.max.ms": "30000", "registration.lease.timeout.ms": "9000"}
 )

@@ -177,19 +177,24 @@ def test_a_command_that_runs_the_suites_ends_when_it_is_interrupted(tmp_path: Pa
     assert "interrupted" in error
 
 
-def test_an_interrupt_between_two_lines_of_a_test_is_one_too(tmp_path: Path) -> None:
+def matrix_of(suites: str, tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """`fencepost conformance`, with these tests for suites."""
     tests = tmp_path / "test_suites.py"
-    tests.write_text(INTERRUPTED_BETWEEN_LINES)
-    ended = subprocess.run(
+    tests.write_text(suites)
+    return subprocess.run(
         [
             *(sys.executable, "-c", INSTEAD, str(tests)),
-            *("conformance", "--runtime", "simulated", "--out", str(tmp_path)),
+            *("conformance", "--runtime", "simulated", "--out", str(tmp_path), *options),
         ],
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
         check=False,
     )
+
+
+def test_an_interrupt_between_two_lines_of_a_test_is_one_too(tmp_path: Path) -> None:
+    ended = matrix_of(INTERRUPTED_BETWEEN_LINES, tmp_path)
     assert (ended.returncode, ended.stdout) == (130, ""), ended.stderr
     assert ended.stderr == "fencepost: interrupted; everything that was started has ended\n"
 
@@ -206,18 +211,7 @@ def test_an_interrupt_between_two_lines_of_a_test_is_one_too(tmp_path: Path) -> 
 def test_a_matrix_of_tests_that_did_not_run_is_not_clean(
     suites: str, code: int, says: str, tmp_path: Path
 ) -> None:
-    tests = tmp_path / "test_suites.py"
-    tests.write_text(suites)
-    ended = subprocess.run(
-        [
-            *(sys.executable, "-c", INSTEAD, str(tests)),
-            *("conformance", "--runtime", "simulated", "--out", str(tmp_path), "--json"),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    ended = matrix_of(suites, tmp_path, "--json")
     assert ended.returncode == code, ended.stderr
     (sentence,) = ended.stderr.splitlines()
     assert says in sentence
