@@ -27,11 +27,11 @@ from pathlib import Path
 import docker
 from docker.errors import APIError, BuildError, DockerException, ImageNotFound
 
-from fencepost.engine import open_client
-from fencepost.errors import EnvironmentFailed
-from fencepost.pods import IMAGE as POD
-from fencepost.sources import SOURCES_LABEL, digest
-from fencepost.toxiproxies import find_toxiproxy
+from fencepost.injection.toxiproxies import find_toxiproxy
+from fencepost.model.errors import EnvironmentFailed
+from fencepost.runtimes.docker.engine import open_client
+from fencepost.runtimes.docker.pods import IMAGE as POD
+from fencepost.runtimes.docker.sources import SOURCES_LABEL, digest
 from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION, KRaft, resource
 from fencepost_clusters.apache_kafka.distribution import AGENT, AGENT_IN_IMAGE, installed
 from fencepost_clusters.reference.cluster import ReferenceQuorum

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import pytest
 
 from fencepost import EnvironmentFailed
-from fencepost.docker_host import docker_ground
-from fencepost.engine import Engine, connect
-from fencepost.habitat import Ground
-from fencepost.pods import IMAGE
+from fencepost.runtimes.docker.engine import Engine, connect
+from fencepost.runtimes.docker.host import docker_ground
+from fencepost.runtimes.docker.pods import IMAGE
+from fencepost.runtimes.process.backend import Ground
 
 REQUIRED = os.environ.get("FENCEPOST_DOCKER") == "required"
 """Set where the engine's absence is a failure, and no reason to skip."""

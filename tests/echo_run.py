@@ -7,12 +7,12 @@ from pathlib import Path
 from tests import echo_node
 
 from fencepost import Condition, Event, Role, Shape, Slot, View
-from fencepost.clock import SECOND, now_ns
-from fencepost.habitat import Ground
-from fencepost.launcher import state_of
-from fencepost.probes import kafka_probe
-from fencepost.process_runtime import ProcessRuntime
-from fencepost.run_folder import RunFolder
+from fencepost.history.run_folder import RunFolder
+from fencepost.injection.probes import kafka_probe
+from fencepost.model.clock import SECOND, now_ns
+from fencepost.runtimes.process.backend import Ground
+from fencepost.runtimes.process.runtime import ProcessRuntime
+from fencepost.supervision.launcher import state_of
 
 PAIR = Shape(controllers=0, brokers=2)
 NEVER = Condition("never", lambda view: False)

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fencepost import Layout, Link, LinkState, Role, Slot
-from fencepost.addresses import Addresses, claim
-from fencepost.launcher import Launcher
-from fencepost.links import Links
-from fencepost.run_folder import RunFolder
-from fencepost.toxiproxies import HostToxiproxies
+from fencepost.history.run_folder import RunFolder
+from fencepost.injection.links import Links
+from fencepost.injection.toxiproxies import HostToxiproxies
+from fencepost.supervision.addresses import Addresses, claim
+from fencepost.supervision.launcher import Launcher
 
 PORT = 9092
 PATIENCE_S = 5.0

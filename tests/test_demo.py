@@ -25,7 +25,7 @@ and so on the machine's load; the suites hold each of them to it alone."""
 def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     """What `fencepost demo --json` prints."""
     out = tmp_path_factory.mktemp("demo")
-    command = "from fencepost.cli import main; main()"
+    command = "from fencepost.commands.cli import main; main()"
     ended = subprocess.run(
         [sys.executable, "-c", command, "demo", "--json", "--out", str(out)],
         capture_output=True,

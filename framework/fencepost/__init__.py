@@ -6,16 +6,7 @@ process imports this module, so only what is light (the standard library, msgspe
 
 from __future__ import annotations
 
-from fencepost.errors import (
-    EnvironmentFailed,
-    FencepostError,
-    Inconclusive,
-    NotApplicable,
-    UsageError,
-    Violation,
-    no_such,
-)
-from fencepost.events import (
+from fencepost.events.kinds import (
     SCHEMA_VERSION,
     AdminCompleted,
     BrokerCommitted,
@@ -96,20 +87,9 @@ from fencepost.events import (
     VoteAnswered,
     kind_name,
 )
-from fencepost.faults import (
-    Fault,
-    FaultFactory,
-    Passing,
-    Struck,
-)
-from fencepost.hookspecs import (
-    hookimpl,
-)
-from fencepost.known_findings import KnownFinding, Seen
-from fencepost.recorder import (
-    Recorder,
-)
-from fencepost.rules import (
+from fencepost.history.recorder import Recorder
+from fencepost.judging.known_findings import KnownFinding, Seen
+from fencepost.judging.rules import (
     Clause,
     Exercised,
     Finding,
@@ -122,7 +102,17 @@ from fencepost.rules import (
     Violated,
     Witness,
 )
-from fencepost.runtime import (
+from fencepost.model.errors import (
+    EnvironmentFailed,
+    FencepostError,
+    Inconclusive,
+    NotApplicable,
+    UsageError,
+    Violation,
+    no_such,
+)
+from fencepost.model.faults import Fault, FaultFactory, Passing, Struck
+from fencepost.model.runtime import (
     HEALTHY,
     ClientSession,
     ClientSpec,
@@ -135,8 +125,8 @@ from fencepost.runtime import (
     Signal,
     describe,
 )
-from fencepost.simulable import Host, Simulable, SimulatedDisk, SimulatedProcess
-from fencepost.systems import (
+from fencepost.model.simulable import Host, Simulable, SimulatedDisk, SimulatedProcess
+from fencepost.model.systems import (
     Command,
     Configured,
     Contained,
@@ -156,7 +146,7 @@ from fencepost.systems import (
     Timing,
     Versioned,
 )
-from fencepost.topology import (
+from fencepost.model.topology import (
     Cut,
     Layout,
     Link,
@@ -169,13 +159,9 @@ from fencepost.topology import (
     one_way,
     two_way,
 )
-from fencepost.view import (
-    PartitionView,
-    TopicPartition,
-    View,
-)
-from fencepost.worker import run_worker
-from fencepost.workload import (
+from fencepost.model.view import PartitionView, TopicPartition, View
+from fencepost.plugins.hookspecs import hookimpl
+from fencepost.workloads.commands import (
     BEGINNING,
     AddBrokers,
     AddVoter,
@@ -208,6 +194,7 @@ from fencepost.workload import (
     Seek,
     WorkerConfig,
 )
+from fencepost.workloads.worker import run_worker
 
 __all__ = [
     "BEGINNING",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from fencepost.history import Reading, read
-from fencepost.judge import (
+from fencepost.history.merge import Reading, read
+from fencepost.history.run_folder import RunFolder, RunInfo, write_whole
+from fencepost.judging.event_formatter import sentence
+from fencepost.judging.judge import (
     AT_END,
     Broken,
     Judgement,
@@ -14,9 +16,7 @@ from fencepost.judge import (
     judge,
     read_verdicts,
 )
-from fencepost.plugin_manager import Plugins, load
-from fencepost.run_folder import RunFolder, RunInfo, write_whole
-from fencepost.sentences import sentence
+from fencepost.plugins.manager import Plugins, load
 
 __all__ = [
     "AT_END",

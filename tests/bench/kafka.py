@@ -23,7 +23,7 @@ from report import parse, show, summary
 from start import NODES, cluster_start
 
 from fencepost import EnvironmentFailed, Role
-from fencepost.run import check_runtime
+from fencepost.runs.run import check_runtime
 from fencepost_clusters.apache_kafka import distribution
 from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION, jvm_options, resource
 

@@ -23,8 +23,8 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from report import parse, percentile, show, summary
 
 from fencepost import Command, Launchable, Layout, Place, Role, Shape, Timed, Timing
-from fencepost.plugin_manager import Plugins, load
-from fencepost.run import Run, RunSpec, new_folder
+from fencepost.plugins.manager import Plugins, load
+from fencepost.runs.run import Run, RunSpec, new_folder
 
 TOPIC = "bench"
 MESSAGES, MESSAGE_BYTES = 20_000, 1024

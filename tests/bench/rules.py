@@ -15,8 +15,8 @@ from report import parse, show, summary
 from steady import steady
 
 from fencepost import RunEnd
-from fencepost.judge import Judge, Judgement, Outcome
-from fencepost.plugin_manager import Plugins, load
+from fencepost.judging.judge import Judge, Judgement, Outcome
+from fencepost.plugins.manager import Plugins, load
 
 SIZES = (10_000, 100_000, 1_000_000)
 GOAL_EVENTS_PER_S = 300_000

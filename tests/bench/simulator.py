@@ -20,15 +20,15 @@ from uuid import UUID
 from report import parse, show, summary
 
 from fencepost import Condition
-from fencepost.plugin_manager import load
-from fencepost.run import Run, RunSpec
-from fencepost.run_folder import RunFolder
-from fencepost_clusters.reference.core import effects as e
-from fencepost_clusters.reference.core import settings as s
-from fencepost_clusters.reference.core.assembly import Stored, assemble
-from fencepost_clusters.reference.core.controller import ControllerNode
-from fencepost_clusters.reference.core.protections import AllBut
-from fencepost_clusters.reference.core.site import Site
+from fencepost.history.run_folder import RunFolder
+from fencepost.plugins.manager import load
+from fencepost.runs.run import Run, RunSpec
+from fencepost_clusters.reference.core.node import effects as e
+from fencepost_clusters.reference.core.node import settings as s
+from fencepost_clusters.reference.core.node.assembly import Stored, assemble
+from fencepost_clusters.reference.core.node.protections import AllBut
+from fencepost_clusters.reference.core.node.site import Site
+from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
 from fencepost_clusters.reference.wire import messages as m
 
 SECOND = 1_000_000_000

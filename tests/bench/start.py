@@ -26,9 +26,9 @@ from statistics import median
 from report import parse, show, summary
 
 from fencepost import Condition, EnvironmentFailed, Shape
-from fencepost.clock import SECOND
-from fencepost.plugin_manager import load
-from fencepost.run import Run, RunSpec, check_runtime, new_folder
+from fencepost.model.clock import SECOND
+from fencepost.plugins.manager import load
+from fencepost.runs.run import Run, RunSpec, check_runtime, new_folder
 
 GOAL_S = 2.0
 DOCKER_GOAL_S = 5.0

@@ -12,7 +12,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from fencepost import events as e
+from fencepost.events import kinds as e
 
 BROKERS = (1, 2, 3)
 CONTROLLERS = ("controller-1#1", "controller-2#1", "controller-3#1")

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from fencepost import EnvironmentFailed
-from fencepost.plugin_manager import load
-from fencepost.run import Run, RunSpec
-from fencepost.run_folder import RunFolder
+from fencepost.history.run_folder import RunFolder
+from fencepost.plugins.manager import load
+from fencepost.runs.run import Run, RunSpec
 from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION
 from fencepost_clusters.apache_kafka.distribution import cache
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fencepost import EnvironmentFailed
-from fencepost.plugin_manager import load
-from fencepost.run import Run, RunSpec
-from fencepost.run_folder import RunFolder
+from fencepost.history.run_folder import RunFolder
+from fencepost.plugins.manager import load
+from fencepost.runs.run import Run, RunSpec
 
 MIX = "this confluent_kafka was built for librdkafka 1.9, and 0.11 is installed"
 

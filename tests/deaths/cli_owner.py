@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from fencepost.cli import main
+from fencepost.commands.cli import main
 
 FOLDER = Path(sys.argv[1])
 

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 from fencepost import Condition, Role, Shape
-from fencepost.clock import SECOND
-from fencepost.docker_host import docker_ground
-from fencepost.process_runtime import ProcessRuntime
-from fencepost.run_folder import RunFolder
+from fencepost.history.run_folder import RunFolder
+from fencepost.model.clock import SECOND
+from fencepost.runtimes.docker.host import docker_ground
+from fencepost.runtimes.process.runtime import ProcessRuntime
 
 sys.path.insert(0, os.fspath(Path(__file__).parents[1]))
 import echo_node

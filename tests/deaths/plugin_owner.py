@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from fencepost import Condition, Shape
-from fencepost.clock import SECOND
-from fencepost.run import Run
+from fencepost.model.clock import SECOND
+from fencepost.runs.run import Run
 
 SETTINGS = {"min.insync.replicas": "1", "default.replication.factor": "1"}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.deaths.python_owner import linger, start
 
-from fencepost.process_runtime import ProcessRuntime
+from fencepost.runtimes.process.runtime import ProcessRuntime
 
 FOLDER = Path(os.environ["DEATHS_FOLDER"])
 

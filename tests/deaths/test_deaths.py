@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 from tests.echo_node import KINDS
 
-from fencepost import Codec, history
-from fencepost.clock import poll
-from fencepost.run_folder import RunFolder
+from fencepost import Codec
+from fencepost.history import merge as history
+from fencepost.history.run_folder import RunFolder
+from fencepost.model.clock import poll
 
 LIMIT_S = 5.0
 OWN_LIMIT_S = 30

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from fencepost import random_schedule
-from fencepost.plugin_manager import load
-from fencepost.run import Run, RunSpec
-from fencepost.run_folder import RunFolder
+from fencepost.history.run_folder import RunFolder
+from fencepost.plugins.manager import load
+from fencepost.runs import random_schedule
+from fencepost.runs.run import Run, RunSpec
 
 
 def main(seed: int, folder: Path) -> None:

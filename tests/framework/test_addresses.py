@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from fencepost import EnvironmentFailed, Layout, Link, Role, Slot, UsageError
-from fencepost.addresses import RUNS, Addresses, check_layout, claim
+from fencepost.supervision.addresses import RUNS, Addresses, check_layout, claim
 
 ONE = Slot("broker-1", Role.BROKER, 1, 1)
 TWO = Slot("broker-2", Role.BROKER, 2, 2)

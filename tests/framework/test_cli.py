@@ -14,11 +14,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from fencepost import Codec, RunStarted
-from fencepost.clock import poll
-from fencepost.recorder import Recorder
-from fencepost.run_folder import RunFolder, RunInfo
+from fencepost.history.recorder import Recorder
+from fencepost.history.run_folder import RunFolder, RunInfo
+from fencepost.model.clock import poll
 
-COMMAND = (sys.executable, "-c", "from fencepost.cli import main; main()")
+COMMAND = (sys.executable, "-c", "from fencepost.commands.cli import main; main()")
 LIMIT_S = 180
 INSTEAD = """
 import sys

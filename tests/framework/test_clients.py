@@ -21,9 +21,9 @@ from fencepost import (
     View,
     Violation,
 )
-from fencepost.clients import Clients
-from fencepost.cluster import Cluster, Node
-from fencepost.events import Body, Event
+from fencepost.events.kinds import Body, Event
+from fencepost.model.cluster import Cluster, Node
+from fencepost.workloads.clients import Clients
 
 MS = 1_000_000
 LAYOUT = Layout((Slot("broker-1", Role.BROKER, 1, 1), Slot("clients", Role.CLIENT, 0, 2)), ())

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fencepost import clock
-from fencepost.clock import now_ns, poll, wall_clock
+from fencepost.model import clock
+from fencepost.model.clock import now_ns, poll, wall_clock
 
 
 def test_poll_asks_until_it_holds() -> None:

@@ -22,8 +22,8 @@ from fencepost import (
     Timing,
     View,
 )
-from fencepost.cluster import Cluster, Node, missing, stalled_since
-from fencepost.events import Event
+from fencepost.events.kinds import Event
+from fencepost.model.cluster import Cluster, Node, missing, stalled_since
 
 BROKER = Slot("broker-2", Role.BROKER, 2, 2)
 TWIN = Slot("broker-2-twin", Role.BROKER, 2, 3, twin=True)

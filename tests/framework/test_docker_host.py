@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from fencepost import EnvironmentFailed, Role, Slot
-from fencepost.addresses import Addresses
-from fencepost.clock import SECOND
-from fencepost.docker_host import DockerAddresses, DockerHost, _Ends, _Output
-from fencepost.engine import Leftover, owner
-from fencepost.launcher import Exit
-from fencepost.pod_agent import Agent, unpack
-from fencepost.pods import Pod
+from fencepost.model.clock import SECOND
+from fencepost.runtimes.docker.engine import Leftover, owner
+from fencepost.runtimes.docker.host import DockerAddresses, DockerHost, _Ends, _Output
+from fencepost.runtimes.docker.pod_agent import Agent, unpack
+from fencepost.runtimes.docker.pods import Pod
+from fencepost.supervision.addresses import Addresses
+from fencepost.supervision.launcher import Exit
 
 BROKER, OTHER = Slot("broker-1", Role.BROKER, 1, 4), Slot("broker-2", Role.BROKER, 2, 5)
 CLIENTS = Slot("clients", Role.CLIENT, -1, 10)

@@ -32,17 +32,17 @@ from fencepost import (
     Shape,
     Signal,
     UsageError,
-    history,
     one_way,
     two_way,
 )
-from fencepost import docker_host as module
-from fencepost.clock import SECOND, now_ns
-from fencepost.docker_host import DockerHost
-from fencepost.engine import Engine, Leftover, owner
-from fencepost.pods import DATA
-from fencepost.process_runtime import ProcessRuntime
-from fencepost.topology import Link
+from fencepost.history import merge as history
+from fencepost.model.clock import SECOND, now_ns
+from fencepost.model.topology import Link
+from fencepost.runtimes.docker import host as module
+from fencepost.runtimes.docker.engine import Engine, Leftover, owner
+from fencepost.runtimes.docker.host import DockerHost
+from fencepost.runtimes.docker.pods import DATA
+from fencepost.runtimes.process.runtime import ProcessRuntime
 
 Make = Callable[..., ProcessRuntime]
 LIVING = "broker-1#1"
@@ -249,7 +249,7 @@ def test_a_pod_that_ends_is_named(pair: ProcessRuntime) -> None:
 def test_a_pods_toxiproxy_takes_no_orders_from_another_pod(pair: ProcessRuntime) -> None:
     pods, other = habitat(pair).toxiproxies, slot(pair, "broker-2")
     there = habitat(pair).addresses.own(other)
-    probe = "fencepost.probes:kafka_probe"
+    probe = "fencepost.injection.probes:kafka_probe"
     own = slot(pair, "broker-1")
 
     def answers(address: str, port: int) -> bool:

@@ -14,8 +14,8 @@ import pytest
 from tests import docker_bench
 
 from fencepost import EnvironmentFailed
-from fencepost.clock import poll
-from fencepost.engine import Leftover, connect, is_gone, owner, places
+from fencepost.model.clock import poll
+from fencepost.runtimes.docker.engine import Leftover, connect, is_gone, owner, places
 
 FENCEPOST = str(Path(sys.executable).with_name("fencepost"))
 OWNER = Path(__file__).parents[1] / "deaths" / "docker_owner.py"

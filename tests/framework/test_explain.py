@@ -25,8 +25,8 @@ from fencepost import (
     ProbeCompleted,
     Witness,
 )
-from fencepost.explain import LINES, STEPS, Explanation, explain, explained
-from fencepost.judge import Broken, Outcome, Verdict
+from fencepost.judging.explanation import LINES, STEPS, Explanation, explain, explained
+from fencepost.judging.judge import Broken, Outcome, Verdict
 from fencepost.testing import HistoryBuilder
 
 CONTROLLER, BROKER, OTHER = "controller-1#1", "broker-1#1", "broker-2#1"

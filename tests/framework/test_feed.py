@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.errors import EnvironmentFailed
-from fencepost.events import Codec, Event, Stalled
-from fencepost.feed import Feed
-from fencepost.recorder import Recorder
+from fencepost.events.kinds import Codec, Event, Stalled
+from fencepost.history.feed import Feed
+from fencepost.history.recorder import Recorder
+from fencepost.model.errors import EnvironmentFailed
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_a_kernel_without_another_inotify_instance_is_an_environment_failure(
     def none_left(**options: object) -> None:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr("fencepost.feed.INotify", none_left)
+    monkeypatch.setattr("fencepost.history.feed.INotify", none_left)
     with pytest.raises(EnvironmentFailed, match="max_user_instances"):
         Feed(tmp_path, Codec(), own=tmp_path / "harness.ndjson")
 

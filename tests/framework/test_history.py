@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost import history
-from fencepost.errors import UsageError
-from fencepost.events import (
+from fencepost.events.kinds import (
     Cause,
     Codec,
     Event,
@@ -26,9 +24,11 @@ from fencepost.events import (
     RunStarted,
     Stalled,
 )
-from fencepost.history import Written, in_order
-from fencepost.recorder import Recorder
-from fencepost.run_folder import RunFolder
+from fencepost.history import merge as history
+from fencepost.history.merge import Written, in_order
+from fencepost.history.recorder import Recorder
+from fencepost.history.run_folder import RunFolder
+from fencepost.model.errors import UsageError
 
 STARTED = NodeStarted("broker", 1, "uuid", 0)
 

@@ -25,7 +25,7 @@ from fencepost import (
     Violated,
     Witness,
 )
-from fencepost.judge import VIOLATIONS_KEPT, Judge, Tally, read_verdicts, write_verdicts
+from fencepost.judging.judge import VIOLATIONS_KEPT, Judge, Tally, read_verdicts, write_verdicts
 from fencepost.testing import HistoryBuilder, Judgement, Outcome, judge
 
 AT = Cause("p", 0)

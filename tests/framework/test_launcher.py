@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from fencepost import EnvironmentFailed, launcher
-from fencepost.clock import SECOND, now_ns, poll
-from fencepost.launcher import Child, Exit, Launcher, state_of, tail
+from fencepost import EnvironmentFailed
+from fencepost.model.clock import SECOND, now_ns, poll
+from fencepost.supervision import launcher
+from fencepost.supervision.launcher import Child, Exit, Launcher, state_of, tail
 
 
 @pytest.fixture

@@ -33,8 +33,8 @@ from tests.link_bench import (
 from toxiproxy.api import APIConsumer
 
 from fencepost import HEALTHY, EnvironmentFailed, LinkState, UsageError
-from fencepost.clock import now_ns, poll
-from fencepost.toxiproxies import find_toxiproxy, toxiproxy_version
+from fencepost.injection.toxiproxies import find_toxiproxy, toxiproxy_version
+from fencepost.model.clock import now_ns, poll
 
 
 @pytest.fixture

@@ -29,10 +29,10 @@ from tests.link_bench import (
 )
 
 from fencepost import HEALTHY, EnvironmentFailed, Layout, Link, LinkState
-from fencepost import toxiproxies as module
-from fencepost.addresses import Addresses
-from fencepost.clock import SECOND, now_ns, poll
-from fencepost.toxiproxies import HostToxiproxies, Reply, find_toxiproxy
+from fencepost.injection import toxiproxies as module
+from fencepost.injection.toxiproxies import HostToxiproxies, Reply, find_toxiproxy
+from fencepost.model.clock import SECOND, now_ns, poll
+from fencepost.supervision.addresses import Addresses
 
 
 @pytest.fixture

@@ -22,13 +22,13 @@ from fencepost import (
     Slot,
     Stalled,
 )
-from fencepost.clock import SECOND, now_ns
-from fencepost.events import Codec, Event
-from fencepost.narration import Narration, Narrations
-from fencepost.process_runtime import ProcessRuntime
-from fencepost.run_folder import RunFolder
-from fencepost.runtime import Condition, Process, Signal
-from fencepost.view import View
+from fencepost.events.kinds import Codec, Event
+from fencepost.history.run_folder import RunFolder
+from fencepost.model.clock import SECOND, now_ns
+from fencepost.model.runtime import Condition, Process, Signal
+from fencepost.model.view import View
+from fencepost.runtimes.process.log_following import Narration, Narrations
+from fencepost.runtimes.process.runtime import ProcessRuntime
 
 
 class Counting:

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from fencepost.links import Bytes, Links
-from fencepost.network import QUICK_MS, Network
-from fencepost.probes import Answer
-from fencepost.receipts import is_cut
-from fencepost.runtime import HEALTHY, LinkState, Receipt
-from fencepost.topology import Layout, Link, Role, Slot, one_way
-from fencepost.toxics import DOWNSTREAM, UPSTREAM
+from fencepost.injection.links import Bytes, Links
+from fencepost.injection.network import QUICK_MS, Network
+from fencepost.injection.probes import Answer
+from fencepost.injection.receipts import is_cut
+from fencepost.injection.toxics import DOWNSTREAM, UPSTREAM
+from fencepost.model.runtime import HEALTHY, LinkState, Receipt
+from fencepost.model.topology import Layout, Link, Role, Slot, one_way
 
 LINK = Link("broker-1", "broker-2", 9)
 LAYOUT = Layout(

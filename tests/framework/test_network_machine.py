@@ -16,10 +16,10 @@ from hypothesis.stateful import (
     rule,
 )
 
-from fencepost.runtime import HEALTHY, LinkState
-from fencepost.simulated_network import SimulatedNetwork, Weather
-from fencepost.topology import Layout, Link, Role, Slot, one_way
-from fencepost.virtual_time import Agenda
+from fencepost.model.runtime import HEALTHY, LinkState
+from fencepost.model.topology import Layout, Link, Role, Slot, one_way
+from fencepost.runtimes.simulated.network import SimulatedNetwork, Weather
+from fencepost.runtimes.simulated.virtual_time import Agenda
 
 NAMES = ("a", "b", "c")
 PORT = 9

@@ -12,7 +12,7 @@ import pytest
 from msgspec import Struct
 
 from fencepost import Clause, FaultFactory, Mark, Promise, UsageError, hookimpl, no_such
-from fencepost.plugin_manager import PluginWarning, load, load_from
+from fencepost.plugins.manager import PluginWarning, load, load_from
 
 
 class Sneezed(Struct, frozen=True, tag="nose.sneezed"):

@@ -10,8 +10,8 @@ from contextlib import suppress
 
 import pytest
 
-from fencepost.clock import MS, SECOND, now_ns
-from fencepost.probes import Answer, ask_all, kafka_probe, listens, open_connections
+from fencepost.injection.probes import Answer, ask_all, kafka_probe, listens, open_connections
+from fencepost.model.clock import MS, SECOND, now_ns
 
 Reply = Callable[[socket.socket, bytes], None]
 

@@ -29,7 +29,7 @@ from fencepost import (
     Shape,
     UsageError,
 )
-from fencepost.process_runtime import ProcessRuntime
+from fencepost.runtimes.process.runtime import ProcessRuntime
 
 Make = Callable[..., ProcessRuntime]
 

@@ -33,8 +33,8 @@ from fencepost import (
     one_way,
     two_way,
 )
-from fencepost.launcher import state_of
-from fencepost.process_runtime import ProcessRuntime
+from fencepost.runtimes.process.runtime import ProcessRuntime
+from fencepost.supervision.launcher import state_of
 
 Make = Callable[..., ProcessRuntime]
 

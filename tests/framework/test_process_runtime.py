@@ -42,14 +42,14 @@ from fencepost import (
     Stalled,
     UsageError,
     View,
-    history,
-    process_runtime,
     two_way,
 )
-from fencepost.clock import MS, SECOND, now_ns, poll
-from fencepost.launcher import state_of
-from fencepost.process_runtime import ProcessRuntime
-from fencepost.run_folder import RunFolder
+from fencepost.history import merge as history
+from fencepost.history.run_folder import RunFolder
+from fencepost.model.clock import MS, SECOND, now_ns, poll
+from fencepost.runtimes.process import runtime as process_runtime
+from fencepost.runtimes.process.runtime import ProcessRuntime
+from fencepost.supervision.launcher import state_of
 
 Make = Callable[..., ProcessRuntime]
 

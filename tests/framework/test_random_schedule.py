@@ -16,8 +16,8 @@ from fencepost import (
     Timing,
     View,
 )
-from fencepost.random_schedule import Planned, Situation, next_strike
-from fencepost.view import PartitionView
+from fencepost.model.view import PartitionView
+from fencepost.runs.random_schedule import Planned, Situation, next_strike
 
 CONTROLLERS = tuple(Slot(f"controller-{n}", Role.CONTROLLER, 100 + n, n) for n in (1, 2, 3))
 BROKERS = tuple(Slot(f"broker-{n}", Role.BROKER, n, 3 + n) for n in (1, 2, 3))

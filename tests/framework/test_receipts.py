@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from fencepost import HEALTHY, Link, LinkState
-from fencepost.probes import Answer
-from fencepost.receipts import Trial, added_ms, bulk, judge
+from fencepost.injection.probes import Answer
+from fencepost.injection.receipts import Trial, added_ms, bulk, judge
 
 LINK = Link("broker-1", "broker-2", 9092)
 QUICK = Answer(True, 1.0)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fencepost import EnvironmentFailed, UsageError
-from fencepost.run_folder import RunFolder, RunInfo, RunSlot
+from fencepost.history.run_folder import RunFolder, RunInfo, RunSlot
 
 NOW = datetime(2026, 11, 21, 4, 5, 6, tzinfo=UTC)
 INFO = RunInfo(

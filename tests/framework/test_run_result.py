@@ -25,12 +25,12 @@ from fencepost import (
     Violation,
     Witness,
 )
-from fencepost.attribution import attributed
-from fencepost.clock import MS
-from fencepost.judge import Broken, Judgement, Outcome, Verdict
-from fencepost.known_findings import bearing_on
-from fencepost.run import RunResult, new_folder
-from fencepost.run_folder import RunFolder
+from fencepost.history.run_folder import RunFolder
+from fencepost.judging.attribution import attributed
+from fencepost.judging.judge import Broken, Judgement, Outcome, Verdict
+from fencepost.judging.known_findings import bearing_on
+from fencepost.model.clock import MS
+from fencepost.runs.run import RunResult, new_folder
 
 SENTENCE = "A fenced broker serves nobody."
 BROKEN = Broken(Cause("broker-2#1", 7), Witness.CLIENT, "it served 3 messages", (), ("epoch 4",))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost import Layout, PartitionView, Role, Slot, UsageError, View
-from fencepost import schedule as s
+from fencepost.runs import schedule as s
 
 LAYOUT = Layout(
     (

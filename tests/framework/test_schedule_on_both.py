@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fencepost.judge import Outcome
-from fencepost.plugin_manager import load
-from fencepost.replay import replay
-from fencepost.run import Run, RunSpec
-from fencepost.run_folder import RunFolder
-from fencepost.schedule import Schedule, Strike
+from fencepost.history.run_folder import RunFolder
+from fencepost.judging.judge import Outcome
+from fencepost.plugins.manager import load
+from fencepost.runs.replay import replay
+from fencepost.runs.run import Run, RunSpec
+from fencepost.runs.schedule import Schedule, Strike
 
 STRIKES = (
     *(("cut_from_controllers", {"broker": f"broker-{n}"}, 4_500) for n in (1, 2, 3)),

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from fencepost import events
-from fencepost.sentences import numbers, of_body, span
+from fencepost.events import kinds as events
+from fencepost.judging.event_formatter import numbers, of_body, span
 
 
 def made(kind: type[Struct]) -> Struct:

@@ -24,20 +24,20 @@ from fencepost import (
     Signal,
     UsageError,
 )
-from fencepost.judge import Outcome
-from fencepost.plugin_manager import Plugins, load
-from fencepost.run import Run, RunSpec
-from fencepost.run_folder import RunFolder
-from fencepost.simulated_machine import Clock
-from fencepost.simulated_network import Weather
-from fencepost.simulated_runtime import SimulatedRuntime
-from fencepost.topology import one_way
-from fencepost.virtual_time import Agenda
+from fencepost.history.run_folder import RunFolder
+from fencepost.judging.judge import Outcome
+from fencepost.model.topology import one_way
+from fencepost.plugins.manager import Plugins, load
+from fencepost.runs.run import Run, RunSpec
+from fencepost.runtimes.simulated.machine import Clock
+from fencepost.runtimes.simulated.network import Weather
+from fencepost.runtimes.simulated.runtime import SimulatedRuntime
+from fencepost.runtimes.simulated.virtual_time import Agenda
 
 SECOND = 1_000_000_000
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("simulated_history.py")
-ABLE = "from fencepost.plugin_manager import load; load().system('reference/quorum')"
+ABLE = "from fencepost.plugins.manager import load; load().system('reference/quorum')"
 NEVER = Condition("nothing", lambda view: False)
 
 

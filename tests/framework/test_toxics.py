@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fencepost import HEALTHY, LinkState, UsageError
-from fencepost.toxics import Toxic, toxics
+from fencepost.injection.toxics import Toxic, toxics
 
 
 def test_a_healthy_link_has_no_toxic() -> None:

@@ -16,8 +16,8 @@ from fencepost import (
     TopicCommitted,
     View,
 )
-from fencepost.cluster import Node
-from fencepost.events import Event
+from fencepost.events.kinds import Event
+from fencepost.model.cluster import Node
 
 LEADS = LeadershipStarted("orders", 0, 3, (1, 2), -1, 10, 9)
 RECORD = PartitionCommitted(20, "orders", 0, 1, 3, (1, 2), (1, 2))

@@ -22,16 +22,16 @@ from fencepost import (
     UsageError,
     View,
 )
-from fencepost import schedule as schedules
-from fencepost.clock import MS
-from fencepost.cluster import Node
-from fencepost.launcher import state_of
-from fencepost.plugin_manager import load_from
-from fencepost.probes import kafka_probe
-from fencepost.process_runtime import ProcessRuntime
-from fencepost.run_folder import RunFolder
-from fencepost.schedule import Schedule, Strike
-from fencepost.strikes import Faults
+from fencepost.history.run_folder import RunFolder
+from fencepost.injection.probes import kafka_probe
+from fencepost.model.clock import MS
+from fencepost.model.cluster import Node
+from fencepost.plugins.manager import load_from
+from fencepost.runs import schedule as schedules
+from fencepost.runs.faults import Faults
+from fencepost.runs.schedule import Schedule, Strike
+from fencepost.runtimes.process.runtime import ProcessRuntime
+from fencepost.supervision.launcher import state_of
 from fencepost_plugins import bounce, duplicate_id, partition, pause, slow_link
 
 PLUGINS = load_from(

@@ -46,8 +46,8 @@ from fencepost import (
     ReadCompleted,
     ReaderOptions,
 )
-from fencepost.clock import poll
-from fencepost.events import Codec
+from fencepost.events.kinds import Codec
+from fencepost.model.clock import poll
 from fencepost_plugins.kafka_clients import outcomes
 from fencepost_plugins.kafka_clients.consumer import operation_in
 from fencepost_plugins.kafka_clients.probe import Answer, build, count_records, exchange

@@ -17,12 +17,12 @@ from fencepost import (
     Shape,
     Violation,
 )
-from fencepost.clients import Clients
-from fencepost.cluster import Cluster
-from fencepost.happened import Happened
-from fencepost.plugin_manager import load_from
-from fencepost.run import Run, RunSpec, new_folder
-from fencepost.started import Writes
+from fencepost.model.cluster import Cluster
+from fencepost.plugins.manager import load_from
+from fencepost.runs.run import Run, RunSpec, new_folder
+from fencepost.testing.event_log import Happened
+from fencepost.workloads.clients import Clients
+from fencepost.workloads.started import Writes
 from fencepost_clusters.reference import plugin as reference
 from fencepost_plugins import bounce, kafka_clients, partition
 

@@ -24,14 +24,14 @@ from fencepost import (
     ProduceCompleted,
     ReadCompleted,
     Shape,
-    history,
-    random_schedule,
 )
-from fencepost.errors import Violation
-from fencepost.judge import Outcome
-from fencepost.plugin_manager import Plugins, load
-from fencepost.run import Run, RunResult, RunSpec
-from fencepost.run_folder import RunFolder
+from fencepost.history import merge as history
+from fencepost.history.run_folder import RunFolder
+from fencepost.judging.judge import Outcome
+from fencepost.model.errors import Violation
+from fencepost.plugins.manager import Plugins, load
+from fencepost.runs import random_schedule
+from fencepost.runs.run import Run, RunResult, RunSpec
 
 CONTENT = frozenset(
     {

@@ -17,9 +17,9 @@ from msgspec import Struct, structs
 from pyarrow import parquet
 
 import fencepost as f
-from fencepost.judge import write_verdicts
+from fencepost.history.run_folder import RunSlot, write_whole
+from fencepost.judging.judge import write_verdicts
 from fencepost.reporting import Judgement, RunFolder, RunInfo, judge, load, read
-from fencepost.run_folder import RunSlot, write_whole
 from fencepost.testing import HistoryBuilder
 from fencepost_reports import reading
 from fencepost_reports.job import Tables, correlate, session

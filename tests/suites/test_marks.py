@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost import Promise
-from fencepost.plugin_manager import load
+from fencepost.plugins.manager import load
 from fencepost_suites import plugin, rules
 from fencepost_suites.clauses import clauses, marks
 

@@ -28,9 +28,9 @@ from fencepost import (
     WorkerConfig,
 )
 from fencepost_clusters.layouts import Ports, lay_out
-from fencepost_clusters.reference.core import settings as s
-from fencepost_clusters.reference.core.protections import DEFECTS, switched_off
-from fencepost_clusters.reference.core.settings import (
+from fencepost_clusters.reference.core.node import settings as s
+from fencepost_clusters.reference.core.node.protections import DEFECTS, switched_off
+from fencepost_clusters.reference.core.node.settings import (
     CLIENT_LISTENER,
     CONTROLLER_LISTENER,
     REPLICATION_LISTENER,

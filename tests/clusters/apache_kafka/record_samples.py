@@ -26,9 +26,9 @@ from kafka_samples import RECORDS, SAMPLES, record_of, recorded, rows_of, slot_o
 from msgspec import Struct
 
 from fencepost import Shape
-from fencepost.plugin_manager import load
-from fencepost.run import Run, RunSpec
-from fencepost.run_folder import RunFolder
+from fencepost.history.run_folder import RunFolder
+from fencepost.plugins.manager import load
+from fencepost.runs.run import Run, RunSpec
 from fencepost_clusters.apache_kafka import metadata_log, schema
 from fencepost_clusters.apache_kafka.distribution import cache
 from fencepost_clusters.apache_kafka.metadata_log import Metadata

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from fencepost import KnownFinding
-from fencepost.judge import Outcome
-from fencepost.plugin_manager import Plugins, load
-from fencepost.run import judge_folder
-from fencepost.run_folder import RunFolder
-from fencepost.schedule import read
+from fencepost.history.run_folder import RunFolder
+from fencepost.judging.judge import Outcome
+from fencepost.plugins.manager import Plugins, load
+from fencepost.runs.run import judge_folder
+from fencepost.runs.schedule import read
 from fencepost_clusters.apache_kafka.findings import known_findings
 
 

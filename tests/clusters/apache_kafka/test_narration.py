@@ -9,7 +9,7 @@ import pytest
 from kafka_samples import LOGS, blocks, rows_of, slot_of
 
 from fencepost import FollowingStarted, LeadershipStarted, NodeStopped, Role, Slot
-from fencepost.events import Codec, Event
+from fencepost.events.kinds import Codec, Event
 from fencepost_clusters.apache_kafka.narration import KafkaNarrator, SessionConfigured
 
 BROKER = Slot("broker-1", Role.BROKER, 1, 4)

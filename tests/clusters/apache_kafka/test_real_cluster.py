@@ -19,11 +19,11 @@ from fencepost import (
     Shape,
     TopicCommitted,
 )
-from fencepost.happened import Happened
-from fencepost.judge import Outcome
-from fencepost.plugin_manager import Plugins, load
-from fencepost.run import Run, RunSpec
-from fencepost.run_folder import RunFolder
+from fencepost.history.run_folder import RunFolder
+from fencepost.judging.judge import Outcome
+from fencepost.plugins.manager import Plugins, load
+from fencepost.runs.run import Run, RunSpec
+from fencepost.testing.event_log import Happened
 from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION, OBSERVER
 from fencepost_clusters.apache_kafka.distribution import cache
 from fencepost_clusters.apache_kafka.metrics import MetricsTold

@@ -21,7 +21,7 @@ from fencepost import (
     RunEnded,
     RunStarted,
 )
-from fencepost_clusters.reference.core.effects import ShutdownAsked
+from fencepost_clusters.reference.core.node.effects import ShutdownAsked
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 

@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from fencepost import BrokerStateChanged, Codec
-from fencepost.addresses import claim
+from fencepost.supervision.addresses import claim
 
 LIMIT_S = 30.0
 PORTS = {"CLIENT": 9092, "CONTROLLER": 9093, "REPLICATION": 9094}

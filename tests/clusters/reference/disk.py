@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from fencepost_clusters.reference.core.assembly import Stored
-from fencepost_clusters.reference.core.effects import Recovered
-from fencepost_clusters.reference.core.log_index import entry
-from fencepost_clusters.reference.core.metadata_log import LOG_NAME, Snapshot
+from fencepost_clusters.reference.core.log.index import entry
+from fencepost_clusters.reference.core.node.assembly import Stored
+from fencepost_clusters.reference.core.node.effects import Recovered
+from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME, Snapshot
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from chaos import BROKERS, CONTROLLERS, Clients
 from world import World
 
-from fencepost_clusters.reference.core.effects import ShutdownAsked
+from fencepost_clusters.reference.core.node.effects import ShutdownAsked
 
 
 def kill_active_controller(world: World, clients: Clients) -> None:

@@ -21,8 +21,8 @@ from fencepost import (
     RunEnded,
     RunStarted,
 )
-from fencepost_clusters.reference.core import changes
-from fencepost_clusters.reference.core.effects import ShutdownAsked
+from fencepost_clusters.reference.core.node.effects import ShutdownAsked
+from fencepost_clusters.reference.core.quorum.controller import changes
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch

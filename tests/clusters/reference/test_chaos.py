@@ -6,9 +6,9 @@ import pytest
 from chaos import chaos
 from world import World
 
-from fencepost.judge import Outcome, judge
-from fencepost.plugin_manager import Plugins, load
-from fencepost_clusters.reference.core import quorum_messages
+from fencepost.judging.judge import Outcome, judge
+from fencepost.plugins.manager import Plugins, load
+from fencepost_clusters.reference.core.quorum.raft import messages as quorum_messages
 
 NEEDS_TWO_CANDIDATES = "votes-twice"
 SEEDS = (1, 2, 3)

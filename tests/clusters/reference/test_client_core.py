@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fencepost import Polled, ProduceCompleted
-from fencepost.plugin_manager import Plugins, load
-from fencepost.run import Run, RunSpec
-from fencepost.run_folder import RunFolder
+from fencepost.history.run_folder import RunFolder
+from fencepost.plugins.manager import Plugins, load
+from fencepost.runs.run import Run, RunSpec
 
 MESSAGES = 120
 REAL, CORE = "kafka_clients", "core_clients"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from scenes import FINDS, play, reassigned_while_brokers_die
 
-from fencepost.judge import Outcome, judge
-from fencepost.plugin_manager import Plugins, load
-from fencepost_clusters.reference.core.protections import DEFECTS
+from fencepost.judging.judge import Outcome, judge
+from fencepost.plugins.manager import Plugins, load
+from fencepost_clusters.reference.core.node.protections import DEFECTS
 
 BREAKS = {defect.name: defect.breaks for defect in DEFECTS}
 

@@ -9,9 +9,10 @@ import pytest
 
 from fencepost import Shape, UsageError
 from fencepost_clusters.reference.cluster import ReferenceQuorum
-from fencepost_clusters.reference.core import leadership, placement, settings, topics
-from fencepost_clusters.reference.core.image import Image
-from fencepost_clusters.reference.core.protections import DEFECTS, AllBut, switched_off
+from fencepost_clusters.reference.core.node import settings
+from fencepost_clusters.reference.core.node.protections import DEFECTS, AllBut, switched_off
+from fencepost_clusters.reference.core.quorum.controller import leadership, placement, topics
+from fencepost_clusters.reference.core.quorum.metadata.image import Image
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from fencepost import UsageError
-from fencepost.conformance import Row, conformance
-from fencepost.defects import BUDGETS, Hunt, Hunter, Results, hunt_all
-from fencepost.judge import Outcome
-from fencepost.plugin_manager import Plugins, load
-from fencepost_clusters.reference.core.protections import DEFECTS
+from fencepost.judging.judge import Outcome
+from fencepost.plugins.manager import Plugins, load
+from fencepost.runs.conformance import Row, conformance
+from fencepost.runs.defects import BUDGETS, Hunt, Hunter, Results, hunt_all
+from fencepost_clusters.reference.core.node.protections import DEFECTS
 
 CLEAN_SEEDS = 5
 SUITES_OF_PROCESSES = {"QC-10", "QC-23", "QC-25", "QC-27", "QC-34", "QC-37"}

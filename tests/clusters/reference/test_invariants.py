@@ -10,16 +10,17 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from fencepost import Shape, SimulatedProcess, random_schedule
-from fencepost.plugin_manager import Plugins, load
-from fencepost.run import Run, RunSpec
-from fencepost.run_folder import RunFolder
-from fencepost.simulated_network import STORM
-from fencepost.simulated_runtime import SimulatedRuntime
-from fencepost_clusters.reference.core.broker import BrokerNode
-from fencepost_clusters.reference.core.controller import ControllerNode
-from fencepost_clusters.reference.core.image import Broker, Image
-from fencepost_clusters.reference.core.replica import Replica
+from fencepost import Shape, SimulatedProcess
+from fencepost.history.run_folder import RunFolder
+from fencepost.plugins.manager import Plugins, load
+from fencepost.runs import random_schedule
+from fencepost.runs.run import Run, RunSpec
+from fencepost.runtimes.simulated.network import STORM
+from fencepost.runtimes.simulated.runtime import SimulatedRuntime
+from fencepost_clusters.reference.core.quorum.broker.broker import BrokerNode
+from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
+from fencepost_clusters.reference.core.quorum.metadata.image import Broker, Image
+from fencepost_clusters.reference.core.replication.replica import Replica
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.simulation.shell import Shell
 

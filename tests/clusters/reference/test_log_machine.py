@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fencepost_clusters.reference.core.log_index import PRODUCER_WINDOW, Entry, LogIndex
-from fencepost_clusters.reference.core.producing import Producing, Stored
+from fencepost_clusters.reference.core.log.index import PRODUCER_WINDOW, Entry, LogIndex
+from fencepost_clusters.reference.core.replication.producing import Producing, Stored
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.reference.wire.record_batch import BatchHeader
 

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from world import World
 
 from fencepost import NodeStopped
-from fencepost_clusters.reference.core import effects as e
-from fencepost_clusters.reference.core import quorum_messages, snapshots
-from fencepost_clusters.reference.core.image import Image
-from fencepost_clusters.reference.core.metadata_log import MetadataLog, Snapshot
+from fencepost_clusters.reference.core.node import effects as e
+from fencepost_clusters.reference.core.quorum.metadata import snapshots
+from fencepost_clusters.reference.core.quorum.metadata.image import Image
+from fencepost_clusters.reference.core.quorum.raft import messages as quorum_messages
+from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog, Snapshot
 from fencepost_clusters.reference.shell.storage import DamagedFile, Disk
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch, records

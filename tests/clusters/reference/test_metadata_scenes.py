@@ -9,9 +9,9 @@ from scenes import play
 from world import World
 
 from fencepost import Event, MetadataDigest, SnapshotLoaded
-from fencepost.judge import Outcome, judge
-from fencepost.plugin_manager import Plugins, load
-from fencepost_clusters.reference.core.protections import DEFECTS
+from fencepost.judging.judge import Outcome, judge
+from fencepost.plugins.manager import Plugins, load
+from fencepost_clusters.reference.core.node.protections import DEFECTS
 from fencepost_clusters.reference.wire import messages as m
 
 BREAKS = {defect.name: defect.breaks for defect in DEFECTS}

@@ -6,8 +6,8 @@ import pytest
 from chaos import chaos
 from node_strikes import STRIKES
 
-from fencepost.judge import Outcome, judge
-from fencepost.plugin_manager import Plugins, load
+from fencepost.judging.judge import Outcome, judge
+from fencepost.plugins.manager import Plugins, load
 
 CLAUSES = ("QC-31", "REG-02", "REG-01", "REG-06", "REG-07", "REG-08", "REG-09")
 

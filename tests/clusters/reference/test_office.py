@@ -8,13 +8,13 @@ from random import Random  # noqa: TID251 - the node's own seeded stream
 
 import pytest
 
-from fencepost_clusters.reference.core import effects as e
-from fencepost_clusters.reference.core import settings as s
-from fencepost_clusters.reference.core.assembly import Stored, assemble
-from fencepost_clusters.reference.core.controller import ControllerNode
-from fencepost_clusters.reference.core.protections import AllBut
-from fencepost_clusters.reference.core.quorum_messages import fetch
-from fencepost_clusters.reference.core.site import Site
+from fencepost_clusters.reference.core.node import effects as e
+from fencepost_clusters.reference.core.node import settings as s
+from fencepost_clusters.reference.core.node.assembly import Stored, assemble
+from fencepost_clusters.reference.core.node.protections import AllBut
+from fencepost_clusters.reference.core.node.site import Site
+from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
+from fencepost_clusters.reference.core.quorum.raft.messages import fetch
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fencepost import Shape
-from fencepost.plugin_manager import Plugins, load
-from fencepost.run import RunSpec
-from fencepost.soak import Soak, Soaked, soak
+from fencepost.plugins.manager import Plugins, load
+from fencepost.runs.run import RunSpec
+from fencepost.runs.soak import Soak, Soaked, soak
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from fencepost import (
 from fencepost_clusters.reference.client import outcomes
 from fencepost_clusters.reference.client.requests import Asked, ask_admin, count_records
 from fencepost_clusters.reference.client.routes import CHANNEL, MS, Routes
-from fencepost_clusters.reference.core.effects import Instant, Outbox
+from fencepost_clusters.reference.core.node.effects import Instant, Outbox
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch

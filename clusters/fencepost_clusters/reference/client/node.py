@@ -28,7 +28,7 @@ from fencepost_clusters.reference.client.admin import Administering, Probing, re
 from fencepost_clusters.reference.client.producer import Producing
 from fencepost_clusters.reference.client.reading import Consuming, Reading
 from fencepost_clusters.reference.client.routes import Routes
-from fencepost_clusters.reference.core.effects import (
+from fencepost_clusters.reference.core.node.effects import (
     Address,
     Answered,
     CallFailed,

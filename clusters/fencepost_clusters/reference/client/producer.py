@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from fencepost import ClientFailed, ProduceCompleted, ProduceInvoked, ProducerOptions
 from fencepost_clusters.reference.client import outcomes
 from fencepost_clusters.reference.client.routes import CHANNEL, MS, Place, Routes
-from fencepost_clusters.reference.core.effects import Instant, Outbox
+from fencepost_clusters.reference.core.node.effects import Instant, Outbox
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error

@@ -20,7 +20,7 @@ from fencepost import (
 )
 from fencepost_clusters.reference.client.fetching import Came, Fetching, Refused
 from fencepost_clusters.reference.client.routes import CHANNEL, MS, Place, Routes
-from fencepost_clusters.reference.core.effects import Address, Instant, Outbox
+from fencepost_clusters.reference.core.node.effects import Address, Instant, Outbox
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 

@@ -21,8 +21,8 @@ from fencepost import (
     Reassign,
     Rebalance,
 )
-from fencepost_clusters.reference.core import changes
-from fencepost_clusters.reference.core.image import TOPIC_RESOURCE
+from fencepost_clusters.reference.core.quorum.controller import changes
+from fencepost_clusters.reference.core.quorum.metadata.image import TOPIC_RESOURCE
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch

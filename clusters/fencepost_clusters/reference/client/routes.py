@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from fencepost_clusters.reference.core.effects import Address, Instant, Outbox
+from fencepost_clusters.reference.core.node.effects import Address, Instant, Outbox
 from fencepost_clusters.reference.wire import messages as m
 
 MS = 1_000_000

@@ -17,8 +17,8 @@ import msgspec
 
 from fencepost import ClientCommand, ClientFailed, Recorder, WorkerConfig
 from fencepost_clusters.reference.client.node import ClientNode, Input, Told, read_options
-from fencepost_clusters.reference.core import effects as e
-from fencepost_clusters.reference.core.rights import Rights
+from fencepost_clusters.reference.core.node import effects as e
+from fencepost_clusters.reference.core.node.rights import Rights
 from fencepost_clusters.reference.shell.node import instant
 from fencepost_clusters.reference.shell.peers import Peers
 from fencepost_clusters.reference.wire import codec

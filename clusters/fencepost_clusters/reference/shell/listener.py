@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fencepost_clusters.reference.core.rights import PLAIN, Rights
+from fencepost_clusters.reference.core.node.rights import PLAIN, Rights
 from fencepost_clusters.reference.wire import codec, guard
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from fencepost_clusters.reference.core.effects import Address, Answered, Call, CallFailed
-from fencepost_clusters.reference.core.rights import PLAIN, Rights
+from fencepost_clusters.reference.core.node.effects import Address, Answered, Call, CallFailed
+from fencepost_clusters.reference.core.node.rights import PLAIN, Rights
 from fencepost_clusters.reference.wire import codec, guard
 from fencepost_clusters.reference.wire import messages as m
 

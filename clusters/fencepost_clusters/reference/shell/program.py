@@ -18,10 +18,10 @@ from typing import Annotated
 import msgspec
 
 from fencepost import NodeStopped, Recorder, UsageError
-from fencepost_clusters.reference.core import settings as s
-from fencepost_clusters.reference.core.assembly import assemble, check_site
-from fencepost_clusters.reference.core.protections import switched_off
-from fencepost_clusters.reference.core.site import Site
+from fencepost_clusters.reference.core.node import settings as s
+from fencepost_clusters.reference.core.node.assembly import assemble, check_site
+from fencepost_clusters.reference.core.node.protections import switched_off
+from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.shell.node import Node, instant
 from fencepost_clusters.reference.shell.storage import DamagedFile, Disk
 from fencepost_clusters.reference.wire.record_batch import CorruptBatch

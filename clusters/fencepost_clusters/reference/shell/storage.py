@@ -25,10 +25,10 @@ from pathlib import Path
 
 import msgspec
 
-from fencepost_clusters.reference.core.assembly import Stored
-from fencepost_clusters.reference.core.effects import Recovered
-from fencepost_clusters.reference.core.log_index import Entry, entry
-from fencepost_clusters.reference.core.metadata_log import LOG_NAME, Snapshot
+from fencepost_clusters.reference.core.log.index import Entry, entry
+from fencepost_clusters.reference.core.node.assembly import Stored
+from fencepost_clusters.reference.core.node.effects import Recovered
+from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME, Snapshot
 from fencepost_clusters.reference.wire import record_batch
 
 _QUORUM = "quorum-state.json"

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from fencepost import Host, Place, SimulatedDisk, UsageError, WorkerConfig
 from fencepost_clusters.reference.client.node import ClientNode, read_options
-from fencepost_clusters.reference.core.assembly import assemble
-from fencepost_clusters.reference.core.effects import Instant, Protections
-from fencepost_clusters.reference.core.settings import Settings
-from fencepost_clusters.reference.core.site import Site
+from fencepost_clusters.reference.core.node.assembly import assemble
+from fencepost_clusters.reference.core.node.effects import Instant, Protections
+from fencepost_clusters.reference.core.node.settings import Settings
+from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.simulation.shell import Core, Shell
 

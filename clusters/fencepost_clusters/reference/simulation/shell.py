@@ -16,8 +16,8 @@ import msgspec
 
 from fencepost import ClientCommand, Host, Signal
 from fencepost_clusters.reference.client.node import Told
-from fencepost_clusters.reference.core import effects as e
-from fencepost_clusters.reference.core.metadata_log import Snapshot
+from fencepost_clusters.reference.core.node import effects as e
+from fencepost_clusters.reference.core.quorum.raft.metadata_log import Snapshot
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.wire import messages as m
 

@@ -1,0 +1,1 @@
+"""What every node has: effects, settings, assembly."""

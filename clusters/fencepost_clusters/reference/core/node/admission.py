@@ -1,0 +1,32 @@
+"""Whom a controller's endpoint admits: only those with cluster-action rights (QC-04)."""
+
+from __future__ import annotations
+
+from fencepost import RequestRefused
+from fencepost_clusters.reference.core.node.effects import (
+    Close,
+    Outbox,
+    Protections,
+    Received,
+    Reply,
+)
+from fencepost_clusters.reference.core.node.rights import Rights
+from fencepost_clusters.reference.core.quorum.controller import changes
+from fencepost_clusters.reference.wire.errors import Error
+
+
+def refused(received: Received, rights: Rights, protections: Protections, out: Outbox) -> bool:
+    """Refuses a request of somebody without rights, by an error or a closed connection, and says
+    so; False for one that is admitted."""
+    allowed = rights.cluster_action(received.principal)
+    if allowed or not protections.holds("controllers-want-rights"):
+        return False
+    message = received.message
+    error = Error.CLUSTER_AUTHORIZATION_FAILED
+    api = type(message).__name__.removesuffix("Request")
+    out.note(RequestRefused(api, "", -1, received.client, -1, error.name, "unauthorized", ""))
+    if changes.is_change(message):
+        out.add(Reply(received.request_id, changes.refused(message, error)))
+    else:
+        out.add(Close(received.request_id, "no cluster-action rights"))
+    return True

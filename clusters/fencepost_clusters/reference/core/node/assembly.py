@@ -1,0 +1,105 @@
+"""From a node's settings and what its disk holds to the core that runs there.
+
+Whatever runs nodes starts them here (the program, the simulated runtime, the tests' world), so that
+a node is the same node in each of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Protocol
+from uuid import UUID
+
+from msgspec import Struct
+
+from fencepost import MetricsReported, UsageError
+from fencepost_clusters.reference.core.node.combined import CombinedNode
+from fencepost_clusters.reference.core.node.effects import (
+    Chance,
+    Effect,
+    Input,
+    Instant,
+    Outbox,
+    Protections,
+)
+from fencepost_clusters.reference.core.node.settings import (
+    CLIENT_LISTENER,
+    REPLICATION_LISTENER,
+    Settings,
+)
+from fencepost_clusters.reference.core.node.site import Site
+from fencepost_clusters.reference.core.quorum.broker.broker import BrokerNode
+from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
+from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog, Snapshot
+from fencepost_clusters.reference.wire import messages as m
+
+
+class Core(Protocol):
+    """A node's decisions."""
+
+    def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]: ...
+    def deadline_ns(self) -> int | None: ...
+    def metrics_now(self) -> tuple[MetricsReported, ...]: ...
+
+
+class Stored(Struct, frozen=True):
+    """What a disk holds when a process starts upon it; the defaults are an empty one's.
+
+    `metadata` are the batches of the metadata log after its `snapshot`, `epoch` and `voted_for` the
+    quorum's vote. All other logs are recovered when the core asks for that.
+    """
+
+    metadata: tuple[bytes, ...] = ()
+    epoch: int = 0
+    voted_for: int | None = None
+    snapshot: Snapshot | None = None
+
+
+def check_site(settings: Settings, site: Site) -> None:
+    """Raises UsageError unless the site's listeners are those of the settings' roles."""
+    if site.ports.keys() != settings.listeners:
+        raise UsageError(
+            f"process.roles={','.join(sorted(settings.roles))} listens on "
+            f"{' and '.join(sorted(settings.listeners))}, and ports names "
+            f"{', '.join(sorted(site.ports)) or 'none'}"
+        )
+
+
+def assemble(
+    settings: Settings,
+    site: Site,
+    stored: Stored,
+    chance: Chance,
+    protections: Protections,
+    now: Instant,
+) -> Core:
+    """The core of a process that starts now; it draws its incarnation from `chance`.
+
+    The site must have passed `check_site`. Raises CorruptBatch or UnknownRecord for metadata that
+    cannot be read.
+    """
+    incarnation = UUID(int=chance(0, (1 << 128) - 1), version=4)
+    calls = itertools.count(1)
+
+    def controller() -> ControllerNode:
+        return ControllerNode(
+            settings.for_role("controller"), incarnation,
+            MetadataLog(stored.metadata, stored.snapshot), stored.epoch, stored.voted_for, chance,
+            protections, now, Outbox(calls),
+        )  # fmt: skip
+
+    def broker(log: MetadataLog) -> BrokerNode:
+        endpoints = (
+            m.Listener(CLIENT_LISTENER, site.advertised, site.ports[CLIENT_LISTENER]),
+            m.Listener(REPLICATION_LISTENER, site.name, site.ports[REPLICATION_LISTENER]),
+        )
+        return BrokerNode(
+            settings.for_role("broker"), incarnation, endpoints, log, chance, protections, now,
+            Outbox(calls),
+        )  # fmt: skip
+
+    if "broker" not in settings.roles:
+        return controller()
+    if "controller" not in settings.roles:
+        return broker(MetadataLog(stored.metadata, stored.snapshot))
+    return CombinedNode(site, controller(), broker(MetadataLog()))

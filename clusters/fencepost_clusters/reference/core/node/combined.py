@@ -1,0 +1,125 @@
+"""A controller and a broker in one process (QC-02): two cores, with ids and endpoints of their own.
+
+To whoever runs it, it is one core, and its events are one stream: which of the two an event is
+about, the ids in it say. Requests go by their listener, answers by the number of their call, which
+the two draw from one sequence. What one asks of the other never leaves the process. The broker
+keeps its copy of the metadata log in memory: the controller's is on the disk already.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from msgspec import Struct
+
+from fencepost import MetricsReported, NodeStopped
+from fencepost_clusters.reference.core.node.effects import (
+    Answered,
+    Call,
+    CallFailed,
+    Close,
+    Effect,
+    Exit,
+    Input,
+    Instant,
+    Note,
+    Received,
+    Recovered,
+    Reply,
+    ShutdownAsked,
+    Tick,
+)
+from fencepost_clusters.reference.core.node.settings import CONTROLLER_LISTENER
+from fencepost_clusters.reference.core.node.site import Site
+from fencepost_clusters.reference.core.quorum.broker.broker import BrokerNode
+from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
+from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME
+
+Node = ControllerNode | BrokerNode
+
+
+class _Inner(Struct, frozen=True):
+    """A call from one of the two to the other."""
+
+    asker: Node
+    call_id: int
+
+
+class CombinedNode:
+    """See the module: `handle(input, now) -> effects`, and `deadline_ns()` says when to Tick."""
+
+    def __init__(self, site: Site, controller: ControllerNode, broker: BrokerNode) -> None:
+        self.controller = controller
+        self.broker = broker
+        self._site = site
+        self._listeners = {(site.name, port): name for name, port in site.ports.items()}
+        self._callers: dict[int, Node] = {}
+        self._inner: dict[int, _Inner] = {}
+        self._requests = 0
+        self._todo: deque[tuple[Node, Input]] = deque()
+
+    def deadline_ns(self) -> int | None:
+        """The monotonic time of the next Tick."""
+        times = (self.controller.deadline_ns(), self.broker.deadline_ns())
+        return min((t for t in times if t is not None), default=None)
+
+    def metrics_now(self) -> tuple[MetricsReported, ...]:
+        """The newest metrics of both."""
+        return (*self.controller.metrics_now(), *self.broker.metrics_now())
+
+    def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]:
+        """One step of whichever the input is for, and of the other as far as it is concerned."""
+        match what:
+            case Received():
+                self._todo.append((self._serving(what.listener), what))
+            case Answered() | CallFailed():
+                self._todo.append((self._callers.pop(what.call_id), what))
+            case Recovered() | ShutdownAsked():
+                # The controller goes after the broker, which it may have to let go.
+                self._todo.append((self.broker, what))
+            case Tick():
+                self._todo.extend(((self.controller, what), (self.broker, what)))
+        wanted: list[Effect] = []
+        while self._todo:
+            node, step = self._todo.popleft()
+            for effect in node.handle(step, now):
+                wanted.extend(self._outward(node, effect))
+        return tuple(wanted)
+
+    def _serving(self, listener: str) -> Node:
+        return self.controller if listener == CONTROLLER_LISTENER else self.broker
+
+    def _outward(self, node: Node, effect: Effect) -> tuple[Effect, ...]:
+        """What of an effect is for the world outside; the rest is a step for the other node."""
+        match effect:
+            case Call():
+                listener = self._listeners.get(effect.address)
+                if listener is None:
+                    self._callers[effect.call_id] = node
+                    return (effect,)
+                self._ask(node, effect, listener)
+                return ()
+            case Reply() | Close() if effect.request_id in self._inner:
+                asked = self._inner.pop(effect.request_id)
+                answer: Input = CallFailed(asked.call_id, "closed")
+                if isinstance(effect, Reply) and effect.message is not None:
+                    answer = Answered(asked.call_id, effect.message)
+                self._todo.append((asked.asker, answer))
+                return ()
+            case Exit(code=0) if node is self.broker:
+                self._todo.append((self.controller, ShutdownAsked()))
+                return ()
+            case Note(body=NodeStopped()) if node is self.broker:
+                return ()  # the process has not ended: the controller's word is its last
+        stores_metadata = getattr(effect, "log", "") == LOG_NAME
+        return () if stores_metadata and node is self.broker else (effect,)
+
+    def _ask(self, node: Node, call: Call, listener: str) -> None:
+        """Hands a call to the node that serves that listener; below 0 are the inner requests."""
+        self._requests -= 1
+        self._inner[self._requests] = _Inner(node, call.call_id)
+        received = Received(
+            self._requests, listener, self._site.process, call.call_id, call.message,
+            node.settings.rights.username,
+        )  # fmt: skip
+        self._todo.append((self._serving(listener), received))

@@ -1,0 +1,248 @@
+"""What a node can be told and what it can want: two closed unions.
+
+A node is `handle(input, now) -> tuple[Effect, ...]`. Effects are carried out in their order, and
+one that persists (`Append`, `Truncate`, `Delete`, `Sync`, `StoreVote`, `StoreSnapshot`,
+`Checkpoint`) is a barrier: whatever follows it may rely on its being stored. Stored means that it
+outlives the process; what is to outlive the machine's memory is synced (`Sync`; a vote and a
+snapshot always are). A node that wants to be woken says so by its `deadline`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+from msgspec import Struct
+
+from fencepost import Cause, NodeStopped
+from fencepost_clusters.reference.core.log.index import Entry
+from fencepost_clusters.reference.wire import messages as m
+
+Address = tuple[str, int]
+"""Host name and port, as the cluster names them; the shell resolves the name."""
+
+EXIT_UNREADABLE = 4
+"""The exit code of a process that cannot read what it must: its disk, or the metadata log."""
+
+Chance = Callable[[int, int], int]
+"""Draws a whole number between two bounds, both included."""
+
+
+NEVER_NS = 1 << 62
+"""Later than any moment of a monotonic clock."""
+LONGEST_WAIT_MS = 30_000
+"""No fetch is kept longer than this, whatever it asks for: its sender may be long gone."""
+
+
+class Instant(Struct, frozen=True):
+    """A moment as this node believes it: a monotonic clock in ns and the wall clock in ms."""
+
+    monotonic_ns: int
+    wall_ms: int
+
+
+class Protections(Protocol):
+    """Which protections hold: all, unless a defect of the reference cluster is switched on."""
+
+    def holds(self, name: str) -> bool: ...
+
+
+# ----------------------------------------------------------------------------------------- inputs
+
+
+class Received(Struct, frozen=True):
+    """A request came in on a listener; `request_id` is the shell's name for it.
+
+    `principal` is who its connection has proved to be; empty for one that proved nothing.
+    """
+
+    request_id: int
+    listener: str
+    client: str
+    correlation: int
+    message: m.Request
+    principal: str = ""
+
+
+class Answered(Struct, frozen=True):
+    """A call was answered."""
+
+    call_id: int
+    message: m.Response
+
+
+class CallFailed(Struct, frozen=True):
+    """A call got no answer: refused, closed, timed out, or malformed."""
+
+    call_id: int
+    reason: str
+
+
+class Recovered(Struct, frozen=True):
+    """What recovering the disk's logs found: each one's index, and the checkpoints, by log."""
+
+    logs: Mapping[str, tuple[Entry, ...]]
+    high_watermarks: Mapping[str, int]
+
+
+class Tick(Struct, frozen=True):
+    """The node's deadline has come, or it starts."""
+
+
+class ShutdownAsked(Struct, frozen=True):
+    """Somebody asked the process to end in good order (SIGTERM, SIGINT)."""
+
+
+Input = Received | Answered | CallFailed | Recovered | Tick | ShutdownAsked
+
+# ---------------------------------------------------------------------------------------- effects
+
+
+class Call(Struct, frozen=True):
+    """Send a request to another node; ends in exactly one Answered or CallFailed.
+
+    Calls of one channel to one address share a connection and are answered in order, so what waits
+    (a fetch) and what must not (a heartbeat) use different channels. `call_id` goes out as the
+    correlation id.
+    """
+
+    call_id: int
+    address: Address
+    channel: str
+    message: m.Request
+    timeout_ms: int
+
+
+class Reply(Struct, frozen=True):
+    """Answer a request; None: it expects no answer (acks=0)."""
+
+    request_id: int
+    message: m.Response | None
+
+
+class Close(Struct, frozen=True):
+    """Close the connection that a request came on, without an answer."""
+
+    request_id: int
+    reason: str
+
+
+class Recover(Struct, frozen=True):
+    """Recover every log on the disk but the metadata's; ends in one Recovered, not in this step."""
+
+
+class Append(Struct, frozen=True):
+    """Append one whole record batch to a log, which is created if need be."""
+
+    log: str
+    base_offset: int
+    data: bytes
+
+
+class Truncate(Struct, frozen=True):
+    """Drop everything in a log from this offset on."""
+
+    log: str
+    to_offset: int
+
+
+class Sync(Struct, frozen=True):
+    """Sync all of a log to the disk, so that it survives the loss of the page cache (RP-26)."""
+
+    log: str
+
+
+class Delete(Struct, frozen=True):
+    """Remove a log and its data."""
+
+    log: str
+
+
+class StoreVote(Struct, frozen=True):
+    """Store the quorum epoch and vote, synced to disk before anything after it."""
+
+    epoch: int
+    voted_for: int | None
+
+
+class StoreSnapshot(Struct, frozen=True):
+    """Store a log's snapshot beside it, whole or not at all, and synced; then drop older ones.
+
+    What the log holds below `offset` may be dropped too.
+    """
+
+    log: str
+    offset: int
+    epoch: int
+    data: bytes
+
+
+class Checkpoint(Struct, frozen=True):
+    """Store the high watermarks, and the offsets below which logs were synced, by log."""
+
+    high_watermarks: dict[str, int]
+    flushed: dict[str, int]
+
+
+class Note(Struct, frozen=True):
+    """Record an event (before the effects that follow)."""
+
+    body: Struct
+    cause: Cause | None = None
+
+
+class Exit(Struct, frozen=True):
+    """End the process; `code` is 0, or says why it had to."""
+
+    reason: str
+    code: int = 0
+
+
+Effect = (
+    Call | Reply | Close | Recover | Append | Truncate | Sync | Delete | StoreVote | StoreSnapshot
+    | Checkpoint | Note | Exit
+)  # fmt: skip
+
+
+class Outbox:
+    """Collects the effects of one step in order, and numbers the calls of one process.
+
+    `calls` is where the numbers come from: nodes of one process share it.
+    """
+
+    def __init__(self, calls: Iterator[int] | None = None) -> None:
+        self._effects: list[Effect] = []
+        self._calls = itertools.count(1) if calls is None else calls
+        self._ended = False
+        self.cause: Cause | None = None
+        """What is being handled just now: the cause of every event noted meanwhile."""
+
+    def note(self, body: Struct, cause: Cause | None = None) -> None:
+        self.add(Note(body, cause or self.cause))
+
+    def call(self, address: Address, channel: str, message: m.Request, timeout_ms: int) -> int:
+        """Adds a call; its id, which is its correlation id."""
+        call_id = self.next_call()
+        self.add(Call(call_id, address, channel, message, timeout_ms))
+        return call_id
+
+    def next_call(self) -> int:
+        """The id that a call made later will bear (to name it in an event before it leaves)."""
+        return next(self._calls)
+
+    def add(self, effect: Effect) -> None:
+        if not self._ended:
+            self._effects.append(effect)
+
+    def end(self, reason: str, code: int) -> None:
+        """Ends the process, which cannot go on: nothing that is wanted after this is done."""
+        self.note(NodeStopped(reason))
+        self.add(Exit(reason, code))
+        self._ended = True
+
+    def drain(self) -> tuple[Effect, ...]:
+        """All that was collected, in order; nothing is left."""
+        effects = tuple(self._effects)
+        self._effects.clear()
+        return effects

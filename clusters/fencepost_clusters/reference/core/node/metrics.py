@@ -1,0 +1,97 @@
+"""A node's metrics under KIP-631's names, computed where they are known, told as an event.
+
+Nothing here asks to be woken: the figures are looked at when a node has handled something, and its
+rates are those of the last time that was at least a second long.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import final
+
+from msgspec.structs import replace
+
+from fencepost import MetricsReported
+from fencepost_clusters.reference.core.node.effects import Instant, Outbox, Protections
+from fencepost_clusters.reference.core.quorum.metadata.committed import Committed
+from fencepost_clusters.reference.core.quorum.raft.raft import Raft
+
+SECOND = 1_000_000_000
+MS = 1_000_000
+
+
+@final
+class Metrics:
+    """The metrics of one node; `latest` is what it says of them to whoever asks."""
+
+    def __init__(
+        self, role: str, node_id: int, protections: Protections, out: Outbox, now: Instant
+    ) -> None:
+        self.latest = MetricsReported(role, node_id)
+        self._controls = role == "controller"
+        self._protections = protections
+        self._out = out
+        self._since_ns = now.monotonic_ns
+        self._requests = 0
+        self._appended: deque[tuple[int, int]] = deque()
+        self._waits_ns: list[int] = []
+        self._behind = False
+
+    def requested(self) -> None:
+        """A request for this controller is processed."""
+        self._requests += 1
+
+    def appended(self, log_end: int, now: Instant) -> None:
+        """The active controller has appended up to `log_end`, which is to be committed."""
+        self._appended.append((log_end, now.monotonic_ns))
+
+    def left_office(self) -> None:
+        """What it appended and did not commit is another's to commit, if anybody's."""
+        self._appended.clear()
+
+    def observe(self, raft: Raft, committed: Committed, snapshot: int, now: Instant) -> None:
+        """After each step: tells what has changed, if it is time to.
+
+        `snapshot` is the offset of this node's last one, -1 for none.
+        """
+        while self._appended and self._appended[0][0] <= raft.high_watermark:
+            self._waits_ns.append(now.monotonic_ns - self._appended.popleft()[1])
+        behind = committed.applied < raft.last_stable
+        whole = now.monotonic_ns - self._since_ns >= SECOND
+        if behind is self._behind and not whole:
+            return
+        self._behind = behind
+        told = self._with_offsets(raft, committed, snapshot)
+        if whole:
+            if self._controls:
+                told = self._with_rates(told, committed.replayed, now)
+            self._since_ns = now.monotonic_ns
+        if replace(told, over_ms=self.latest.over_ms) != self.latest:
+            self._out.note(told)
+            self.latest = told
+
+    def _with_offsets(self, raft: Raft, committed: Committed, snapshot: int) -> MetricsReported:
+        lag = max(0, raft.last_stable - committed.applied)
+        if not self._protections.holds("lag-is-told"):
+            lag = 0
+        since = raft.last_stable - snapshot if self._controls and snapshot >= 0 else 0
+        return replace(
+            self.latest,
+            metadata_lag=lag,
+            snapshot_lag=since,
+            last_stable=raft.last_stable,
+            replayed=committed.applied,
+        )
+
+    def _with_rates(self, told: MetricsReported, commits: int, now: Instant) -> MetricsReported:
+        over_ns = now.monotonic_ns - self._since_ns
+        waits_ns, self._waits_ns = self._waits_ns, []
+        return replace(
+            told,
+            commit_latency_ms=round(sum(waits_ns) / len(waits_ns) / MS, 3) if waits_ns else 0.0,
+            commit_rate=round((commits - told.commits) * SECOND / over_ns, 3),
+            requests_rate=round((self._requests - told.requests) * SECOND / over_ns, 3),
+            commits=commits,
+            requests=self._requests,
+            over_ms=over_ns / MS,
+        )

@@ -1,0 +1,219 @@
+"""A node's settings, read from Kafka's dotted names; times are milliseconds unless they say so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from fencepost import UsageError, no_such
+from fencepost_clusters.reference.core.node.rights import Rights
+from fencepost_clusters.reference.core.node.rights import read as read_rights
+from fencepost_clusters.reference.wire import records as r
+
+Address = tuple[str, int]
+
+ROLES = ("broker", "controller")
+MAX_ID = (1 << 31) - 1
+CLIENT_LISTENER = "CLIENT"
+REPLICATION_LISTENER = "REPLICATION"
+CONTROLLER_LISTENER = "CONTROLLER"
+
+_DEFAULTS: Mapping[str, int] = {
+    "registration.heartbeat.interval.ms": 2000,
+    "registration.lease.timeout.ms": 20000,
+    "controller.quorum.election.timeout.ms": 1000,
+    "controller.quorum.fetch.timeout.ms": 2000,
+    "replica.lag.time.max.ms": 30000,
+    "replica.fetch.wait.max.ms": 500,
+    "replica.fetch.max.bytes": 1048576,
+    "replica.high.watermark.checkpoint.interval.ms": 5000,
+    "request.timeout.ms": 2000,
+    "min.insync.replicas": 1,
+    "log.segment.bytes": 1073741824,
+    "message.max.bytes": 1048588,
+    "num.partitions": 1,
+    "default.replication.factor": 1,
+    "controlled.shutdown.timeout.ms": 30000,
+    "metadata.max.lag.records": 1000,
+    "leader.imbalance.check.interval.ms": 5000,
+    "auto.leader.rebalance.enable": 1,
+    "metadata.snapshot.interval.records": 10000,
+    "metadata.snapshot.slice.records": 500,
+    "metadata.format.level": 1,
+    "metadata.format.max.level": r.MAX_LEVEL,
+    "clock.offset.ms": 0,
+}
+_SIGNED = ("clock.offset.ms",)
+"""How wrong the wall clock of a node's machine is set, for tests; it may be behind."""
+TOPIC_SETTINGS = ("min.insync.replicas",)
+"""What a topic may set for itself; anything else is refused with INVALID_CONFIG."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """See the module. `node_id` is that of the role these settings are for (`for_role`).
+
+    `voters` maps each controller's id to its address by name, as configured; a broker may be given
+    addresses without ids. `bootstrap` are all addresses of controller.connect.
+    """
+
+    node_id: int
+    roles: frozenset[str]
+    ids: Mapping[str, int]
+    voters: Mapping[int, Address]
+    bootstrap: tuple[Address, ...]
+    cluster_id: str
+    numbers: Mapping[str, int]
+    rights: Rights = field(default_factory=Rights)
+
+    def for_role(self, role: str) -> Settings:
+        """The settings of one of the nodes of a process."""
+        return replace(self, node_id=self.ids[role], roles=frozenset({role}))
+
+    def effective(self) -> dict[str, str]:
+        """Every setting by its dotted name, as text."""
+        return {
+            "process.roles": ",".join(sorted(self.roles)),
+            **{f"{role}.id": str(node) for role, node in self.ids.items()},
+            "controller.connect": ",".join(f"{host}:{port}" for host, port in self.bootstrap),
+            "cluster.id": self.cluster_id,
+            **{name: str(number) for name, number in self.numbers.items()},
+        }
+
+    def ms(self, name: str) -> int:
+        """A whole-number setting by its dotted name."""
+        return self.numbers[name]
+
+    def ns(self, name: str) -> int:
+        """A time in nanoseconds."""
+        return self.numbers[name] * 1_000_000
+
+    @property
+    def listeners(self) -> frozenset[str]:
+        """The listeners that a process of these roles serves."""
+        served = {CONTROLLER_LISTENER} if "controller" in self.roles else set()
+        if "broker" in self.roles:
+            served |= {CLIENT_LISTENER, REPLICATION_LISTENER}
+        return frozenset(served)
+
+    @property
+    def lease_ms(self) -> int:
+        return self.numbers["registration.lease.timeout.ms"]
+
+    @property
+    def heartbeat_ms(self) -> int:
+        return self.numbers["registration.heartbeat.interval.ms"]
+
+
+def names() -> tuple[str, ...]:
+    """Every whole-number setting that exists."""
+    return tuple(_DEFAULTS)
+
+
+def read(properties: Mapping[str, str]) -> Settings:
+    """Settings from properties as in a server's configuration file; raises UsageError.
+
+    This is the quorum plane: it refuses legacy mode, which is an unset `process.roles` (QC-01).
+    Properties of other software, such as a client's, are not refused.
+    """
+    roles = _roles(properties.get("process.roles"))
+    numbers = dict(_DEFAULTS)
+    for name, value in properties.items():
+        if name in numbers:
+            numbers[name] = _number(name, value, name in _SIGNED)
+    _check_metadata(numbers)
+    ids = {role: _id(f"{role}.id", properties.get(f"{role}.id")) for role in sorted(roles)}
+    voters, bootstrap = _connect(properties.get("controller.connect", ""), ids.get("controller"))
+    if "controller" in roles:
+        _check_controller(ids["controller"], properties.get("controller.listeners"), voters)
+    if "broker" in roles and ids["broker"] in {*voters, ids.get("controller")}:
+        raise UsageError(
+            f"broker.id {ids['broker']} is a controller's id: brokers and controllers share one "
+            f"space of ids"
+        )
+    if numbers["registration.heartbeat.interval.ms"] >= numbers["registration.lease.timeout.ms"]:
+        raise UsageError("registration.heartbeat.interval.ms must be below the lease")
+    node_id = ids["broker"] if "broker" in roles else ids["controller"]
+    cluster_id = properties.get("cluster.id", "fencepost")
+    rights = read_rights(properties)
+    return Settings(node_id, roles, ids, voters, bootstrap, cluster_id, numbers, rights)
+
+
+def _check_metadata(numbers: Mapping[str, int]) -> None:
+    if not 1 <= numbers["metadata.format.level"] <= r.MAX_LEVEL:
+        raise UsageError(f"metadata.format.level must be 1 to {r.MAX_LEVEL}")
+    if numbers["metadata.snapshot.slice.records"] < 1:
+        raise UsageError("metadata.snapshot.slice.records must be at least 1")
+
+
+def _roles(text: str | None) -> frozenset[str]:
+    if text is None:
+        raise UsageError(
+            "process.roles is not set, which means legacy mode; in this plane it must be broker, "
+            "controller, or broker,controller"
+        )
+    named = [part.strip() for part in text.split(",")]
+    for name in named:
+        if name not in ROLES:
+            raise no_such("role in process.roles", name, ROLES)
+    if len(set(named)) != len(named):
+        raise UsageError(f"process.roles names a role twice: {text}")
+    return frozenset(named)
+
+
+def _id(name: str, value: str | None) -> int:
+    """A node id; none is ever assigned automatically (QC-03)."""
+    if value is None:
+        raise UsageError(f"{name} must be set: ids are not assigned automatically")
+    number = _number(name, value)
+    if number > MAX_ID:
+        raise UsageError(f"{name} is a 32-bit id: {value} is more than {MAX_ID}")
+    return number
+
+
+def _check_controller(node_id: int, listeners: str | None, voters: Mapping[int, Address]) -> None:
+    if not listeners:
+        raise UsageError("controller.listeners must name the controller's listener")
+    for name in (part.strip() for part in listeners.split(",")):
+        if name != CONTROLLER_LISTENER:
+            raise no_such("controller listener", name, (CONTROLLER_LISTENER,))
+    if not voters:
+        raise UsageError("a controller's controller.connect wants id@host:port, not host:port")
+
+
+def _number(name: str, value: str, signed: bool = False) -> int:
+    if not (value.removeprefix("-") if signed else value).isdecimal():
+        raise UsageError(f"{name} must be a non-negative whole number, not {value!r}")
+    return int(value)
+
+
+def _connect(text: str, controller: int | None) -> tuple[dict[int, Address], tuple[Address, ...]]:
+    """The voters by id, where ids are given, and every address; one good one is enough (QC-05).
+
+    A controller must know all the others: for it every address must be good.
+    """
+    voters: dict[int, Address] = {}
+    addresses: list[Address] = []
+    wrong: UsageError | None = None
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        try:
+            node, address = _controller_uri(entry)
+        except UsageError as error:
+            wrong = wrong or error
+            continue
+        if node is not None and voters.setdefault(node, address) != address:
+            raise UsageError(f"controller.connect has id {node} twice")
+        addresses.append(address)
+    if wrong is not None and (controller is not None or not addresses):
+        raise wrong
+    if not addresses:
+        raise UsageError("controller.connect names no controller")
+    return voters, tuple(addresses)
+
+
+def _controller_uri(entry: str) -> tuple[int | None, Address]:
+    node, at, address = entry.rpartition("@")
+    host, colon, port = address.rpartition(":")
+    if not (colon and host and port.isdecimal() and 0 < int(port) < 65536):
+        raise UsageError(f"controller.connect wants id@host:port or host:port, not {entry!r}")
+    return (_id("controller.connect", node) if at else None), (host, int(port))

@@ -1,0 +1,1 @@
+"""A broker of the quorum plane: its lease, and what it serves."""

@@ -1,0 +1,415 @@
+"""A broker node: it observes the quorum's log, holds a lease, replicates, and serves clients."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from fencepost import (
+    Cause,
+    MetricsReported,
+    NodeStarted,
+    NodeStopped,
+    RecoveryEnded,
+    RecoveryStarted,
+    RequestRefused,
+)
+from fencepost_clusters.reference.core.node.effects import (
+    Answered,
+    CallFailed,
+    Chance,
+    Close,
+    Effect,
+    Exit,
+    Input,
+    Instant,
+    Outbox,
+    Protections,
+    Received,
+    Recover,
+    Recovered,
+    Reply,
+    ShutdownAsked,
+    Tick,
+)
+from fencepost_clusters.reference.core.node.metrics import Metrics
+from fencepost_clusters.reference.core.node.settings import Settings
+from fencepost_clusters.reference.core.quorum.broker import serving
+from fencepost_clusters.reference.core.quorum.broker.forwarding import Forwarding
+from fencepost_clusters.reference.core.quorum.broker.lifecycle import Lifecycle
+from fencepost_clusters.reference.core.quorum.controller import changes, configs
+from fencepost_clusters.reference.core.quorum.controller.registration import BrokerState
+from fencepost_clusters.reference.core.quorum.metadata.committed import Committed
+from fencepost_clusters.reference.core.quorum.metadata.snapshots import Snapshots
+from fencepost_clusters.reference.core.quorum.raft.electorate import Electorate
+from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog, Snapshot
+from fencepost_clusters.reference.core.quorum.raft.raft import Raft
+from fencepost_clusters.reference.core.quorum.raft.timing import raft_timing
+from fencepost_clusters.reference.core.replication import fetching
+from fencepost_clusters.reference.core.replication.fetching import Fetching
+from fencepost_clusters.reference.core.replication.following import Following
+from fencepost_clusters.reference.core.replication.producing import Producing
+from fencepost_clusters.reference.core.replication.replicas import Replicas
+from fencepost_clusters.reference.wire import administration as a
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import records as r
+from fencepost_clusters.reference.wire.errors import Error
+
+MS = 1_000_000
+
+
+class BrokerNode:
+    """See the module: `handle(input, now) -> effects`, and `deadline_ns()` says when to Tick."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        incarnation: UUID,
+        listeners: tuple[m.Listener, ...],
+        log: MetadataLog,
+        chance: Chance,
+        protections: Protections,
+        now: Instant,
+        out: Outbox,
+    ) -> None:
+        self.settings = settings
+        self._protections = protections
+        self._out = out
+        self.log = log
+        self._out.note(NodeStarted("broker", settings.node_id, str(incarnation), self.log.end))
+        electorate = Electorate({}, settings.bootstrap, protections, self._out)
+        self.raft = Raft(
+            settings.node_id, electorate, self.log, max(0, self.log.last_epoch), None,
+            raft_timing(settings), chance, protections, self._out, now,
+        )  # fmt: skip
+        controllers = electorate.voters
+        self.committed = Committed(self._out, log, "broker")
+        self.snapshots = Snapshots(settings, log, protections, self._out)
+        self.lifecycle = Lifecycle(
+            settings, incarnation, listeners, controllers, protections, self._out, now
+        )
+        self.replicas = Replicas(settings, controllers, protections, self._out)
+        self.following = Following(settings, self.replicas, self.lifecycle, protections, self._out)
+        self.producing = Producing(settings, self.replicas, self.lifecycle, protections, self._out)
+        self.fetching = Fetching(
+            self.committed,
+            self.replicas,
+            self.following,
+            self.lifecycle,
+            self._fenced_answer,
+            protections,
+            self._out,
+        )
+        self._changed: set[tuple[UUID, int]] = set()
+        self._joined = False
+        self._due_ns: int | None = now.monotonic_ns
+        self.forwarding = Forwarding(settings, controllers, self._out)
+        self._producers = 0
+        self.metrics = Metrics("broker", settings.node_id, protections, self._out, now)
+        self._recovered = False
+        self._out.note(RecoveryStarted(settings.node_id))
+        self._out.add(Recover())
+
+    # ------------------------------------------------------------------------------------- driver
+
+    def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]:
+        """One step. An input that arrives after the deadline finds the Tick done first."""
+        self._out.cause = None
+        if self._due_ns is not None and now.monotonic_ns >= self._due_ns:
+            self._tick(now)
+        match what:
+            case Received():
+                self._out.cause = Cause(what.client, what.correlation, True)
+                self._request(what, now)
+            case Answered():
+                self._answered(what, now)
+            case CallFailed():
+                self._failed(what, now)
+            case Recovered():
+                self._take_disk(what, now)
+            case ShutdownAsked():
+                self.lifecycle.stop(now)
+            case Tick():
+                pass
+        self._out.cause = None
+        self._follow_metadata(now)
+        self.producing.settle(now)
+        self.fetching.release(now)
+        self._due_ns = self._earliest_ns()
+        if self._due_ns is not None and now.monotonic_ns >= self._due_ns:
+            # What has just happened made something due: the next fetch, a heartbeat, an ISR change.
+            self._tick(now)
+            self.producing.settle(now)
+            self.fetching.release(now)
+            self._due_ns = self._earliest_ns()
+        self.metrics.observe(self.raft, self.committed, self.snapshots.last_offset, now)
+        if self.lifecycle.granted_shutdown:
+            self._stop(now)
+        return self._out.drain()
+
+    def _take_disk(self, found: Recovered, now: Instant) -> None:
+        """The single-node work of starting is done: only now does it register (REG-02)."""
+        batches = sum(len(entries) for entries in found.logs.values())
+        self._out.note(RecoveryEnded(self.settings.node_id, len(found.logs), batches))
+        self.replicas.recovered(found)
+        self._recovered = True
+        self.lifecycle.recovered(now)
+
+    def deadline_ns(self) -> int | None:
+        """The monotonic time of the next Tick."""
+        return self._due_ns
+
+    def metrics_now(self) -> tuple[MetricsReported, ...]:
+        """The newest metrics of this node."""
+        return (self.metrics.latest,)
+
+    def _earliest_ns(self) -> int | None:
+        times = [
+            self.raft.deadline_ns(), self.lifecycle.deadline_ns(), self.producing.deadline_ns(),
+            self.fetching.deadline_ns(),
+            self.forwarding.deadline_ns(), self.snapshots.deadline_ns(),
+        ]  # fmt: skip
+        if self._joined:
+            times += [self.replicas.deadline_ns(), self.following.deadline_ns()]
+        return min((t for t in times if t is not None), default=None)
+
+    def _tick(self, now: Instant) -> None:
+        self.raft.tick(now)
+        before = self.lifecycle.state
+        leader = self.raft.leader
+        self.lifecycle.tick(now, leader, self.committed.applied)
+        if before is BrokerState.ACTIVE and self.lifecycle.state is BrokerState.FENCED:
+            self._fenced(now)
+        self.forwarding.tick(now, leader)
+        if self._joined:
+            self.replicas.tick(self.committed.image, leader, self.lifecycle.epoch, now)
+            self.following.tick(self.committed.image, now)
+
+    def _fenced(self, now: Instant) -> None:
+        """Client requests that still wait are answered, none as committed."""
+        if self._protections.holds("lease-gates-clients"):
+            self.producing.fail_all(now)
+
+    def _stop(self, now: Instant) -> None:
+        self.replicas.retire_all("shutdown")
+        self.producing.fail_all(now)
+        if self.replicas.by_key:
+            self.replicas.checkpoint()
+        self._out.note(NodeStopped("shut down"))
+        self._out.add(Exit("shut down"))
+
+    # ----------------------------------------------------------------------------------- metadata
+
+    def _follow_metadata(self, now: Instant) -> None:
+        news = self.committed.advance(self.log, self.raft.high_watermark, self._replayed)
+        image = self.committed.image
+        self.snapshots.tick(image, now)
+        if not news:
+            return
+        if self.committed.was_replaced and self.log.snapshot is not None:
+            self._replaced(self.log.snapshot)
+        if self.snapshots.due(self.committed.applied):
+            self.snapshots.start(image, now)
+        mine = image.brokers.get(self.settings.node_id)
+        holds = mine is not None and mine.incarnation == self.lifecycle.incarnation
+        if holds and not self._joined and self._recovered:
+            # Only now is what the log says of this broker about this process.
+            self._joined = True
+            # So is what its replicas missed while it was nobody's.
+            self._changed = set(self.replicas.by_key)
+            self._changed.update(
+                (one.topic_id, one.index)
+                for one in image.all_partitions()
+                if self.settings.node_id in one.replicas
+            )
+            self.replicas.delete_strays(image)
+            self.lifecycle.hurry(now)
+        if self._joined and mine is None:
+            self._joined = False
+            self.lifecycle.deleted(now)
+            self.replicas.retire_all("unassigned")
+            self.producing.settle(now)
+        if self._joined and not holds and self._protections.holds("newest-incarnation-wins"):
+            self._joined = False
+            self.lifecycle.taken_over()
+            self.replicas.retire_all("taken_over")
+            self.producing.settle(now)
+        if self._joined:
+            changed, self._changed = self._changed, set()
+            self.replicas.adopt(image, changed, now)
+            self.following.hurry(now)
+
+    def _replaced(self, snapshot: Snapshot) -> None:
+        """The metadata has jumped: anything may be different."""
+        self.snapshots.replaced(snapshot)
+        image = self.committed.image
+        self._changed.update(self.replicas.by_key)
+        self._changed.update((one.topic_id, one.index) for one in image.all_partitions())
+        for one in self.replicas.all():
+            for broker in image.brokers:
+                one.forget(broker)
+
+    def _replayed(self, record: r.Record, offset: int) -> None:
+        match record:
+            case r.PartitionRecord() | r.IsrChangeRecord():
+                assert record.topic_id is not None
+                self._changed.add((record.topic_id, record.partition_id))
+            case r.DeleteTopicRecord():
+                self._changed.update(k for k in self.replicas.by_key if k[0] == record.name)
+            case r.BrokerRecord():
+                known = self.committed.image.brokers[record.broker_id]
+                if known.registered_at == offset:
+                    for one in self.replicas.all():
+                        one.forget(record.broker_id)
+            case _:
+                pass
+
+    # ------------------------------------------------------------------------------------ answers
+
+    def _answered(self, what: Answered, now: Instant) -> None:
+        before = self.lifecycle.state
+        if self.lifecycle.answered(what.call_id, what.message, now):
+            if before is BrokerState.ACTIVE and self.lifecycle.state is BrokerState.FENCED:
+                self._fenced(now)
+            if before is BrokerState.INITIAL and self.lifecycle.state is BrokerState.FENCED:
+                self.snapshots.checkpoint(self.committed.image, now)  # REG-04
+            answer = what.message
+            if isinstance(answer, m.BrokerHeartbeatResponse) and answer.error_code == Error.NONE:
+                self.raft.told(answer.controller_epoch, answer.active_controller_id, now)
+            return
+        _ = (
+            self.raft.answered(what.call_id, what.message, now)
+            or self.following.answered(what.call_id, what.message, now)
+            or self.replicas.answered(what.call_id, what.message, now)
+            or self.forwarding.answered(what.call_id, what.message, now)
+        )
+
+    def _failed(self, what: CallFailed, now: Instant) -> None:
+        _ = (
+            self.lifecycle.failed(what.call_id, now)
+            or self.raft.failed(what.call_id, now)
+            or self.following.failed(what.call_id, now)
+            or self.replicas.failed(what.call_id, now)
+            or self.forwarding.failed(what.call_id, now)
+        )
+
+    # ------------------------------------------------------------------------------------ requests
+
+    def _request(self, received: Received, now: Instant) -> None:
+        if received.listener == "REPLICATION":
+            self._from_node(received, now)
+        elif self.lifecycle.serving(now):
+            self._from_client(received, now)
+        else:
+            self._fenced_answer(received)
+
+    def _from_node(self, received: Received, now: Instant) -> None:
+        message = received.message
+        match message:
+            case m.FetchRequest():
+                error = self.following.judge(received, message, self.committed.image)
+                if error is not Error.NONE:
+                    self._out.add(Reply(received.request_id, fetching.refused(message, error)))
+                else:
+                    self.fetching.fetch(received, message, now)
+            case m.BrokerHeartbeatRequest():
+                leader = -1 if self.raft.leader is None else self.raft.leader
+                answer = m.BrokerHeartbeatResponse(
+                    Error.NOT_CONTROLLER, leader, BrokerState.UNKNOWN, -1, -1
+                )
+                self._out.add(Reply(received.request_id, answer))
+            case m.ControllerHeartbeatRequest():
+                refusal = m.ControllerHeartbeatResponse(Error.NOT_CONTROLLER)
+                self._out.add(Reply(received.request_id, refusal))
+            case _:
+                self._out.add(Close(received.request_id, "no request for a broker"))
+
+    def _from_client(self, received: Received, now: Instant) -> None:
+        image = self.committed.image
+        me = self.settings.node_id
+        message = received.message
+        answer: m.Response
+        match message:
+            case m.ProduceRequest():
+                if message.transactional_id is not None:
+                    self._out.add(Close(received.request_id, "transactions are not supported"))
+                    return
+                self.producing.produce(received, message, image, now)
+                return
+            case m.FetchRequest():
+                self.fetching.fetch(received, message, now)
+                return
+            case _ if changes.is_forwarded(message):
+                self.forwarding.forward(received, now, self.raft.leader)
+                return
+            case m.MetadataRequest():
+                cluster = self.settings.cluster_id
+                answer = serving.metadata(image, message, me, cluster, self._protections)
+            case a.DescribeConfigsRequest():
+                answer = configs.describe(image, self.settings, me, message)
+            case m.ListOffsetsRequest():
+                answer = serving.list_offsets(image, self.replicas, message)
+            case m.OffsetForLeaderEpochRequest():
+                answer = serving.offset_for_leader_epoch(image, self.replicas, message)
+            case m.InitProducerIdRequest():
+                answer = self._init_producer(message)
+            case m.FindCoordinatorRequest():
+                answer = serving.find_coordinator(image, message, me)
+            case m.OffsetCommitRequest():
+                answer = serving.offset_commit(message)
+            case m.OffsetFetchRequest():
+                answer = serving.offset_fetch(message)
+            case m.JoinGroupRequest():
+                answer = m.JoinGroupResponse(
+                    Error.GROUP_AUTHORIZATION_FAILED, member_id=message.member_id
+                )
+            case _:
+                self._out.add(Close(received.request_id, "no request for a client listener"))
+                return
+        self._out.add(Reply(received.request_id, answer))
+
+    def _init_producer(self, request: m.InitProducerIdRequest) -> m.InitProducerIdResponse:
+        """An id never given before: broker epochs are never reused, nor is the counter."""
+        if request.transactional_id is not None:
+            return m.InitProducerIdResponse(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1, -1)
+        self._producers += 1
+        return m.InitProducerIdResponse(
+            Error.NONE, (self.lifecycle.epoch << 20) | self._producers, 0
+        )
+
+    def _fenced_answer(self, received: Received) -> None:
+        """A fenced broker processes no client request: an error, or a closed connection."""
+        message = received.message
+        state = self.lifecycle.state.name
+        name = type(message).__name__.removesuffix("Request")
+        error = Error.NOT_LEADER_OR_FOLLOWER
+        partitions: list[tuple[str, int]] = [("", -1)]
+        answer: m.Response | None = None
+        match message:
+            case m.ProduceRequest():
+                partitions = [(t.name, p.index) for t in message.topic_data
+                              for p in t.partition_data]  # fmt: skip
+                if message.acks != 0:
+                    answer = m.ProduceResponse(
+                        tuple(
+                            m.TopicProduceResponse(
+                                t.name,
+                                tuple(m.PartitionProduceResponse(p.index, error)
+                                      for p in t.partition_data),
+                            )
+                            for t in message.topic_data
+                        )
+                    )  # fmt: skip
+            case m.FetchRequest():
+                partitions = [(t.topic, p.partition) for t in message.topics
+                              for p in t.partitions]  # fmt: skip
+                answer = fetching.refused(message, error)
+            case _:
+                error = Error.BROKER_NOT_AVAILABLE
+        for topic, index in partitions:
+            self._out.note(
+                RequestRefused(name, topic, index, received.client, -1, error.name, "fenced", state)
+            )
+        if answer is not None:
+            self._out.add(Reply(received.request_id, answer))
+        else:
+            self._out.add(Close(received.request_id, "fenced"))

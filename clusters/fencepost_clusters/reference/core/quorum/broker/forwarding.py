@@ -1,0 +1,98 @@
+"""Administrative requests: a broker passes them on to the active controller, and waits for one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fencepost import Cause
+from fencepost_clusters.reference.core.node.effects import Instant, Outbox, Received, Reply
+from fencepost_clusters.reference.core.node.settings import Settings
+from fencepost_clusters.reference.core.quorum.controller import changes
+from fencepost_clusters.reference.core.quorum.raft.electorate import Voters
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.errors import Error
+
+MS = 1_000_000
+RETRY_NS = 50 * MS
+
+
+@dataclass(slots=True)
+class _Forwarded:
+    """A request on its way, or waiting for an active controller to be known."""
+
+    received: Received
+    cause: Cause | None
+    deadline_ns: int
+    retry_ns: int
+    call: int | None = None
+
+
+class Forwarding:
+    """See the module. A request that no active controller took in time fails with NOT_CONTROLLER;
+    one that got no answer, with REQUEST_TIMED_OUT: it may have been carried out. One that only
+    reads is asked again."""
+
+    def __init__(self, settings: Settings, controllers: Voters, out: Outbox) -> None:
+        self._settings = settings
+        self._controllers = controllers
+        self._out = out
+        self._all: list[_Forwarded] = []
+
+    def deadline_ns(self) -> int | None:
+        """When a Tick is wanted next."""
+        waiting = [one for one in self._all if one.call is None]
+        return min((min(one.retry_ns, one.deadline_ns) for one in waiting), default=None)
+
+    def forward(self, received: Received, now: Instant, leader: int | None) -> None:
+        """Takes on a request of `changes` that a client may ask."""
+        limit_ms = 2 * self._settings.ms("request.timeout.ms")
+        wish_ms: int = getattr(received.message, "timeout", 0)  # librdkafka sends 0: no wish
+        timeout_ms = min(wish_ms or limit_ms, limit_ms)
+        at = now.monotonic_ns
+        one = _Forwarded(received, self._out.cause, at + timeout_ms * MS, at)
+        self._all.append(one)
+        self._try(one, now, leader)
+
+    def tick(self, now: Instant, leader: int | None) -> None:
+        """Tries again what has found no active controller yet."""
+        for one in list(self._all):
+            if one.call is None and now.monotonic_ns >= min(one.retry_ns, one.deadline_ns):
+                self._try(one, now, leader)
+
+    def _try(self, one: _Forwarded, now: Instant, leader: int | None) -> None:
+        left_ms = (one.deadline_ns - now.monotonic_ns) // MS
+        if left_ms <= 0:
+            self._answer(one, changes.refused(one.received.message, Error.NOT_CONTROLLER))
+        elif leader is None or leader not in self._controllers:
+            one.retry_ns = now.monotonic_ns + RETRY_NS
+        else:
+            address = self._controllers[leader]
+            if changes.is_read(one.received.message):
+                left_ms = min(left_ms, self._settings.ms("request.timeout.ms"))
+            one.call = self._out.call(address, "admin", one.received.message, left_ms)
+
+    def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:
+        """Passes an answer on; False if the call was none of these."""
+        one = next((x for x in self._all if x.call == call_id), None)
+        if one is None:
+            return False
+        if Error.NOT_CONTROLLER in changes.errors(answer):
+            one.call, one.retry_ns = None, now.monotonic_ns + RETRY_NS
+        else:
+            self._answer(one, answer)
+        return True
+
+    def failed(self, call_id: int, now: Instant) -> bool:
+        """A call got no answer; False if it was none of these."""
+        one = next((x for x in self._all if x.call == call_id), None)
+        if one is None:
+            return False
+        if changes.is_read(one.received.message):
+            one.call, one.retry_ns = None, now.monotonic_ns + RETRY_NS
+            return True
+        self._answer(one, changes.refused(one.received.message, Error.REQUEST_TIMED_OUT))
+        return True
+
+    def _answer(self, one: _Forwarded, answer: m.Response) -> None:
+        self._all.remove(one)
+        self._out.add(Reply(one.received.request_id, answer))

@@ -1,0 +1,310 @@
+"""A broker's life: registration, heartbeats, lease, fencing, shutdown (KIP-631's states).
+
+    INITIAL --registered--> FENCED --unfenced--> ACTIVE --lease_expired, refused--> FENCED
+    ACTIVE or FENCED --shutdown_granted--> SHUTDOWN
+
+The lease is measured from when the granting heartbeat was sent, on this node's monotonic clock, so
+that it never ends later here than at the controller.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from msgspec import Struct
+
+from fencepost import (
+    BrokerStateChanged,
+    BrokerStopping,
+    HeartbeatRefused,
+    HeartbeatSent,
+    LeaseGranted,
+)
+from fencepost_clusters.reference.core.node.effects import Call, Instant, Outbox, Protections
+from fencepost_clusters.reference.core.node.settings import Settings
+from fencepost_clusters.reference.core.quorum.controller.registration import (
+    BrokerState,
+    global_state,
+)
+from fencepost_clusters.reference.core.quorum.metadata import features
+from fencepost_clusters.reference.core.quorum.raft.electorate import Voters, known
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.errors import Error
+
+MS = 1_000_000
+RETRY_NS = 50 * MS
+
+
+class _Beat(Struct, frozen=True):
+    """A heartbeat on its way: to whom, when it left, by the wall clock too, and from what state."""
+
+    call: int
+    target: int
+    sent_ns: int
+    lease_start_ms: int
+    state: BrokerState
+
+
+class Lifecycle:
+    """See the module."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        incarnation: UUID,
+        listeners: tuple[m.Listener, ...],
+        controllers: Voters,
+        protections: Protections,
+        out: Outbox,
+        now: Instant,
+    ) -> None:
+        """`controllers` are the voters as the node knows them, kept up to date by others."""
+        self.state = BrokerState.INITIAL
+        self.epoch = -1
+        self.incarnation = incarnation
+        self.lease_ends_ns = 0
+        self.was_active = False
+        self.lost = False
+        """Whether another process took the id: this one never acts again."""
+        self.granted_shutdown = False
+        self._settings = settings
+        self._listeners = listeners
+        self._may_register = not protections.holds("register-after-recovery")
+        self._controllers = controllers
+        self._protections = protections
+        self._out = out
+        self._next_ns = now.monotonic_ns
+        self._beat: _Beat | None = None
+        self._target = -1
+        self._stopping_ns: int | None = None
+
+    # ------------------------------------------------------------------------------- questions
+
+    def serving(self, now: Instant) -> bool:
+        """Whether client requests may be processed: active, and within the lease (QC-14, QC-17)."""
+        if self.state is BrokerState.ACTIVE and not self._session_over(now):
+            return True
+        if self.was_active:
+            return not self._protections.holds("lease-gates-clients")
+        return not self._protections.holds("fenced-start")
+
+    def _session_over(self, now: Instant) -> bool:
+        """Whether the heartbeat session, which is the lease, has run out (REG-06)."""
+        ended = now.monotonic_ns >= self.lease_ends_ns
+        return ended and self._protections.holds("session-end-fences")
+
+    def _stop_overdue(self, now: Instant) -> bool:
+        """Whether it ends without having been told to: it has waited long enough (REG-09)."""
+        if self._stopping_ns is None or self.granted_shutdown:
+            return False
+        if not self._protections.holds("stop-in-time"):
+            return False
+        return now.monotonic_ns >= self._stopping_ns
+
+    def deadline_ns(self) -> int | None:
+        """When a Tick is wanted next."""
+        times: list[int] = []
+        if self._beat is None and self._may_register and known(self._controllers):
+            times.append(self._next_ns)
+        if self.state is BrokerState.ACTIVE and self._protections.holds("session-end-fences"):
+            times.append(self.lease_ends_ns)
+        if self._stopping_ns is not None and self._protections.holds("stop-in-time"):
+            times.append(self._stopping_ns)
+        return min(times, default=None)
+
+    # ------------------------------------------------------------------------------ time passes
+
+    def tick(self, now: Instant, leader: int | None, applied: int) -> None:
+        """Loses the lease, or sends a heartbeat, as is due; `applied` is the metadata replayed."""
+        if self.state is BrokerState.ACTIVE and self._session_over(now):
+            self._become(BrokerState.FENCED, "lease_expired")
+            if not self._protections.holds("unfence-by-controller"):
+                self.lease_ends_ns = now.monotonic_ns + self._settings.lease_ms * MS
+                self._become(BrokerState.ACTIVE, "unfenced")
+        if self._stop_overdue(now):
+            self._grant_shutdown("shutdown_timeout")
+        if self._beat is None and self._may_register and now.monotonic_ns >= self._next_ns:
+            self._ask(now, leader, applied)
+
+    def recovered(self, now: Instant) -> None:
+        """The logs are recovered: nothing keeps the broker from registering (REG-02)."""
+        self._may_register = True
+        self.hurry(now)
+
+    def hurry(self, now: Instant) -> None:
+        """Something changed that a heartbeat should tell at once."""
+        self._next_ns = min(self._next_ns, now.monotonic_ns)
+
+    def stop(self, now: Instant) -> None:
+        """SIGTERM or SIGINT: ask for SHUTDOWN, and go without it when the time set is over."""
+        if self._stopping_ns is None:
+            limit_ms = self._settings.ms("controlled.shutdown.timeout.ms")
+            self._stopping_ns = now.monotonic_ns + limit_ms * MS
+            self.hurry(now)
+            self._out.note(
+                BrokerStopping(
+                    self._settings.node_id,
+                    self.state.name,
+                    global_state(self.state, True),
+                    limit_ms,
+                )
+            )
+        if self.state is BrokerState.INITIAL:
+            self.granted_shutdown = True  # nobody knows of it yet: it only ends
+        elif self.lost:
+            self._grant_shutdown("shutdown_requested")
+
+    def taken_over(self) -> None:
+        """The committed metadata names another process for this id (QC-19)."""
+        self.lost = True
+        if self.state is not BrokerState.FENCED:
+            self._become(BrokerState.FENCED, "taken_over")
+
+    def deleted(self, now: Instant) -> None:
+        """The committed metadata has no broker of this id any more: it registers anew (QC-26)."""
+        self.epoch = -1
+        if self.state is BrokerState.ACTIVE:
+            self._become(BrokerState.FENCED, "refused")
+        self.hurry(now)
+
+    def _become(self, state: BrokerState, reason: str) -> None:
+        old, self.state = self.state, state
+        self.was_active = self.was_active or state is BrokerState.ACTIVE
+        self._out.note(
+            BrokerStateChanged(
+                self._settings.node_id,
+                old.name,
+                state.name,
+                self.epoch,
+                reason,
+                global_state(state, self._stopping_ns is not None),
+            )
+        )
+
+    def _grant_shutdown(self, reason: str) -> None:
+        self.granted_shutdown = True
+        self._become(BrokerState.SHUTDOWN, reason)
+
+    # ------------------------------------------------------------------------------- heartbeats
+
+    def _ask(self, now: Instant, leader: int | None, applied: int) -> None:
+        target = self._controller(leader)
+        if target is None:
+            return  # until an answer to a fetch of the metadata names some
+        goal = BrokerState.ACTIVE if self._stopping_ns is None else BrokerState.SHUTDOWN
+        request = m.BrokerHeartbeatRequest(
+            goal, self._settings.node_id, self.epoch, now.wall_ms, applied - 1, self._listeners,
+            self.incarnation, self.state, features.mine(self._settings),
+        )  # fmt: skip
+        call = self._out.next_call()
+        self._out.note(
+            HeartbeatSent(
+                self._settings.node_id,
+                self.epoch,
+                target,
+                call,
+                goal.name,
+                now.wall_ms,
+                applied - 1,
+            )
+        )
+        timeout_ms = max(self._settings.heartbeat_ms, self._settings.lease_ms // 3)
+        self._out.add(Call(call, self._controllers[target], "heartbeat", request, timeout_ms))
+        self._beat = _Beat(call, target, now.monotonic_ns, now.wall_ms, self.state)
+        if goal is BrokerState.SHUTDOWN and not self._protections.holds("stop-when-told"):
+            self._grant_shutdown("shutdown_requested")
+
+    def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:
+        """Takes in a heartbeat's answer; False if the call was not the newest heartbeat."""
+        beat = self._beat
+        if beat is None or beat.call != call_id:
+            return False
+        assert isinstance(answer, m.BrokerHeartbeatResponse), answer
+        self._beat = None
+        self._next_ns = beat.sent_ns + self._settings.heartbeat_ms * MS
+        if answer.error_code == Error.NONE:
+            self._accepted(answer, beat, now)
+        else:
+            self._refused(Error(answer.error_code), answer, beat.target, now)
+        return True
+
+    def failed(self, call_id: int, now: Instant) -> bool:
+        """A heartbeat came to nothing; False if the call was none."""
+        if self._beat is None or self._beat.call != call_id:
+            return False
+        self._next_target(self._beat.target)
+        self._beat = None
+        self._next_ns = now.monotonic_ns + RETRY_NS
+        return True
+
+    def _next_target(self, tried: int) -> None:
+        """Whoever comes after the one that was tried, as long as nobody is known to lead."""
+        others = [node for node in known(self._controllers) if node != tried]
+        self._target = next((node for node in others if node > tried), others[0] if others else -1)
+
+    def _controller(self, leader: int | None) -> int | None:
+        """Whom to ask: the leader, or some controller; None while no controller is known."""
+        for node in (leader, self._target, *known(self._controllers)[:1]):
+            if node is not None and node in self._controllers and node >= 0:
+                return node
+        return None
+
+    def _accepted(self, answer: m.BrokerHeartbeatResponse, beat: _Beat, now: Instant) -> None:
+        next_state = BrokerState.read(answer.next_state)
+        length_ms = answer.lease_end_time_ms - beat.lease_start_ms
+        ends_ns = beat.sent_ns + length_ms * MS
+        self._out.note(
+            LeaseGranted(
+                self._settings.node_id,
+                answer.broker_epoch,
+                next_state.name,
+                beat.lease_start_ms,
+                answer.lease_end_time_ms,
+                ends_ns,
+                answer.controller_epoch,
+            )
+        )
+        if self.lost:
+            return
+        self.epoch = answer.broker_epoch
+        if self.state is BrokerState.INITIAL:
+            self._become(BrokerState.FENCED, "registered")
+            self._next_ns = now.monotonic_ns + RETRY_NS
+            return
+        if next_state is BrokerState.SHUTDOWN:
+            self._grant_shutdown("shutdown_granted")
+            return
+        if next_state is BrokerState.UNKNOWN:
+            return  # not ours to follow, and no lease either (QC-27)
+        if next_state is not BrokerState.ACTIVE:
+            if self.state is BrokerState.ACTIVE:
+                self._become(BrokerState.FENCED, "refused")
+            self._next_ns = now.monotonic_ns + RETRY_NS
+            return
+        if beat.state is not self.state:
+            self.hurry(now)  # fenced since it asked: activity comes with another epoch (QC-20)
+            return
+        self.lease_ends_ns = max(self.lease_ends_ns, ends_ns)
+        if self.state is BrokerState.FENCED and now.monotonic_ns < self.lease_ends_ns:
+            self._become(BrokerState.ACTIVE, "unfenced")
+        if self._stopping_ns is not None:
+            self._next_ns = now.monotonic_ns + RETRY_NS
+
+    def _refused(
+        self, error: Error, answer: m.BrokerHeartbeatResponse, target: int, now: Instant
+    ) -> None:
+        self._out.note(HeartbeatRefused(self._settings.node_id, self.epoch, error.name, target))
+        if error is Error.NOT_CONTROLLER:
+            self._next_target(target)
+            if answer.active_controller_id in self._controllers:
+                self._target = answer.active_controller_id
+            self._next_ns = now.monotonic_ns + RETRY_NS
+            return
+        if self.state is BrokerState.ACTIVE:
+            self._become(BrokerState.FENCED, "refused")
+        if error is Error.DUPLICATE_BROKER_REGISTRATION:
+            if self.state is not BrokerState.INITIAL:
+                self.lost = True
+        elif error in (Error.STALE_BROKER_EPOCH, Error.BROKER_ID_NOT_REGISTERED) and not self.lost:
+            self.epoch = -1  # registers again, as the same incarnation
+            self._next_ns = now.monotonic_ns + RETRY_NS

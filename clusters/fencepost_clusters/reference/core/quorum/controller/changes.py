@@ -1,0 +1,264 @@
+"""Every request that asks the active controller for a change, each a pure function in one table.
+
+A request comes from a client, by way of a broker that passes it on, or from a broker itself. What
+it leads to is decided here over the image that runs ahead: records and the answer that leaves once
+they are committed. Who is not in office refuses by the same table, so nobody else needs to know
+which requests there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from fencepost_clusters.reference.core.quorum.controller import (
+    configs,
+    leadership,
+    reassigning,
+    registration,
+    topics,
+)
+from fencepost_clusters.reference.core.quorum.controller.decision_context import Decided, Grounds
+from fencepost_clusters.reference.core.quorum.raft import messages as quorum_messages
+from fencepost_clusters.reference.core.quorum.raft import voter_changes as quorum_changes
+from fencepost_clusters.reference.wire import administration as a
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import records as r
+from fencepost_clusters.reference.wire.errors import Error
+
+
+class _Change(Struct, frozen=True):
+    """A row of the table. `name` is the request's in events; `forwarded`: clients may ask it;
+    `reads`: it changes nothing, and may be asked again."""
+
+    name: str
+    decide: Callable[[Grounds, Any], Decided]
+    refuse: Callable[[Any, Error], m.Response]
+    forwarded: bool = True
+    reads: bool = False
+
+
+def is_change(request: m.Request) -> bool:
+    """Whether a request is for the active controller, of whoever asks."""
+    return type(request) in _TABLE
+
+
+def is_forwarded(request: m.Request) -> bool:
+    """Whether a broker passes a client's request of this kind on to the active controller."""
+    return is_change(request) and _TABLE[type(request)].forwarded
+
+
+def is_read(request: m.Request) -> bool:
+    """Whether a request changes nothing, so that it may be asked again without harm."""
+    return is_change(request) and _TABLE[type(request)].reads
+
+
+def name(request: m.Request) -> str:
+    """What the request is called in events."""
+    return _TABLE[type(request)].name
+
+
+def decide(grounds: Grounds, request: m.Request) -> Decided:
+    """What the active controller does about a request; changes nothing."""
+    return _TABLE[type(request)].decide(grounds, request)
+
+
+def refused(request: m.Request, error: Error) -> m.Response:
+    """The answer that refuses all of a request with one error."""
+    return _TABLE[type(request)].refuse(request, error)
+
+
+def errors(answer: Struct) -> Iterator[Error]:
+    """Every error an answer holds, outermost first."""
+    for field, value in asdict(answer).items():
+        if field == "error_code" and value != Error.NONE:
+            yield Error(value)
+        elif isinstance(value, tuple):
+            for one in value:
+                if isinstance(one, Struct):
+                    yield from errors(one)
+
+
+# ------------------------------------------------------------------------------------- AlterIsr
+
+
+def _alter_isr(on: Grounds, asked: m.AlterPartitionRequest) -> Decided:
+    known = on.image.brokers.get(asked.broker_id)
+    stale = known is not None and asked.broker_epoch != known.epoch
+    if known is None or (stale and on.protections.holds("newest-incarnation-wins")):
+        return Decided((), m.AlterPartitionResponse(Error.STALE_BROKER_EPOCH, ()))
+    records: list[r.Record] = []
+    results: list[m.AlterPartitionTopicResult] = []
+    seen: set[tuple[object, int]] = set()
+    for topic in asked.topics:
+        parts: list[m.AlterPartitionResult] = []
+        for one in topic.partitions:
+            if (topic.topic_id, one.partition_index) in seen:
+                parts.append(m.AlterPartitionResult(one.partition_index, Error.INVALID_REQUEST))
+                continue
+            seen.add((topic.topic_id, one.partition_index))
+            error, record = leadership.alter_isr(
+                on.image, asked.broker_id, topic, one, on.protections
+            )
+            if record is not None:
+                records.append(record)
+            parts.append(_isr_result(one, error, record))
+        results.append(m.AlterPartitionTopicResult(topic.topic_id, tuple(parts)))
+    return Decided(tuple(records), m.AlterPartitionResponse(Error.NONE, tuple(results)))
+
+
+def _isr_result(
+    asked: m.AlterPartitionData, error: Error, record: r.IsrChangeRecord | None
+) -> m.AlterPartitionResult:
+    if record is None:
+        return m.AlterPartitionResult(asked.partition_index, error)
+    return m.AlterPartitionResult(
+        asked.partition_index, error, record.leader, record.leader_epoch, record.isr
+    )
+
+
+def _isr_refused(asked: m.AlterPartitionRequest, error: Error) -> m.Response:
+    return m.AlterPartitionResponse(error, ())
+
+
+# --------------------------------------------------------------------------------------- topics
+
+
+def _create_topics(on: Grounds, asked: m.CreateTopicsRequest) -> Decided:
+    records: list[r.Record] = []
+    results: list[m.CreatableTopicResult] = []
+    names: set[str] = set()
+    for topic in asked.topics:
+        if topic.name in names:
+            saying = f"{topic.name} is in the request twice"
+            results.append(m.CreatableTopicResult(topic.name, Error.INVALID_REQUEST, saying))
+            continue
+        names.add(topic.name)
+        new_id = topics.topic_id(on.quorum.epoch, on.end + len(records))
+        made, result = topics.create(on.image, topic, on.settings, new_id, on.protections)
+        if not asked.validate_only:
+            records += made
+        results.append(result)
+    return Decided(tuple(records), m.CreateTopicsResponse(tuple(results)))
+
+
+def _create_refused(asked: m.CreateTopicsRequest, error: Error) -> m.Response:
+    return m.CreateTopicsResponse(
+        tuple(m.CreatableTopicResult(topic.name, error) for topic in asked.topics)
+    )
+
+
+def _delete_topics(on: Grounds, asked: m.DeleteTopicsRequest) -> Decided:
+    records: list[r.Record] = []
+    results: list[m.DeletableTopicResult] = []
+    for topic in dict.fromkeys(asked.topic_names):
+        gone, result = topics.delete(on.image, topic)
+        records += gone
+        results.append(result)
+    return Decided(tuple(records), m.DeleteTopicsResponse(tuple(results)))
+
+
+def _delete_refused(asked: m.DeleteTopicsRequest, error: Error) -> m.Response:
+    return m.DeleteTopicsResponse(
+        tuple(m.DeletableTopicResult(topic, error) for topic in asked.topic_names)
+    )
+
+
+# ----------------------------------------------------------------------- elections and brokers
+
+
+def _elect_leaders(on: Grounds, asked: a.ElectLeadersRequest) -> Decided:
+    """Preferred elections; an unclean one would lose what is committed, and is refused."""
+    if asked.election_type != 0:
+        return Decided((), _elect_refused(asked, Error.INVALID_REQUEST))
+    places: dict[tuple[str, int], None]
+    if asked.topic_partitions is None:
+        every = on.image.all_partitions()
+        places = {(on.image.names[p.topic_id], p.index): None for p in every}
+    else:
+        places = {(t.topic, i): None for t in asked.topic_partitions for i in t.partitions}
+    records: list[r.Record] = []
+    results: dict[str, list[a.PartitionResult]] = {}
+    for topic, index in places:
+        one = on.image.partition(topic, index)
+        record = None
+        error = Error.UNKNOWN_TOPIC_OR_PARTITION
+        if one is not None:
+            record = leadership.to_preferred(one, on.ready, on.protections)
+            there = one.leader == one.replicas[0]
+            error = Error.ELECTION_NOT_NEEDED if there else Error.PREFERRED_LEADER_NOT_AVAILABLE
+        if record is not None:
+            records.append(record)
+            error = Error.NONE
+        if asked.topic_partitions is not None or error is Error.NONE:
+            results.setdefault(topic, []).append(a.PartitionResult(index, error))
+    listed = tuple(a.ReplicaElectionResult(t, tuple(found)) for t, found in results.items())
+    return Decided(tuple(records), a.ElectLeadersResponse(Error.NONE, listed))
+
+
+def _elect_refused(asked: a.ElectLeadersRequest, error: Error) -> m.Response:
+    return a.ElectLeadersResponse(error, ())
+
+
+def _unregister(on: Grounds, asked: a.UnregisterBrokerRequest) -> Decided:
+    """DeleteBroker: it leaves every ISR but as the last member (QC-26)."""
+    if asked.broker_id not in on.image.brokers:
+        return Decided((), a.UnregisterBrokerResponse(Error.BROKER_ID_NOT_REGISTERED))
+    records = registration.delete(on.image, asked.broker_id, on.protections)
+    return Decided(records, a.UnregisterBrokerResponse(Error.NONE))
+
+
+def _unregister_refused(asked: a.UnregisterBrokerRequest, error: Error) -> m.Response:
+    return a.UnregisterBrokerResponse(error)
+
+
+def _describe_quorum(on: Grounds, asked: a.DescribeQuorumRequest) -> Decided:
+    return Decided((), quorum_messages.described(on.quorum, asked))
+
+
+def _describe_refused(asked: a.DescribeQuorumRequest, error: Error) -> m.Response:
+    return a.DescribeQuorumResponse(error, ())
+
+
+# --------------------------------------------------------------------------------- the quorum
+
+
+def _add_voter(on: Grounds, asked: a.AddRaftVoterRequest) -> Decided:
+    records, error, why = quorum_changes.add(on.quorum, on.image, asked, on.protections)
+    return Decided(records, a.AddRaftVoterResponse(error, why))
+
+
+def _remove_voter(on: Grounds, asked: a.RemoveRaftVoterRequest) -> Decided:
+    records, error, why = quorum_changes.remove(on.quorum, asked)
+    return Decided(records, a.RemoveRaftVoterResponse(error, why))
+
+
+_TABLE: Mapping[type, _Change] = {
+    a.AddRaftVoterRequest: _Change(
+        "AddRaftVoter", _add_voter, lambda asked, error: a.AddRaftVoterResponse(error)
+    ),
+    a.RemoveRaftVoterRequest: _Change(
+        "RemoveRaftVoter", _remove_voter, lambda asked, error: a.RemoveRaftVoterResponse(error)
+    ),
+    m.AlterPartitionRequest: _Change("AlterIsr", _alter_isr, _isr_refused, forwarded=False),
+    m.CreateTopicsRequest: _Change("CreateTopics", _create_topics, _create_refused),
+    m.DeleteTopicsRequest: _Change("DeleteTopics", _delete_topics, _delete_refused),
+    a.AlterPartitionReassignmentsRequest: _Change(
+        "AlterPartitionReassignments", reassigning.alter, reassigning.alter_refused
+    ),
+    a.ListPartitionReassignmentsRequest: _Change(
+        "ListPartitionReassignments", reassigning.listed, reassigning.list_refused, reads=True
+    ),
+    a.RebalanceRequest: _Change("Rebalance", reassigning.rebalance, reassigning.rebalance_refused),
+    a.ElectLeadersRequest: _Change("ElectLeaders", _elect_leaders, _elect_refused),
+    a.IncrementalAlterConfigsRequest: _Change(
+        "IncrementalAlterConfigs", configs.alter, configs.alter_refused
+    ),
+    a.UnregisterBrokerRequest: _Change("DeleteBroker", _unregister, _unregister_refused),
+    a.DescribeQuorumRequest: _Change(
+        "DescribeQuorum", _describe_quorum, _describe_refused, reads=True
+    ),
+}

@@ -1,0 +1,126 @@
+"""Settings that can be changed while the cluster runs: a topic's own, and those of all brokers.
+
+They are records like any other change. An empty value is a setting that was deleted; a topic's own
+setting goes before that of all brokers, and both before a broker's file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fencepost_clusters.reference.core.node.settings import TOPIC_SETTINGS, Settings
+from fencepost_clusters.reference.core.quorum.controller.decision_context import Decided, Grounds
+from fencepost_clusters.reference.core.quorum.metadata.image import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    Image,
+)
+from fencepost_clusters.reference.wire import administration as a
+from fencepost_clusters.reference.wire import records as r
+from fencepost_clusters.reference.wire.errors import Error
+
+SET, DELETE = 0, 1
+OF_TOPIC, OF_BROKERS, OF_FILE = 1, 3, 4
+
+
+def number(image: Image, settings: Settings, topic: str, name: str) -> int:
+    """The value of a setting for a topic: its own, that of all brokers, or this broker's."""
+    own = image.settings.get(topic, {}).get(name) or image.broker_settings.get(name)
+    return int(own) if own else settings.ms(name)
+
+
+def alter(on: Grounds, asked: a.IncrementalAlterConfigsRequest) -> Decided:
+    """Sets and deletes settings, each resource wholly or not at all."""
+    records: list[r.Record] = []
+    responses: list[a.AlterConfigsResourceResponse] = []
+    for one in asked.resources:
+        error, saying = _judge(on.image, one)
+        if error is Error.NONE and not asked.validate_only:
+            records += [
+                r.ConfigRecord(
+                    resource_type=one.resource_type,
+                    resource_name=one.resource_name,
+                    name=config.name,
+                    value=(config.value or "") if config.config_operation == SET else "",
+                )
+                for config in one.configs
+            ]
+        responses.append(
+            a.AlterConfigsResourceResponse(error, saying, one.resource_type, one.resource_name)
+        )
+    return Decided(tuple(records), a.IncrementalAlterConfigsResponse(tuple(responses)))
+
+
+def _judge(image: Image, asked: a.AlterConfigsResource) -> tuple[Error, str | None]:
+    error, saying = _resource(image, asked.resource_type, asked.resource_name)
+    if error is not Error.NONE:
+        return error, saying
+    for config in asked.configs:
+        if config.name not in TOPIC_SETTINGS:
+            return Error.INVALID_CONFIG, f"{config.name} cannot be changed while the cluster runs"
+        if config.config_operation not in (SET, DELETE):
+            return Error.INVALID_CONFIG, f"{config.name} is no list: it can be set or deleted"
+        if config.config_operation == SET and not (config.value or "").isdecimal():
+            return Error.INVALID_CONFIG, f"{config.name} is a whole number, not {config.value!r}"
+    return Error.NONE, None
+
+
+def _resource(image: Image, kind: int, name: str) -> tuple[Error, str | None]:
+    if kind == TOPIC_RESOURCE:
+        known = name in image.topics
+        return (Error.NONE, None) if known else (Error.UNKNOWN_TOPIC_OR_PARTITION, None)
+    if kind == BROKER_RESOURCE:
+        if name == "":
+            return Error.NONE, None
+        return Error.INVALID_REQUEST, "settings are of a topic or of all brokers, not of one"
+    return Error.INVALID_REQUEST, f"resource type {kind} has no settings here"
+
+
+def alter_refused(asked: a.IncrementalAlterConfigsRequest, error: Error) -> a.AdminResponse:
+    return a.IncrementalAlterConfigsResponse(
+        tuple(
+            a.AlterConfigsResourceResponse(error, None, one.resource_type, one.resource_name)
+            for one in asked.resources
+        )
+    )
+
+
+def describe(
+    image: Image, settings: Settings, me: int, asked: a.DescribeConfigsRequest
+) -> a.DescribeConfigsResponse:
+    """The settings of topics, of all brokers, and of this one, each with where it comes from."""
+    return a.DescribeConfigsResponse(
+        tuple(_described(image, settings, me, one) for one in asked.resources)
+    )
+
+
+def _described(
+    image: Image, settings: Settings, me: int, asked: a.DescribeConfigsResource
+) -> a.DescribeConfigsResult:
+    kind, name = asked.resource_type, asked.resource_name
+    values: Mapping[str, tuple[str, int]]
+    if kind == BROKER_RESOURCE and name == str(me):
+        error, saying = Error.NONE, None
+        values = {key: (str(value), OF_FILE) for key, value in settings.numbers.items()}
+        values |= {k: (v, OF_BROKERS) for k, v in image.broker_settings.items() if v}
+    else:
+        error, saying = _resource(image, kind, name)
+        values = {
+            k: (v, OF_BROKERS)
+            for k, v in image.broker_settings.items()
+            if v and (kind != TOPIC_RESOURCE or k in TOPIC_SETTINGS)
+        }
+        if kind == TOPIC_RESOURCE:
+            values = {k: (str(settings.ms(k)), OF_FILE) for k in TOPIC_SETTINGS} | values
+            values |= {k: (v, OF_TOPIC) for k, v in image.settings.get(name, {}).items() if v}
+    if error is not Error.NONE:
+        return a.DescribeConfigsResult(error, saying, kind, name)
+    wanted = values if asked.configuration_keys is None else asked.configuration_keys
+    configs = tuple(
+        a.DescribeConfigsResourceResult(
+            key, values[key][0], key not in TOPIC_SETTINGS, values[key][1]
+        )
+        for key in wanted
+        if key in values
+    )
+    return a.DescribeConfigsResult(Error.NONE, None, kind, name, configs)

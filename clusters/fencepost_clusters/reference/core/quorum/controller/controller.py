@@ -1,0 +1,496 @@
+"""A controller node: the quorum's log, and, while it leads, the decisions of the active controller.
+
+Two images: the committed one, which every controller has, and, on the active controller, one that
+runs ahead of it to the log's end. Decisions read the latter; every answer waits until the log they
+rest on is committed; when leadership goes, the image that ran ahead is dropped (QC-08, QC-09).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from fencepost import (
+    Cause,
+    ChangeAnswered,
+    HeartbeatAnswered,
+    LeaseExpired,
+    MetricsReported,
+    NodeStarted,
+    NodeStopped,
+    StateReverted,
+)
+from fencepost_clusters.reference.core.node import admission
+from fencepost_clusters.reference.core.node.effects import (
+    Answered,
+    CallFailed,
+    Chance,
+    Close,
+    Effect,
+    Exit,
+    Input,
+    Instant,
+    Note,
+    Outbox,
+    Protections,
+    Received,
+    Reply,
+    ShutdownAsked,
+    Tick,
+)
+from fencepost_clusters.reference.core.node.metrics import Metrics
+from fencepost_clusters.reference.core.node.settings import Settings
+from fencepost_clusters.reference.core.quorum.controller import (
+    changes,
+    reassigning,
+    registration,
+    topics,
+)
+from fencepost_clusters.reference.core.quorum.controller.decision_context import Grounds, Quorum
+from fencepost_clusters.reference.core.quorum.controller.registration import BrokerState, Leases
+from fencepost_clusters.reference.core.quorum.controller.snapshot_coordination import (
+    Coordination,
+    Reporting,
+)
+from fencepost_clusters.reference.core.quorum.metadata import features
+from fencepost_clusters.reference.core.quorum.metadata.committed import Committed
+from fencepost_clusters.reference.core.quorum.metadata.image import Image
+from fencepost_clusters.reference.core.quorum.metadata.snapshots import Snapshots
+from fencepost_clusters.reference.core.quorum.raft import messages as quorum_messages
+from fencepost_clusters.reference.core.quorum.raft.electorate import Electorate
+from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog
+from fencepost_clusters.reference.core.quorum.raft.raft import Raft
+from fencepost_clusters.reference.core.quorum.raft.timing import raft_timing
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import records as r
+from fencepost_clusters.reference.wire.errors import Error
+
+
+class _Waiting(Struct, frozen=True):
+    """An answer that may leave once everything below `offset` is committed."""
+
+    offset: int
+    received: Received
+    answer: m.Response
+    event: HeartbeatAnswered | ChangeAnswered | None
+    cause: Cause | None
+
+
+class ControllerNode:
+    """See the module: `handle(input, now) -> effects`, and `deadline_ns()` says when to Tick."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        incarnation: UUID,
+        log: MetadataLog,
+        epoch: int,
+        voted_for: int | None,
+        chance: Chance,
+        protections: Protections,
+        now: Instant,
+        out: Outbox,
+    ) -> None:
+        self.settings = settings
+        self._protections = protections
+        self._out = out
+        self.log = log
+        self._out.note(NodeStarted("controller", settings.node_id, str(incarnation), self.log.end))
+        electorate = Electorate(settings.voters, (), protections, self._out)
+        self.raft = Raft(
+            settings.node_id, electorate, self.log, epoch, voted_for,
+            raft_timing(settings), chance, protections, self._out, now,
+        )  # fmt: skip
+        self.committed = Committed(self._out, log, "controller")
+        self.snapshots = Snapshots(settings, log, protections, self._out)
+        self._coordination: Coordination | None = None
+        self._reporting = Reporting(settings, electorate, self._out, now)
+        self._ahead: Image | None = None
+        self._led_epoch = -1
+        self._leases = Leases()
+        self._waiting: list[_Waiting] = []
+        self._next_check_ns = 0
+        self.metrics = Metrics("controller", settings.node_id, protections, self._out, now)
+
+    # ------------------------------------------------------------------------------------- driver
+
+    def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]:
+        """One step. An input that arrives after the deadline finds the Tick done first."""
+        self._out.cause = None
+        self.raft.tick(now)
+        self._follow_leadership(now)
+        self._expire(now)
+        match what:
+            case Received():
+                self._out.cause = Cause(what.client, what.correlation, True)
+                self._request(what, now)
+            case Answered():
+                told = self._reporting.answered(
+                    what.call_id, what.message, self.snapshots.last_offset
+                )
+                if told:
+                    self.snapshots.start(self.committed.image, now, self.raft.epoch)
+                elif told is None:
+                    handled = self.raft.answered(what.call_id, what.message, now)
+                    assert handled, f"call {what.call_id} is nobody's"
+            case CallFailed():
+                _ = self._reporting.failed(what.call_id) or self.raft.failed(what.call_id, now)
+            case ShutdownAsked():
+                self.raft.step_down(now)
+                self._follow_leadership(now)
+                self._out.note(NodeStopped("asked to stop"))
+                self._out.add(Exit("asked to stop"))
+            case Tick():
+                pass
+        self._out.cause = None
+        self._follow_leadership(now)
+        self._follow_log()
+        self._maintain(now)
+        self._answer_committed()
+        self._snapshot(now)
+        if not isinstance(what, ShutdownAsked):  # its last event is told already
+            self.metrics.observe(self.raft, self.committed, self.snapshots.last_offset, now)
+        return self._out.drain()
+
+    def deadline_ns(self) -> int | None:
+        """The monotonic time of the next Tick."""
+        leader = None if self.active else self.raft.leader
+        known = (
+            self.raft.deadline_ns(),
+            self.snapshots.deadline_ns(),
+            self._reporting.deadline_ns(leader),
+        )
+        times = [t for t in known if t is not None]
+        if self._ahead is not None:
+            times.append(self._next_check_ns)
+            if self._protections.holds("controller-fences"):
+                times.append(self._leases.ends_ns)
+        return min(times, default=None)
+
+    def metrics_now(self) -> tuple[MetricsReported, ...]:
+        """The newest metrics of this node."""
+        return (self.metrics.latest,)
+
+    @property
+    def active(self) -> bool:
+        """Whether this is the active controller."""
+        return self._ahead is not None
+
+    def _follow_leadership(self, now: Instant) -> None:
+        """Takes office or leaves it, as the quorum's leadership has changed."""
+        if self.raft.leading and self._led_epoch != self.raft.epoch:
+            if self._ahead is not None:
+                self._leave()
+            self._led_epoch = self.raft.epoch
+            self._follow_log()
+            self._ahead = self.committed.image.copy()
+            for batch in self.log.batches(self.committed.applied, self.log.end):
+                for at, record in enumerate(batch.records, batch.base):
+                    self._ahead.replay(record, at)
+            self._leases = registration.at_takeover(
+                self._ahead, now, self.settings.lease_ms * 1_000_000, self._protections
+            )
+            self._next_check_ns = now.monotonic_ns
+            self._coordination = Coordination(
+                self.settings, self.raft.epoch, self._protections, self._out
+            )
+            wanted = self.settings.ms("metadata.format.level")
+            self._apply(features.finalize(self._ahead, wanted), now)
+        elif not self.raft.leading and self._ahead is not None:
+            self._leave()
+
+    def _follow_log(self) -> None:
+        """Replays what is committed; another log, that of a leader's snapshot, from its start."""
+        self.committed.advance(self.log, self.raft.high_watermark)
+        if self.committed.was_replaced and self.log.snapshot is not None:
+            self.snapshots.replaced(self.log.snapshot)
+
+    def _snapshot(self, now: Instant) -> None:
+        """Goes on with a snapshot; a standby tells of it, the active controller also begins one."""
+        me, offset = self.settings.node_id, self.snapshots.last_offset
+        if self.snapshots.tick(self.committed.image, now):
+            offset = self.snapshots.last_offset
+            self._reporting.hurry(now)
+        if self._coordination is None:
+            self._reporting.tick(self.raft.leader, offset, now)
+            return
+        self._coordination.heard(me, offset, now)
+        if not self.snapshots.under_way and self._coordination.should_start(
+            me, self.committed.applied, now
+        ):
+            self.snapshots.start(self.committed.image, now, self.raft.epoch)
+
+    def _leave(self) -> None:
+        """Out of office: nothing that was not committed stays (QC-09)."""
+        ahead, self._ahead = self._ahead, None
+        self._coordination = None
+        self.metrics.left_office()
+        assert ahead is not None
+        reverted = self.committed.applied
+        if not self._protections.holds("revert-on-deposition"):
+            self.committed.image, self.committed.applied = ahead, self.log.end
+            reverted = self.log.end
+        self._out.note(StateReverted(reverted, self.raft.high_watermark, self._led_epoch))
+        refused, self._waiting = self._waiting, []
+        for one in refused:
+            self._refuse(one.received, one.cause)
+
+    # ----------------------------------------------------------------------------------- deciding
+
+    def _apply(self, records: Iterable[r.Record], now: Instant) -> int:
+        """Appends records as one batch and replays them ahead; the log's end, to wait for."""
+        batch = list(records)
+        assert self._ahead is not None
+        if batch:
+            base = self.log.end
+            level = features.level(self._ahead)
+            if not self._protections.holds("format-by-level"):
+                level = r.MAX_LEVEL
+            self.raft.append([r.encode(record, level) for record in batch], now)
+            for at, record in enumerate(batch, base):
+                self._ahead.replay(record, at)
+            self._ahead.offset = self.log.end
+            self.metrics.appended(self.log.end, now)
+        return self.log.end
+
+    def _expire(self, now: Instant) -> None:
+        if self._ahead is None or now.monotonic_ns < self._leases.ends_ns:
+            return
+        if not self._protections.holds("controller-fences"):
+            return
+        lease_ns = self.settings.lease_ms * 1_000_000
+        for broker in registration.expired(self._ahead, self._leases, now, lease_ns):
+            self._out.note(
+                LeaseExpired(
+                    broker, self._ahead.brokers[broker].epoch, self._leases.heard_ns[broker],
+                    now.monotonic_ns, self.settings.lease_ms, self.raft.epoch,
+                )
+            )  # fmt: skip
+            self._apply(registration.fence(self._ahead, broker, self._protections), now)
+        self._leases.looked_at(self._ahead, lease_ns)
+
+    def _request(self, received: Received, now: Instant) -> None:
+        self.metrics.requested()
+        if admission.refused(received, self.settings.rights, self._protections, self._out):
+            return
+        message = received.message
+        if isinstance(message, quorum_messages.Request):
+            others = self.raft.electorate.others(self.settings.node_id)
+            fault = quorum_messages.fault(message, others, self.raft.epoch)
+            if fault is not None:
+                self._out.add(Close(received.request_id, fault))
+                return
+        match message:
+            case m.VoteRequest():
+                self.raft.vote(received, message, now)
+            case m.BeginQuorumEpochRequest():
+                self.raft.begin_epoch(received, message, now)
+            case m.EndQuorumEpochRequest():
+                self.raft.end_epoch(received, message, now)
+            case m.FetchRequest():
+                self.raft.fetch(received, message, now)
+            case m.FetchSnapshotRequest():
+                self.raft.fetch_snapshot(received, message, now)
+            case m.BrokerHeartbeatRequest():
+                self._heartbeat(received, message, now)
+            case m.ControllerHeartbeatRequest():
+                self._out.add(Reply(received.request_id, self._controller_heartbeat(message, now)))
+            case _ if changes.is_change(message):
+                self._change(received, now)
+            case _:
+                self._out.add(Close(received.request_id, "no request for a controller"))
+
+    def _controller_heartbeat(
+        self, asked: m.ControllerHeartbeatRequest, now: Instant
+    ) -> m.ControllerHeartbeatResponse:
+        if self._coordination is None:
+            return m.ControllerHeartbeatResponse(Error.NOT_CONTROLLER)
+        if asked.controller_id not in self.raft.electorate.others(self.settings.node_id):
+            return m.ControllerHeartbeatResponse(Error.INVALID_REQUEST)
+        self._coordination.heard(asked.controller_id, asked.last_snapshot_offset, now)
+        start = self._coordination.should_start(asked.controller_id, self.committed.applied, now)
+        return m.ControllerHeartbeatResponse(Error.NONE, start)
+
+    def _heartbeat(self, received: Received, asked: m.BrokerHeartbeatRequest, now: Instant) -> None:
+        image = self._ahead
+        if (
+            image is None
+            and self._led_epoch >= 0
+            and not self._protections.holds("only-active-renews")
+        ):
+            image = self.committed.image
+        if image is None:
+            self._refuse(received, self._out.cause)
+            return
+        decision = registration.heartbeat(
+            image, self._leases, asked, now, self.log.end, self.settings, self.raft.voters,
+            self._protections,
+        )  # fmt: skip
+        granted = decision.error is Error.NONE
+        start_ms = asked.lease_start_time_ms
+        if not self._protections.holds("lease-from-request"):
+            start_ms = now.wall_ms
+        end_ms = start_ms + self.settings.lease_ms if granted else -1
+        offset = 0
+        if self._ahead is not None:
+            if decision.heard:
+                lease_ns = self.settings.lease_ms * 1_000_000
+                self._leases.heard(asked, self.committed.applied, now, lease_ns)
+            offset = self._apply(decision.records, now)
+        answer = m.BrokerHeartbeatResponse(
+            decision.error, self.settings.node_id, decision.next_state, decision.broker_epoch,
+            end_ms, self.raft.epoch,
+        )  # fmt: skip
+        event = self._heartbeat_event(received, asked, answer)
+        self._answer_later(_Waiting(offset, received, answer, event, self._out.cause))
+
+    def _heartbeat_event(
+        self, received: Received, asked: m.BrokerHeartbeatRequest, answer: m.BrokerHeartbeatResponse
+    ) -> HeartbeatAnswered:
+        return HeartbeatAnswered(
+            received.client, asked.broker_id, str(asked.incarnation_id or ""),
+            asked.broker_epoch, answer.broker_epoch, Error(answer.error_code).name,
+            BrokerState.read(answer.next_state).name, asked.lease_start_time_ms,
+            answer.lease_end_time_ms, self.settings.lease_ms, self.raft.epoch,
+            answer.active_controller_id, self.active, self._balance_ms(),
+            asked.cur_metadata_offset, BrokerState.read(asked.target_state).name,
+            tuple(f"{f.name}={f.min_level}-{f.max_level}" for f in asked.features),
+            self.settings.ms("metadata.max.lag.records"),
+        )  # fmt: skip
+
+    def _change(self, received: Received, now: Instant) -> None:
+        """Whatever asks for a change: decided at once, answered once that is committed."""
+        if self._ahead is None:
+            self._refuse(received, self._out.cause)
+            return
+        ends = self.raft.ends()
+        quorum = Quorum(
+            self.settings.node_id,
+            self.raft.epoch,
+            self.raft.high_watermark,
+            tuple((voter, ends.get(voter, -1)) for voter in sorted(self.raft.voters)),
+            self.raft.voters,
+            self.raft.settled,
+            self.raft.observed,
+        )
+        grounds = Grounds(
+            self._ahead, self.log.end, quorum, self._ready(), self.settings, self._protections
+        )
+        decided = changes.decide(grounds, received.message)
+        end = self._apply(decided.records, now)
+        if isinstance(received.message, m.AlterPartitionRequest):
+            self._settle(decided.records, now)
+        event = ChangeAnswered(
+            changes.name(received.message),
+            received.client,
+            next(changes.errors(decided.answer), Error.NONE).name,
+            end - 1 if decided.records else -1,
+            -1,
+            self.raft.epoch,
+        )
+        self._answer_later(_Waiting(end, received, decided.answer, event, self._out.cause))
+
+    # ------------------------------------------------------------------------- what nobody asks for
+
+    def _balance_ms(self) -> int:
+        """How often leaderships are given back to preferred replicas; 0: never."""
+        if not self.settings.ms("auto.leader.rebalance.enable"):
+            return 0
+        return self.settings.ms("leader.imbalance.check.interval.ms")
+
+    def _ready(self) -> frozenset[int]:
+        """The brokers that may be given leaderships: active, and not about to stop (RP-21)."""
+        assert self._ahead is not None
+        targets = self._leases.targets
+        return frozenset(b for b in self._ahead.live() if targets.get(b) is BrokerState.ACTIVE)
+
+    def _willing(self) -> frozenset[int]:
+        """Those to whom leaderships go back by themselves."""
+        return self._ready() if self._balance_ms() else frozenset()
+
+    def _settle(self, records: Iterable[r.Record], now: Instant) -> None:
+        """Ends the reassignments, and gives back the leaderships, that were waiting for these."""
+        assert self._ahead is not None
+        places = [
+            self._ahead.partitions[record.topic_id][record.partition_id]
+            for record in records
+            if isinstance(record, r.IsrChangeRecord) and record.topic_id is not None
+        ]
+        self._apply(
+            reassigning.settle(self._ahead, places, self._willing(), self._protections), now
+        )
+
+    def _maintain(self, now: Instant) -> None:
+        """Finishes deletions once marked, and at times looks at every partition."""
+        if self._ahead is None:
+            return
+        if self.committed.image.deleting:
+            self._apply(topics.finish_deletions(self.committed.image, self._ahead), now)
+        if now.monotonic_ns >= self._next_check_ns:
+            every = self._ahead.all_partitions()
+            self._apply(
+                reassigning.settle(self._ahead, every, self._willing(), self._protections), now
+            )
+            self._next_check_ns = now.monotonic_ns + self.settings.ns(
+                "leader.imbalance.check.interval.ms"
+            )
+
+    # ---------------------------------------------------------------------------------- answering
+
+    def _answer_later(self, waiting: _Waiting) -> None:
+        if self._protections.holds("answer-after-commit"):
+            self._waiting.append(waiting)
+        else:
+            self._answer(waiting)
+
+    def _answer_committed(self) -> None:
+        ready = [w for w in self._waiting if w.offset <= self.raft.high_watermark]
+        if ready:
+            self._waiting = [w for w in self._waiting if w.offset > self.raft.high_watermark]
+            for one in ready:
+                self._answer(one)
+
+    def _answer(self, waiting: _Waiting) -> None:
+        message = waiting.received.message
+        if isinstance(message, m.BrokerHeartbeatRequest) and self._overtaken(message):
+            # Granted before another process took the id, and answered after: it holds no more.
+            self._refuse_heartbeat(
+                waiting.received, Error.DUPLICATE_BROKER_REGISTRATION, BrokerState.FENCED,
+                self.settings.node_id, waiting.cause,
+            )  # fmt: skip
+            return
+        event = waiting.event
+        if isinstance(event, ChangeAnswered):
+            event = replace(event, high_watermark=self.raft.high_watermark)
+        if event is not None:
+            self._out.add(Note(event, waiting.cause))
+        self._out.add(Reply(waiting.received.request_id, waiting.answer))
+
+    def _overtaken(self, asked: m.BrokerHeartbeatRequest) -> bool:
+        """Whether the committed metadata names another process for the id by now (QC-19)."""
+        taken = self.committed.image.has_lost(asked.broker_id, asked.incarnation_id)
+        return taken and self._protections.holds("newest-incarnation-wins")
+
+    def _refuse(self, received: Received, cause: Cause | None) -> None:
+        """NOT_CONTROLLER, naming the active controller where the answer can (QC-22)."""
+        message = received.message
+        if not isinstance(message, m.BrokerHeartbeatRequest):
+            answer = changes.refused(message, Error.NOT_CONTROLLER)
+            self._out.add(Reply(received.request_id, answer))
+            return
+        leader = -1 if self.raft.leader is None else self.raft.leader
+        if leader == self.settings.node_id:
+            leader = -1
+        self._refuse_heartbeat(received, Error.NOT_CONTROLLER, BrokerState.UNKNOWN, leader, cause)
+
+    def _refuse_heartbeat(
+        self, received: Received, error: Error, state: BrokerState, leader: int, cause: Cause | None
+    ) -> None:
+        asked = received.message
+        assert isinstance(asked, m.BrokerHeartbeatRequest), asked
+        told = m.BrokerHeartbeatResponse(error, leader, state, -1, -1, self.raft.epoch)
+        self._out.add(Note(self._heartbeat_event(received, asked, told), cause))
+        self._out.add(Reply(received.request_id, told))

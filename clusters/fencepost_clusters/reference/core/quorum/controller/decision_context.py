@@ -1,0 +1,49 @@
+"""What a decision about a request rests on, and what it leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from fencepost_clusters.reference.core.node.effects import Protections
+from fencepost_clusters.reference.core.node.settings import Settings
+from fencepost_clusters.reference.core.quorum.metadata.image import Image
+from fencepost_clusters.reference.core.quorum.raft.electorate import Voters
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import records as r
+
+
+class Quorum(Struct, frozen=True):
+    """The quorum as its leader knows it: log ends of voters and of nobody else.
+
+    `settled`: the newest change of `voters`, and something of this epoch, is committed. `observed`
+    is how far each other node has fetched, whether it votes or not.
+    """
+
+    leader: int
+    epoch: int
+    high_watermark: int
+    ends: tuple[tuple[int, int], ...]
+    voters: Voters
+    settled: bool
+    observed: Mapping[int, int]
+
+
+class Grounds(Struct, frozen=True):
+    """See the module. `end` is the offset at which the first record will stand; `ready` are the
+    brokers that may be given leaderships: active, heard of in this office, and not stopping."""
+
+    image: Image
+    end: int
+    quorum: Quorum
+    ready: frozenset[int]
+    settings: Settings
+    protections: Protections
+
+
+class Decided(Struct, frozen=True):
+    """What a request leads to: records, in one batch, and its answer once they are committed."""
+
+    records: tuple[r.Record, ...]
+    answer: m.Response

@@ -1,0 +1,214 @@
+"""Reassignment: a partition's replicas are exchanged while it is led and written (RP-20).
+
+While one is under way the replica list holds the new replicas and then those to be removed, and
+the record names both kinds. All of it is in the log, so any later controller goes on with it. The
+switch comes once every new replica is in the ISR, and not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fencepost_clusters.reference.core.node.effects import Protections
+from fencepost_clusters.reference.core.quorum.controller import leadership, placement
+from fencepost_clusters.reference.core.quorum.controller.decision_context import Decided, Grounds
+from fencepost_clusters.reference.core.quorum.metadata.image import Image, Partition
+from fencepost_clusters.reference.wire import administration as a
+from fencepost_clusters.reference.wire import records as r
+from fencepost_clusters.reference.wire.errors import Error
+
+Outcome = tuple[r.PartitionRecord | None, Error, str | None]
+
+
+def under_way(one: Partition) -> bool:
+    """Whether a partition's replicas are being exchanged."""
+    return bool(one.adding or one.removing)
+
+
+def target(one: Partition) -> tuple[int, ...]:
+    """The replicas a partition is to have in the end."""
+    return tuple(b for b in one.replicas if b not in one.removing)
+
+
+def _origin(one: Partition) -> tuple[int, ...]:
+    return tuple(b for b in one.replicas if b not in one.adding)
+
+
+def _record(
+    one: Partition,
+    replicas: tuple[int, ...],
+    isr: tuple[int, ...],
+    leader: int,
+    adding: tuple[int, ...] = (),
+    removing: tuple[int, ...] = (),
+) -> r.PartitionRecord:
+    return r.PartitionRecord(
+        partition_id=one.index,
+        topic_id=one.topic_id,
+        replicas=replicas,
+        isr=isr,
+        removing_replicas=removing,
+        adding_replicas=adding,
+        leader=leader,
+        leader_epoch=one.leader_epoch + 1,
+    )
+
+
+def begin(on: Grounds, one: Partition, wanted: tuple[int, ...]) -> Outcome:
+    """The record that begins a reassignment, or that carries it out where nothing is to be waited
+    for; a reassignment under way is replaced."""
+    if not wanted or len(set(wanted)) != len(wanted) or min(wanted) < 0:
+        return None, Error.INVALID_REPLICA_ASSIGNMENT, "replicas must be distinct brokers"
+    origin = _origin(one)
+    unknown = sorted(set(wanted) - set(origin) - set(on.image.live()))
+    if unknown:
+        return None, Error.INVALID_REPLICA_ASSIGNMENT, f"broker {unknown[0]} is not live"
+    adding = tuple(b for b in wanted if b not in origin)
+    removing = tuple(b for b in origin if b not in wanted)
+    replicas = (*wanted, *removing)
+    isr = tuple(b for b in replicas if b in one.isr)
+    if not isr:
+        saying = "no member of the ISR would be left: call the reassignment under way off first"
+        return None, Error.INVALID_REPLICA_ASSIGNMENT, saying
+    leader = one.leader if one.leader in isr else _elect(on.image, replicas, isr)
+    begun = Partition(
+        one.topic_id, one.index, replicas, isr, leader, one.leader_epoch, adding, removing
+    )
+    done = switch(on.image, begun, on.protections)
+    if done is not None:
+        return done, Error.NONE, None
+    return _record(one, replicas, isr, leader, adding, removing), Error.NONE, None
+
+
+def call_off(on: Grounds, one: Partition) -> Outcome:
+    """The record that undoes a reassignment under way."""
+    if not under_way(one):
+        return None, Error.NO_REASSIGNMENT_IN_PROGRESS, None
+    origin = _origin(one)
+    isr = tuple(b for b in origin if b in one.isr)
+    if not isr:
+        saying = "none of the former replicas is in the ISR"
+        return None, Error.INVALID_REPLICA_ASSIGNMENT, saying
+    leader = one.leader if one.leader in isr else _elect(on.image, origin, isr)
+    return _record(one, origin, isr, leader), Error.NONE, None
+
+
+def switch(image: Image, one: Partition, protections: Protections) -> r.PartitionRecord | None:
+    """The record with which a reassignment ends: the new replicas alone, all in the ISR, and a
+    leader elected anew; None while it has to wait."""
+    wanted = target(one)
+    caught_up = set(wanted) <= set(one.isr)
+    if not caught_up and protections.holds("switch-when-caught-up"):
+        return None
+    isr = wanted
+    if not protections.holds("removed-leave-isr"):
+        isr = (*wanted, *(b for b in one.isr if b not in wanted))
+    return _record(one, wanted, isr, _elect(image, wanted, wanted))
+
+
+def _elect(image: Image, replicas: Sequence[int], isr: Sequence[int]) -> int:
+    live = image.live()
+    return next((b for b in replicas if b in isr and b in live), -1)
+
+
+def settle(
+    image: Image, places: Sequence[Partition], ready: frozenset[int], protections: Protections
+) -> tuple[r.Record, ...]:
+    """What is due on these partitions without anybody asking: the end of a reassignment, or
+    leadership back to the preferred replica (RP-21)."""
+    found: list[r.Record] = []
+    for one in places:
+        if under_way(one):
+            done = switch(image, one, protections)
+            if done is not None:
+                found.append(done)
+        elif protections.holds("preferred-leads"):
+            back = leadership.to_preferred(one, ready, protections)
+            if back is not None:
+                found.append(back)
+    return tuple(found)
+
+
+# --------------------------------------------------------------------------------------- requests
+
+
+def alter(on: Grounds, asked: a.AlterPartitionReassignmentsRequest) -> Decided:
+    """Begins and calls off reassignments, each partition by itself."""
+    records: list[r.Record] = []
+    topics: list[a.ReassignableTopicResponse] = []
+    seen: set[tuple[str, int]] = set()
+    for topic in asked.topics:
+        parts: list[a.ReassignablePartitionResponse] = []
+        for part in topic.partitions:
+            one = on.image.partition(topic.name, part.partition_index)
+            outcome: Outcome
+            if (topic.name, part.partition_index) in seen:
+                outcome = None, Error.INVALID_REQUEST, "the partition is in the request twice"
+            elif one is None:
+                outcome = None, Error.UNKNOWN_TOPIC_OR_PARTITION, None
+            elif part.replicas is None:
+                outcome = call_off(on, one)
+            else:
+                outcome = begin(on, one, part.replicas)
+            seen.add((topic.name, part.partition_index))
+            record, error, saying = outcome
+            if record is not None:
+                records.append(record)
+            parts.append(a.ReassignablePartitionResponse(part.partition_index, error, saying))
+        topics.append(a.ReassignableTopicResponse(topic.name, tuple(parts)))
+    answer = a.AlterPartitionReassignmentsResponse(Error.NONE, tuple(topics))
+    return Decided(tuple(records), answer)
+
+
+def alter_refused(asked: a.AlterPartitionReassignmentsRequest, error: Error) -> a.AdminResponse:
+    return a.AlterPartitionReassignmentsResponse(error, ())
+
+
+def listed(on: Grounds, asked: a.ListPartitionReassignmentsRequest) -> Decided:
+    """The reassignments under way, of all partitions or of those asked for."""
+    wanted = None
+    if asked.topics is not None:
+        wanted = {(t.name, index) for t in asked.topics for index in t.partition_indexes}
+    found: dict[str, list[a.OngoingPartitionReassignment]] = {}
+    for one in on.image.all_partitions():
+        name = on.image.names[one.topic_id]
+        if under_way(one) and (wanted is None or (name, one.index) in wanted):
+            found.setdefault(name, []).append(
+                a.OngoingPartitionReassignment(one.index, one.replicas, one.adding, one.removing)
+            )
+    topics = tuple(a.OngoingTopicReassignment(name, tuple(p)) for name, p in found.items())
+    return Decided((), a.ListPartitionReassignmentsResponse(Error.NONE, topics))
+
+
+def list_refused(asked: a.ListPartitionReassignmentsRequest, error: Error) -> a.AdminResponse:
+    return a.ListPartitionReassignmentsResponse(error, ())
+
+
+def rebalance(on: Grounds, asked: a.RebalanceRequest) -> Decided:
+    """Adds brokers with as few moves as may be (RP-03), or places every partition anew (RP-33)."""
+    live = on.image.live()
+    dead = sorted(set(asked.brokers) - set(live))
+    if dead or not live:
+        saying = f"broker {dead[0]} is not live" if dead else "no broker is live"
+        return Decided((), a.RebalanceResponse(Error.INVALID_REPLICA_ASSIGNMENT, 0, saying))
+    held = {(on.image.names[p.topic_id], p.index): target(p) for p in on.image.all_partitions()}
+    if asked.brokers and on.protections.holds("adding-moves-little"):
+        old = [b for b in live if b not in asked.brokers]
+        moved = placement.add_brokers(held, old, asked.brokers)
+    else:
+        topics: dict[str, dict[int, tuple[int, ...]]] = {}
+        for (topic, index), replicas in held.items():
+            topics.setdefault(topic, {})[index] = replicas
+        moved = placement.rebalance(topics, live)
+    records: list[r.Record] = []
+    for (topic, index), replicas in sorted(moved.items()):
+        one = on.image.partition(topic, index)
+        assert one is not None
+        record, _, _ = begin(on, one, replicas)
+        if record is not None:
+            records.append(record)
+    return Decided(tuple(records), a.RebalanceResponse(Error.NONE, len(records)))
+
+
+def rebalance_refused(asked: a.RebalanceRequest, error: Error) -> a.AdminResponse:
+    return a.RebalanceResponse(error)

@@ -1,0 +1,125 @@
+"""Who of the controllers takes a snapshot when: the active one's part, and a standby's (KIP-631).
+
+A standby tells the offset of its last snapshot in a ControllerHeartbeat, and the answer may tell it
+to take another. What the active controller knows of snapshots is soft: a new one begins anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from fencepost import SnapshotAsked, SnapshotKnown
+from fencepost_clusters.reference.core.node.effects import Instant, Outbox, Protections
+from fencepost_clusters.reference.core.node.settings import Settings
+from fencepost_clusters.reference.core.quorum.raft.electorate import Electorate
+from fencepost_clusters.reference.wire import messages as m
+
+
+@dataclass(slots=True)
+class _Known:
+    """What one controller said last: the offset of its snapshot, and when."""
+
+    offset: int
+    heard_ns: int
+
+
+@final
+class Coordination:
+    """The active controller's part: one snapshot at a time, as far as it knows (QC-12)."""
+
+    def __init__(
+        self, settings: Settings, epoch: int, protections: Protections, out: Outbox
+    ) -> None:
+        self._settings = settings
+        self._epoch = epoch
+        self._protections = protections
+        self._out = out
+        self._known: dict[int, _Known] = {}
+        self._asked: tuple[int, int] | None = None
+        """The controller whose snapshot is under way, and the offset of the one it had."""
+        self._made_to_wait: set[int] = set()
+
+    def heard(self, controller: int, offset: int, now: Instant) -> None:
+        """A controller, this one included, tells the offset of its last snapshot."""
+        before = self._known.get(controller)
+        self._known[controller] = _Known(offset, now.monotonic_ns)
+        if before is None or before.offset != offset:
+            self._out.note(SnapshotKnown(controller, offset, self._epoch))
+        if self._asked is not None and self._asked[0] == controller and offset > self._asked[1]:
+            self._asked = None
+
+    def should_start(self, controller: int, committed: int, now: Instant) -> bool:
+        """Whether a controller, which was just heard, is to take a snapshot now."""
+        last = self._known[controller].offset
+        interval = self._settings.ms("metadata.snapshot.interval.records")
+        if committed - max(0, last) < interval:
+            return False
+        if self._asked is not None:
+            other = self._asked[0]
+            if other == controller:
+                return True  # the answer that told it may have been lost
+            silent_ns = now.monotonic_ns - self._known[other].heard_ns
+            alive = silent_ns < self._settings.lease_ms * 1_000_000
+            if alive and self._protections.holds("one-snapshot-at-a-time"):
+                self._made_to_wait.add(controller)
+                return False
+        self._asked = (controller, last)
+        waited = controller in self._made_to_wait
+        self._made_to_wait.discard(controller)
+        patience_ms = self._settings.lease_ms
+        self._out.note(SnapshotAsked(controller, last, committed, self._epoch, waited, patience_ms))
+        return True
+
+
+@final
+class Reporting:
+    """A standby's part: a ControllerHeartbeat now and then, and at once when it has news."""
+
+    def __init__(
+        self, settings: Settings, electorate: Electorate, out: Outbox, now: Instant
+    ) -> None:
+        self._settings = settings
+        self._electorate = electorate
+        self._out = out
+        self._next_ns = now.monotonic_ns
+        self._call: int | None = None
+        self._told = -1
+        """The offset of the snapshot that the last heartbeat told."""
+
+    def deadline_ns(self, leader: int | None) -> int | None:
+        """When the next one is due, if there is anybody to send it to."""
+        nobody = self._electorate.address(leader) is None
+        return None if nobody or self._call is not None else self._next_ns
+
+    def hurry(self, now: Instant) -> None:
+        """There is another snapshot to tell of."""
+        self._next_ns = min(self._next_ns, now.monotonic_ns)
+
+    def tick(self, leader: int | None, offset: int, now: Instant) -> None:
+        """Sends the heartbeat that is due."""
+        address = self._electorate.address(leader)
+        if address is None or self._call is not None or now.monotonic_ns < self._next_ns:
+            return
+        self._next_ns = now.monotonic_ns + self._settings.heartbeat_ms * 1_000_000
+        self._told = offset
+        request = m.ControllerHeartbeatRequest(self._settings.node_id, offset)
+        self._call = self._out.call(address, "heartbeat", request, self._settings.lease_ms // 3)
+
+    def answered(self, call_id: int, answer: m.Response, offset: int) -> bool | None:
+        """Whether the answer tells to take a snapshot; None if the call was no heartbeat.
+
+        It does not, if another snapshot, at `offset`, was taken since the heartbeat left.
+        """
+        if call_id != self._call:
+            return None
+        self._call = None
+        assert isinstance(answer, m.ControllerHeartbeatResponse), answer
+        return answer.error_code == 0 and answer.start_snapshot and offset == self._told
+
+    def failed(self, call_id: int) -> bool:
+        """A heartbeat came to nothing; False if the call was none."""
+        if call_id != self._call:
+            return False
+        self._call = None
+        return True

@@ -1,0 +1,113 @@
+"""Creating and deleting topics: what the active controller decides, as records and results."""
+
+from __future__ import annotations
+
+import re
+from uuid import UUID
+
+from fencepost_clusters.reference.core.node.effects import Protections
+from fencepost_clusters.reference.core.node.settings import TOPIC_SETTINGS, Settings
+from fencepost_clusters.reference.core.quorum.controller.placement import place
+from fencepost_clusters.reference.core.quorum.metadata.image import TOPIC_RESOURCE, Image
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import records as r
+from fencepost_clusters.reference.wire.errors import Error
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+MAX_PARTITIONS = 10_000
+
+
+def topic_id(controller_epoch: int, offset: int) -> UUID:
+    """A topic id nobody else can give: of an offset written in an epoch only this leader has."""
+    return UUID(int=(1 << 127) | (controller_epoch << 64) | offset)
+
+
+def create(
+    image: Image,
+    asked: m.CreatableTopic,
+    settings: Settings,
+    new_id: UUID,
+    protections: Protections,
+) -> tuple[list[r.Record], m.CreatableTopicResult]:
+    """The records that make a topic, placed on brokers that are live now (RP-28), or why not."""
+    error, saying, replicas = _judge(image, asked, settings, protections)
+    if error is not Error.NONE:
+        return [], m.CreatableTopicResult(asked.name, error, saying)
+    found: list[r.Record] = [r.TopicRecord(name=asked.name, topic_id=new_id)]
+    for config in asked.configs:
+        found.append(
+            r.ConfigRecord(
+                resource_type=TOPIC_RESOURCE,
+                resource_name=asked.name,
+                name=config.name,
+                value=config.value or "",
+            )
+        )
+    live = image.live()
+    for index, members in enumerate(replicas):
+        isr = tuple(b for b in members if b in live)
+        found.append(
+            r.PartitionRecord(
+                partition_id=index,
+                topic_id=new_id,
+                replicas=members,
+                isr=isr,
+                leader=isr[0] if isr else -1,
+                leader_epoch=0,
+            )
+        )
+    return found, m.CreatableTopicResult(
+        asked.name, Error.NONE, None, len(replicas), len(replicas[0])
+    )
+
+
+def _judge(
+    image: Image, asked: m.CreatableTopic, settings: Settings, protections: Protections
+) -> tuple[Error, str | None, tuple[tuple[int, ...], ...]]:
+    if not _LEGAL.fullmatch(asked.name) or asked.name in (".", "..", m.METADATA_TOPIC):
+        return Error.INVALID_TOPIC_EXCEPTION, f"{asked.name!r} is no legal topic name", ()
+    if asked.name in image.topics:
+        return Error.TOPIC_ALREADY_EXISTS, f"Topic '{asked.name}' already exists.", ()
+    for config in asked.configs:
+        if config.name not in TOPIC_SETTINGS or not (config.value or "").isdecimal():
+            saying = f"{config.name}={config.value} cannot be set for a topic here"
+            return Error.INVALID_CONFIG, saying, ()
+    live = image.live()
+    if not protections.holds("placed-on-live"):
+        live = tuple(sorted(image.brokers))
+    if asked.assignments:
+        chosen = {a.partition_index: a.broker_ids for a in asked.assignments}
+        members = tuple(chosen.get(i, ()) for i in range(len(chosen)))
+        if any(not b or len(set(b)) != len(b) or not set(b) <= set(live) for b in members):
+            return Error.INVALID_REPLICA_ASSIGNMENT, "replicas must be distinct live brokers", ()
+        return Error.NONE, None, members
+    count = asked.num_partitions
+    count = settings.ms("num.partitions") if count == -1 else count
+    factor = asked.replication_factor
+    factor = settings.ms("default.replication.factor") if factor == -1 else factor
+    if not 0 < count <= MAX_PARTITIONS:
+        return Error.INVALID_PARTITIONS, f"{count} partitions; 1 to {MAX_PARTITIONS} may be had", ()
+    if not 0 < factor <= len(live):
+        saying = f"replication factor {factor}; {len(live)} brokers are live"
+        return Error.INVALID_REPLICATION_FACTOR, saying, ()
+    spread = protections.holds("placement-spreads")
+    return Error.NONE, None, place(live, count, factor, spread)
+
+
+def delete(image: Image, name: str) -> tuple[list[r.Record], m.DeletableTopicResult]:
+    """The record that marks a topic as being deleted, or why not; see `finish_deletions`."""
+    known = image.topics.get(name)
+    if known is None or known in image.deleting:
+        return [], m.DeletableTopicResult(name, Error.UNKNOWN_TOPIC_OR_PARTITION)
+    marked = r.TopicRecord(name=name, topic_id=known, deleting=True)
+    return [marked], m.DeletableTopicResult(name, Error.NONE)
+
+
+def finish_deletions(committed: Image, ahead: Image) -> tuple[r.Record, ...]:
+    """The records that delete the topics whose mark is committed, with all their partitions.
+
+    Whoever is in office when the mark is seen finishes it, the successor too (QC-26).
+    """
+    return tuple(
+        r.DeleteTopicRecord(name=topic) for topic in sorted(committed.deleting & ahead.deleting)
+    )

@@ -1,0 +1,1 @@
+"""The replicated metadata: its image, its features, its snapshots."""

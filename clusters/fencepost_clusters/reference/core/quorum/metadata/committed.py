@@ -1,0 +1,134 @@
+"""Replaying the committed metadata log into an image, telling each record as an event.
+
+The same for controllers and brokers: what is visible is what is committed (QC-08).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from zlib import crc32
+
+from fencepost import (
+    BrokerCommitted,
+    BrokerDeleted,
+    FeatureFinalized,
+    MetadataCommitted,
+    PartitionCommitted,
+    TopicCommitted,
+    TopicMarked,
+)
+from fencepost_clusters.reference.core.node.effects import Outbox
+from fencepost_clusters.reference.core.quorum.metadata import features, snapshots
+from fencepost_clusters.reference.core.quorum.metadata.image import Image
+from fencepost_clusters.reference.core.quorum.raft.metadata_log import Batch, MetadataLog
+from fencepost_clusters.reference.wire import records as r
+
+DIGEST_RECORDS = 32
+"""How many records there are between two digests of a small state."""
+Replayed = Callable[[r.Record, int], None]
+
+
+class Committed:
+    """A node's committed image; `applied` is the first offset not replayed yet."""
+
+    was_replaced = False
+
+    def __init__(self, out: Outbox, log: MetadataLog, role: str) -> None:
+        """Begins with the log's snapshot, if it has one. `role` is the node's."""
+        self._out = out
+        self._role = role
+        self.replayed = 0
+        """How many records this process has replayed."""
+        self._rebuild(log)
+
+    def _rebuild(self, log: MetadataLog) -> None:
+        self.image = Image() if log.snapshot is None else snapshots.load(log.snapshot)
+        self.applied = log.start
+
+    def advance(self, log: MetadataLog, to_offset: int, replayed: Replayed | None = None) -> bool:
+        """Replays what is below `to_offset`; True if there was anything.
+
+        `replayed` is called after each record. A log cut below what was replayed means that a
+        leader lacked committed records: the image is built again from what is left. A log that
+        begins past it was replaced by a leader's snapshot: `was_replaced` then says so, once.
+        """
+        before = self.applied
+        self.was_replaced = log.snapshot is not None and log.start > self.applied
+        if log.end < self.applied or self.was_replaced:
+            self._rebuild(log)
+        for batch in log.batches(self.applied, to_offset):
+            for at, record in enumerate(batch.records, batch.base):
+                self._tell_gone(record, at)
+                self.image.replay(record, at)
+                self._tell(record, at, batch.epoch, batch.versions[at - batch.base])
+                if replayed is not None:
+                    replayed(record, at)
+            if not batch.records:
+                digest = f"{crc32(batch.data[16:]):08x}"
+                self._out.note(MetadataCommitted(batch.base, batch.epoch, "LeaderChange", digest))
+            self.replayed += max(1, len(batch.records))
+            self.applied = batch.end
+            self.image.offset = batch.end
+            self._tell_digest(batch)
+        return self.applied > before or self.was_replaced
+
+    def _tell_digest(self, batch: Batch) -> None:
+        """Says now and then what the state comes to: every node at the same offsets, and the
+        larger the state is, the more seldom."""
+        entities = len(self.image.brokers) + sum(map(len, self.image.partitions.values()))
+        stride = max(DIGEST_RECORDS, 1 << entities.bit_length())
+        if batch.base // stride != batch.end // stride:
+            self._out.note(snapshots.told(self.image, batch.end))
+
+    def _tell_gone(self, record: r.Record, at: int) -> None:
+        """A deleted topic's name is known only before its record is replayed."""
+        if isinstance(record, r.DeleteTopicRecord) and record.name is not None:
+            self._name = self.image.names[record.name]
+
+    def _tell(self, record: r.Record, at: int, epoch: int, version: int) -> None:
+        kind = type(record).__name__.removesuffix("Record")
+        digest = f"{crc32(r.encode(record)):08x}"
+        self._out.note(MetadataCommitted(at, epoch, kind, digest, version))
+        match record:
+            case r.BrokerRecord():
+                self._out.note(
+                    BrokerCommitted(
+                        at,
+                        record.broker_id,
+                        record.broker_epoch,
+                        record.fenced,
+                        str(record.incarnation_id or ""),
+                        self._role,
+                    )
+                )
+            case r.TopicRecord(deleting=True):
+                self._out.note(TopicMarked(at, record.name, str(record.topic_id)))
+            case r.TopicRecord():
+                self._out.note(
+                    TopicCommitted(at, record.name, str(record.topic_id), False, self._role)
+                )
+            case r.DeleteBrokerRecord():
+                self._out.note(BrokerDeleted(at, record.id))
+            case r.DeleteTopicRecord():
+                self._out.note(TopicCommitted(at, self._name, str(record.name), True, self._role))
+            case r.PartitionRecord() | r.IsrChangeRecord():
+                assert record.topic_id is not None
+                one = self.image.partitions[record.topic_id][record.partition_id]
+                self._out.note(
+                    PartitionCommitted(
+                        at,
+                        self.image.names[record.topic_id],
+                        one.index,
+                        one.leader,
+                        one.leader_epoch,
+                        one.isr,
+                        one.replicas,
+                        one.adding,
+                        one.removing,
+                        self._role,
+                    )
+                )
+            case r.ConfigRecord(resource_type=features.FEATURE_RESOURCE):
+                self._out.note(FeatureFinalized(at, record.name, int(record.value)))
+            case _:
+                pass

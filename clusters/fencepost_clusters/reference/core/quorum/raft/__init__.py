@@ -1,0 +1,1 @@
+"""Raft with followers that pull (KIP-595)."""

@@ -1,0 +1,156 @@
+"""Who is in the quorum, and where: what a node is configured with, and what it learns.
+
+Every answer to a fetch of the metadata log names the voters and their addresses (Kafka's
+NodeEndpoints, version 16). A broker needs one good address of controller.connect to begin with
+(QC-05); from then on it follows what it learned, whatever it was configured with (QC-29).
+
+The voters change one at a time, by a ConfigRecord of the whole cluster. A controller goes by the
+newest one in its log, committed or not, as Raft demands of such changes; the next one may be asked
+for once that is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeGuard
+
+from fencepost import QuorumLearned
+from fencepost_clusters.reference.core.node.effects import Address, Outbox, Protections
+from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import record_batch
+from fencepost_clusters.reference.wire import records as r
+
+Voters = Mapping[int, Address]
+WHOLE_CLUSTER = 4
+"""Kafka's resource type of a broker; without a name, of all of them."""
+VOTERS_SETTING = "controller.quorum.voters"
+
+
+def known(voters: Voters) -> tuple[int, ...]:
+    """The ids that are real, in order."""
+    return tuple(sorted(node for node in voters if node >= 0))
+
+
+def is_voters(record: r.Record) -> TypeGuard[r.ConfigRecord]:
+    """Whether a record says who the voters are."""
+    return (
+        isinstance(record, r.ConfigRecord)
+        and record.resource_type == WHOLE_CLUSTER
+        and record.name == VOTERS_SETTING
+    )
+
+
+def voters_record(voters: Voters) -> r.ConfigRecord:
+    """The record that makes these the voters; written as in controller.connect."""
+    text = ",".join(f"{node}@{_text(voters[node])}" for node in known(voters))
+    return r.ConfigRecord(
+        resource_type=WHOLE_CLUSTER, resource_name="", name=VOTERS_SETTING, value=text
+    )
+
+
+def parse(text: str) -> dict[int, Address]:
+    """The voters that such a record names."""
+    voters: dict[int, Address] = {}
+    for entry in text.split(","):
+        node, _, address = entry.partition("@")
+        host, _, port = address.rpartition(":")
+        voters[int(node)] = (host, int(port))
+    return voters
+
+
+class Electorate:
+    """The voters as one node knows them: `voters` is always the same mapping, kept up to date."""
+
+    def __init__(
+        self,
+        configured: Voters,
+        bootstrap: tuple[Address, ...],
+        protections: Protections,
+        out: Outbox,
+    ) -> None:
+        """A controller is configured with voters; a broker with `bootstrap` addresses, whose ids it
+        does not know: until it has learnt them they stand under ids that no node has."""
+        self.voters = dict(configured)
+        self._history: list[tuple[int, Voters]] = [(-1, dict(configured))]
+        self._told: dict[int, Address] = {}
+        self._bootstrap = bootstrap
+        self._protections = protections
+        self._out = out
+        if bootstrap:
+            self.voters = {-2 - number: address for number, address in enumerate(bootstrap)}
+        else:
+            self._tell()
+
+    @property
+    def changed_at(self) -> int:
+        """The offset of the record that the voters are by; -1 when they are the configured ones."""
+        return self._history[-1][0]
+
+    def address(self, node: int | None) -> Address | None:
+        """Where a controller is: by the voters, or by what another controller said."""
+        return None if node is None else self.voters.get(node) or self._told.get(node)
+
+    def others(self, me: int) -> set[int]:
+        """Every controller but this one that votes, here or to the mind of another."""
+        return {*self.voters, *self._told} - {me}
+
+    def take(self, records: Iterable[r.Record], base: int) -> bool:
+        """Takes in records that were appended from `base` on; whether the voters have changed."""
+        before = len(self._history)
+        for offset, record in enumerate(records, base):
+            if is_voters(record):
+                self._history.append((offset, parse(record.value)))
+        return len(self._history) > before and self._by_history()
+
+    def follow(self, log: MetadataLog) -> bool:
+        """Takes in a whole log, snapshot first, and nothing else; whether the voters changed."""
+        del self._history[1:]
+        if log.snapshot is not None:
+            for _, data in record_batch.split(log.snapshot.data):
+                for value in record_batch.values(data):
+                    record = r.decode(value)
+                    if is_voters(record):
+                        self._history.append((log.start - 1, parse(record.value)))
+        for batch in log.batches(log.start, log.end):
+            for offset, record in enumerate(batch.records, batch.base):
+                if is_voters(record):
+                    self._history.append((offset, parse(record.value)))
+        return self._by_history()
+
+    def _by_history(self) -> bool:
+        newest = self._history[-1][1]
+        if self._bootstrap or newest == self.voters:
+            return False
+        self._replace(newest)
+        return True
+
+    def endpoints(self) -> tuple[m.NodeEndpoint, ...]:
+        """The voters as an answer names them."""
+        return tuple(m.NodeEndpoint(node, *self.voters[node]) for node in known(self.voters))
+
+    def learn(self, told: Iterable[m.NodeEndpoint]) -> None:
+        """A broker takes in whom an answer names; a controller is told by its own log."""
+        found = {one.node_id: (one.host, one.port) for one in told}
+        if not self._bootstrap:
+            self._told.update(found)
+            return
+        if not self._protections.holds("follow-learned-voters"):
+            found = {node: a for node, a in found.items() if a in self._bootstrap}
+        if found and found != self.voters:
+            self._replace(found)
+
+    def _replace(self, found: Voters) -> None:
+        self.voters.clear()
+        self.voters.update(found)
+        self._tell()
+
+    def _tell(self) -> None:
+        ids = known(self.voters)
+        endpoints = tuple(_text(self.voters[node]) for node in ids)
+        given = tuple(_text(address) for address in self._bootstrap)
+        self._out.note(QuorumLearned(ids, endpoints, given))
+
+
+def _text(address: Address) -> str:
+    return "{}:{}".format(*address)

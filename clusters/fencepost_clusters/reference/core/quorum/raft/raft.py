@@ -1,0 +1,589 @@
+"""The quorum: Raft with followers that pull (KIP-595), as one state machine.
+
+Voters elect; the leader of an epoch is the active controller. Brokers are observers: they fetch and
+never vote. Followers truncate to where the leader says that their log diverges. A leader that no
+majority fetches from resigns, so that no lease it renewed can outlive what its successor decides: a
+follower stands for election no sooner than `fetch_timeout` after its last answer, and the leader
+gives up `resign_after` (shorter) after the last fetch that made its majority.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from fencepost import (
+    ControllerElected,
+    ControllerFollowed,
+    ControllerResigned,
+    ElectionStarted,
+    MetadataTruncated,
+    VoteAnswered,
+)
+from fencepost_clusters.reference.core.node.effects import (
+    EXIT_UNREADABLE,
+    NEVER_NS,
+    Append,
+    Chance,
+    Delete,
+    Instant,
+    Outbox,
+    Protections,
+    Received,
+    Reply,
+    StoreSnapshot,
+    StoreVote,
+    Sync,
+    Truncate,
+)
+from fencepost_clusters.reference.core.quorum.raft import messages
+from fencepost_clusters.reference.core.quorum.raft.electorate import Electorate
+from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME, MetadataLog
+from fencepost_clusters.reference.core.quorum.raft.serving import Serving
+from fencepost_clusters.reference.core.quorum.raft.snapshot_download import Download
+from fencepost_clusters.reference.core.quorum.raft.timing import RaftTiming
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import record_batch
+from fencepost_clusters.reference.wire.errors import Error
+from fencepost_clusters.reference.wire.records import UnknownRecord
+
+MS = 1_000_000
+
+
+class Role(Enum):
+    """What a node is to the quorum just now."""
+
+    OBSERVER = "observer"
+    UNATTACHED = "unattached"
+    FOLLOWER = "follower"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+
+
+class Raft:
+    """See the module. Hard state: the log, `epoch`, `voted_for`. All else is lost at a restart."""
+
+    def __init__(
+        self,
+        me: int,
+        electorate: Electorate,
+        log: MetadataLog,
+        epoch: int,
+        voted_for: int | None,
+        timing: RaftTiming,
+        chance: Chance,
+        protections: Protections,
+        out: Outbox,
+        now: Instant,
+        replica_epoch: int = -1,
+    ) -> None:
+        self.me = me
+        self.electorate = electorate
+        self.voters = electorate.voters
+        self.log = log
+        self.epoch = epoch
+        self.voted_for = voted_for
+        self.timing = timing
+        self.leader: int | None = None
+        self.high_watermark = log.start  # a snapshot holds what was committed
+        self._told_stable = 0
+        electorate.follow(log)
+        self.role = Role.UNATTACHED if me in self.voters else Role.OBSERVER
+        self.replica_epoch = replica_epoch
+        self._chance = chance
+        self._protections = protections
+        self._out = out
+        # Nobody leads a cluster that just started, so its first election comes soon. A process that
+        # comes back does not know whom it promised to follow: it waits until that promise is over.
+        self._faithful_ns = now.monotonic_ns + (timing.fetch_timeout_ns if epoch > 0 else 0)
+        self._election_ns = self._faithful_ns + chance(timing.election_ns // 10, timing.election_ns)
+        self._votes: set[int] = set()
+        self._calls: dict[int, tuple[str, int, int]] = {}
+        self._fetch_call: int | None = None
+        self._next_fetch_ns = now.monotonic_ns
+        self._fetch_target = -1
+        self._download = Download()
+        self._epoch_start = 0
+        self._announced: dict[int, int] = {}
+        self._serving = Serving(me, electorate, log, self, protections, out)
+
+    # ------------------------------------------------------------------------------- questions
+
+    @property
+    def leading(self) -> bool:
+        return self.role is Role.LEADER
+
+    def ends(self) -> dict[int, int]:
+        """The voters' log ends as far as their leader knows them."""
+        return self._serving.ends()
+
+    @property
+    def last_stable(self) -> int:
+        """The highest metadata offset known to be committed, whether its records are here or not.
+
+        A leader tells it with every answer: also with one that sends to a snapshot, or back to
+        where the logs part, and so leaves this node behind.
+        """
+        return max(self.high_watermark, self._told_stable)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the newest change of the voters, and something of this epoch, is committed."""
+        return self.high_watermark > max(self._epoch_start, self.electorate.changed_at)
+
+    @property
+    def observed(self) -> Mapping[int, int]:
+        """How far each other node has fetched from this leader, whether it votes or not."""
+        return self._serving.observed
+
+    def _majority(self) -> int:
+        return len(self.voters) // 2 + 1
+
+    def deadline_ns(self) -> int | None:
+        """When a Tick is wanted next."""
+        times = [self._serving.deadline_ns()]
+        if self.role is Role.LEADER:
+            times.extend(self._announced.values())
+            times.append(self._quorum_lost_ns())
+        else:
+            if self.role is not Role.OBSERVER:
+                times.append(self._election_ns)
+            if self._fetch_call is None and self._fetch_from() is not None:
+                times.append(self._next_fetch_ns)
+        return min(times, default=None)
+
+    def _quorum_lost_ns(self) -> int:
+        """When the leader must have resigned, unless a voter fetches before."""
+        seen_ns = self._serving.majority_seen_ns()
+        return NEVER_NS if seen_ns is None else seen_ns + self.timing.resign_after_ns
+
+    def _reseat(self, now: Instant) -> None:
+        """Takes up what a change of the voters means for this node."""
+        if self.role is Role.LEADER:
+            self._serving.seat(now)
+            self._announced = {v: at for v, at in self._announced.items() if v in self.voters}
+        elif self.me not in self.voters:
+            self.role = Role.OBSERVER
+        elif self.role is Role.OBSERVER:
+            self.role = Role.UNATTACHED if self.leader is None else Role.FOLLOWER
+            self._election_ns = now.monotonic_ns + self._patience()
+
+    # ------------------------------------------------------------------------------- time passes
+
+    def tick(self, now: Instant) -> None:
+        """Does whatever is due."""
+        at = now.monotonic_ns
+        self._serving.release(now)
+        if self.role is Role.LEADER:
+            if at >= self._quorum_lost_ns():
+                self._resign("no_majority", now)
+            elif self.me not in self.voters and self.high_watermark > self.electorate.changed_at:
+                self.step_down(now, "removed")
+                self.role = Role.OBSERVER
+            else:
+                for voter, due in sorted(self._announced.items()):
+                    if at >= due:
+                        self._announce(voter, now)
+        elif self.role is not Role.OBSERVER and at >= self._election_ns:
+            self._stand(now)
+        if self.role is not Role.LEADER and self._fetch_call is None and at >= self._next_fetch_ns:
+            self._fetch(now)
+
+    def _draw_election(self, now: Instant, least_ns: int = 0) -> None:
+        spread = self._chance(self.timing.election_ns, 2 * self.timing.election_ns)
+        self._election_ns = now.monotonic_ns + max(least_ns, spread)
+
+    # ----------------------------------------------------------------------------------- election
+
+    def _stand(self, now: Instant) -> None:
+        if self.epoch >= messages.MAX_EPOCH:
+            self._out.end("the epochs of the quorum are used up", EXIT_UNREADABLE)
+            return
+        self.role = Role.CANDIDATE
+        self.leader = None
+        self.epoch += 1
+        self.voted_for = self.me
+        self._votes = {self.me}
+        self._fetch_call = None
+        self._draw_election(now)
+        self._out.add(StoreVote(self.epoch, self.me))
+        self._out.note(ElectionStarted(self.epoch, self.log.end, self.log.last_epoch))
+        request = messages.vote(self.epoch, self.me, self.log.end, self.log.last_epoch)
+        for voter in sorted(self.voters):
+            if voter != self.me:
+                call = self._out.call(
+                    self.voters[voter], "quorum", request, self.timing.election_ns // MS
+                )
+                self._calls[call] = ("vote", voter, self.epoch)
+        self._count_votes(now)
+
+    def _count_votes(self, now: Instant) -> None:
+        if self.role is Role.CANDIDATE and len(self._votes) >= self._majority():
+            self._lead(now)
+
+    def _lead(self, now: Instant) -> None:
+        self.role = Role.LEADER
+        self.leader = self.me
+        self._epoch_start = self.log.end
+        self._serving.begin(now)
+        self._announced = {v: now.monotonic_ns for v in self.voters if v != self.me}
+        self._out.note(ControllerElected(self.epoch, self.log.end, self.log.last_epoch))
+        self.append([self.me.to_bytes(4, "big")], now, control=True)
+        for voter in sorted(self._announced):
+            self._announce(voter, now)
+
+    def _announce(self, voter: int, now: Instant) -> None:
+        self._announced[voter] = now.monotonic_ns + self.timing.fetch_wait_ns
+        request = messages.begin_epoch(self.me, self.epoch)
+        call = self._out.call(
+            self.voters[voter], "quorum", request, self.timing.fetch_wait_ns // MS
+        )
+        self._calls[call] = ("begin", voter, self.epoch)
+
+    def _resign(self, reason: str, now: Instant) -> None:
+        assert self.role is Role.LEADER
+        self.role = Role.UNATTACHED
+        self.leader = None
+        self._draw_election(now)
+        self._out.note(ControllerResigned(self.epoch, reason))
+        self._serving.release(now, everything=True)
+        self._next_fetch_ns = now.monotonic_ns
+
+    def step_down(self, now: Instant, reason: str = "shutdown") -> None:
+        """Gives up leadership in good order: the others elect at once (EndQuorumEpoch)."""
+        if self.role is not Role.LEADER:
+            return
+        request = messages.end_epoch(self.me, self.epoch)
+        for voter in sorted(v for v in self.voters if v != self.me):
+            call = self._out.call(self.voters[voter], "quorum", request, 500)
+            self._calls[call] = ("end", voter, self.epoch)
+        self._resign(reason, now)
+
+    def _adopt(self, epoch: int, leader: int | None, now: Instant) -> None:
+        """Moves to a newer epoch, or learns who leads this one.
+
+        An observer takes no part in elections: an epoch that nobody leads, such as that of a
+        candidate whom a partition keeps from winning, is none of its concern.
+        """
+        if self.role is Role.OBSERVER and (leader is None or leader < 0):
+            return
+        if epoch > self.epoch:
+            if self.role is Role.LEADER:
+                self._resign("higher_epoch", now)
+            self.epoch = epoch
+            self.voted_for = None
+            self.leader = None
+            if self.role is not Role.OBSERVER:
+                self.role = Role.UNATTACHED
+                self._draw_election(now)
+                self._out.add(StoreVote(epoch, None))
+        if epoch == self.epoch and leader is not None and leader >= 0 and self.leader != leader:
+            if leader == self.me or self.role is Role.LEADER:
+                return  # of an epoch this process led in an earlier life, or leads now
+            self.leader = leader
+            self._download = Download()
+            self._out.note(ControllerFollowed(epoch, leader))
+            if self.role is not Role.OBSERVER:
+                self.role = Role.FOLLOWER
+                self._election_ns = now.monotonic_ns + self._patience()
+            self._fetch_call = None
+            self._next_fetch_ns = now.monotonic_ns
+
+    def told(self, epoch: int, leader: int, now: Instant) -> None:
+        """A controller in office says so itself, in an answer that is none of the quorum's.
+
+        An observer that waits on a silent voter would learn it only when that fetch times out.
+        """
+        if self.role is Role.OBSERVER and epoch >= self.epoch:
+            self._adopt(epoch, leader, now)
+
+    def _patience(self) -> int:
+        """How long a follower waits for its leader: never less than the fetch timeout."""
+        return self.timing.fetch_timeout_ns + self._chance(0, self.timing.election_ns)
+
+    # ------------------------------------------------------------------------------------ requests
+
+    def vote(self, received: Received, request: m.VoteRequest, now: Instant) -> None:
+        """Answers a Vote; a granted one is stored before the answer leaves (KIP-595, QC-07).
+
+        A voter that hears from its leader takes part in no election, or a leader could be replaced
+        while it still renews leases (QC-36; Raft, section 4.2.3).
+        """
+        asked = request.topics[0].partitions[0]
+        faithful = self.role is not Role.LEADER and now.monotonic_ns < self._faithful_ns
+        if asked.replica_epoch > self.epoch and not faithful:
+            self._adopt(asked.replica_epoch, None, now)
+        reason = "has_leader" if faithful else self._judge_candidate(asked)
+        granted = reason == "granted"
+        if granted:
+            self.voted_for = asked.replica_id
+            self._out.add(StoreVote(self.epoch, self.voted_for))
+            self._draw_election(now)
+        self._out.note(
+            VoteAnswered(
+                asked.replica_epoch,
+                asked.replica_id,
+                granted,
+                reason,
+                self.log.end,
+                self.log.last_epoch,
+                asked.last_offset,
+                asked.last_offset_epoch,
+            )
+        )
+        answer = messages.vote_answer(self.leader, self.epoch, granted)
+        self._out.add(Reply(received.request_id, answer))
+
+    def _judge_candidate(self, asked: m.VotePartition) -> str:
+        if asked.replica_epoch < self.epoch:
+            return "old_epoch"
+        if self._protections.holds("one-vote-an-epoch"):
+            if self.leader is not None:
+                return "has_leader"
+            if self.voted_for not in (None, asked.replica_id):
+                return "already_voted"
+        mine = (self.log.last_epoch, self.log.end)
+        if (asked.last_offset_epoch, asked.last_offset) < mine and self._protections.holds(
+            "complete-log-wins"
+        ):
+            return "log_behind"
+        return "granted"
+
+    def begin_epoch(
+        self, received: Received, request: m.BeginQuorumEpochRequest, now: Instant
+    ) -> None:
+        """Somebody says that it leads an epoch."""
+        said = request.topics[0].partitions[0]
+        error = Error.NONE
+        if said.leader_epoch < self.epoch:
+            error = Error.FENCED_LEADER_EPOCH
+        else:
+            self._adopt(said.leader_epoch, said.leader_id, now)
+            self._faithful_ns = now.monotonic_ns + self.timing.fetch_timeout_ns
+        answer = messages.begin_answer(self.leader, self.epoch, error)
+        self._out.add(Reply(received.request_id, answer))
+
+    def end_epoch(self, received: Received, request: m.EndQuorumEpochRequest, now: Instant) -> None:
+        """The leader of an epoch resigns: stand soon, not all at once."""
+        said = request.topics[0].partitions[0]
+        if said.leader_epoch == self.epoch and self.leader == said.leader_id:
+            self.leader = None
+            if self.role is not Role.OBSERVER:
+                self.role = Role.UNATTACHED
+                soon = self._chance(0, self.timing.election_ns // 2)
+                self._election_ns = now.monotonic_ns + soon
+                self._faithful_ns = now.monotonic_ns
+        answer = messages.end_answer(self.epoch)
+        self._out.add(Reply(received.request_id, answer))
+
+    def fetch(self, received: Received, request: m.FetchRequest, now: Instant) -> None:
+        """A voter or an observer fetches the metadata log."""
+        asked = request.topics[0].partitions[0]
+        if asked.current_leader_epoch > self.epoch:
+            self._adopt(asked.current_leader_epoch, None, now)
+        moved, good = self._serving.fetch(received, request, now)
+        if self.role is Role.LEADER:
+            self._announced.pop(request.replica_state.replica_id, None)
+        if moved >= 0:
+            self._advance(now)
+        if good:
+            self._serving.serve(received, request, now)
+
+    def fetch_snapshot(
+        self, received: Received, request: m.FetchSnapshotRequest, now: Instant
+    ) -> None:
+        """A voter or an observer fetches what the log no longer holds."""
+        self._serving.fetch_snapshot(received, request, now)
+
+    # -------------------------------------------------------------------------------- replication
+
+    def append(self, values: list[bytes], now: Instant, control: bool = False) -> int:
+        """The leader adds records to its log; the offset after them, committed or not."""
+        assert self.role is Role.LEADER, "only a leader appends"
+        base = self.log.end
+        data = record_batch.build(values, base, self.epoch, now.wall_ms, control)
+        batch = self.log.append(data)
+        self._out.add(Append(LOG_NAME, batch.base, data))
+        if self.electorate.take(batch.records, batch.base):
+            self._reseat(now)
+        self._out.add(Sync(LOG_NAME))  # what it votes and counts with must outlive the machine
+        self._advance(now)
+        self._serving.release(now)
+        return self.log.end
+
+    def _advance(self, now: Instant) -> None:
+        """Moves the high watermark to what a majority holds, in this leader's own epoch."""
+        held = self._serving.held()
+        if held > self.high_watermark and held > self._epoch_start:
+            self.high_watermark = held
+            self._serving.release(now)
+
+    def _fetch_from(self) -> int | None:
+        """Whom to fetch from: the leader, or, for one that knows none, some controller."""
+        if self.leader != self.me and self.electorate.address(self.leader) is not None:
+            return self.leader
+        if self.role is Role.OBSERVER or (self.role is Role.UNATTACHED and len(self.voters) > 1):
+            others = sorted(v for v in self.voters if v != self.me)
+            if self._fetch_target not in others:
+                return others[self._chance(0, len(others) - 1)]
+            return self._fetch_target
+        return None
+
+    def _fetch(self, now: Instant) -> None:
+        target = self._fetch_from()
+        if target is None:
+            return
+        self._fetch_target = target
+        epoch = self.epoch if self.leader == target else -1
+        request = messages.fetch(
+            self.log.end,
+            epoch,
+            self.log.last_epoch,
+            self.timing.fetch_wait_ns // MS,
+            m.ReplicaState(self.me, self.replica_epoch),
+        )
+        timeout_ms = self.timing.fetch_timeout_ns // MS
+        address = self.electorate.address(target)
+        assert address is not None, "its address was known just now"
+        self._fetch_call = self._out.call(address, "metadata", request, timeout_ms)
+        self._calls[self._fetch_call] = ("fetch", target, self.epoch)
+
+    def _fetch_snapshot(self, wanted: m.SnapshotId, peer: int) -> None:
+        request = self._download.request(wanted, self.me, self.epoch)
+        timeout_ms = self.timing.fetch_timeout_ns // MS
+        address = self.electorate.address(peer)
+        assert address is not None, "it answered just now"
+        self._fetch_call = self._out.call(address, "metadata", request, timeout_ms)
+        self._calls[self._fetch_call] = ("fetch", peer, self.epoch)
+
+    def answered(self, call_id: int, message: m.Response, now: Instant) -> bool:
+        """Takes in the answer to a call of the quorum; False if the call was not one."""
+        known = self._calls.pop(call_id, None)
+        if known is None:
+            return False
+        _, peer, epoch = known
+        newest = call_id == self._fetch_call
+        if newest:
+            self._fetch_call = None
+        if messages.is_empty(message):
+            if newest:  # well-formed, and about nothing: as good as no answer
+                self._look_elsewhere(now)
+            return True
+        match message:
+            case m.VoteResponse():
+                result = message.topics[0].partitions[0]
+                if result.leader_epoch > self.epoch:
+                    self._adopt(result.leader_epoch, result.leader_id, now)
+                elif result.vote_granted and epoch == self.epoch:
+                    self._votes.add(peer)
+                    self._count_votes(now)
+            case m.FetchResponse():
+                self.electorate.learn(message.node_endpoints)
+                if newest:
+                    self._fetched(peer, message.responses[0].partitions[0], now)
+            case m.FetchSnapshotResponse():
+                if newest:
+                    self._snapshot_fetched(peer, message.topics[0].partitions[0], now)
+            case m.BeginQuorumEpochResponse() | m.EndQuorumEpochResponse():
+                theirs = message.topics[0].partitions[0]
+                if theirs.leader_epoch > self.epoch:
+                    self._adopt(theirs.leader_epoch, theirs.leader_id, now)
+            case _:
+                raise AssertionError(f"{message!r} answers no call of the quorum")
+        return True
+
+    def failed(self, call_id: int, now: Instant) -> bool:
+        """A call came to nothing; False if it was not the quorum's."""
+        if self._calls.pop(call_id, None) is None:
+            return False
+        if call_id == self._fetch_call:
+            self._fetch_call = None
+            self._look_elsewhere(now)
+        return True
+
+    def _look_elsewhere(self, now: Instant) -> None:
+        """After a fetch that found no leader: an observer forgets it and asks the next one."""
+        if self.role is Role.OBSERVER:
+            self.leader = None
+        others = sorted(v for v in self.voters if v != self.me)
+        if others:
+            after = [v for v in others if v > self._fetch_target]
+            self._fetch_target = (after or others)[0]
+        self._next_fetch_ns = now.monotonic_ns + self.timing.fetch_wait_ns // 4
+
+    def _of_leader(self, peer: int, said: m.LeaderIdAndEpoch, error: int, now: Instant) -> bool:
+        """Learns from an answer who leads; whether it came, without an error, from the leader."""
+        known = self.leader
+        if said.leader_epoch > self.epoch or (
+            said.leader_epoch == self.epoch and self.leader is None
+        ):
+            self._adopt(said.leader_epoch, said.leader_id, now)
+        if error != Error.NONE or self.leader != peer:
+            if peer == known:
+                self._faithful_ns = now.monotonic_ns  # by its own word it leads no more
+            if self.leader is None or self.leader == known:
+                self._look_elsewhere(now)
+            return False
+        self._next_fetch_ns = now.monotonic_ns
+        if self.role is not Role.OBSERVER:
+            self._election_ns = now.monotonic_ns + self._patience()
+            self._faithful_ns = now.monotonic_ns + self.timing.fetch_timeout_ns
+        return True
+
+    def _fetched(self, peer: int, part: m.PartitionData, now: Instant) -> None:
+        if not self._of_leader(peer, part.current_leader, part.error_code, now):
+            return
+        self._told_stable = max(self._told_stable, part.high_watermark)
+        if part.snapshot_id.epoch >= 0:
+            self._fetch_snapshot(part.snapshot_id, peer)
+            return
+        if part.diverging_epoch.epoch >= 0:
+            self._truncate(part.diverging_epoch, now)
+            return
+        assert isinstance(part.records, bytes | None)
+        try:
+            for _, data in record_batch.split(part.records or b""):
+                batch = self.log.append(data)
+                self._out.add(Append(LOG_NAME, batch.base, data))
+                if self.electorate.take(batch.records, batch.base):
+                    self._reseat(now)
+        except UnknownRecord as unknown:
+            self._out.end(f"the metadata log cannot be read on: {unknown}", EXIT_UNREADABLE)
+            return
+        except record_batch.CorruptBatch:
+            self._look_elsewhere(now)
+            return
+        if part.records and self.me in self.voters:
+            self._out.add(Sync(LOG_NAME))
+        self.high_watermark = max(self.high_watermark, min(part.high_watermark, self.log.end))
+
+    def _snapshot_fetched(self, peer: int, part: m.PartitionSnapshotData, now: Instant) -> None:
+        """Takes in a part of a snapshot; with the last one, the log begins at its offset."""
+        if not self._of_leader(peer, part.current_leader, part.error_code, now):
+            self._download = Download()
+            return
+        snapshot = self._download.take(part)
+        if snapshot is not None:
+            self._out.add(StoreSnapshot(LOG_NAME, snapshot.offset, snapshot.epoch, snapshot.data))
+            self._out.add(Truncate(LOG_NAME, 0))
+            self.log.install(snapshot)
+            if self.electorate.follow(self.log):
+                self._reseat(now)
+            self.high_watermark = max(self.high_watermark, snapshot.offset)
+        elif self._download.wanted is not None:
+            self._fetch_snapshot(self._download.wanted, peer)
+
+    def _truncate(self, diverging: m.EpochEndOffset, now: Instant) -> None:
+        """Drops what the leader does not have: past the end of the last epoch both know."""
+        _, mine = self.log.index.end_for_epoch(diverging.epoch)
+        to_offset = min(diverging.end_offset, mine)
+        before = self.log.end
+        whole = to_offset < self.log.start
+        after = self.log.truncate(to_offset)
+        if self.electorate.follow(self.log):
+            self._reseat(now)
+        self._out.note(MetadataTruncated(after, before, self.high_watermark, self.epoch))
+        self._out.add(Delete(LOG_NAME) if whole else Truncate(LOG_NAME, after))
+        # Below the high watermark only when a leader lacks what was committed: the history shows
+        # it, and this node follows its leader all the same.
+        self.high_watermark = min(self.high_watermark, after)

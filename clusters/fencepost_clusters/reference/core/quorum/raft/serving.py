@@ -1,0 +1,256 @@
+"""What the quorum's leader does for those that fetch its log: serving, parking, counting, and, for
+one whose next record was dropped, the snapshot (KIP-595, KIP-630).
+
+All of it is soft: a new leader begins anew.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from fencepost import Cause
+from fencepost_clusters.reference.core.node.effects import (
+    LONGEST_WAIT_MS,
+    NEVER_NS,
+    Instant,
+    Outbox,
+    Protections,
+    Received,
+    Reply,
+)
+from fencepost_clusters.reference.core.quorum.raft import messages
+from fencepost_clusters.reference.core.quorum.raft.electorate import Electorate
+from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.errors import Error
+
+MS = 1_000_000
+MOST_KNOWN = 10_000
+"""How many nodes, and clients, are remembered: strangers may make up as many as they like."""
+
+
+class Standing(Protocol):
+    """What the serving side must know of the quorum just now."""
+
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def leader(self) -> int | None: ...
+    @property
+    def leading(self) -> bool: ...
+    @property
+    def high_watermark(self) -> int: ...
+
+
+class _Parked(Struct, frozen=True):
+    """A fetch that waits for news."""
+
+    request_id: int
+    offset: int
+    requester: str
+    deadline_ns: int
+    cause: Cause | None
+
+
+class Serving:
+    """See the module."""
+
+    def __init__(
+        self,
+        me: int,
+        electorate: Electorate,
+        log: MetadataLog,
+        standing: Standing,
+        protections: Protections,
+        out: Outbox,
+    ) -> None:
+        self._me = me
+        self._electorate = electorate
+        self._voters = electorate.voters
+        self._log = log
+        self._standing = standing
+        self._protections = protections
+        self._out = out
+        self._ends: dict[int, int] = {}
+        self.observed: dict[int, int] = {}
+        """How far each other node has fetched, whether it votes or not."""
+        self._fetched_ns: dict[int, int] = {}
+        self._parked: list[_Parked] = []
+        self._told: dict[str, int] = {}
+
+    def begin(self, now: Instant) -> None:
+        """A new leader knows nobody's log yet, and gives everybody time to fetch."""
+        self._ends = {}
+        self._told = {}
+        self.observed = {}
+        self._fetched_ns = {}
+        self.seat(now)
+
+    def seat(self, now: Instant) -> None:
+        """Whoever votes since just now is given time to fetch."""
+        for voter in self._voters:
+            self._fetched_ns.setdefault(voter, now.monotonic_ns)
+
+    # ------------------------------------------------------------------------------- questions
+
+    def _majority(self) -> int:
+        return len(self._voters) // 2 + 1
+
+    def deadline_ns(self) -> int:
+        """When the first parked fetch has waited long enough."""
+        return min((p.deadline_ns for p in self._parked), default=NEVER_NS)
+
+    def majority_seen_ns(self) -> int | None:
+        """When the last fetch came that made a majority; None where the leader is one by itself."""
+        needed = self._majority() - (self._me in self._voters)
+        if needed == 0 or not self._protections.holds("check-quorum"):
+            return None
+        seen = (self._fetched_ns[v] for v in self._voters if v != self._me)
+        return sorted(seen, reverse=True)[needed - 1]
+
+    def ends(self) -> dict[int, int]:
+        """The voters' log ends as far as their leader knows them."""
+        known = {v: end for v, end in self._ends.items() if v in self._voters}
+        return known | ({self._me: self._log.end} if self._me in self._voters else {})
+
+    def held(self) -> int:
+        """The offset below which a majority holds the log; -1 as long as none is known to."""
+        ends = sorted(self.ends().values(), reverse=True)
+        return ends[self._majority() - 1] if len(ends) >= self._majority() else -1
+
+    # ------------------------------------------------------------------------------------ fetching
+
+    def refusal(self, current_leader_epoch: int) -> Error:
+        """Why a fetch of that leader epoch is not served here, or NONE."""
+        if not self._standing.leading:
+            return Error.NOT_LEADER_OR_FOLLOWER
+        if 0 <= current_leader_epoch < self._standing.epoch:
+            return Error.FENCED_LEADER_EPOCH
+        return Error.NONE
+
+    def fetch(self, received: Received, request: m.FetchRequest, now: Instant) -> tuple[int, bool]:
+        """Judges a fetch; the voter whose log end has moved by its word, and whether to serve it.
+
+        (-1, ...) when nobody's has. What may not be served has been answered.
+        """
+        asked = request.topics[0].partitions[0]
+        error = self.refusal(asked.current_leader_epoch)
+        if error is not Error.NONE:
+            self._answer(received.request_id, error)
+            return -1, False
+        voter = request.replica_state.replica_id
+        if asked.fetch_offset < self._log.start or (
+            asked.fetch_offset > 0 and 0 <= asked.last_fetched_epoch < self._log.start_epoch
+        ):
+            self._heard(voter, now)
+            self._answer(received.request_id, snapshot=True)
+            return -1, False
+        epoch, end = self._log.index.end_for_epoch(asked.last_fetched_epoch)
+        if asked.fetch_offset > 0 and (
+            epoch != asked.last_fetched_epoch or end < asked.fetch_offset
+        ):
+            diverging = m.EpochEndOffset(max(epoch, 0), end)
+            self._answer(received.request_id, diverging=diverging)
+            return -1, False
+        self._heard(voter, now)
+        if voter in self.observed or len(self.observed) < MOST_KNOWN:
+            self.observed[voter] = asked.fetch_offset
+        if voter in self._voters and self._ends.get(voter) != asked.fetch_offset:
+            self._ends[voter] = asked.fetch_offset
+            return voter, True
+        return -1, True
+
+    def serve(self, received: Received, request: m.FetchRequest, now: Instant) -> None:
+        """Answers a fetch that was found good, now or when there is news for it."""
+        asked = request.topics[0].partitions[0]
+        told = self._told.get(received.client, -1)
+        parked = _Parked(
+            received.request_id,
+            asked.fetch_offset,
+            received.client,
+            now.monotonic_ns + min(request.max_wait, LONGEST_WAIT_MS) * MS,
+            self._out.cause,
+        )
+        news = asked.fetch_offset < self._log.end or told < self._standing.high_watermark
+        if news or not request.max_wait:
+            self._serve(parked)
+        else:
+            self._parked.append(parked)
+
+    def _heard(self, voter: int, now: Instant) -> None:
+        if voter in self._voters:
+            self._fetched_ns[voter] = now.monotonic_ns
+
+    def _serve(self, parked: _Parked) -> None:
+        if len(self._told) >= MOST_KNOWN:
+            self._told.clear()  # whoever still asks is told once more than needed
+        self._told[parked.requester] = self._standing.high_watermark
+        data = self._log.read(parked.offset, messages.MAX_FETCH_BYTES)
+        self._answer(parked.request_id, data=data)
+
+    def _answer(
+        self,
+        request_id: int,
+        error: Error = Error.NONE,
+        data: bytes = b"",
+        diverging: m.EpochEndOffset | None = None,
+        snapshot: bool = False,
+    ) -> None:
+        wanted = m.SnapshotId(self._log.start, self._log.start_epoch) if snapshot else None
+        state = self._standing
+        answer = messages.fetch_answer(
+            state.leader, state.epoch, state.high_watermark, error, data, diverging,
+            self._electorate.endpoints(), wanted,
+        )  # fmt: skip
+        self._out.add(Reply(request_id, answer))
+
+    def release(self, now: Instant, everything: bool = False) -> None:
+        """Answers the fetches that have waited long enough, or for something that came."""
+        kept: list[_Parked] = []
+        for parked in self._parked:
+            if everything or not self._standing.leading:
+                self._answer(parked.request_id, Error.NOT_LEADER_OR_FOLLOWER)
+            elif (
+                parked.offset < self._log.end
+                or self._told.get(parked.requester, -1) < self._standing.high_watermark
+                or now.monotonic_ns >= parked.deadline_ns
+            ):
+                self._serve(parked)
+            else:
+                kept.append(parked)
+        self._parked = kept
+
+    # ----------------------------------------------------------------------------------- snapshots
+
+    def fetch_snapshot(
+        self, received: Received, request: m.FetchSnapshotRequest, now: Instant
+    ) -> None:
+        """Answers with a part of the snapshot below the log (KIP-630)."""
+        asked = request.topics[0].partitions[0]
+        snapshot = self._log.snapshot
+        error = self.refusal(asked.current_leader_epoch)
+        data, size = b"", -1
+        if error is Error.NONE:
+            self._heard(request.replica_id, now)
+            wanted = (asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
+            if snapshot is None or wanted != (snapshot.offset, snapshot.epoch):
+                error = Error.SNAPSHOT_NOT_FOUND
+            elif not 0 <= asked.position <= len(snapshot.data):
+                error = Error.POSITION_OUT_OF_RANGE
+            else:
+                most = max(1, min(request.max_bytes, messages.MAX_FETCH_BYTES))
+                data = snapshot.data[asked.position : asked.position + most]
+                size = len(snapshot.data)
+        state = self._standing
+        part = m.PartitionSnapshotData(
+            0,
+            error,
+            asked.snapshot_id,
+            messages.current_leader(state.leader, state.epoch),
+            size,
+            asked.position,
+            data,
+        )
+        self._out.add(Reply(received.request_id, messages.snapshot_answer(part)))

@@ -1,0 +1,31 @@
+"""The quorum's times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fencepost_clusters.reference.core.node.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class RaftTiming:
+    """All in nanoseconds. An election timeout is drawn between one and two `election_ns`."""
+
+    election_ns: int
+    fetch_timeout_ns: int
+    fetch_wait_ns: int
+
+    @property
+    def resign_after_ns(self) -> int:
+        """Less than any follower waits before it stands, by a fifth for a slow machine."""
+        return self.fetch_timeout_ns * 4 // 5
+
+
+def raft_timing(settings: Settings) -> RaftTiming:
+    """The quorum's times from a node's settings."""
+    fetch_timeout_ns = settings.ns("controller.quorum.fetch.timeout.ms")
+    return RaftTiming(
+        settings.ns("controller.quorum.election.timeout.ms"),
+        fetch_timeout_ns,
+        min(settings.ns("replica.fetch.wait.max.ms"), fetch_timeout_ns // 4),
+    )

@@ -1,0 +1,60 @@
+"""Adding a controller to the voters and removing one, one at a time: decided, never done here.
+
+A new voter has caught up as an observer first, and nothing is decided while an earlier change, or
+anything of this controller's own epoch, is not committed: so any two majorities share a voter.
+"""
+
+from __future__ import annotations
+
+from fencepost_clusters.reference.core.node.effects import Protections
+from fencepost_clusters.reference.core.node.settings import CONTROLLER_LISTENER
+from fencepost_clusters.reference.core.quorum.controller.decision_context import Quorum
+from fencepost_clusters.reference.core.quorum.metadata.image import Image
+from fencepost_clusters.reference.core.quorum.raft.electorate import voters_record
+from fencepost_clusters.reference.wire import administration as a
+from fencepost_clusters.reference.wire import records as r
+from fencepost_clusters.reference.wire.errors import Error
+
+CAUGHT_UP_WITHIN = 100
+"""How many records a new voter may lack of what is committed."""
+
+
+Outcome = tuple[tuple[r.Record, ...], Error, str | None]
+
+
+def add(
+    quorum: Quorum, image: Image, asked: a.AddRaftVoterRequest, protections: Protections
+) -> Outcome:
+    """What asking for another voter leads to."""
+    node = asked.voter_id
+    address = next(
+        ((one.host, one.port) for one in asked.listeners if one.name == CONTROLLER_LISTENER), None
+    )
+    if node < 0 or address is None:
+        return _refused(Error.INVALID_REQUEST, "a voter has an id and a controller listener")
+    if node in image.brokers and protections.holds("one-space-of-ids"):
+        return _refused(Error.INVALID_REQUEST, f"{node} is a broker's id")
+    if node in quorum.voters:
+        return _refused(Error.DUPLICATE_VOTER, f"{node} votes already")
+    if not quorum.settled:
+        return _refused(Error.REQUEST_TIMED_OUT, "an earlier change is not committed yet")
+    fetched = quorum.observed.get(node)
+    if fetched is None or fetched < quorum.high_watermark - CAUGHT_UP_WITHIN:
+        return _refused(Error.REQUEST_TIMED_OUT, f"{node} has not caught up")
+    return (voters_record({**quorum.voters, node: address}),), Error.NONE, None
+
+
+def remove(quorum: Quorum, asked: a.RemoveRaftVoterRequest) -> Outcome:
+    """What asking for a voter less leads to."""
+    if asked.voter_id not in quorum.voters:
+        return _refused(Error.VOTER_NOT_FOUND, f"{asked.voter_id} does not vote")
+    if len(quorum.voters) == 1:
+        return _refused(Error.INVALID_REQUEST, "the last voter stays")
+    if not quorum.settled:
+        return _refused(Error.REQUEST_TIMED_OUT, "an earlier change is not committed yet")
+    left = {node: at for node, at in quorum.voters.items() if node != asked.voter_id}
+    return (voters_record(left),), Error.NONE, None
+
+
+def _refused(error: Error, why: str) -> Outcome:
+    return (), error, why

@@ -1,0 +1,1 @@
+"""The data plane: replicas, producing, fetching and following."""

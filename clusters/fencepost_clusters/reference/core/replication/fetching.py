@@ -1,0 +1,239 @@
+"""Serving fetches: a client's up to the high watermark, a follower's up to the end; long polls.
+
+A fetch for which there is nothing yet is parked, and looked at again when its time is up, or when
+something changed in a replica that it asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from fencepost import Cause, FetchServed
+from fencepost_clusters.reference.core.node.effects import (
+    LONGEST_WAIT_MS,
+    Instant,
+    Outbox,
+    Protections,
+    Received,
+    Reply,
+)
+from fencepost_clusters.reference.core.quorum.broker.lifecycle import Lifecycle
+from fencepost_clusters.reference.core.quorum.metadata.committed import Committed
+from fencepost_clusters.reference.core.replication.following import Following
+from fencepost_clusters.reference.core.replication.replica import Key, Replica
+from fencepost_clusters.reference.core.replication.replicas import Replicas
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.errors import Error
+
+MS = 1_000_000
+
+
+class _Parked(Struct, frozen=True):
+    """A fetch, a client's or a follower's, that waits for news."""
+
+    received: Received
+    request: m.FetchRequest
+    deadline_ns: int
+    cause: Cause | None
+    replicas: tuple[Key, ...]
+
+    @property
+    def of_client(self) -> bool:
+        return self.received.listener != "REPLICATION"
+
+
+class Fetching:
+    """See the module. `refuse` answers a client's request that came or waits while fenced."""
+
+    def __init__(
+        self,
+        committed: Committed,
+        replicas: Replicas,
+        following: Following,
+        lifecycle: Lifecycle,
+        refuse: Callable[[Received], None],
+        protections: Protections,
+        out: Outbox,
+    ) -> None:
+        self._committed = committed
+        self._replicas = replicas
+        self._following = following
+        self._lifecycle = lifecycle
+        self._refuse = refuse
+        self._protections = protections
+        self._out = out
+        self._parked: dict[int, _Parked] = {}
+        """By the number of the request, in the order in which they came."""
+        self._waiting: dict[Key, set[int]] = {}
+        """Who waits for news of a replica."""
+
+    def deadline_ns(self) -> int | None:
+        """When the first parked fetch has waited long enough."""
+        return min((p.deadline_ns for p in self._parked.values()), default=None)
+
+    def fetch(self, received: Received, request: m.FetchRequest, now: Instant) -> None:
+        """Answers a fetch, now or when there is something to say."""
+        if request.session_id != 0:
+            answer = m.FetchResponse(Error.FETCH_SESSION_ID_NOT_FOUND, ())
+            self._out.add(Reply(received.request_id, answer))
+            return
+        parked = _Parked(
+            received,
+            request,
+            now.monotonic_ns + min(request.max_wait, LONGEST_WAIT_MS) * MS,
+            self._out.cause,
+            self._asked_for(request),
+        )
+        if not self._try_fetch(parked, now, final=request.max_wait == 0):
+            self._park(parked)
+
+    def release(self, now: Instant) -> None:
+        """Answers the parked fetches for which something came, or whose time is up."""
+        stirred = self._replicas.stirred
+        if self._parked:
+            look = {one for key in stirred for one in self._waiting.get(key, ())}
+            serving = self._lifecycle.serving(now)
+            for number, parked in self._parked.items():
+                if now.monotonic_ns >= parked.deadline_ns or (parked.of_client and not serving):
+                    look.add(number)
+            for number in sorted(look):
+                parked = self._parked[number]
+                self._out.cause = parked.cause
+                if self._answered(parked, now, serving):
+                    self._unpark(number)
+            self._out.cause = None
+        stirred.clear()
+
+    def _answered(self, parked: _Parked, now: Instant, serving: bool) -> bool:
+        """Whether a parked fetch is answered, or refused, now."""
+        if parked.of_client and not serving:
+            self._refuse(parked.received)
+            return True
+        due = now.monotonic_ns >= parked.deadline_ns
+        if not parked.of_client and not due and not self._following.has_news(parked.request):
+            return False
+        return self._try_fetch(parked, now, final=due or not parked.of_client)
+
+    def _asked_for(self, request: m.FetchRequest) -> tuple[Key, ...]:
+        """The partitions of a fetch, by the ids that clients, who name topics, do not tell."""
+        topics = self._committed.image.topics
+        return tuple(
+            (topic_id, asked.partition)
+            for topic in request.topics
+            if (topic_id := topic.topic_id or topics.get(topic.topic)) is not None
+            for asked in topic.partitions
+        )
+
+    def _park(self, parked: _Parked) -> None:
+        number = parked.received.request_id
+        self._parked[number] = parked
+        for key in parked.replicas:
+            self._waiting.setdefault(key, set()).add(number)
+
+    def _unpark(self, number: int) -> None:
+        for key in self._parked.pop(number).replicas:
+            self._waiting[key].discard(number)
+            if not self._waiting[key]:
+                del self._waiting[key]
+
+    def _try_fetch(self, parked: _Parked, now: Instant, final: bool) -> bool:
+        """Answers a fetch if there is enough to say; `final`: whatever there is."""
+        if not parked.of_client:
+            return self._try_replica_fetch(parked, now, final)
+        topics: list[m.FetchableTopicResponse] = []
+        served: list[FetchServed] = []
+        enough = final
+        for topic in parked.request.topics:
+            parts: list[m.PartitionData] = []
+            for asked in topic.partitions:
+                part, event = self._client_partition(parked, topic.topic, asked)
+                parts.append(part)
+                enough = enough or part.error_code != Error.NONE or event is not None
+                if event is not None:
+                    served.append(event)
+            topics.append(m.FetchableTopicResponse(tuple(parts), topic.topic))
+        if not enough:
+            return False
+        for event in served:
+            self._out.note(event)
+        answer = m.FetchResponse(Error.NONE, tuple(topics))
+        self._out.add(Reply(parked.received.request_id, answer))
+        return True
+
+    def _client_partition(
+        self, parked: _Parked, topic: str, asked: m.FetchPartition
+    ) -> tuple[m.PartitionData, FetchServed | None]:
+        index = asked.partition
+        known = self._committed.image.partition(topic, index)
+        one = self._replicas.get(known.topic_id, index) if known is not None else None
+        error = Error.NONE
+        if known is None:
+            error = Error.UNKNOWN_TOPIC_OR_PARTITION
+        elif one is None or not one.leading:
+            error = Error.NOT_LEADER_OR_FOLLOWER
+        elif 0 <= asked.current_leader_epoch < one.epoch:
+            error = Error.FENCED_LEADER_EPOCH
+        elif asked.current_leader_epoch > one.epoch:
+            error = Error.UNKNOWN_LEADER_EPOCH
+        if one is None or error is not Error.NONE:
+            return m.PartitionData(index, error, -1, records=b""), None
+        below = one.high_watermark
+        if not self._protections.holds("read-below-watermark"):
+            below = one.log.end
+        if not one.log.start <= asked.fetch_offset <= below:
+            # Just after an election the high watermark may lag behind what was read before.
+            if one.log.start <= asked.fetch_offset <= one.log.end:
+                return self._nothing(one, index, below), None
+            return m.PartitionData(index, Error.OFFSET_OUT_OF_RANGE, below, records=b""), None
+        start, end = one.log.span(asked.fetch_offset, below, asked.partition_max_bytes)
+        if end <= start:
+            return self._nothing(one, index, below), None
+        part = m.PartitionData(
+            index, error, below, below, one.log.start, records=m.LogSlice(one.name, start, end)
+        )
+        event = FetchServed(
+            topic, index, parked.received.client, asked.fetch_offset, end, one.high_watermark,
+            one.epoch, self._lifecycle.state.name,
+            one.log.end,
+        )  # fmt: skip
+        return part, event
+
+    @staticmethod
+    def _nothing(one: Replica, index: int, below: int) -> m.PartitionData:
+        return m.PartitionData(index, Error.NONE, below, below, one.log.start, records=b"")
+
+    def _try_replica_fetch(self, parked: _Parked, now: Instant, final: bool) -> bool:
+        request = parked.request
+        image = self._committed.image
+        topics: list[m.FetchableTopicResponse] = []
+        for topic in request.topics:
+            parts = tuple(
+                self._following.serve(parked.received, request, topic.topic_id, asked, image, now)
+                for asked in topic.partitions
+            )
+            topics.append(m.FetchableTopicResponse(parts, "", topic.topic_id))
+        clean = all(p.error_code == Error.NONE for t in topics for p in t.partitions)
+        if clean and not final and not self._following.has_news(request):
+            return False
+        for answered in topics:
+            for part in answered.partitions:
+                self._following.told(request, answered.topic_id, part)
+        self._out.add(Reply(parked.received.request_id, m.FetchResponse(Error.NONE, tuple(topics))))
+        return True
+
+
+def refused(request: m.FetchRequest, error: Error) -> m.FetchResponse:
+    """The same error for every partition of a fetch."""
+    return m.FetchResponse(
+        Error.NONE,
+        tuple(
+            m.FetchableTopicResponse(
+                tuple(m.PartitionData(p.partition, error, -1, records=b"") for p in t.partitions),
+                t.topic,
+                t.topic_id,
+            )
+            for t in request.topics
+        ),
+    )

@@ -1,0 +1,267 @@
+"""Produce: what a client's batch must satisfy, deduplication, and when it is acknowledged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+
+from fencepost import Cause, ProduceAnswered, RequestRefused
+from fencepost_clusters.reference.core.node.effects import (
+    Instant,
+    Note,
+    Outbox,
+    Protections,
+    Received,
+    Reply,
+)
+from fencepost_clusters.reference.core.node.settings import Settings
+from fencepost_clusters.reference.core.quorum.broker.lifecycle import Lifecycle
+from fencepost_clusters.reference.core.quorum.controller import configs
+from fencepost_clusters.reference.core.quorum.metadata.image import Image
+from fencepost_clusters.reference.core.replication.replica import Part, Replica
+from fencepost_clusters.reference.core.replication.replicas import Replicas
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import record_batch
+from fencepost_clusters.reference.wire.errors import Error
+from fencepost_clusters.reference.wire.record_batch import BatchHeader
+
+MS = 1_000_000
+Key = tuple[str, int]
+
+
+class Stored(Struct, frozen=True):
+    """Where a partition's batches stand: [base, end) in the log of `replica`."""
+
+    replica: Replica
+    base: int
+    end: int
+    epoch: int
+    duplicate: bool
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A Produce that waits for its commit."""
+
+    received: Received
+    request: m.ProduceRequest
+    cause: Cause | None
+    deadline_ns: int
+    waiting: dict[Key, Stored]
+    done: dict[Key, m.PartitionProduceResponse] = field(default_factory=dict)
+
+
+class Producing:
+    """See the module."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        replicas: Replicas,
+        lifecycle: Lifecycle,
+        protections: Protections,
+        out: Outbox,
+    ) -> None:
+        self._settings = settings
+        self._replicas = replicas
+        self._lifecycle = lifecycle
+        self._protections = protections
+        self._out = out
+        self._pending: list[_Pending] = []
+
+    def deadline_ns(self) -> int | None:
+        """When the first waiting Produce times out."""
+        return min((p.deadline_ns for p in self._pending), default=None)
+
+    def produce(
+        self, received: Received, request: m.ProduceRequest, image: Image, now: Instant
+    ) -> tuple[Replica, ...]:
+        """Handles a Produce; the replicas that were appended to."""
+        pending = _Pending(
+            received, request, self._out.cause, now.monotonic_ns + request.timeout * MS, {}
+        )
+        touched: list[Replica] = []
+        for topic in request.topic_data:
+            for part in topic.partition_data:
+                key = (topic.name, part.index)
+                outcome = self._append(received, request, image, topic.name, part)
+                if isinstance(outcome, Error):
+                    pending.done[key] = m.PartitionProduceResponse(part.index, outcome)
+                    self._note(pending, key, outcome, None)
+                    continue
+                if not outcome.duplicate:
+                    touched.append(outcome.replica)
+                pending.waiting[key] = outcome
+        for one in touched:
+            one.advance()
+        self._pending.append(pending)
+        self.settle(now)
+        return tuple(touched)
+
+    # ---------------------------------------------------------------------------------- appending
+
+    def _append(
+        self,
+        received: Received,
+        request: m.ProduceRequest,
+        image: Image,
+        topic: str,
+        part: m.PartitionProduceData,
+    ) -> Stored | Error:
+        partition = image.partition(topic, part.index)
+        one = self._replicas.get(partition.topic_id, part.index) if partition is not None else None
+        if partition is None:
+            return Error.UNKNOWN_TOPIC_OR_PARTITION
+        former = one is not None and not self._protections.holds("only-leader-serves")
+        if one is None or not (one.leading or (former and one.part is Part.FOLLOWER)):
+            self._refused(received, topic, part.index, Error.NOT_LEADER_OR_FOLLOWER, "not_leader")
+            return Error.NOT_LEADER_OR_FOLLOWER
+        if request.acks not in (-1, 0, 1):
+            return Error.INVALID_REQUIRED_ACKS
+        if request.acks == -1 and len(one.partition.isr) < self._min_isr(image, topic):
+            self._refused(
+                received, topic, part.index, Error.NOT_ENOUGH_REPLICAS, "not_enough_replicas"
+            )
+            return Error.NOT_ENOUGH_REPLICAS
+        try:
+            batches = tuple(record_batch.split(part.records or b""))
+        except record_batch.CorruptBatch:
+            return Error.CORRUPT_MESSAGE
+        if not batches:
+            return Error.INVALID_REQUEST
+        return self._store(one, batches)
+
+    def _min_isr(self, image: Image, topic: str) -> int:
+        return configs.number(image, self._settings, topic, "min.insync.replicas")
+
+    def _store(
+        self, one: Replica, batches: tuple[tuple[BatchHeader, bytes], ...]
+    ) -> Stored | Error:
+        for header, _ in batches:
+            if header.size > self._settings.ms("message.max.bytes"):
+                return Error.MESSAGE_TOO_LARGE
+            if header.control or header.transactional:
+                return Error.INVALID_REQUEST
+        header, _ = batches[0]
+        known = self._sequence(one, header)
+        if known is not None:
+            return known
+        stored = [one.append(header, data) for header, data in batches]
+        return Stored(one, stored[0].base, stored[-1].end, one.epoch, False)
+
+    @staticmethod
+    def _sequence(one: Replica, header: BatchHeader) -> Stored | Error | None:
+        """An idempotent producer's batch: stored before, out of order, or (None) to be stored."""
+        if header.producer_id < 0:
+            return None
+        window = one.log.producer(header.producer_id)
+        if not window:
+            return None
+        last = window[-1]
+        if header.producer_epoch < last.producer_epoch:
+            return Error.INVALID_PRODUCER_EPOCH
+        for known in window:
+            if (
+                known.producer_epoch == header.producer_epoch
+                and known.base_sequence == header.base_sequence
+                and known.end - known.base == header.count
+            ):
+                return Stored(one, known.base, known.end, known.epoch, True)
+        if header.producer_epoch > last.producer_epoch:
+            return None if header.base_sequence == 0 else Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+        expected = (last.base_sequence + last.end - last.base) & 0x7FFFFFFF
+        return None if header.base_sequence == expected else Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    # ------------------------------------------------------------------------------- acknowledging
+
+    def settle(self, now: Instant) -> None:
+        """Answers every Produce that has its commit, has lost its leader, or waited too long."""
+        kept: list[_Pending] = []
+        for pending in self._pending:
+            for key, stored in list(pending.waiting.items()):
+                error = self._verdict(pending, stored, now)
+                if error is not None:
+                    del pending.waiting[key]
+                    self._finish(pending, key, stored, error)
+            if pending.waiting:
+                kept.append(pending)
+            else:
+                self._answer(pending)
+        self._pending = kept
+
+    def fail_all(self, now: Instant) -> None:
+        """The lease is gone: nothing that waits is acknowledged as committed any more (QC-17)."""
+        for pending in self._pending:
+            for key, stored in list(pending.waiting.items()):
+                del pending.waiting[key]
+                self._finish(pending, key, stored, Error.NOT_LEADER_OR_FOLLOWER)
+            self._answer(pending)
+        self._pending = []
+
+    def _verdict(self, pending: _Pending, stored: Stored, now: Instant) -> Error | None:
+        """The error to answer (NONE: stored as asked), or None to go on waiting."""
+        if pending.request.acks in (0, 1) or not self._protections.holds("ack-after-isr"):
+            return Error.NONE
+        one = stored.replica
+        if not one.leading or one.log.end < stored.end:
+            if not self._protections.holds("stepping-down-fails-writes"):
+                return Error.NONE
+            return Error.NOT_LEADER_OR_FOLLOWER  # never as committed (RP-31)
+        if one.high_watermark >= stored.end:
+            return Error.NONE
+        return Error.REQUEST_TIMED_OUT if now.monotonic_ns >= pending.deadline_ns else None
+
+    def _finish(self, pending: _Pending, key: Key, stored: Stored, error: Error) -> None:
+        base = stored.base if error is Error.NONE else -1
+        pending.done[key] = m.PartitionProduceResponse(key[1], error, base, 0)
+        self._note(pending, key, error, stored)
+
+    def _note(self, pending: _Pending, key: Key, error: Error, stored: Stored | None) -> None:
+        one = stored.replica if stored is not None else None
+        good = stored is not None and error is Error.NONE
+        isr = one.partition.isr if one is not None else ()
+        self._out.add(
+            Note(
+                ProduceAnswered(
+                    key[0], key[1], pending.received.client, pending.request.acks, error.name,
+                    stored.base if stored is not None and good else -1,
+                    stored.end if stored is not None and good else -1,
+                    one.epoch if one is not None else -1,
+                    one.high_watermark if one is not None else -1,
+                    isr,
+                    tuple(one.end_of(r) for r in isr) if one is not None else (),
+                    stored.duplicate if stored is not None else False,
+                ),
+                pending.cause,
+            )
+        )  # fmt: skip
+
+    def _answer(self, pending: _Pending) -> None:
+        if pending.request.acks == 0:
+            self._out.add(Reply(pending.received.request_id, None))
+            return
+        topics = tuple(
+            m.TopicProduceResponse(
+                topic.name,
+                tuple(pending.done[topic.name, part.index] for part in topic.partition_data),
+            )
+            for topic in pending.request.topic_data
+        )
+        self._out.add(Reply(pending.received.request_id, m.ProduceResponse(topics)))
+
+    def _refused(
+        self, received: Received, topic: str, index: int, error: Error, reason: str
+    ) -> None:
+        self._out.note(
+            RequestRefused(
+                "Produce",
+                topic,
+                index,
+                received.client,
+                -1,
+                error.name,
+                reason,
+                self._lifecycle.state.name,
+            )
+        )

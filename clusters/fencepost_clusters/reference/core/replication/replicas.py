@@ -1,0 +1,285 @@
+"""All replicas of a broker, in step with the committed metadata, and their ISRs with the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from fencepost import IsrChangeAnswered, IsrChangeAsked, ReplicaRemoved
+from fencepost_clusters.reference.core.log.index import Entry
+from fencepost_clusters.reference.core.node.effects import (
+    Call,
+    Checkpoint,
+    Delete,
+    Instant,
+    Outbox,
+    Protections,
+    Recovered,
+)
+from fencepost_clusters.reference.core.node.settings import Settings
+from fencepost_clusters.reference.core.quorum.metadata.image import Image, Partition
+from fencepost_clusters.reference.core.quorum.raft.electorate import Voters
+from fencepost_clusters.reference.core.replication.replica import Key, Replica, log_name
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.errors import Error
+
+MS = 1_000_000
+_CERTAIN = frozenset({Error.INELIGIBLE_REPLICA, Error.INVALID_REQUEST})
+"""Refusals after which nothing that was asked before can have been stored: the leader epoch was
+current. After any other (NOT_CONTROLLER of one that lost office meanwhile) it may have been."""
+RETRY_NS = 100 * MS
+
+
+class Replicas:
+    """See the module."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        controllers: Voters,
+        protections: Protections,
+        out: Outbox,
+    ) -> None:
+        self.me = settings.node_id
+        self.by_key: dict[Key, Replica] = {}
+        self.version = 0
+        """Counts the changes of who leads and who follows, for what is derived from it."""
+        self.stirred: set[Key] = set()
+        """The replicas in which something changed that a fetch may wait for, until it is told."""
+        self._ordered: tuple[Replica, ...] = ()
+        self._settings = settings
+        self._controllers = controllers
+        self._disk_logs: dict[str, tuple[Entry, ...]] = {}
+        self._checkpoints: dict[str, int] = {}
+        self._protections = protections
+        self._out = out
+        self._calls: dict[int, tuple[Key, int]] = {}
+        """AlterIsr in flight -> the partition, and the leader epoch in which it was asked."""
+        self._next_checkpoint_ns = 0
+        self._due_ns: int | None = 0
+        """No later than the next laggard, retry or checkpoint; looked for again when it is over."""
+
+    def recovered(self, found: Recovered) -> None:
+        """Takes in what the disk holds, before any replica is opened."""
+        assert not self.by_key, "replicas are opened upon recovered logs"
+        self._disk_logs.update(found.logs)
+        self._checkpoints.update(found.high_watermarks)
+
+    def get(self, topic_id: UUID | None, index: int) -> Replica | None:
+        """The replica of a partition, if this broker has one."""
+        return self.by_key.get((topic_id, index)) if topic_id is not None else None
+
+    def all(self) -> tuple[Replica, ...]:
+        """Every replica, in a fixed order."""
+        if len(self._ordered) != len(self.by_key):
+            self._ordered = tuple(self.by_key[key] for key in sorted(self.by_key))
+        return self._ordered
+
+    # --------------------------------------------------------------------- following the metadata
+
+    def adopt(self, image: Image, changed: Iterable[Key], now: Instant) -> tuple[Replica, ...]:
+        """Takes on the committed state of the changed partitions; those that stopped leading."""
+        stopped: list[Replica] = []
+        self.version += 1
+        self._ordered = ()
+        for key in sorted(changed):
+            partition = image.partitions.get(key[0], {}).get(key[1])
+            mine = self.by_key.get(key)
+            if partition is None or self.me not in partition.replicas:
+                if mine is not None:
+                    del self.by_key[key]
+                    reason = "deleted" if partition is None else "unassigned"
+                    if mine.retire(reason):
+                        stopped.append(mine)
+                    self._remove(mine.name, reason)
+                continue
+            if mine is None:
+                mine = self._open(image.names[key[0]], partition)
+                self.by_key[key] = mine
+            if mine.adopt(partition, now):
+                stopped.append(mine)
+        self._due_ns = now.monotonic_ns
+        return tuple(stopped)
+
+    def _open(self, topic: str, partition: Partition) -> Replica:
+        name = log_name(topic, partition)
+        return Replica(
+            self.me, topic, partition, self._disk_logs.pop(name, ()),
+            self._checkpoints.get(name, 0),
+            self._settings.ms("replica.lag.time.max.ms"), self.stirred, self._protections,
+            self._out,
+        )  # fmt: skip
+
+    def delete_strays(self, image: Image) -> None:
+        """Removes the logs on disk that belong to no partition of this broker (RP-25)."""
+        known = {
+            log_name(image.names[one.topic_id], one)
+            for one in image.all_partitions()
+            if self.me in one.replicas
+        }
+        if not self._protections.holds("strays-go"):
+            return
+        for name in sorted(set(self._disk_logs) - known):
+            del self._disk_logs[name]
+            self._remove(name, "stray")
+
+    def _remove(self, name: str, reason: str) -> None:
+        topic, index, topic_id = name.rsplit("-", 2)
+        self._out.note(ReplicaRemoved(topic, int(index), str(UUID(topic_id)), reason))
+        self._out.add(Delete(name))
+
+    def retire_all(self, reason: str) -> tuple[Replica, ...]:
+        """Stops every replica; those that were leading."""
+        self.version += 1
+        return tuple(one for one in self.all() if one.retire(reason))
+
+    # --------------------------------------------------------------------------------------- ISR
+
+    def deadline_ns(self) -> int | None:
+        """When a Tick is wanted next: at the next laggard, retry or checkpoint, or before."""
+        return self._due_ns
+
+    def _earliest_ns(self) -> int | None:
+        lag_ns = self._settings.ns("replica.lag.time.max.ms")
+        times = [self._next_checkpoint_ns] if self.by_key else []
+        for one in self.by_key.values():
+            if one.leading and one.asked is None:
+                times.extend(
+                    max(one.retry_ns, one.followers[r].caught_up_ns + lag_ns)
+                    for r in one.partition.isr
+                    if r != self.me
+                )
+                if one.adding or any(r not in one.partition.isr for r in one.followers):
+                    times.append(one.retry_ns)
+        return min(times, default=None)
+
+    def tick(self, image: Image, controller: int | None, broker_epoch: int, now: Instant) -> None:
+        """Asks for the ISR changes that are due, and checkpoints high watermarks."""
+        for one in self.all():
+            if one.leading and one.asked is None and now.monotonic_ns >= one.retry_ns:
+                self._ask(one, image, controller, broker_epoch, now)
+        if self.by_key and now.monotonic_ns >= self._next_checkpoint_ns:
+            self.checkpoint()
+            self._next_checkpoint_ns = now.monotonic_ns + self._settings.ns(
+                "replica.high.watermark.checkpoint.interval.ms"
+            )
+        self._due_ns = self._earliest_ns()
+
+    def checkpoint(self) -> None:
+        """Syncs every log, then stores how far, and every replica's high watermark (RP-08)."""
+        every = self.all()
+        for one in every:
+            one.flush()
+        self._out.add(
+            Checkpoint(
+                {one.name: one.high_watermark for one in every},
+                {one.name: one.flushed for one in every},
+            )
+        )
+
+    def _ask(
+        self,
+        one: Replica,
+        image: Image,
+        controller: int | None,
+        broker_epoch: int,
+        now: Instant,
+    ) -> None:
+        lag_ns = self._settings.ns("replica.lag.time.max.ms")
+        gone = one.laggards(now, lag_ns)
+        joined = tuple(
+            r
+            for r in one.joiners(now, lag_ns)
+            if r in image.brokers and not image.brokers[r].fenced
+        )
+        if not gone and not joined and not one.adding:
+            # Not before the laggard's own deadline, and not in a loop over a fenced joiner.
+            one.retry_ns = now.monotonic_ns + RETRY_NS
+            return
+        if gone and not self._protections.holds("stored-isr-counts"):
+            one.drop_unstored(gone)
+            one.advance()
+        if controller is None or controller not in self._controllers:
+            one.retry_ns = now.monotonic_ns + RETRY_NS
+            return
+        members = tuple(
+            r for r in one.partition.replicas
+            if (r in one.partition.isr and r not in gone) or r in joined
+        )  # fmt: skip
+        epochs = {
+            r: broker_epoch if r == self.me
+            else one.followers[r].broker_epoch if r in joined
+            else image.brokers[r].epoch
+            for r in members
+        }  # fmt: skip
+        request = m.AlterPartitionRequest(
+            self.me,
+            broker_epoch,
+            (
+                m.AlterPartitionTopic(
+                    one.partition.topic_id,
+                    (
+                        m.AlterPartitionData(
+                            one.index, one.epoch,
+                            tuple(m.IsrMember(r, epochs[r]) for r in members),
+                        ),
+                    ),
+                ),
+            ),
+        )  # fmt: skip
+        lag = max((now.monotonic_ns - one.followers[r].caught_up_ns for r in gone), default=0)
+        call = self._out.next_call()
+        self._out.note(
+            IsrChangeAsked(
+                one.topic,
+                one.index,
+                one.epoch,
+                broker_epoch,
+                one.partition.isr,
+                members,
+                tuple(one.end_of(r) for r in members),
+                one.high_watermark,
+                one.epoch_start,
+                lag,
+            )
+        )
+        timeout_ms = self._settings.ms("request.timeout.ms")
+        self._out.add(Call(call, self._controllers[controller], "isr", request, timeout_ms))
+        one.asked, one.adding = call, tuple(sorted({*one.adding, *joined}))
+        self._calls[call] = ((one.partition.topic_id, one.index), one.epoch)
+
+    def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:
+        """Takes in the answer to an AlterIsr; False if the call was none."""
+        key, asked_in = self._calls.pop(call_id, (None, -1))
+        if key is None:
+            return False
+        assert isinstance(answer, m.AlterPartitionResponse), answer
+        one = self.by_key.get(key)
+        if one is None:
+            return True
+        error = Error(answer.error_code)
+        isr: tuple[int, ...] = ()
+        granted = -1
+        if error is Error.NONE:
+            result = answer.topics[0].partitions[0]
+            error, isr, granted = Error(result.error_code), result.isr, result.leader_epoch
+        self._out.note(IsrChangeAnswered(one.topic, one.index, asked_in, error.name, isr, granted))
+        if one.asked == call_id and error is not Error.NONE:
+            one.asked = None
+            one.retry_ns = now.monotonic_ns + RETRY_NS
+            self._due_ns = now.monotonic_ns
+            if error in _CERTAIN:
+                one.adding = ()
+        return True  # a granted change counts once its record is replayed
+
+    def failed(self, call_id: int, now: Instant) -> bool:
+        """An AlterIsr got no answer: it may be stored, so what it adds is still waited for."""
+        key, _ = self._calls.pop(call_id, (None, -1))
+        if key is None:
+            return False
+        one = self.by_key.get(key)
+        if one is not None and one.asked == call_id:
+            one.asked = None
+            one.retry_ns = now.monotonic_ns + RETRY_NS
+            self._due_ns = now.monotonic_ns
+        return True

@@ -1,0 +1,140 @@
+"""What a machine has of what runs need, one finding a thing; nothing is changed but by `reap`."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from fencepost.injection.toxiproxies import find_toxiproxy, toxiproxy_version
+from fencepost.model.errors import EnvironmentFailed
+from fencepost.runtimes.docker.engine import connect
+from fencepost.runtimes.docker.pods import IMAGE
+
+JAVA_LEAST = 17
+IMAGES = (IMAGE,)
+_LIMIT_S = 20
+
+
+class Finding(Struct, frozen=True):
+    """One thing that was looked for: whether it is good, and what was found, in words."""
+
+    what: str
+    good: bool
+    saying: str
+
+
+def examine() -> Sequence[Finding]:
+    """Looks at everything; takes a second or two."""
+    looks: Sequence[tuple[str, Callable[[], tuple[bool, str]]]] = (
+        ("Python", _python),
+        ("toxiproxy", _toxiproxy),
+        ("Java", _java),
+        ("loopback", _loopback),
+        ("leftovers", _leftovers),
+        ("container engine", _engine),
+        ("containers", _containers),
+    )
+    return [Finding(what, *look()) for what, look in looks]
+
+
+def reap() -> Sequence[str]:
+    """Removes what dead runs left in the container engine, and nothing without our labels.
+
+    What that was, in words. Raises EnvironmentFailed when there is no engine, or one thing stays.
+    """
+    engine = connect(os.environ)
+    try:
+        return [str(left) for left in engine.clear(lambda left: left.abandoned)]
+    finally:
+        engine.close()
+
+
+def _python() -> tuple[bool, str]:
+    return sys.version_info >= (3, 11), sys.version.split()[0]
+
+
+def _toxiproxy() -> tuple[bool, str]:
+    try:
+        path = find_toxiproxy(os.environ)
+    except EnvironmentFailed as missing:
+        return False, str(missing)
+    return True, f"{toxiproxy_version(path)} at {path}"
+
+
+def _java() -> tuple[bool, str]:
+    java = shutil.which("java")
+    if java is None:
+        return False, f"not found; the Spark report needs {JAVA_LEAST} or newer"
+    said = subprocess.run(
+        [java, "-version"], capture_output=True, text=True, timeout=_LIMIT_S, check=False
+    )
+    version = re.search(r'version "(\d+)', said.stderr)
+    if version is None:
+        return False, f"{java} does not say its version"
+    return int(version[1]) >= JAVA_LEAST, f"{version[1]} at {java}"
+
+
+def _loopback() -> tuple[bool, str]:
+    """Slots live on addresses all over 127.0.0.0/8, which some systems do not offer."""
+    try:
+        with socket.socket() as probe:
+            probe.bind(("127.222.1.1", 0))
+    except OSError as refused:
+        return False, f"127.222.1.1 cannot be bound: {refused.strerror}"
+    return True, "any address of 127.0.0.0/8 can be bound"
+
+
+def _engine() -> tuple[bool, str]:
+    """Only the docker runtime needs one, so its absence is no fault of the machine."""
+    try:
+        engine = connect(os.environ)
+    except EnvironmentFailed as missing:
+        return True, f"none, which only the docker runtime needs: {missing}"
+    try:
+        lacking = [name for name in IMAGES if not engine.has_image(name)]
+        without = f"; without {' and '.join(lacking)}, see ./dev images" if lacking else ""
+        return True, f"version {engine.version}{without}"
+    finally:
+        engine.close()
+
+
+def _containers() -> tuple[bool, str]:
+    """What dead runs left in the container engine; of living ones and other hosts', how much."""
+    try:
+        engine = connect(os.environ)
+    except EnvironmentFailed:
+        return True, "no engine, so nothing in it"
+    try:
+        found = engine.leftovers()
+    finally:
+        engine.close()
+    abandoned = [str(left) for left in found if left.abandoned]
+    others = len(found) - len(abandoned)
+    beside = f"; {others} things of runs that live, or of other hosts" if others else ""
+    if abandoned:
+        return False, f"left of dead runs, see --reap: {', '.join(abandoned)}{beside}"
+    return True, f"nothing of a dead run{beside}"
+
+
+def _leftovers() -> tuple[bool, str]:
+    """Supervisors whose owner is gone: there should never be one."""
+    orphans = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue  # it ended meanwhile
+        if any(word.endswith(b"fencepost/supervisor.py") for word in words) and parent == 1:
+            orphans.append(folder.name)
+    if orphans:
+        return False, f"supervisors without an owner: process ids {', '.join(sorted(orphans))}"
+    return True, "no process of a dead run"

@@ -1,0 +1,93 @@
+"""What commands print: lines of progress, tables of verdicts, one JSON object."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from fencepost.judging.judge import Judgement, Outcome
+from fencepost.model.clock import wall_clock
+from fencepost.plugins.manager import Plugins
+from fencepost.runs.conformance import Row
+
+_STYLE = {
+    Outcome.HOLDS: "green",
+    Outcome.VIOLATED: "bold red",
+    Outcome.UNKNOWN: "yellow",
+    Outcome.NOT_EXERCISED: "dim",
+    Outcome.NOT_APPLICABLE: "dim",
+}
+
+
+def errors() -> Console:
+    """Standard error."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def output() -> Console:
+    """Standard output; a file or a pipe gets whole lines, however long."""
+    width = None if sys.stdout.isatty() else 200
+    return Console(highlight=False, width=width)
+
+
+def print_json(value: object) -> None:
+    """One JSON value and the end of its line, to standard output."""
+    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+
+
+def progress() -> Callable[[str], None]:
+    """Prints a line of progress with the time since the command began."""
+    console, began = errors(), wall_clock()
+
+    def tell(line: str) -> None:
+        seconds = (wall_clock() - began).total_seconds()
+        console.print(f"[dim]{seconds:6.1f} s[/dim]  {line}")
+
+    return tell
+
+
+def print_verdicts(judgement: Judgement, console: Console) -> None:
+    """A table, one line a clause: the verdict, how often exercised, by whose word, the sentence."""
+    table = Table(box=None, pad_edge=False, expand=True)
+    for name, width in (("clause", 27), ("verdict", 14), ("exercised", 9), ("witness", 7)):
+        align: Literal["left", "right"] = "right" if name == "exercised" else "left"
+        table.add_column(name, justify=align, no_wrap=True, min_width=width)
+    table.add_column("promise", no_wrap=True, overflow="ellipsis", ratio=1)
+    for clause, verdict in judgement.verdicts.items():
+        word = f"[{_STYLE[verdict.verdict]}]{verdict.verdict}[/]"
+        known = f"known: {', '.join(verdict.known)}" if verdict.known else ""
+        says = known or verdict.reason or verdict.sentence
+        table.add_row(clause, word, str(verdict.exercised), verdict.witness or "", says)
+    console.print(table)
+
+
+def print_matrix(rows: Sequence[Row], loaded: Plugins, console: Console) -> None:
+    """A table, one line a clause, system and runtime; the lines of a clause stand together."""
+    table = Table(box=None, pad_edge=False, expand=True)
+    widths = {
+        "clause": 27,
+        "system": 18,
+        "runtime": 9,
+        "verdict": 14,
+        "exercised": 9,
+        "witness": 7,
+        "tests": 5,
+    }
+    for name, width in widths.items():
+        align: Literal["left", "right"] = "right" if name in ("exercised", "tests") else "left"
+        table.add_column(name, justify=align, no_wrap=True, min_width=width)
+    table.add_column("promise", no_wrap=True, overflow="ellipsis", ratio=1)
+    order = {clause: at for at, clause in enumerate(loaded.clauses)}
+    for row in sorted(rows, key=lambda row: order[row.clause]):
+        word = f"[{_STYLE[row.verdict]}]{row.verdict}[/]"
+        known = f"known: {', '.join(row.known)}" if row.known else ""
+        says = known or row.reason or loaded.clause(row.clause).says
+        count, tests = str(row.exercised), str(len(row.tests))
+        where = row.system, row.runtime
+        table.add_row(row.clause, *where, word, count, row.witness or "", tests, says)
+    console.print(table)

@@ -1,0 +1,1 @@
+"""Events: the envelope, the codec, and the kinds of events."""

@@ -1,0 +1,287 @@
+"""One history of a run, made of what each process wrote, with what is missing in it named.
+
+`merge` makes `history.ndjson` of the events files, in happens-before order: each process's events
+in the order of their numbers, every cause before its effects, and at_ns (one clock for all) where
+neither decides. It streams: memory holds one event a process, so 10^6 events are a matter of tens
+of seconds. A cause that names a request needs no rule of its own, since a request is recorded
+before it is sent, and so has the earlier at_ns.
+
+`read` yields whatever whole events a history has, be it of a killed run or cut short, and then
+says what it found missing: numbers that were skipped, lines that are no events, processes whose end
+nobody saw, what a witness says it missed, a run without an end. A rule must not pass on the
+strength of such a history.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, final
+
+import msgspec
+
+from fencepost.events.kinds import (
+    Codec,
+    Event,
+    EvidenceMissed,
+    NodeStopped,
+    ProcessExited,
+    ProcessSpawned,
+    RunEnded,
+    Stalled,
+)
+from fencepost.history.run_folder import RunFolder, write_whole
+from fencepost.judging.rules import RunEnd
+from fencepost.model.errors import UsageError
+
+HARNESS = "harness"
+_BLOCK = 1 << 16
+_NAMED_SINGLY = 10
+
+
+class Written(NamedTuple):
+    """An event and the line it was read from, which is kept as it is: its kind may be unknown."""
+
+    event: Event
+    line: bytes
+
+
+class _Head(NamedTuple):
+    """The next event of a source; ordered by time, and then by the source's own number."""
+
+    at_ns: int
+    number: int
+    written: Written
+    source: Iterator[Written]
+
+
+@final
+@dataclass(slots=True)
+class Examiner:
+    """What a history leaves open, as a fold over its events in order."""
+
+    damage: list[str] = field(default_factory=list)
+    completed: bool | None = None
+    last_ns: int = 0
+    expected: dict[str, int] = field(default_factory=dict)
+    """process -> the node_seq its next event must have."""
+    unended: dict[str, None] = field(default_factory=dict)
+    """Processes that were seen and whose end was not, in order of appearance."""
+    stalls: list[tuple[str, int, int]] = field(default_factory=list)
+
+    def step(self, event: Event) -> None:
+        """Takes one event in."""
+        process, seq = event.process, event.node_seq
+        due = self.expected.get(process)
+        if due is None:
+            due = 0
+            if process != HARNESS:
+                self.unended.setdefault(process)
+        if seq != due:
+            self.damage.append(_jump(process, due, seq))
+        self.expected[process] = max(due, seq + 1)
+        self.last_ns = max(self.last_ns, event.at_ns)
+        match event.body:
+            case ProcessSpawned(started=started):
+                self.unended.setdefault(started)
+            case ProcessExited(ended=ended):
+                self.unended.pop(ended, None)
+            case NodeStopped():
+                self.unended.pop(process, None)
+            case EvidenceMissed(what=what):
+                self.damage.append(what)
+            case Stalled(stalled_ns=stalled_ns):
+                self.stalls.append((process, event.at_ns - stalled_ns, event.at_ns))
+            case RunEnded(completed=completed):
+                self.completed = completed
+
+    def end(self) -> RunEnd:
+        """What is known now that no event is left."""
+        damage = list(self.damage)
+        damage += [f"how {process} ended is not recorded" for process in self.unended]
+        if self.completed is None:
+            damage.append("the run's end is not recorded")
+        return RunEnd(
+            complete=self.completed is True and not damage,
+            ended_at_ns=self.last_ns,
+            damage=tuple(damage),
+            stalls=tuple(self.stalls),
+        )
+
+
+def _jump(process: str, due: int, seq: int) -> str:
+    if seq < due:
+        return f"{process} numbers an event {seq} after {due - 1}"
+    lost = seq - due
+    words = "an event is" if lost == 1 else f"{lost} events are"
+    return f"{process}: {words} missing before number {seq}"
+
+
+@final
+class Reading:
+    """The whole events of a history, lazily, once; `end` is known when they are all read."""
+
+    def __init__(self, folder: RunFolder, codec: Codec) -> None:
+        self._folder = folder
+        self._codec = codec
+        self._end: RunEnd | None = None
+
+    def __iter__(self) -> Iterator[Event]:
+        examiner = Examiner()
+        lines = _lines(self._folder.history)
+        for event, _ in _whole(lines, "the history", self._codec, examiner.damage):
+            examiner.step(event)
+            yield event
+        examiner.damage.extend(d for d in _damage(self._folder) if d not in examiner.damage)
+        self._end = examiner.end()
+
+    @property
+    def end(self) -> RunEnd:
+        """What is known of the run's end; raises RuntimeError before the last event was read."""
+        if self._end is None:
+            raise RuntimeError("the history has not been read to its end")
+        return self._end
+
+
+def read(folder: RunFolder, codec: Codec) -> Reading:
+    """The history of a run; makes it first when there are only events files, and anew when events
+    came since: it was read while the run went on.
+
+    Raises UsageError when the folder has neither.
+    """
+    made = folder.history.stat().st_mtime_ns if folder.history.exists() else None
+    written = [path.stat().st_mtime_ns for path in folder.events.glob("*.ndjson")]
+    if made is None and not folder.events.is_dir():
+        raise UsageError(f"{folder.path} holds no history")
+    if made is None or max(written, default=0) > made:
+        merge(folder, codec)
+    return Reading(folder, codec)
+
+
+def merge(folder: RunFolder, codec: Codec) -> RunEnd:
+    """Writes history.ndjson (whole or not at all) and damage.json; what is known of the end."""
+    examiner = Examiner()
+    # Of this process: a report's workers may find at once that a history is to be made anew.
+    beside = folder.history.with_name(f".{folder.history.name}.{os.getpid()}")
+    with beside.open("wb") as out:
+        for event, line in in_order(_sources(folder, codec, examiner.damage)):
+            examiner.step(event)
+            out.write(line)
+    end = examiner.end()
+    write_whole(folder.damage, msgspec.json.format(msgspec.json.encode(examiner.damage)))
+    beside.replace(folder.history)
+    return end
+
+
+def so_far(folder: RunFolder, codec: Codec) -> Sequence[Event]:
+    """Every whole event that the processes of a run, be it over or not, have written; in order."""
+    return [event for event, _ in in_order(_sources(folder, codec, []))]
+
+
+def in_order(sources: Iterable[Iterable[Written]]) -> Iterator[Written]:
+    """Merges the events of processes, one source each, into happens-before order.
+
+    A source waits while the cause of its next event is still to come. A cause that its process
+    never wrote holds nothing up, nor do causes in a circle: then time alone decides.
+    """
+    ready: list[_Head] = []
+    waiting: dict[str, list[_Head]] = {}
+    passed: dict[str, int] = {}
+    coming: set[str] = set()
+    for number, source in enumerate(sources):
+        head = _next(0, number, iter(source))
+        if head is not None:
+            heapq.heappush(ready, head)
+            coming.add(head.written.event.process)
+    while ready or waiting:
+        if ready:
+            head = heapq.heappop(ready)
+            cause = head.written.event.cause
+            if (
+                cause is not None
+                and not cause.request
+                and cause.process in coming
+                and passed.get(cause.process, -1) < cause.seq
+            ):
+                waiting.setdefault(cause.process, []).append(head)
+                continue
+        else:
+            head = _take_earliest(waiting)
+        yield head.written
+        process = head.written.event.process
+        passed[process] = max(passed.get(process, -1), head.written.event.node_seq)
+        following = _next(head.at_ns, head.number, head.source)
+        if following is None:
+            coming.discard(process)
+        else:
+            heapq.heappush(ready, following)
+        for freed in waiting.pop(process, ()):
+            heapq.heappush(ready, freed)
+
+
+def _next(latest_ns: int, number: int, source: Iterator[Written]) -> _Head | None:
+    """The head of a source; its time never runs backwards, since its numbers come first."""
+    written = next(source, None)
+    if written is None:
+        return None
+    return _Head(max(latest_ns, written.event.at_ns), number, written, source)
+
+
+def _take_earliest(waiting: dict[str, list[_Head]]) -> _Head:
+    head = min(head for group in waiting.values() for head in group)
+    for wanted, group in list(waiting.items()):
+        if head in group:
+            group.remove(head)
+            if not group:
+                del waiting[wanted]
+    return head
+
+
+def _sources(folder: RunFolder, codec: Codec, damage: list[str]) -> list[Iterator[Written]]:
+    return [
+        _whole(_lines(path), path.stem, codec, damage)
+        for path in sorted(folder.events.glob("*.ndjson"))
+    ]
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """A file's lines, a block at a time, so that a thousand files can be read side by side."""
+    offset = 0
+    while True:
+        with path.open("rb") as file:
+            file.seek(offset)
+            block = file.readlines(_BLOCK)
+        if not block:
+            return
+        offset += sum(map(len, block))
+        yield from block
+
+
+def _whole(lines: Iterable[bytes], name: str, codec: Codec, damage: list[str]) -> Iterator[Written]:
+    """The whole events among the lines; what is none is named in `damage`, the first few singly."""
+    wrong = 0
+    for number, line in enumerate(lines, 1):
+        if not line.endswith(Codec.LINE_END):
+            damage.append(f"{name} ends in the middle of an event, in line {number}")
+            break
+        try:
+            event = codec.decode(line)
+        except msgspec.DecodeError as why:
+            wrong += 1
+            if wrong <= _NAMED_SINGLY:
+                damage.append(f"{name}, line {number} is not an event: {why}")
+        else:
+            yield Written(event, line)
+    if wrong > _NAMED_SINGLY:
+        damage.append(f"{name}: {wrong - _NAMED_SINGLY} more lines are not events")
+
+
+def _damage(folder: RunFolder) -> list[str]:
+    """What merging found, if that is known."""
+    try:
+        return msgspec.json.decode(folder.damage.read_bytes(), type=list[str])
+    except (FileNotFoundError, msgspec.DecodeError):
+        return []

@@ -1,0 +1,81 @@
+"""How any process writes its own events: gap-free numbers, one write each, nothing buffered.
+
+Nodes, client workers and the harness all use it, so importing it costs little (msgspec and the
+standard library). An event is on its way to the file's readers before `record` returns, and
+survives the process's SIGKILL from then on, since the kernel has it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from threading import Lock
+from typing import final
+
+from msgspec import Struct
+
+from fencepost.events.kinds import Cause, Codec, Event, kind_name
+from fencepost.model.errors import EnvironmentFailed
+
+_DESCRIPTORS = Path("/dev/fd")
+
+
+@final
+class Recorder:
+    """The events file of one process; safe to use from several threads (a client's callbacks)."""
+
+    def __init__(self, fd: int, run: str, process: str, codec: Codec) -> None:
+        self._fd = fd
+        self._run = run
+        self._process = process
+        self._codec = codec
+        self._next_seq = 0
+        self._lock = Lock()
+
+    @classmethod
+    def open(
+        cls, path: Path, run: str, process: str, kinds: tuple[type[Struct], ...] = ()
+    ) -> Recorder:
+        """Creates the events file of `process`; `kinds` are a plugin's own event kinds.
+
+        `/dev/fd/N` is no file to create but the open descriptor N, such as a pipe to whoever keeps
+        the events.
+
+        Raises FileExistsError when the file is there: a process name is used once in a run, since
+        its numbers start at 0.
+        """
+        codec = Codec(kinds)
+        if path.parent == _DESCRIPTORS:
+            return cls(os.dup(int(path.name)), run, process, codec)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        return cls(os.open(path, flags, 0o644), run, process, codec)
+
+    def record(self, body: Struct, cause: Cause | None = None, at_ns: int | None = None) -> Event:
+        """Writes one event and returns it; `at_ns` is CLOCK_MONOTONIC, now unless given.
+
+        Raises TypeError for a body of no declared kind, ValueError after `close`, EnvironmentFailed
+        when the disk does not take it whole.
+        """
+        if self._codec.kinds.get(kind_name(type(body))) is not type(body):
+            raise TypeError(f"{type(body).__name__} is not an event kind this recorder was given")
+        with self._lock:
+            if self._fd < 0:
+                raise ValueError(f"the events file of {self._process} is closed")
+            now = time.monotonic_ns() if at_ns is None else at_ns
+            event = Event(self._run, self._process, self._next_seq, now, body, cause)
+            line = self._codec.encode(event)
+            written = os.write(self._fd, line)
+            if written != len(line):
+                raise EnvironmentFailed(
+                    f"the disk took {written} of {len(line)} bytes of an event of {self._process}"
+                )
+            self._next_seq += 1
+            return event
+
+    def close(self) -> None:
+        """Closes the file; safe to call twice."""
+        with self._lock:
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1

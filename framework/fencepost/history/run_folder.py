@@ -1,0 +1,236 @@
+"""A run's folder: all that is known of one run, readable whatever ended it (layout v1).
+
+    run.json          `RunInfo`: what was run, with what, when; written before anything is started
+    schedule.json     every strike with its target and time, for replay
+    events/           one file a process, `<process>.ndjson` ("/" in a name reads "."), appended
+                      one whole event a write; what a killed process had written is there
+    history.ndjson    all events in happens-before order, made of events/ (`history.merge`)
+    damage.json       what making it found missing or unreadable: a list of sentences
+    logs/             one file a process: its standard output and errors
+    work/             one folder a process: the files it was started with
+    data/             one folder a slot: its disk; discarded unless the run failed
+    report/           pages
+
+Nothing in a folder refers to the folder's own place, so that it can be moved. A newer layout than
+this program knows is refused by name.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import final
+
+import msgspec
+from msgspec import Struct
+
+from fencepost.events.kinds import SCHEMA_VERSION
+from fencepost.model.clock import wall_clock
+from fencepost.model.errors import EnvironmentFailed, UsageError
+from fencepost.model.systems import Shape
+from fencepost.model.topology import Slot
+
+LAYOUT_VERSION = 1
+
+
+class RunSlot(Struct, frozen=True):
+    """A slot as it was laid out."""
+
+    name: str
+    role: str
+    node_id: int
+    index: int
+    twin: bool
+    spare: bool = False
+    controller_id: int = -1
+
+
+class RunInfo(Struct, frozen=True, kw_only=True):
+    """run.json. `clock_origin_ns` is CLOCK_MONOTONIC at `started_at` (ISO 8601, UTC)."""
+
+    layout: int = LAYOUT_VERSION
+    events: int = SCHEMA_VERSION
+    run: str
+    system: str
+    runtime: str
+    seed: int
+    controllers: int
+    brokers: int
+    settings: Mapping[str, str]
+    defects: tuple[str, ...]
+    combined: int = 0
+    own: Mapping[str, Mapping[str, str]] = {}
+    slots: tuple[RunSlot, ...]
+    versions: Mapping[str, str]
+    started_at: str
+    clock_origin_ns: int
+
+
+def info_of(
+    folder: RunFolder,
+    system: str,
+    shape: Shape,
+    slots: Iterable[Slot],
+    runtime: str,
+    seed: int,
+    clock_origin_ns: int,
+    tools: Mapping[str, str],
+) -> RunInfo:
+    """What run.json says of a run that begins now; `tools` are versions of what else it uses."""
+    return RunInfo(
+        run=folder.run,
+        system=system,
+        runtime=runtime,
+        seed=seed,
+        controllers=shape.controllers,
+        brokers=shape.brokers,
+        settings=shape.settings,
+        defects=shape.defects,
+        combined=shape.combined,
+        own=shape.own,
+        slots=tuple(
+            RunSlot(s.name, s.role.value, s.node_id, s.index, s.twin, s.spare, s.controller_id)
+            for s in slots
+        ),
+        versions={
+            "fencepost": version("fencepost"),
+            "python": platform.python_version(),
+            **tools,
+        },
+        started_at=wall_clock().isoformat(timespec="milliseconds"),
+        clock_origin_ns=clock_origin_ns,
+    )
+
+
+class _Layout(Struct, frozen=True):
+    layout: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The paths below one run's folder; its name is the run's."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path) -> RunFolder:
+        """Makes the folder; raises UsageError when there is something in it already."""
+        folder = cls(path.absolute())
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if any(path.iterdir()):
+                raise UsageError(f"{path} is not empty: each run needs a folder of its own")
+            for part in (folder.events, folder.logs, folder.work, folder.data, folder.report):
+                part.mkdir()
+        except OSError as failed:
+            raise EnvironmentFailed(f"the run folder {path}: {failed.strerror}") from failed
+        return folder
+
+    @classmethod
+    def create_below(cls, root: Path, label: str, now: datetime) -> RunFolder:
+        """Makes a folder `<UTC time>-<label>` below `root`, with a number if that exists."""
+        name = f"{now.astimezone(UTC):%Y%m%d-%H%M%S}-{label.replace('/', '-')}"
+        for number in range(1, 10_000):
+            path = root / (name if number == 1 else f"{name}-{number}")
+            try:
+                path.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            except OSError as failed:
+                raise EnvironmentFailed(f"the run folder {path}: {failed.strerror}") from failed
+            return cls.create(path)
+        raise EnvironmentFailed(f"{root} holds ten thousand runs named {name}")
+
+    @property
+    def run(self) -> str:
+        return self.path.name
+
+    @property
+    def schedule(self) -> Path:
+        return self.path / "schedule.json"
+
+    @property
+    def events(self) -> Path:
+        return self.path / "events"
+
+    @property
+    def history(self) -> Path:
+        return self.path / "history.ndjson"
+
+    @property
+    def damage(self) -> Path:
+        return self.path / "damage.json"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def work(self) -> Path:
+        return self.path / "work"
+
+    @property
+    def data(self) -> Path:
+        return self.path / "data"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report"
+
+    def events_of(self, process: str) -> Path:
+        """The events file of a process."""
+        return self.events / f"{_as_file(process)}.ndjson"
+
+    def log_of(self, process: str) -> Path:
+        """The log of a process."""
+        return self.logs / f"{_as_file(process)}.log"
+
+    def work_of(self, process: str) -> Path:
+        """The folder a process is started in."""
+        return self.work / _as_file(process)
+
+    def data_of(self, slot: str) -> Path:
+        """The disk of a slot."""
+        return self.data / slot
+
+    def write_info(self, info: RunInfo) -> None:
+        """Writes run.json, whole or not at all."""
+        write_whole(self.path / "run.json", msgspec.json.format(msgspec.json.encode(info)))
+
+    def info(self) -> RunInfo:
+        """What run.json says; raises UsageError when this is no run folder, or a newer one."""
+        path = self.path / "run.json"
+        try:
+            text = path.read_bytes()
+            known = msgspec.json.decode(text, type=_Layout).layout
+            if known > LAYOUT_VERSION:
+                raise UsageError(
+                    f"{path} has layout {known}; this Fencepost knows {LAYOUT_VERSION}"
+                )
+            return msgspec.json.decode(text, type=RunInfo)
+        except FileNotFoundError:
+            raise UsageError(f"{self.path} is no run folder: it has no run.json") from None
+        except msgspec.DecodeError as broken:
+            raise UsageError(f"{path} cannot be read: {broken}") from broken
+
+    def discard_data(self) -> None:
+        """Removes the slots' disks, which are of use only after a failure."""
+        shutil.rmtree(self.data, ignore_errors=True)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Replaces a file so that a reader, or a crash, sees the old content or the new one."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_bytes(content)
+    beside.replace(path)
+
+
+def _as_file(process: str) -> str:
+    return process.replace("/", ".")

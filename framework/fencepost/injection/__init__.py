@@ -1,0 +1,1 @@
+"""Faults of the network: links, toxiproxies, toxics, probes and receipts."""

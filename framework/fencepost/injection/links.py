@@ -1,0 +1,277 @@
+"""Links: one toxiproxy a slot, one proxy a link, and the state each is wanted in.
+
+Where the toxiproxies live and how they are asked is in `fencepost.injection.toxiproxies`; no other
+module knows of them.
+
+toxiproxy can hang: one paused target, or one client that left a delayed connection, can block its
+whole API. A server that does not answer within `API_LIMIT_S` is killed and built anew with the
+links as they are wanted. That closes its slot's connections, and nobody else's; a cut link is not
+open for a moment meanwhile, since it is made disabled and enabled once its toxics are on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import msgspec
+
+from fencepost.injection.probes import End
+from fencepost.injection.toxics import DOWNSTREAM, UPSTREAM, Toxic, toxics
+from fencepost.injection.toxiproxies import Hung, Toxiproxies
+from fencepost.model.errors import EnvironmentFailed
+from fencepost.model.runtime import HEALTHY, LinkState
+from fencepost.model.topology import Layout, Link, Slot
+
+_REFUSED = 400
+"""The least HTTP status that is a refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """What went into one direction of a link and came out of it, over connections now closed."""
+
+    received: int = 0
+    sent: int = 0
+
+    def __sub__(self, earlier: Bytes) -> Bytes:
+        return Bytes(self.received - earlier.received, self.sent - earlier.sent)
+
+    @property
+    def dropped(self) -> int:
+        return self.received - self.sent
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """One slot's toxiproxy, by the name of its process."""
+
+    slot: Slot
+    process: str
+
+
+@final
+class Links:
+    """Every link of a layout, and the state each is wanted in."""
+
+    def __init__(self, layout: Layout, toxiproxies: Toxiproxies) -> None:
+        """All links are wanted healthy; those of a slot are there once it was opened."""
+        self._layout = layout
+        self._toxiproxies = toxiproxies
+        self._wanted = dict.fromkeys(layout.links, HEALTHY)
+        self._told: dict[Link, frozenset[Toxic]] = dict.fromkeys(layout.links, frozenset())
+        self._starts = 0
+        self._servers: dict[str, _Server] = {}
+        self._begun: dict[str, _Server] = {}
+        """Those of them that have no links yet."""
+
+    def begin(self, slots: Iterable[Slot]) -> None:
+        """Starts the toxiproxies of these slots, all at once, unless they are there.
+
+        Returns before they answer: `open` waits for that. Raises EnvironmentFailed when a port is
+        taken.
+        """
+        new = [s for s in slots if s.name not in self._servers and self._links_of(s)]
+        servers = [self._named(slot) for slot in new]
+        self._toxiproxies.start({server.process: server.slot for server in servers})
+        self._servers.update({server.slot.name: server for server in servers})
+        self._begun.update({server.slot.name: server for server in servers})
+
+    def open(self, slots: Iterable[Slot]) -> None:
+        """Creates the links of these slots as they are wanted, unless they are there.
+
+        Raises EnvironmentFailed when a toxiproxy does not start or answer, or a port is taken.
+        """
+        wanted = list(slots)
+        self.begin(wanted)
+        for slot in wanted:
+            server = self._begun.pop(slot.name, None)
+            if server is None:
+                continue
+            try:
+                self._build(server)
+            except Hung:
+                self._rebuild(server)
+
+    @property
+    def processes(self) -> frozenset[str]:
+        """The names of the toxiproxy processes that should live."""
+        return frozenset(server.process for server in self._servers.values())
+
+    def state(self, link: Link) -> LinkState:
+        """What the link is wanted to do."""
+        return self._wanted[link]
+
+    def end(self, link: Link) -> End:
+        """Where the link listens, as its source sees it."""
+        return self._toxiproxies.listen(link)
+
+    def apply(self, wanted: Mapping[Link, LinkState]) -> Sequence[str]:
+        """Brings these links into these states; says which toxiproxies had to be built anew.
+
+        Raises UsageError, with nothing changed, for a state that makes no sense.
+        """
+        for state in wanted.values():
+            toxics(state)
+        self._open_begun()
+        self._wanted.update(wanted)
+        rebuilt = []
+        for server in list(self._servers.values()):
+            links = [link for link in self._links_of(server.slot) if link in wanted]
+            try:
+                for link in links:
+                    self._bring(server, link)
+            except Hung:
+                self._rebuild(server)
+                rebuilt.append(f"the toxiproxy of {server.slot.name} hung and was built anew")
+        return rebuilt
+
+    def differences(self, links: Sequence[Link]) -> Sequence[str]:
+        """Where what toxiproxy says of those of these links that are there differs from what is
+        wanted."""
+        found = []
+        for server, theirs in self._grouped(links):
+            listed = msgspec.json.decode(self._read(server, "/proxies"))
+            for link in theirs:
+                shown = listed[_name(link)]
+                have = {_read_toxic(toxic) for toxic in shown["toxics"]}
+                want = {_sent(toxic) for toxic in toxics(self._wanted[link])}
+                if have != want or not shown["enabled"]:
+                    found.append(f"{link.source} -> {link.target} has {sorted(have)}")
+        return found
+
+    def bytes_passed(self, links: Sequence[Link]) -> Mapping[tuple[Link, str], Bytes]:
+        """Byte counts of closed connections, by link and stream; none of links not there yet."""
+        counts: dict[tuple[Link, str], Bytes] = {}
+        for server, theirs in self._grouped(links):
+            metrics = _parse_metrics(self._read(server, "/metrics"))
+            for link in theirs:
+                for stream in (UPSTREAM, DOWNSTREAM):
+                    counts[link, stream] = Bytes(
+                        metrics.get(("received", _name(link), stream), 0),
+                        metrics.get(("sent", _name(link), stream), 0),
+                    )
+        return counts
+
+    def _links_of(self, slot: Slot) -> Sequence[Link]:
+        return [link for link in self._layout.links if link.source == slot.name]
+
+    def _open_begun(self) -> None:
+        self.open([server.slot for server in self._begun.values()])
+
+    def _grouped(self, links: Sequence[Link]) -> Sequence[tuple[_Server, Sequence[Link]]]:
+        self._open_begun()
+        return [
+            (self._servers[source], [link for link in links if link.source == source])
+            for source in sorted({link.source for link in links})
+            if source in self._servers
+        ]
+
+    def _read(self, server: _Server, path: str) -> str:
+        """A reading, from the server built anew if the present one hangs."""
+        try:
+            return self._ask(server, "get", path)
+        except Hung:
+            return self._ask(self._rebuild(server), "get", path)
+
+    def _ask(self, server: _Server, method: str, path: str, body: object = None) -> str:
+        """One request; raises Hung without an answer in time, EnvironmentFailed on refusal."""
+        reply = self._toxiproxies.ask(server.process, method, path, body)
+        if reply.status >= _REFUSED:
+            raise EnvironmentFailed(
+                f"the toxiproxy of {server.slot.name} refused {method} {path}: {reply.text.strip()}"
+            )
+        return reply.text
+
+    def _bring(self, server: _Server, link: Link) -> None:
+        """Tells the server what is new of a link: removals first, then additions."""
+        want, path = toxics(self._wanted[link]), f"/proxies/{_name(link)}/toxics"
+        for toxic in sorted(self._told[link] - want):
+            self._ask(server, "delete", f"{path}/{toxic.name}")
+            self._told[link] -= {toxic}
+        for toxic in sorted(want - self._told[link]):
+            self._ask(server, "post", path, _described(toxic))
+            self._told[link] |= {toxic}
+
+    def _named(self, slot: Slot) -> _Server:
+        self._starts += 1
+        return _Server(slot, f"toxiproxy/{slot.name}#{self._starts}")
+
+    def _build(self, server: _Server) -> None:
+        """Creates the slot's proxies as wanted, once the server answers."""
+        self._toxiproxies.ready(server.process)
+        links = self._links_of(server.slot)
+        proxies = [
+            {
+                "name": _name(link),
+                "listen": "{}:{}".format(*self._toxiproxies.listen(link)),
+                "upstream": "{}:{}".format(*self._toxiproxies.upstream(link)),
+                "enabled": self._wanted[link] == HEALTHY,
+            }
+            for link in links
+        ]
+        self._ask(server, "post", "/populate", proxies)  # which knows of no toxics
+        for link in links:
+            self._told[link] = frozenset()
+            if self._wanted[link] != HEALTHY:
+                self._bring(server, link)
+                self._ask(server, "post", f"/proxies/{_name(link)}", {"enabled": True})
+
+    def _rebuild(self, hung: _Server) -> _Server:
+        """Kills a server and puts one in its place that does what is wanted."""
+        del self._servers[hung.slot.name]
+        self._toxiproxies.kill(hung.process)
+        server = self._named(hung.slot)
+        self._toxiproxies.start({server.process: server.slot})
+        self._servers[hung.slot.name] = server
+        try:
+            self._build(server)
+        except Hung as again:
+            raise EnvironmentFailed(
+                f"the toxiproxy of {server.slot.name} hung twice",
+                self._toxiproxies.log(server.process),
+            ) from again
+        return server
+
+
+def _name(link: Link) -> str:
+    """A proxy's name: without any character that would need quoting in a path."""
+    return f"{link.target}.{link.port}"
+
+
+def _described(toxic: Toxic) -> dict[str, object]:
+    return {
+        "name": toxic.name,
+        "type": toxic.kind,
+        "stream": toxic.stream,
+        "toxicity": 1.0,
+        "attributes": dict(toxic.attributes),
+    }
+
+
+def _sent(toxic: Toxic) -> str:
+    return _read_toxic(_described(toxic))
+
+
+def _read_toxic(shown: Mapping[str, Any]) -> str:
+    """A toxic in words, such as `timeout upstream timeout=0`."""
+    attributes = [f"{name}={value}" for name, value in sorted(shown["attributes"].items())]
+    often = [] if shown["toxicity"] == 1 else [f"toxicity={shown['toxicity']}"]
+    return " ".join([shown["type"], shown["stream"], *attributes, *often])
+
+
+_METRIC = re.compile(
+    r"^toxiproxy_proxy_(received|sent)_bytes_total\{([^}]*)\} ([0-9.e+]+)$", re.MULTILINE
+)
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+
+
+def _parse_metrics(text: str) -> Mapping[tuple[str, str, str], int]:
+    """(received or sent, proxy, stream) -> bytes."""
+    counts = {}
+    for what, labels, value in _METRIC.findall(text):
+        named = dict(_LABEL.findall(labels))
+        counts[what, named["proxy"], named["direction"]] = int(float(value))
+    return counts

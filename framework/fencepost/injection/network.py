@@ -1,0 +1,234 @@
+"""The links of a run as faults see them: cuts that accumulate, changes that bring a receipt.
+
+What is measured is judged in `fencepost.injection.receipts`; what is set, and how, is in
+`fencepost.injection.links`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import final
+
+from fencepost.injection.links import Bytes, Links
+from fencepost.injection.probes import Answer, Prober
+from fencepost.injection.receipts import Trial, bulk, is_cut, judge
+from fencepost.injection.toxics import DOWNSTREAM, UPSTREAM, toxics
+from fencepost.model.clock import poll
+from fencepost.model.errors import UsageError, no_such
+from fencepost.model.runtime import HEALTHY, LinkState, Receipt, describe
+from fencepost.model.topology import Cut, Layout, Link
+
+ANSWER_LIMIT_S = 2.0
+LONGEST_WAIT_S = 5.0
+READY_LIMIT_S = 10.0
+"""How long a node that was just started may take to answer, before it is struck."""
+CONNECT_LIMIT_S = 5.0
+HEAL_LIMIT_S = 10.0
+COUNT_LIMIT_S = 1.0
+LEAST_SILENCE_S = 0.1
+QUICK_MS = 250
+ASKED_AGAIN = 3
+
+
+@final
+class Network:
+    """The links of a run with what cuts them and what they do by themselves."""
+
+    def __init__(
+        self, layout: Layout, links: Links, prober: Prober, lives: Callable[[str], bool]
+    ) -> None:
+        """`lives` says whether a process lives in a slot now."""
+        self._layout = layout
+        self._links = links
+        self._prober = prober
+        self._lives = lives
+        self._cuts: Counter[tuple[str, str]] = Counter()
+        self._own = dict.fromkeys(layout.links, HEALTHY)
+
+    def crossed(self, cut: Cut) -> Sequence[Link]:
+        """The links that carry any of these directions; raises UsageError for an unknown slot."""
+        known = {slot.name for slot in self._layout.slots}
+        for name in sorted({name for direction in cut for name in direction}):
+            if name not in known:
+                raise no_such("slot", name, known)
+        return [
+            link
+            for link in self._layout.links
+            if (link.source, link.target) in cut or (link.target, link.source) in cut
+        ]
+
+    def apply_cut(self, cut: Cut) -> Receipt:
+        """See `Runtime.apply_cut`."""
+        links = self.crossed(cut)
+        if not links:
+            return Receipt(False, f"no link carries {_directions(cut)}")
+        self._cuts.update(cut)
+        return self._change(links)
+
+    def lift_cut(self, cut: Cut) -> Receipt:
+        """See `Runtime.lift_cut`."""
+        links = self.crossed(cut)
+        for direction in cut:
+            self._cuts[direction] = max(0, self._cuts[direction] - 1)
+        return self._change(links)
+
+    def set_link(self, link: Link, state: LinkState) -> Receipt:
+        """See `Runtime.set_link`."""
+        if link not in self._own:
+            raise UsageError(f"there is no link {link.source} -> {link.target}:{link.port}")
+        toxics(state)
+        self._own[link] = state
+        return self._change([link])
+
+    def heal(self) -> Receipt:
+        """See `Runtime.heal_links`."""
+        self._cuts.clear()
+        self._own = dict.fromkeys(self._layout.links, HEALTHY)
+        unhealthy = [link for link in self._own if self._links.state(link) != HEALTHY]
+        return self._change(unhealthy) if unhealthy else Receipt(True, "every link was healthy")
+
+    def _effective(self, link: Link) -> LinkState:
+        own = self._own[link]
+        return replace(
+            own,
+            cut_upstream=own.cut_upstream or self._cuts[link.source, link.target] > 0,
+            cut_downstream=own.cut_downstream or self._cuts[link.target, link.source] > 0,
+        )
+
+    def _change(self, links: Sequence[Link]) -> Receipt:
+        """Brings the links into the states that now hold, and measures it."""
+        new = {link: self._effective(link) for link in links}
+        old = {link: self._links.state(link) for link in links}
+        manned = [link for link in links if self._lives(link.source) and self._lives(link.target)]
+        uncut = {link: old[link] for link in manned if not is_cut(old[link])}
+        before = self._ask_before(uncut, new)
+        strikes = any(state != HEALTHY for state in new.values())
+        open_before = self._connections(manned, CONNECT_LIMIT_S if strikes else 0)
+        notes = self._links.apply(new)
+        if not manned and strikes:
+            pairs = {(link.source, link.target) for link in links}
+            return Receipt(False, f"no process lives at both ends of {_directions(pairs)}")
+        counted = self._links.bytes_passed(manned)
+        slowest_s = max((answer.took_ms for answer in before.values()), default=0) / 1000
+        now = {link: new[link] for link in manned}
+        silence_s = LEAST_SILENCE_S + 3 * slowest_s
+        after = dict(self._ask(now, new, HEAL_LIMIT_S, silence_s))
+
+        def tried() -> Sequence[Trial]:
+            vanished = self._vanished(manned, counted, new)
+            return [
+                Trial(
+                    link,
+                    old[link],
+                    new[link],
+                    before.get(link),
+                    after[link],
+                    {stream: vanished[link, stream].dropped for stream in (UPSTREAM, DOWNSTREAM)},
+                    open_before[link],
+                )
+                for link in manned
+            ]
+
+        trials = tried()
+        unseen = {trial.link: new[trial.link] for trial in trials if trial.unseen}
+        if unseen:  # an answer that came after the asker had left vanished uncounted
+            after.update(self._ask(unseen, new, HEAL_LIMIT_S, LONGEST_WAIT_S))
+            trials = tried()
+        differences = self._links.differences(links)
+        return judge(trials, differences, notes, len(links) - len(manned))
+
+    def _ask_before(
+        self, uncut: Mapping[Link, LinkState], new: Mapping[Link, LinkState]
+    ) -> Mapping[Link, Answer]:
+        """How the links answer before they are changed.
+
+        How long a cut must be silent to be one is measured by it, and leases run out meanwhile: a
+        node that stood still for a moment is asked again, so that what it takes is what counts.
+        """
+        before = dict(self._ask(uncut, new, READY_LIMIT_S))
+        for _ in range(ASKED_AGAIN):
+            slow = {
+                link: uncut[link]
+                for link, answer in before.items()
+                if answer.came and answer.took_ms > QUICK_MS
+                and is_cut(new[link]) and uncut[link] == HEALTHY
+            }  # fmt: skip
+            if not slow:
+                break
+            before.update(self._ask(slow, new, READY_LIMIT_S))
+        return before
+
+    def _ask(
+        self,
+        now: Mapping[Link, LinkState],
+        new: Mapping[Link, LinkState],
+        limit_s: float,
+        silence_s: float = 0,
+    ) -> Mapping[Link, Answer]:
+        """Asks, through links that are in the states `now`, what shows the states `new`.
+
+        Links that are not cut are asked again until they answer, or the limit has passed.
+        """
+        answers: dict[Link, Answer] = {}
+        waiting = list(now)
+
+        def answered() -> bool:
+            asked = {}
+            for link in waiting:
+                size = bulk(new[link])
+                patience_s = silence_s if is_cut(now[link]) else _patience_s(now[link], size)
+                asked[link] = patience_s, size
+            answers.update(self._prober.ask(asked))
+            waiting[:] = [
+                link for link in waiting if not answers[link].came and not is_cut(now[link])
+            ]
+            return not waiting
+
+        poll(answered, limit_s, 0.02)
+        return answers
+
+    def _connections(self, links: Sequence[Link], limit_s: float) -> Mapping[Link, int]:
+        """How many connections are open through each; waits for a first one, as after a restart."""
+        seen: dict[Link, int] = {}
+
+        def any_open() -> bool:
+            seen.update(self._prober.open_connections(links))
+            return any(seen.values()) or not seen
+
+        poll(any_open, limit_s, 0.02)
+        return seen
+
+    def _vanished(
+        self,
+        links: Sequence[Link],
+        counted: Mapping[tuple[Link, str], Bytes],
+        new: Mapping[Link, LinkState],
+    ) -> Mapping[tuple[Link, str], Bytes]:
+        """What was received and not sent since `counted`; waits until every cut link shows some."""
+        passed: dict[tuple[Link, str], Bytes] = {}
+
+        def shown() -> bool:
+            now = self._links.bytes_passed(links)
+            passed.update({key: now[key] - counted[key] for key in now})
+            return all(
+                passed[link, UPSTREAM if new[link].cut_upstream else DOWNSTREAM].dropped > 0
+                for link in links
+                if is_cut(new[link])
+            )
+
+        poll(shown, COUNT_LIMIT_S if any(is_cut(new[link]) for link in links) else 0, 0.01)
+        return passed
+
+
+def _patience_s(state: LinkState, size: int) -> float:
+    """How long a link in this state may take to answer, within reason."""
+    delay_s = 2 * (state.latency_ms + state.jitter_ms) / 1000
+    if state.rate_kb:
+        delay_s += 2 * size / 1000 / state.rate_kb
+    return min(LONGEST_WAIT_S, ANSWER_LIMIT_S + delay_s)
+
+
+def _directions(pairs: Iterable[tuple[str, str]]) -> str:
+    return describe(f"{a} -> {b}" for a, b in sorted(pairs))

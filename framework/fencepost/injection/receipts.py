@@ -1,0 +1,147 @@
+"""Judging a link's change by what was measured of it: pure, so that every case has a test.
+
+A cut shows in three measurements: a question that was answered through the link before stays
+unanswered, toxiproxy counts bytes that went into the cut direction and did not come out, and it
+lists the toxics as they are wanted. A delay or a rate shows in how long an answer takes. A healed
+link answers again. A change that nobody can notice has missed: nothing answers behind the link, or
+no connection is open through any of those changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fencepost.injection.probes import Answer
+from fencepost.injection.toxics import DOWNSTREAM, UPSTREAM
+from fencepost.model.runtime import HEALTHY, LinkState, Receipt
+from fencepost.model.topology import Link
+
+_BULK_S = 0.25
+_MOST_BULK = 32_000
+_LEAST_MEASURABLE_MS = 5.0
+_TOLERANCE = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One link's change and all that was measured of it. No `before`: it was cut already."""
+
+    link: Link
+    old: LinkState
+    new: LinkState
+    before: Answer | None
+    after: Answer
+    vanished: Mapping[str, int]
+    open_before: int
+
+    @property
+    def struck(self) -> bool:
+        """Whether the change is for the worse, or at least for another state than health."""
+        return self.new not in (HEALTHY, self.old)
+
+    @property
+    def unseen(self) -> str:
+        """The stream that was cut just now and in which no byte was seen to vanish, if there is
+        one though something answered before and nothing does now."""
+        if self.after.came or (self.before is not None and not self.before.came):
+            return ""
+        if self.new.cut_upstream:
+            newly, stream = not self.old.cut_upstream, UPSTREAM
+        else:
+            newly, stream = self.new.cut_downstream and not self.old.cut_downstream, DOWNSTREAM
+        return stream if newly and not self.vanished[stream] else ""
+
+    def fails(self) -> str:
+        """Why the measurements do not show the new state; empty when they do."""
+        if self.new == HEALTHY:
+            return "" if self.after.came else "no answer after healing"
+        if self.before is not None and not self.before.came:
+            return "nothing answered before"
+        return self._fails_as_cut() if is_cut(self.new) else self._fails_as_slow()
+
+    def _fails_as_cut(self) -> str:
+        if self.after.came:
+            return "it still answers"
+        return f"no byte was seen to vanish {self.unseen}" if self.unseen else ""
+
+    def _fails_as_slow(self) -> str:
+        least = added_ms(self.new) * _TOLERANCE
+        if not self.after.came:
+            return "" if least >= self.after.took_ms else "no answer at all"
+        if least < _LEAST_MEASURABLE_MS:
+            return f"a delay of {least:.1f} ms is too short to be measured"
+        if self.after.took_ms < least:
+            return f"an answer took {self.after.took_ms:.1f} ms, not {least:.0f} or more"
+        return ""
+
+
+def is_cut(state: LinkState) -> bool:
+    """Whether anything is dropped."""
+    return state.cut_upstream or state.cut_downstream
+
+
+def bulk(state: LinkState) -> int:
+    """How large a question shows the state's rate: what takes a quarter of a second, if allowed."""
+    return min(_MOST_BULK, int(state.rate_kb * 1000 * _BULK_S))
+
+
+def added_ms(state: LinkState) -> float:
+    """The least delay that a state adds to the answer to a question of `bulk` bytes."""
+    travel = 2 * max(0, state.latency_ms - state.jitter_ms)
+    return travel + (bulk(state) / state.rate_kb if state.rate_kb else 0)
+
+
+def judge(
+    trials: Sequence[Trial], differences: Sequence[str], notes: Sequence[str], unmanned: int
+) -> Receipt:
+    """The receipt for changed links, of which `unmanned` had no process at one end."""
+    problems = [
+        f"{trial.link.source} -> {trial.link.target}:{trial.link.port}: {why}"
+        for trial in trials
+        if (why := trial.fails())
+    ]
+    problems += [f"toxiproxy disagrees: {difference}" for difference in differences]
+    struck = [trial for trial in trials if trial.struck]
+    unused = bool(struck) and not any(trial.open_before for trial in struck)
+    only_unused = unused and not problems
+    if unused:
+        problems.append("no connection was open through any of these links")
+    if problems:
+        return Receipt(False, "; ".join([*problems, *notes]), only_unused)
+    return Receipt(True, "; ".join([*_evidence(trials), *notes, *_beside(unmanned)]))
+
+
+def _evidence(trials: Sequence[Trial]) -> Sequence[str]:
+    said = []
+    slowest = max((t.before.took_ms for t in trials if t.before is not None), default=0.0)
+    cut = [trial for trial in trials if is_cut(trial.new)]
+    if cut:
+        silence = min(trial.after.took_ms for trial in cut)
+        up = sum(trial.vanished[UPSTREAM] for trial in cut)
+        down = sum(trial.vanished[DOWNSTREAM] for trial in cut)
+        earlier = [trial for trial in cut if trial.before is None]
+        said.append(
+            f"{_links(cut)} answered within {slowest:.1f} ms before, not within {silence:.0f} ms "
+            "after"
+            + (f" ({len(earlier)} of them cut before already)" if earlier else "")
+            + f"; {up} bytes vanished upstream, {down} downstream; "
+            f"{sum(trial.open_before for trial in cut)} connections were open"
+        )
+    slow = [trial for trial in trials if not is_cut(trial.new) and trial.new != HEALTHY]
+    if slow:
+        fastest = min(trial.after.took_ms for trial in slow)
+        said.append(f"{_links(slow)} took {fastest:.0f} ms or more to answer, {slowest:.1f} before")
+    healed = [trial for trial in trials if trial.new == HEALTHY]
+    if healed:
+        last = max(trial.after.took_ms for trial in healed)
+        said.append(f"{_links(healed)} answered within {last:.1f} ms, without any toxic")
+    return said
+
+
+def _links(trials: Sequence[Trial]) -> str:
+    return "1 link" if len(trials) == 1 else f"{len(trials)} links"
+
+
+def _beside(unmanned: int) -> Sequence[str]:
+    return [f"{unmanned} links without a process at both ends were set too"] if unmanned else []

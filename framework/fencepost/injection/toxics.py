@@ -1,0 +1,76 @@
+"""What a link's state means to toxiproxy, checked before toxiproxy sees it.
+
+toxiproxy takes a misspelt attribute for a missing one, a negative delay for none, and a slicer
+without its size for a reason to crash, all without a word. So only these toxics are ever sent, with
+every attribute named. Toxicity is always 1 and chance stays out: its `-seed` has no effect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fencepost.model.errors import UsageError
+from fencepost.model.runtime import LinkState
+
+UPSTREAM = "upstream"
+DOWNSTREAM = "downstream"
+
+_LEAST = {
+    "timeout": {"timeout": 0},
+    "latency": {"latency": 0, "jitter": 0},
+    "bandwidth": {"rate": 1},
+}
+"""Kind -> attribute -> its smallest value. A rate of 0 would block toxiproxy's own API."""
+_MOST = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Toxic:
+    """One toxic of one direction of a link; its name is `<kind>-<stream>`.
+
+    Raises UsageError for a kind, stream or attribute that toxiproxy would take silently, or badly.
+    """
+
+    kind: str
+    stream: str
+    attributes: tuple[tuple[str, int], ...]
+
+    def __post_init__(self) -> None:
+        least = _LEAST.get(self.kind)
+        if least is None:
+            raise UsageError(f"links have no toxic '{self.kind}'; they have {', '.join(_LEAST)}")
+        if self.stream not in (UPSTREAM, DOWNSTREAM):
+            raise UsageError(f"a toxic's stream is {UPSTREAM} or {DOWNSTREAM}, not '{self.stream}'")
+        names = [name for name, _ in self.attributes]
+        if sorted(names) != sorted(least):
+            raise UsageError(f"a {self.kind} toxic needs exactly {', '.join(least)}, not {names}")
+        for name, value in self.attributes:
+            if type(value) is not int or not least[name] <= value <= _MOST:
+                raise UsageError(
+                    f"the {name} of a {self.kind} toxic is a whole number "
+                    f"from {least[name]} to {_MOST}, not {value!r}"
+                )
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}-{self.stream}"
+
+
+def toxics(state: LinkState) -> frozenset[Toxic]:
+    """The toxics that make a link so; raises UsageError for a state that makes no sense.
+
+    A cut is a `timeout` toxic of 0: what is sent vanishes, connecting still succeeds, and healing
+    closes every connection that met the cut. Delays hold each way, as does the rate.
+    """
+    if state.rate_kb < 0:
+        raise UsageError(f"rate_kb is kilobytes a second, or 0 for no limit, not {state.rate_kb}")
+    wanted = set()
+    for stream, cut in ((UPSTREAM, state.cut_upstream), (DOWNSTREAM, state.cut_downstream)):
+        if state.latency_ms or state.jitter_ms:
+            delay = (("jitter", state.jitter_ms), ("latency", state.latency_ms))
+            wanted.add(Toxic("latency", stream, delay))
+        if state.rate_kb:
+            wanted.add(Toxic("bandwidth", stream, (("rate", state.rate_kb),)))
+        if cut:
+            wanted.add(Toxic("timeout", stream, (("timeout", 0),)))
+    return frozenset(wanted)

@@ -1,0 +1,1 @@
+"""Rules, verdicts, explanations and known findings: the only judge and the only explainer."""

@@ -1,0 +1,88 @@
+"""Which broken promises of a run are known findings of its system, and which are new."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from fencepost.events.kinds import Cause, Event, FaultStruck
+from fencepost.judging.judge import Broken, Judgement, Outcome, Verdict
+from fencepost.judging.known_findings import KnownFinding
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """Where a violation was found: at which partition's event, struck by which faults by then."""
+
+    place: tuple[str, int] | None
+    faults: Collection[str]
+
+
+_NOWHERE = _Scene(None, ())
+
+
+def attributed(
+    judgement: Judgement, findings: Sequence[KnownFinding], events: Iterable[Event]
+) -> Judgement:
+    """The same verdicts; one whose every violation is a known finding is marked with their ids.
+
+    `events` are the run's, in any order.
+    """
+    if not findings:
+        return judgement
+    scenes = _scenes(judgement, events)
+
+    def itself(clause: str, broken: Broken) -> str:
+        """The finding that a violation is; empty: none."""
+        scene = scenes.get(broken.at, _NOWHERE)
+        matching = (f.id for f in findings if f.matches(clause, broken.saying, scene.faults))
+        return next(matching, "")
+
+    struck = {
+        (itself(clause, broken), scenes.get(broken.at, _NOWHERE).place)
+        for clause, verdict in judgement.verdicts.items()
+        for broken in verdict.violations
+    }
+
+    def known(clause: str, broken: Broken) -> str:
+        """The finding that a violation is, or in whose wake it is; empty: none."""
+        place = scenes.get(broken.at, _NOWHERE).place
+        wake = (f.id for f in findings if clause in f.then and place and (f.id, place) in struck)
+        return itself(clause, broken) or next(wake, "")
+
+    return Judgement({c: _marked(v, c, known) for c, v in judgement.verdicts.items()})
+
+
+def _scenes(judgement: Judgement, events: Iterable[Event]) -> Mapping[Cause, _Scene]:
+    """The scene of every violation's event."""
+    wanted = {v.at for verdict in judgement.verdicts.values() for v in verdict.violations}
+    found: dict[Cause, Event] = {}
+    struck: list[tuple[int, FaultStruck]] = []
+    for event in events:
+        if event.ref in wanted:
+            found[event.ref] = event
+        if isinstance(event.body, FaultStruck):
+            struck.append((event.body.began_at_ns or event.at_ns, event.body))
+    return {
+        at: _Scene(
+            _place(event),
+            {s.fault for t, s in struck if at.process in s.targets and t <= event.at_ns},
+        )
+        for at, event in found.items()
+    }
+
+
+def _place(event: Event) -> tuple[str, int] | None:
+    topic = getattr(event.body, "topic", None)
+    partition = getattr(event.body, "partition", None)
+    return (topic, partition) if topic and partition is not None else None
+
+
+def _marked(verdict: Verdict, clause: str, known: Callable[[str, Broken], str]) -> Verdict:
+    # Violations that were counted and not kept cannot be told apart: they may be new.
+    if verdict.verdict is not Outcome.VIOLATED or verdict.violated > len(verdict.violations):
+        return verdict
+    ids = {known(clause, broken) for broken in verdict.violations}
+    return verdict if "" in ids else structs.replace(verdict, known=tuple(sorted(ids)))

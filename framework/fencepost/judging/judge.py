@@ -1,0 +1,373 @@
+"""Verdicts: every rule over one history, and what each clause comes to.
+
+A clause holds only if it was exercised and nothing speaks against it. In order of weight: one
+broken promise makes it violated; a crashed rule, an undecided finding, or a history that is not
+complete makes it unknown; so does a fault that missed, where nothing else exercised the clause. A
+clause that binds another plane is not applicable, and one without a rule has no verdict.
+
+`verdicts.json` in a run's folder is one object, clause id -> `Verdict`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, final
+
+import msgspec
+from msgspec import Struct
+
+from fencepost.events.kinds import Cause, Event, FaultStruck
+from fencepost.history.run_folder import write_whole
+from fencepost.judging.rules import Clause, Exercised, Finding, Key, Rule, RunEnd, Violated, Witness
+from fencepost.model.errors import UsageError, no_such
+
+VIOLATIONS_KEPT = 200
+SAYINGS_KEPT = 5
+_STRENGTH = (Witness.CLIENT, Witness.PEER, Witness.SELF)
+AT_END = 1 << 62
+"""The position of what was found only when no event was left."""
+
+
+class Outcome(StrEnum):
+    """What a clause came to; only `holds` is a pass."""
+
+    HOLDS = "holds"
+    VIOLATED = "violated"
+    UNKNOWN = "unknown"
+    NOT_EXERCISED = "not-exercised"
+    NOT_APPLICABLE = "not-applicable"
+
+
+class Broken(Struct, frozen=True):
+    """One violation: the event, by whose word, what happened, and the events that make it so.
+
+    `explanation` holds the lines that lead from epochs and fencing to it, once somebody explained.
+    """
+
+    at: Cause
+    witness: Witness
+    saying: str
+    because: tuple[Cause, ...] = ()
+    explanation: tuple[str, ...] = ()
+
+
+class Verdict(Struct, frozen=True):
+    """What one clause came to in one run.
+
+    `exercised` counts, `witness` is the best word that it was exercised, or broken (client before
+    peer before self; None: nobody's). `sentence` is the clause's own, `reason` says why it is
+    unknown, or not applicable. `violated` counts all violations; the first of them are kept.
+    `known` are the ids of known findings (`fencepost.judging.known_findings`); empty if any is new.
+    """
+
+    verdict: Outcome
+    exercised: int
+    witness: Witness | None
+    sentence: str
+    reason: str = ""
+    violated: int = 0
+    violations: tuple[Broken, ...] = ()
+    known: tuple[str, ...] = ()
+
+
+class Tally(Struct):
+    """What rules found about one clause so far, bounded; tallies of one clause can be merged.
+
+    `violations` are kept with the position, in the history, of the event they were found at.
+    """
+
+    exercised: dict[Witness, int] = msgspec.field(default_factory=dict)
+    violated: int = 0
+    violations: list[tuple[int, Broken]] = msgspec.field(default_factory=list)
+    undecided: int = 0
+    sayings: list[str] = msgspec.field(default_factory=list)
+    crashed: str = ""
+
+    def add(self, finding: Finding, position: int) -> None:
+        """Takes one finding in; positions never decrease."""
+        if isinstance(finding, Exercised):
+            by = finding.witness
+            self.exercised[by] = self.exercised.get(by, 0) + 1
+        elif isinstance(finding, Violated):
+            self.violated += 1
+            if len(self.violations) < VIOLATIONS_KEPT:
+                broken = Broken(finding.at, finding.witness, finding.saying, finding.because)
+                self.violations.append((position, broken))
+        else:
+            self.undecided += 1
+            if len(self.sayings) < SAYINGS_KEPT:
+                self.sayings.append(finding.saying)
+
+    def merge(self, other: Tally) -> None:
+        """Takes in what was found about the same clause elsewhere."""
+        for by, count in other.exercised.items():
+            self.exercised[by] = self.exercised.get(by, 0) + count
+        self.violated += other.violated
+        both = sorted([*self.violations, *other.violations], key=_place)
+        self.violations = both[:VIOLATIONS_KEPT]
+        self.undecided += other.undecided
+        self.sayings = sorted({*self.sayings, *other.sayings})[:SAYINGS_KEPT]
+        self.crashed = min(filter(None, (self.crashed, other.crashed)), default="")
+
+
+def _place(kept: tuple[int, Broken]) -> tuple[int, str, int, str]:
+    position, broken = kept
+    return position, broken.at.process, broken.at.seq, broken.saying
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdicts of one run, by clause, in the order of their ids."""
+
+    verdicts: Mapping[str, Verdict]
+
+    def of(self, outcome: Outcome) -> tuple[str, ...]:
+        """The clauses with that outcome."""
+        return tuple(c for c, verdict in self.verdicts.items() if verdict.verdict is outcome)
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """The clauses that were violated in a way that is not known."""
+        return tuple(c for c in self.of(Outcome.VIOLATED) if not self.verdicts[c].known)
+
+
+def verdict_of(clause: Clause, tally: Tally, end: RunEnd, missed: Sequence[str]) -> Verdict:
+    """What a tally means; `missed` are the ids of faults without a receipt."""
+    outcome, reason = _weigh(tally, end, missed)
+    violations = tuple(broken for _, broken in sorted(tally.violations, key=_place))
+    if outcome is Outcome.VIOLATED:
+        words = {broken.witness for broken in violations}
+    else:
+        words = set(tally.exercised)
+    return Verdict(
+        outcome,
+        sum(tally.exercised.values()),
+        next((by for by in _STRENGTH if by in words), None),
+        clause.says,
+        reason,
+        tally.violated,
+        violations,
+    )
+
+
+def _weigh(tally: Tally, end: RunEnd, missed: Sequence[str]) -> tuple[Outcome, str]:
+    if tally.violated:
+        return Outcome.VIOLATED, ""
+    if tally.crashed:
+        return Outcome.UNKNOWN, tally.crashed
+    if not end.complete:
+        why = "; ".join(end.damage[:SAYINGS_KEPT]) or "the run was cut short"
+        return Outcome.UNKNOWN, f"the history is not complete: {why}"
+    if tally.undecided:
+        return Outcome.UNKNOWN, "; ".join(sorted(set(tally.sayings)))
+    if tally.exercised:
+        return Outcome.HOLDS, ""
+    if missed:
+        return Outcome.UNKNOWN, f"a fault missed: {', '.join(missed)} has no receipt"
+    return Outcome.NOT_EXERCISED, ""
+
+
+# ------------------------------------------------------------------------------------ the machine
+
+
+@final
+@dataclass(slots=True)
+class _Rule:
+    """A rule at work."""
+
+    rule: Rule[Any]
+    tally: Tally
+
+    @property
+    def working(self) -> bool:
+        return not self.tally.crashed
+
+    def crash(self, error: Exception, where: str) -> None:
+        """Its work ends here; the first error is the one that is told."""
+        if self.tally.crashed:
+            return
+        name = type(self.rule).__name__
+        self.tally.crashed = (
+            f"the rule {name} failed {where}: {type(error).__name__}: {error}"
+        )  # fmt: skip
+
+
+@final
+@dataclass(slots=True)
+class _Group:
+    """Rules that share their `keys` function: it is asked once an event for all of them.
+
+    `states` holds, for each key, one state a rule; None until the rule has met the key.
+    """
+
+    keys: Callable[[Event], Iterable[Key]]
+    rules: list[_Rule]
+    states: dict[Key, list[Any]] = field(default_factory=dict)
+
+
+_Step = Callable[[Any, Event], tuple[Any, Sequence[Finding]]]
+_Steps = list[tuple[int, _Step, _Rule]]
+_Route = tuple[Callable[[Event], Iterable[Key]], dict[Key, list[Any]], _Group, _Steps]
+"""What an event of one kind goes through: a group's keys and states, the group, its steps."""
+
+
+@final
+class Judge:
+    """Judges one history: `take` its events in happens-before order, then ask for the `end`.
+
+    Raises UsageError for a rule whose clause is not among `clauses`.
+    """
+
+    def __init__(
+        self, rules: Sequence[Rule[Any]], clauses: Mapping[str, Clause], plane: str
+    ) -> None:
+        for rule in rules:
+            if rule.clause not in clauses:
+                raise no_such("clause", rule.clause, clauses)
+        self._clauses = clauses
+        self._judged = sorted({rule.clause for rule in rules})
+        self._rules = [_Rule(rule, Tally()) for rule in rules if clauses[rule.clause].binds(plane)]
+        self._plane = plane
+        self._missed: list[str] = []
+        self._position = 0
+        self._groups = _grouped(self._rules)
+        self._dispatch: dict[type[Struct], list[_Route]] = {}
+        self._route()
+
+    def _route(self) -> None:
+        """Which groups and steps an event of each kind goes to; anew once a rule has crashed."""
+        self._dispatch.clear()
+        for group in self._groups:
+            for kind in {kind for one in group.rules for kind in one.rule.kinds}:
+                steps: _Steps = [
+                    (number, one.rule.step, one)
+                    for number, one in enumerate(group.rules)
+                    if one.working and kind in one.rule.kinds
+                ]
+                if steps:
+                    route = (group.keys, group.states, group, steps)
+                    self._dispatch.setdefault(kind, []).append(route)
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Judges these events too. What a rule raises is the rule's own end, never the judge's."""
+        position = self._position - 1
+        dispatch = self._dispatch
+        for position, event in enumerate(events, self._position):
+            body = event.body
+            for ask, group_states, group, steps in dispatch.get(type(body), ()):
+                try:
+                    keys = ask(event)
+                    if type(keys) is not tuple:
+                        keys = tuple(keys)
+                except Exception as error:  # a plugin's own code may raise anything
+                    self._crashed([one for _, _, one in steps], error, event)
+                    continue
+                for key in keys:
+                    states = group_states.get(key)
+                    if states is None:
+                        states = group_states[key] = [None] * len(group.rules)
+                    for number, step, one in steps:
+                        try:
+                            state = states[number]
+                            if state is None:
+                                state = one.rule.start(key)
+                            states[number], findings = step(state, event)
+                            if findings:
+                                for finding in findings:
+                                    one.tally.add(finding, position)
+                        except Exception as error:
+                            self._crashed([one], error, event)
+            if type(body) is FaultStruck and not body.receipt:
+                self._missed.append(f"{body.fault} ({body.fault_id})")
+        self._position = position + 1
+
+    def _crashed(self, rules: Sequence[_Rule], error: Exception, event: Event) -> None:
+        for one in rules:
+            one.crash(error, f"on {event.kind} {event.ref}")
+        self._route()
+
+    def end(self, end: RunEnd) -> Judgement:
+        """The verdicts, now that no event is left."""
+        for group in self._groups:
+            for states in group.states.values():
+                for one, state in zip(group.rules, states, strict=True):
+                    if state is not None and one.working:
+                        try:
+                            for finding in one.rule.end(state, end):
+                                one.tally.add(finding, AT_END)
+                        except Exception as error:
+                            one.crash(error, "at the end of the history")
+        tallies: dict[str, Tally] = {}
+        for one in self._rules:
+            tallies.setdefault(one.rule.clause, Tally()).merge(one.tally)
+        return conclude(self._judged, self._clauses, self._plane, tallies, end, self._missed)
+
+
+def conclude(
+    judged: Iterable[str],
+    clauses: Mapping[str, Clause],
+    plane: str,
+    tallies: Mapping[str, Tally],
+    end: RunEnd,
+    missed: Sequence[str],
+) -> Judgement:
+    """The verdict of every judged clause; one without a tally was met by no event."""
+    verdicts: dict[str, Verdict] = {}
+    for clause_id in sorted(judged):
+        clause = clauses[clause_id]
+        if clause.binds(plane):
+            verdicts[clause_id] = verdict_of(
+                clause, tallies.get(clause_id, Tally()), end, missed
+            )  # fmt: skip
+        else:
+            why = clause.unbound(plane) if clause.mark(plane) else ""
+            verdicts[clause_id] = Verdict(Outcome.NOT_APPLICABLE, 0, None, clause.says, why)
+    return Judgement(verdicts)
+
+
+def _grouped(rules: Sequence[_Rule]) -> list[_Group]:
+    """Rules whose `keys` are one plain function go together; a bound method stands alone."""
+    groups: dict[int, _Group] = {}
+    for one in rules:
+        keys = one.rule.keys
+        name = id(one) if hasattr(keys, "__self__") else id(keys)
+        groups.setdefault(name, _Group(keys, [])).rules.append(one)
+    return list(groups.values())
+
+
+def judge(
+    events: Iterable[Event],
+    rules: Sequence[Rule[Any]],
+    clauses: Mapping[str, Clause],
+    end: RunEnd | Callable[[], RunEnd],
+    plane: str,
+) -> Judgement:
+    """Judges one history of a system of that plane.
+
+    `end` may be a function, asked once all events were taken
+    (`fencepost.history.merge.Reading.end`).
+    """
+    judging = Judge(rules, clauses, plane)
+    judging.take(events)
+    return judging.end(end() if callable(end) else end)
+
+
+# ------------------------------------------------------------------------------------------ a file
+
+
+def write_verdicts(path: Path, verdicts: Mapping[str, Verdict]) -> None:
+    """Writes verdicts.json, whole or not at all."""
+    write_whole(path, msgspec.json.format(msgspec.json.encode(dict(verdicts))) + b"\n")
+
+
+def read_verdicts(path: Path) -> Mapping[str, Verdict]:
+    """What `write_verdicts` wrote; raises UsageError when there is no such thing."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Verdict])
+    except FileNotFoundError:
+        raise UsageError(f"{path.parent} was not judged: it has no {path.name}") from None
+    except msgspec.DecodeError as broken:
+        raise UsageError(f"{path} cannot be read: {broken}") from broken

@@ -1,0 +1,156 @@
+"""What a rule is: a fold over the events of one key, and what it may find.
+
+A rule judges one clause. It is pure: it sees events, never the cluster, the clock, or which defect
+is switched on. Its state is small and bounded by its key, so that a history of any length, or the
+histories of many runs in Spark, are judged with the same classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol, TypeVar
+
+from msgspec import Struct
+
+from fencepost.events.kinds import Cause, Event
+
+S = TypeVar("S")
+Key = tuple[str | int, ...]
+
+
+class Witness(StrEnum):
+    """By whose word: a client that saw it, a peer that was told, or the node itself."""
+
+    CLIENT = "client"
+    PEER = "peer"
+    SELF = "self"
+
+
+class Exercised(Struct, frozen=True):
+    """The situation occurred in which the protection decides, and it held."""
+
+    at: Cause
+    witness: Witness
+
+
+class Violated(Struct, frozen=True):
+    """The promise was broken by the event `at`; `because` are the earlier events that make it so.
+
+    `saying` is one sentence with the figures in it.
+    """
+
+    at: Cause
+    witness: Witness
+    saying: str
+    because: tuple[Cause, ...] = ()
+
+
+class Undecided(Struct, frozen=True):
+    """The evidence stops before the promise could be judged; `saying` is why, in one sentence."""
+
+    saying: str
+    at: Cause | None = None
+
+
+Finding = Exercised | Violated | Undecided
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """What is known once a run is over.
+
+    `complete` is false when the history is damaged or the run was cut short: what a rule still
+    waits for is then undecided, not broken. `ended_at_ns` is the time of the last event.
+    `stalls` are (process, from_ns, to_ns) during which a process or the machine stood still.
+    """
+
+    complete: bool
+    ended_at_ns: int
+    damage: tuple[str, ...] = ()
+    stalls: tuple[tuple[str, int, int], ...] = ()
+
+    def stalled_ns(self, from_ns: int, to_ns: int, process: str | None = None) -> int:
+        """How much of the interval was eaten by stalls (of one process, or of any)."""
+        return sum(
+            max(0, min(to_ns, end) - max(from_ns, start))
+            for name, start, end in self.stalls
+            if process is None or name == process
+        )
+
+
+class Rule(Protocol[S]):
+    """One clause as a keyed fold.
+
+    `kinds` are the body classes it reads: no other event reaches it. `keys` names the keys an event
+    belongs to (none: not mine; the same key from `()` for a run-wide rule). `step` returns the next
+    state and what was found; states are values: it may return the same object only if unchanged
+    or if nobody else can hold it. Events come in happens-before order.
+    """
+
+    @property
+    def clause(self) -> str: ...
+    @property
+    def kinds(self) -> frozenset[type[Struct]]: ...
+    def keys(self, event: Event) -> Iterable[Key]: ...
+    def start(self, key: Key) -> S: ...
+    def step(self, state: S, event: Event) -> tuple[S, Sequence[Finding]]: ...
+    def end(self, state: S, end: RunEnd) -> Sequence[Finding]: ...
+
+
+class Promise(StrEnum):
+    """What a clause is on a plane that its document does not speak of."""
+
+    SAME = "same"
+    CHANGED = "changed"
+    NOT_APPLICABLE = "not-applicable"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a clause comes to on one plane, and how: by which names, otherwise in what, or why not.
+
+    Only where the promise is the same do the clause's rules judge. A changed one may be another
+    clause of that plane, which `how` then names.
+    """
+
+    clause: str
+    plane: str
+    promise: Promise
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One promise: its id, the document it comes from, the planes it binds, and its sentence.
+
+    `planes` are those that its document speaks of; a clause about clients has none and binds every
+    system. `marks` say of other planes what it is there; plugins give them (`fencepost_marks`).
+    """
+
+    id: str
+    source: str
+    planes: tuple[str, ...]
+    says: str
+    defect: str = ""
+    note: str = field(default="", compare=False)
+    marks: tuple[Mark, ...] = field(default=(), compare=False)
+
+    def mark(self, plane: str) -> Mark | None:
+        """What was said of it on that plane, if anything was."""
+        return next((mark for mark in self.marks if mark.plane == plane), None)
+
+    def binds(self, plane: str) -> bool:
+        """Whether its rules judge systems of that plane."""
+        mark = self.mark(plane)
+        if mark is not None:
+            return mark.promise is Promise.SAME
+        return not self.planes or plane in self.planes
+
+    def unbound(self, plane: str) -> str:
+        """Why it does not bind systems of that plane, in words."""
+        mark = self.mark(plane)
+        if mark is None:
+            return f"it binds no {plane} plane"
+        return f"{mark.promise}: {mark.how}"

@@ -1,0 +1,1 @@
+"""What a run is made of: topology, systems, faults, the runtime contract, errors, time."""

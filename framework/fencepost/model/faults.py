@@ -1,0 +1,55 @@
+"""What a fault is: data computed purely, applied by one effect, with its own healing.
+
+A plugin's fault is a frozen value with a `name`, a pure `describe`, and `strike`, which applies it
+through the `Runtime` and returns the `Struck` fault: its targets, its receipt, and how to heal it.
+The harness records both; it heals every struck fault at the end whatever happened, newest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from fencepost.model.runtime import Receipt, Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """A fault that was applied: its real targets (slot or process names), receipt, and healing.
+
+    `heal` is safe to call when its target has died or restarted, and twice.
+    """
+
+    targets: tuple[str, ...]
+    receipt: Receipt
+    heal: Callable[[], Receipt]
+
+
+class Fault(Protocol):
+    """One way to break a cluster, as data."""
+
+    @property
+    def name(self) -> str: ...
+    def strike(self, runtime: Runtime) -> Struck:
+        """Applies the fault; raises UsageError when its target does not exist."""
+        ...
+
+    def arguments(self) -> Mapping[str, object]:
+        """Plain data from which the plugin's factory makes this fault again (for replay)."""
+        ...
+
+
+@runtime_checkable
+class Passing(Protocol):
+    """A fault that is over by itself: the harness heals it `lasts_ms` after it was struck.
+
+    None: it lasts until it is healed, as a fault without this does.
+    """
+
+    @property
+    def lasts_ms(self) -> int | None: ...
+
+
+FaultFactory = Callable[..., Fault]
+"""Makes a fault from keyword arguments of plain data; the hook `fencepost_faults` names them."""

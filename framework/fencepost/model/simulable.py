@@ -1,0 +1,118 @@
+"""What a system offers to be simulated, and what the simulator offers its processes.
+
+A simulated process is its system's own decisions without sockets, files or clocks: it is told what
+happens and says what it does through its `Host`. Messages are values that travel as they are; what
+becomes of them on the way is for the simulator (`fencepost.runtimes.simulated.network`) to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol, Self, runtime_checkable
+
+from msgspec import Struct
+
+from fencepost.events.kinds import Cause, Event
+from fencepost.model.runtime import Signal
+from fencepost.model.systems import Place, Shape
+from fencepost.workloads.commands import WorkerConfig
+
+Chance = Callable[[int, int], int]
+"""Draws a whole number between two bounds, both included."""
+
+
+class Host(Protocol):
+    """The machine a simulated process lives on; what it is asked takes effect now."""
+
+    def monotonic_ns(self) -> int:
+        """This machine's monotonic clock, which may drift."""
+        ...
+
+    def wall_ms(self) -> int:
+        """This machine's wall clock, which may be set wrong and drift."""
+        ...
+
+    @property
+    def chance(self) -> Chance:
+        """What this process draws from: seeded by the run and the process's name."""
+        ...
+
+    def record(self, body: Struct, cause: Cause | None = None) -> Event:
+        """Writes one event of the process."""
+        ...
+
+    def dial(self, target: str, port: int) -> int:
+        """Opens a connection to a slot's listener and returns its number at once.
+
+        If nobody listens there, the process is told by `broken`.
+        """
+        ...
+
+    def send(self, connection: int, message: object) -> None:
+        """Sends a message; on one connection they arrive in order, or not at all."""
+        ...
+
+    def hang_up(self, connection: int) -> None:
+        """Closes a connection; the other end is told."""
+        ...
+
+    def exit(self, code: int) -> None:
+        """Ends the process."""
+        ...
+
+
+class SimulatedProcess(Protocol):
+    """One process: told what happens, in virtual time that stands still meanwhile."""
+
+    def wake(self) -> None:
+        """It starts, or the time it named has come."""
+        ...
+
+    def deadline_ns(self) -> int | None:
+        """When it wants to be woken, by its own monotonic clock; None: not by time."""
+        ...
+
+    def accepted(self, connection: int, port: int) -> None:
+        """Somebody dialled one of its listeners."""
+        ...
+
+    def received(self, connection: int, message: object) -> None: ...
+    def broken(self, connection: int, reason: str) -> None:
+        """A connection is no more: refused, reset, or closed by the other end."""
+        ...
+
+    def signalled(self, what: Signal) -> None:
+        """SIGTERM or SIGINT; the simulator itself carries out the others."""
+        ...
+
+    def told(self, command: Mapping[str, object]) -> None:
+        """A command for a client."""
+        ...
+
+
+class SimulatedDisk(Protocol):
+    """What a slot's disk holds; it outlives processes."""
+
+    def copy(self) -> Self: ...
+    def lose_power(self, chance: Chance) -> None:
+        """Forgets some of what was never synced, as a machine that loses power does."""
+        ...
+
+
+@runtime_checkable
+class Simulable(Protocol):
+    """A system whose nodes and clients can be simulated."""
+
+    def simulated_disk(self) -> SimulatedDisk:
+        """An empty disk."""
+        ...
+
+    def simulated_node(
+        self, place: Place, shape: Shape, disk: SimulatedDisk, host: Host
+    ) -> SimulatedProcess:
+        """One node's process, about to be woken. Paths of the place are not to be used."""
+        ...
+
+    def simulated_client(self, config: WorkerConfig, host: Host) -> SimulatedProcess:
+        """One client's process; the bootstrap's addresses are `slot:port`."""
+        ...

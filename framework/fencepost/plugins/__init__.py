@@ -1,0 +1,1 @@
+"""Hook specifications, and the manager that loads plugins."""

@@ -1,0 +1,100 @@
+"""Every hook a plugin may implement; the docstring is the contract.
+
+A plugin is a module, named in the entry-point group `fencepost`, whose functions marked with
+`fencepost.hookimpl` have these names. All but the last two are asked once, when plugins are loaded;
+they take no arguments and must not start anything, and a name given by two plugins is refused with
+both named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pluggy
+from msgspec import Struct
+
+from fencepost.judging.known_findings import KnownFinding
+from fencepost.judging.rules import Clause, Mark, Rule
+from fencepost.model.faults import FaultFactory
+from fencepost.model.systems import System
+
+hookspec = pluggy.HookspecMarker("fencepost")
+hookimpl = pluggy.HookimplMarker("fencepost")
+
+
+@hookspec
+def fencepost_event_kinds() -> Sequence[type[Struct]]:
+    """Event kinds of the plugin's own: frozen msgspec Structs tagged `plugin.name`."""
+    raise NotImplementedError
+
+
+@hookspec
+def fencepost_systems() -> Sequence[System]:
+    """Systems under test, each with its name (`family/plane`) and capabilities."""
+    raise NotImplementedError
+
+
+@hookspec
+def fencepost_faults() -> Mapping[str, FaultFactory]:
+    """Faults by name: each factory takes keyword arguments of plain data and returns a Fault."""
+    raise NotImplementedError
+
+
+@hookspec
+def fencepost_workloads() -> Mapping[str, Sequence[str]]:
+    """Client workers by name, each the argv (after the Python interpreter) that starts one.
+
+    A worker is a process of its own, a slot's like any node. The last word of its argv is the path
+    of its configuration, one JSON object: `run`, `process`, `events` (the path of the file it
+    appends its events to), `bootstrap` (a list of `address:port`, one a broker), `hosts` (slot name
+    -> address at which the clients reach it), `client_port`, and `options` (its own, from the
+    ClientSpec). It reads commands, one JSON object a line, from standard input until that ends; the
+    end, or SIGTERM, asks it to finish what it has begun and to end. `run_worker` is the frame of
+    such a program.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def fencepost_clauses() -> Sequence[Clause]:
+    """The promises the plugin's rules judge."""
+    raise NotImplementedError
+
+
+@hookspec
+def fencepost_marks() -> Sequence[Mark]:
+    """What clauses, of any plugin, come to on planes that their documents do not speak of."""
+    raise NotImplementedError
+
+
+@hookspec
+def fencepost_rules() -> Sequence[Rule[object]]:
+    """Rules, each judging one clause that some loaded plugin declares."""
+    raise NotImplementedError
+
+
+@hookspec
+def fencepost_known_findings() -> Sequence[KnownFinding]:
+    """Broken promises of the plugin's systems that are known; they turn nothing red."""
+    raise NotImplementedError
+
+
+@hookspec
+def fencepost_run_judged(run_folder: Path, make_report: Callable[[], Path]) -> None:
+    """Called after the verdicts of a run were written into its folder; for reports and uploads.
+
+    `make_report` makes the report of this run alone, below `report` in its folder, and returns its
+    page; that takes a Spark job's time. Every implementation is called, and one that raises is
+    named in a warning and changes nothing.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def fencepost_report(run_folders: Sequence[Path], out: Path) -> Path | None:
+    """Correlates any number of run folders into tables and one page below `out`; the page's path.
+
+    Stops at the first implementation that returns a path.
+    """
+    raise NotImplementedError

@@ -1,0 +1,299 @@
+"""Loads plugins and says what they offer; a broken plugin is named and set apart, the others live.
+
+A plugin is a module named in the entry-point group `fencepost` (see `fencepost.plugins.hookspecs`).
+Each is asked once; what it answers is checked here, so that nobody behind this module meets a bad
+value.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any, TypeVar, final
+
+import pluggy
+from msgspec import Struct
+
+from fencepost.events.kinds import Codec, kind_name
+from fencepost.judging.known_findings import KnownFinding
+from fencepost.judging.rules import Clause, Mark, Rule
+from fencepost.model.errors import UsageError, no_such
+from fencepost.model.faults import Fault, FaultFactory
+from fencepost.model.systems import System, Versioned
+from fencepost.plugins import hookspecs
+
+GROUP = "fencepost"
+T = TypeVar("T")
+
+
+@final
+class PluginWarning(UserWarning):
+    """A plugin was set apart or one of its hooks failed; the message names it and says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What one plugin offers, each value checked."""
+
+    plugin: str
+    event_kinds: tuple[type[Struct], ...] = ()
+    systems: Mapping[str, System] = field(default_factory=dict)
+    faults: Mapping[str, FaultFactory] = field(default_factory=dict)
+    workloads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    clauses: Mapping[str, Clause] = field(default_factory=dict)
+    rules: tuple[Rule[Any], ...] = ()
+    known_findings: Mapping[str, KnownFinding] = field(default_factory=dict)
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+    """`clause on plane` -> what it is there."""
+
+
+@final
+class Plugins:
+    """What all loaded plugins offer together. `load` makes one; it does not change afterwards."""
+
+    def __init__(
+        self, manager: pluggy.PluginManager, offers: Sequence[Offer], broken: Mapping[str, str]
+    ) -> None:
+        self._manager = manager
+        self.offers = tuple(offers)
+        self.broken = dict(broken)
+        """plugin -> why it was set apart."""
+        self.event_kinds = tuple(kind for offer in offers for kind in offer.event_kinds)
+        self.systems = _joined("system", ((o.plugin, o.systems) for o in offers))
+        self.faults = _joined("fault", ((o.plugin, o.faults) for o in offers))
+        self.workloads = _joined("workload", ((o.plugin, o.workloads) for o in offers))
+        self.clauses = _marked(
+            _joined("clause", ((o.plugin, o.clauses) for o in offers)),
+            _joined("mark", ((o.plugin, o.marks) for o in offers)),
+        )
+        self.rules = tuple(rule for offer in offers for rule in offer.rules)
+        findings = _joined("known finding", ((o.plugin, o.known_findings) for o in offers))
+        self.known_findings = tuple(findings.values())
+        _joined("event kind", ((o.plugin, _kinds_by_name(o.event_kinds)) for o in offers))
+        for offer in offers:
+            for rule in offer.rules:
+                if rule.clause not in self.clauses:
+                    raise UsageError(
+                        f"a rule of the plugin '{offer.plugin}' judges: "
+                        f"{no_such('clause', rule.clause, self.clauses)}"
+                    )
+
+    def system(self, name: str) -> System:
+        """The system of that name, `name@version` too; raises UsageError with the nearest one."""
+        family, _, version = name.partition("@")
+        system = _get("system", family, self.systems)
+        if not version:
+            return system
+        if not isinstance(system, Versioned):
+            raise UsageError(f"{family} comes in one version: leave out '@{version}'")
+        return system.at(version)
+
+    def clause(self, name: str) -> Clause:
+        """The clause of that id; raises UsageError with the nearest right one."""
+        return _get("clause", name, self.clauses)
+
+    def workload(self, name: str) -> tuple[str, ...]:
+        """The worker's argv after the interpreter; raises UsageError as `system` does."""
+        return _get("workload", name, self.workloads)
+
+    def fault(self, name: str, *args: object, **arguments: object) -> Fault:
+        """A fault of that name; raises UsageError for an unknown name or arguments it refuses."""
+        factory = _get("fault", name, self.faults)
+        try:
+            return factory(*args, **arguments)
+        except TypeError as error:
+            raise UsageError(f"the fault '{name}' was given wrong arguments: {error}") from error
+
+    def run_judged(self, run_folder: Path) -> None:
+        """Tells every plugin that a run was judged; one that raises is named in a warning."""
+
+        def make_report() -> Path:
+            return self.report([run_folder], run_folder / "report")
+
+        for impl in self._manager.hook.fencepost_run_judged.get_hookimpls():
+            try:
+                _call(impl, run_folder=run_folder, make_report=make_report)
+            except Exception as error:
+                _warn(impl.plugin_name, f"failed on {run_folder.name}: {_why(error)}")
+
+    def report(self, run_folders: Sequence[Path], out: Path) -> Path:
+        """The page of the first plugin that makes one; raises UsageError when none does."""
+        for impl in self._manager.hook.fencepost_report.get_hookimpls():
+            page = _call(impl, run_folders=run_folders, out=out)
+            if page is not None:
+                return Path(page)
+        raise UsageError("no loaded plugin makes reports")
+
+
+def load(extra: Mapping[str, object] | None = None) -> Plugins:
+    """Loads every installed plugin, then `extra` (name -> module) ones, in order of their names.
+
+    A plugin that cannot be imported, names an unknown hook or offers a bad value is set apart with
+    a `PluginWarning`. Raises UsageError when two plugins give one name, with both named.
+    """
+    return load_from(entry_points(group=GROUP), extra or {})
+
+
+def load_from(found: Iterable[EntryPoint], extra: Mapping[str, object]) -> Plugins:
+    """As `load`, from the given entry points."""
+    manager = pluggy.PluginManager(GROUP)
+    manager.add_hookspecs(hookspecs)
+    offers: list[Offer] = []
+    broken: dict[str, str] = {}
+    sources: list[tuple[str, Callable[[], object]]] = [(e.name, e.load) for e in found]
+    sources += [(name, partial(extra.__getitem__, name)) for name in extra]
+    for name, module in sorted(sources, key=lambda source: source[0]):
+        try:
+            manager.register(module(), name)
+            manager.check_pending()
+            offers.append(_ask(manager, name))
+        except Exception as error:
+            # Whatever a plugin's own code raises: the others must live.
+            if manager.has_plugin(name):
+                manager.unregister(name=name)
+            broken[name] = _why(error)
+            _warn(name, f"is set apart: {broken[name]}")
+    return Plugins(manager, offers, broken)
+
+
+def _ask(manager: pluggy.PluginManager, name: str) -> Offer:
+    """Asks one plugin everything; raises TypeError for an answer that does not fit the hook."""
+    answers: dict[str, Any] = {}
+    plugin = manager.get_plugin(name)
+    for caller in manager.get_hookcallers(plugin) or ():
+        asked = caller.name.removeprefix("fencepost_")
+        if asked in _CHECKS:
+            for impl in caller.get_hookimpls():
+                if impl.plugin is plugin:
+                    answers[asked] = _CHECKS[asked](_call(impl))
+    return Offer(name, **answers)
+
+
+def _call(impl: pluggy.HookImpl, **arguments: object) -> Any:
+    """Calls one implementation with as many of the hook's arguments as it takes.
+
+    Not through pluggy's own call: there, one that raises keeps the later ones from being called.
+    """
+    return impl.function(**{name: arguments[name] for name in impl.argnames})
+
+
+def _event_kinds(answer: Any) -> tuple[type[Struct], ...]:
+    Codec(tuple(answer))  # raises for a kind that cannot be written
+    return tuple(answer)
+
+
+def _kinds_by_name(kinds: Iterable[type[Struct]]) -> dict[str, type[Struct]]:
+    return {kind_name(kind): kind for kind in kinds}
+
+
+def _systems(answer: Any) -> dict[str, System]:
+    for system in answer:
+        if not isinstance(system, System):
+            raise TypeError(f"{system!r} is no System")
+    return _by_name("system", [(system.name, system) for system in answer])
+
+
+def _faults(answer: Any) -> dict[str, FaultFactory]:
+    for name, factory in answer.items():
+        if not (isinstance(name, str) and name.isidentifier() and callable(factory)):
+            raise TypeError(f"the fault {name!r} needs a name usable in Python, and a callable")
+    return dict(answer)
+
+
+def _workloads(answer: Any) -> dict[str, tuple[str, ...]]:
+    for name, argv in answer.items():
+        if isinstance(argv, str) or not all(isinstance(word, str) for word in argv):
+            raise TypeError(f"the workload {name!r} is not a list of arguments")
+    return {name: tuple(argv) for name, argv in answer.items()}
+
+
+def _clauses(answer: Any) -> dict[str, Clause]:
+    for clause in answer:
+        if not isinstance(clause, Clause):
+            raise TypeError(f"{clause!r} is no Clause")
+    return _by_name("clause", [(clause.id, clause) for clause in answer])
+
+
+def _rules(answer: Any) -> tuple[Rule[Any], ...]:
+    for rule in answer:
+        for member in ("clause", "kinds", "keys", "start", "step", "end"):
+            if not hasattr(rule, member):
+                raise TypeError(f"{rule!r} is no rule: it has no '{member}'")
+    return tuple(answer)
+
+
+def _known_findings(answer: Any) -> dict[str, KnownFinding]:
+    for one in answer:
+        if not isinstance(one, KnownFinding):
+            raise TypeError(f"{one!r} is no KnownFinding")
+        re.compile(one.saying)
+    return _by_name("known finding", [(one.id, one) for one in answer])
+
+
+def _marks(answer: Any) -> dict[str, Mark]:
+    for mark in answer:
+        if not isinstance(mark, Mark):
+            raise TypeError(f"{mark!r} is no Mark")
+    return _by_name("mark", [(f"{mark.clause} on {mark.plane}", mark) for mark in answer])
+
+
+_CHECKS: Mapping[str, Callable[[Any], object]] = {
+    "event_kinds": _event_kinds,
+    "systems": _systems,
+    "faults": _faults,
+    "workloads": _workloads,
+    "clauses": _clauses,
+    "rules": _rules,
+    "known_findings": _known_findings,
+    "marks": _marks,
+}
+
+
+def _by_name(what: str, pairs: Sequence[tuple[str, T]]) -> dict[str, T]:
+    named = dict(pairs)
+    if len(named) != len(pairs):
+        raise ValueError(f"it gives one {what} name twice")
+    return named
+
+
+def _joined(what: str, offers: Iterable[tuple[str, Mapping[str, T]]]) -> Mapping[str, T]:
+    owners: dict[str, str] = {}
+    joined: dict[str, T] = {}
+    for plugin, offer in offers:
+        for name, value in offer.items():
+            if name in owners:
+                raise UsageError(
+                    f"the {what} '{name}' is given by two plugins, '{owners[name]}' and '{plugin}'"
+                )
+            owners[name], joined[name] = plugin, value
+    return joined
+
+
+def _marked(clauses: Mapping[str, Clause], marks: Mapping[str, Mark]) -> Mapping[str, Clause]:
+    """The clauses with what was said of them; raises UsageError for a mark on none of them."""
+    of: dict[str, list[Mark]] = {}
+    for mark in marks.values():
+        _get("clause", mark.clause, clauses)
+        of.setdefault(mark.clause, []).append(mark)
+    return {
+        name: replace(clause, marks=tuple(of.get(name, ()))) for name, clause in clauses.items()
+    }
+
+
+def _get(what: str, name: str, known: Mapping[str, T]) -> T:
+    if name not in known:
+        raise no_such(what, name, known)
+    return known[name]
+
+
+def _why(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _warn(plugin: str, what: str) -> None:
+    warnings.warn(f"the plugin '{plugin}' {what}", PluginWarning, stacklevel=3)

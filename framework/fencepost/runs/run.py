@@ -1,0 +1,362 @@
+"""The life of one run, which pytest, the command line and the demo all lead here.
+
+    with Run.start(spec, plugins, folder) as run:     # start: nodes, links, ready
+        run.enter("strike")                            # load, strike: the caller's, by the facades
+        run.clients.produce("orders")
+        run.faults.kill(run.cluster.leader("orders", 0))
+        result = run.finish()                          # heal, drain, read, end; merge and judge
+    result.check(marked=("RP-13",))
+
+Phases are start, load, strike, heal, drain, read, end; each is an event. Whatever happens within,
+every fault is healed, every process ended, and what was recorded is merged and judged.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self, final
+
+from msgspec import Struct
+
+from fencepost.events.kinds import ClusterRecovered, Codec, Event, PhaseStarted
+from fencepost.history import merge as history
+from fencepost.history.run_folder import RunFolder
+from fencepost.judging.attribution import attributed
+from fencepost.judging.explanation import explained
+from fencepost.judging.judge import Judgement, Outcome, Verdict, judge, write_verdicts
+from fencepost.judging.known_findings import bearing_on
+from fencepost.judging.rules import RunEnd
+from fencepost.model.clock import MS, wall_clock
+from fencepost.model.cluster import Cluster, missing
+from fencepost.model.errors import (
+    EnvironmentFailed,
+    FencepostError,
+    Inconclusive,
+    UsageError,
+    Violation,
+    no_such,
+)
+from fencepost.model.runtime import Runtime
+from fencepost.model.simulable import Simulable
+from fencepost.model.systems import Contained, Launchable, Observed, Shape, System, Timed
+from fencepost.model.topology import Role
+from fencepost.plugins.manager import Plugins
+from fencepost.runs.faults import Faults
+from fencepost.workloads.clients import Clients
+
+START_LIMIT_MS = 60_000
+"""How long a cluster may take from its first process to being ready."""
+
+OnPhase = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """What to run: a system of a shape, on a runtime, with a seed and a workload's clients.
+
+    `stormy`: a simulated network breaks connections by itself, too; a real one does as it likes.
+    """
+
+    system: System
+    shape: Shape = field(default_factory=Shape)
+    runtime: str = "process"
+    seed: int = 0
+    workload: str = "kafka_clients"
+    stormy: bool = False
+
+
+def _process(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
+    # Imported when it is needed: what it imports in turn would cost every pytest in whose
+    # environment Fencepost is installed a tenth of a second, used or not.
+    from fencepost.runtimes.process.runtime import ProcessRuntime  # noqa: PLC0415
+
+    return ProcessRuntime(
+        spec.system,
+        spec.shape,
+        folder,
+        seed=spec.seed,
+        workloads=plugins.workloads,
+        kinds=plugins.event_kinds,
+    )
+
+
+def _simulated(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
+    from fencepost.runtimes.simulated.network import STORM, Weather  # noqa: PLC0415
+    from fencepost.runtimes.simulated.runtime import SimulatedRuntime  # noqa: PLC0415
+
+    return SimulatedRuntime(
+        spec.system,
+        spec.shape,
+        folder,
+        seed=spec.seed,
+        kinds=plugins.event_kinds,
+        weather=STORM if spec.stormy else Weather(),
+    )
+
+
+def _docker(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
+    from fencepost.runtimes.docker.host import docker_ground  # noqa: PLC0415
+    from fencepost.runtimes.process.runtime import ProcessRuntime  # noqa: PLC0415
+
+    if not isinstance(spec.system, Contained):
+        raise UsageError(f"{spec.system.name} has no image: its nodes cannot live in containers")
+    return ProcessRuntime(
+        spec.system,
+        spec.shape,
+        folder,
+        seed=spec.seed,
+        workloads=plugins.workloads,
+        kinds=plugins.event_kinds,
+        ground=docker_ground(spec.system.image()),
+    )
+
+
+RUNTIMES: Mapping[str, Callable[[RunSpec, Plugins, RunFolder], Runtime]] = {
+    "process": _process,
+    "simulated": _simulated,
+    "docker": _docker,
+}
+
+
+def check_runtime(name: str) -> None:
+    """Raises UsageError, with the nearest right name, for a runtime that does not exist, and
+    EnvironmentFailed when it needs a container engine and there is none."""
+    if name not in RUNTIMES:
+        raise no_such("runtime", name, RUNTIMES)
+    if name == "docker":
+        from fencepost.runtimes.docker.engine import connect  # noqa: PLC0415
+
+        connect(os.environ).close()
+
+
+def runtimes_of(system: System) -> Sequence[str]:
+    """The runtimes on which a system can run."""
+    able = {
+        "process": isinstance(system, Launchable),
+        "simulated": isinstance(system, Simulable),
+        "docker": isinstance(system, Contained),
+    }
+    return [name for name in RUNTIMES if able[name]]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What a run came to: the verdict of every clause, and what else must be known of it.
+
+    `missed` are the ids of faults without a receipt, `unread` the partitions that could not be read
+    to their end, `trouble` is what kept the run from its planned end.
+    """
+
+    folder: RunFolder
+    judgement: Judgement
+    end: RunEnd
+    missed: tuple[str, ...] = ()
+    unread: tuple[tuple[str, int], ...] = ()
+    recovered: ClusterRecovered | None = None
+    trouble: FencepostError | Violation | None = None
+    struck: int = 0
+    """How many faults were struck."""
+
+    def check(self, marked: Sequence[str] = ()) -> None:
+        """Returns if no clause was violated and every marked one holds.
+
+        Raises Violation, with the explanation, for a broken promise, an unrecovered cluster or a
+        marked clause that nothing exercised; the trouble, if there was any; Inconclusive when the
+        evidence decides nothing; UsageError for a marked clause that no loaded rule judges.
+        """
+        if self.judgement.broken:
+            raise Violation(explain_violations(self.judgement.verdicts))
+        if self.trouble is not None:
+            raise self.trouble
+        if self.recovered is not None and not self.recovered.recovered:
+            raise Violation(
+                f"the cluster had not recovered {self.recovered.bound_ms} ms after everything "
+                f"healed: {'; '.join(self.recovered.missing)}"
+            )
+        self._check_evidence()
+        for clause in marked:
+            self._check_marked(clause)
+
+    def _check_evidence(self) -> None:
+        if not self.end.complete:
+            raise Inconclusive(f"the history is not complete: {'; '.join(self.end.damage)}")
+        if self.missed:
+            raise Inconclusive(f"without a receipt: {', '.join(self.missed)}")
+        if self.unread:
+            places = (f"{topic}-{partition}" for topic, partition in self.unread)
+            raise Inconclusive(f"not read to the end: {', '.join(places)}")
+
+    def _check_marked(self, clause: str) -> None:
+        verdict = self.judgement.verdicts.get(clause)
+        if verdict is None:
+            raise UsageError(f"no loaded rule judges {clause}")
+        match verdict.verdict:
+            case Outcome.UNKNOWN:
+                raise Inconclusive(f"{clause} is unknown: {verdict.reason}")
+            case Outcome.NOT_EXERCISED:
+                raise Violation(f"the test is marked {clause}, which nothing in it exercised")
+
+
+def judge_folder(folder: RunFolder, plugins: Plugins) -> tuple[Judgement, RunEnd]:
+    """Merges, if that was not done, and judges a run's history; writes verdicts.json.
+
+    Raises UsageError for a folder without a run.
+    """
+    info = folder.info()
+    plane = plugins.system(info.system).plane
+    codec = Codec(plugins.event_kinds)
+    reading = history.read(folder, codec)
+    judgement = judge(reading, plugins.rules, plugins.clauses, lambda: reading.end, plane)
+    if judgement.of(Outcome.VIOLATED):
+        judgement = Judgement(explained(judgement.verdicts, history.read(folder, codec)))
+        known = bearing_on(plugins.known_findings, info.system, info.versions)
+        judgement = attributed(judgement, known, history.read(folder, codec))
+    write_verdicts(folder.path / "verdicts.json", judgement.verdicts)
+    return judgement, reading.end
+
+
+def explain_violations(verdicts: Mapping[str, Verdict]) -> str:
+    """The violated clauses: each with its sentence, and its first violation explained."""
+    lines: list[str] = []
+    for clause, verdict in verdicts.items():
+        if verdict.verdict is Outcome.VIOLATED:
+            first = verdict.violations[0]
+            times = f" ({verdict.violated} times)" if verdict.violated > 1 else ""
+            known = f", as known: {', '.join(verdict.known)}" if verdict.known else ""
+            lines.append(f"{clause} is violated{times}{known}: {verdict.sentence}")
+            lines.append(f"  {first.saying} ({first.at}, witness: {first.witness})")
+            lines += (f"  {line}" for line in first.explanation)
+    return "\n".join(lines)
+
+
+def new_folder(out: Path, label: str) -> RunFolder:
+    """A run folder of its own below `out`, which keeps itself out of version control."""
+    out.mkdir(parents=True, exist_ok=True)
+    ignore = out / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n")
+    return RunFolder.create_below(out, label, wall_clock())
+
+
+def _nobody(phase: str) -> None:
+    """Nobody wants to know which phase a run is in."""
+
+
+@final
+class Run:
+    """A run between its start and its end; the caller loads and strikes through its facades."""
+
+    def __init__(
+        self, runtime: Runtime, spec: RunSpec, plugins: Plugins, folder: RunFolder
+    ) -> None:
+        if not isinstance(spec.system, Timed):
+            raise UsageError(f"{spec.system.name} does not say how long things take")
+        self.spec = spec
+        self.folder = folder
+        self.runtime = runtime
+        self.cluster = Cluster(runtime, spec.system.timing(spec.shape), spec.system)
+        self.clients = Clients(runtime, self.cluster, spec.workload)
+        self.faults = Faults(runtime, plugins, folder.schedule)
+        self._plugins = plugins
+        self._on_phase: OnPhase = _nobody
+
+    @classmethod
+    def start(
+        cls, spec: RunSpec, plugins: Plugins, folder: RunFolder, on_phase: OnPhase = _nobody
+    ) -> Self:
+        """Starts the cluster and waits until it is ready; enters the phase load.
+
+        Raises UsageError for a bad spec, EnvironmentFailed when the cluster does not get ready;
+        nothing is left running then.
+        """
+        check_runtime(spec.runtime)
+        plugins.workload(spec.workload)
+        runtime = RUNTIMES[spec.runtime](spec, plugins, folder)
+        try:
+            run = cls(runtime, spec, plugins, folder)
+            run._on_phase = on_phase
+            run.enter("start")
+            run._start_nodes()
+            run.enter("load")
+        except BaseException:
+            runtime.close(completed=False)
+            raise
+        return run
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Ends what still runs; a run that was not finished is not complete."""
+        self.runtime.close(completed=False)
+
+    def enter(self, phase: str) -> None:
+        """Begins a phase."""
+        self.runtime.record(PhaseStarted(phase))
+        self._on_phase(phase)
+
+    def record(self, body: Struct) -> Event:
+        """Adds an event of the harness, such as a test's beginning."""
+        return self.runtime.record(body)
+
+    def finish(self) -> RunResult:
+        """Heals, waits for recovery, drains, reads every partition, ends, merges and judges.
+
+        What goes wrong on the way is in the result; only an interrupt is raised, with everything
+        ended.
+        """
+        trouble: FencepostError | Violation | None = None
+        unread: Collection[tuple[str, int]] = ()
+        recovered: ClusterRecovered | None = None
+        try:
+            self.enter("heal")
+            self.faults.heal_all()
+            recovered = self.cluster.await_recovery()
+            self.record(recovered)
+            self.enter("drain")
+            self.clients.drain()
+            # What was stored last is on its way to the followers: a reading now would miss it. If
+            # it never gets there, what that means is for rules.
+            bound_ns = self.cluster.timing.recovery_bound_ms * MS
+            self.runtime.advance(self.cluster.all_committed, self.runtime.now_ns() + bound_ns)
+            self.enter("read")
+            unread = self.clients.read_finally()
+            self.enter("end")
+        except (FencepostError, Violation) as failed:
+            trouble = failed
+        except BaseException:
+            self.runtime.close(completed=False)
+            raise
+        self.runtime.close(completed=trouble is None)
+        judgement, end = judge_folder(self.folder, self._plugins)
+        self._plugins.run_judged(self.folder.path)
+        struck = self.faults.struck
+        missed = tuple(a.fault_id for a in struck if not a.receipt.true)
+        return RunResult(
+            self.folder, judgement, end, missed, tuple(unread), recovered, trouble, len(struck)
+        )
+
+    def _start_nodes(self) -> None:
+        layout = self.runtime.layout
+        for slot in dict.fromkeys((*layout.of(Role.CONTROLLER), *layout.of(Role.BROKER))):
+            self.runtime.start(slot)
+        if isinstance(self.spec.system, Observed):
+            for observer in self.spec.system.observers():
+                self.runtime.client(observer)
+        deadline_ns = self.runtime.now_ns() + START_LIMIT_MS * MS
+        if self.runtime.advance(self.cluster.recovered, deadline_ns) is None:
+            lacks = missing(self.runtime.view, layout)
+            raise EnvironmentFailed(
+                f"{self.spec.system.name} was not ready after {START_LIMIT_MS // 1000} s: "
+                f"{'; '.join(lacks)} (logs in {self.folder.logs})"
+            )

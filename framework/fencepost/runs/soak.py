@@ -1,0 +1,147 @@
+"""`fencepost soak`: a system under load for a long time, run after run, at peace or under random
+schedules; what was found is joined over all runs.
+
+A run that did not get ready, or did not come to its planned end, counts as undecided; if none ever
+got ready, it is the environment that failed.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import final
+
+from msgspec import Struct, to_builtins
+
+from fencepost.judging.judge import Outcome, Verdict
+from fencepost.plugins.manager import Plugins
+from fencepost.runs.random_schedule import Conducted, run_one
+from fencepost.runs.run import RunSpec, new_folder
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Soak:
+    """How often, for how long each, and by which faults a run of `spec` is struck (none: peace).
+
+    Run n has the seed of the spec plus n, from 0 on.
+    """
+
+    spec: RunSpec
+    runs: int
+    span_ms: int
+    offered: Collection[str]
+
+
+class SoakRun(Struct, frozen=True):
+    """What one run came to. `run` is its folder, kept where anything was found."""
+
+    seed: int
+    run: str
+    violated: Mapping[str, str]
+    """Clause -> the first violation, unless it is known."""
+    known: Mapping[str, Sequence[str]]
+    """Known finding -> the clauses that were violated so."""
+    unknown: Mapping[str, str]
+    """Clause -> why it is undecided."""
+    strikes: int
+    without_receipt: int
+    trouble: str
+    lost: Sequence[str] = ()
+    """Clients that failed, each in a sentence; what the others saw was judged."""
+    started: bool = True
+    """Whether the cluster got ready at all; `trouble` says why it did not."""
+
+    @property
+    def clean(self) -> bool:
+        """Whether every clause that was exercised holds, and the run came to its end."""
+        return not self.violated and not self.unknown and not self.trouble
+
+
+@final
+@dataclass(slots=True)
+class Soaked:
+    """All runs of a soak."""
+
+    runs: list[SoakRun] = field(default_factory=list)
+
+    def violated(self) -> Sequence[str]:
+        """The clauses that any run violated."""
+        return sorted({clause for run in self.runs for clause in run.violated})
+
+    def known(self) -> Mapping[str, int]:
+        """Known finding -> in how many runs it showed."""
+        return Counter(one for run in self.runs for one in run.known)
+
+    def undecided(self) -> Sequence[str]:
+        """The clauses that were unknown in any run, and the runs that had trouble."""
+        clauses = {clause for run in self.runs for clause in run.unknown}
+        return [*sorted(clauses), *(f"seed {run.seed}" for run in self.runs if run.trouble)]
+
+    def never_started(self) -> str:
+        """Why no cluster ever got ready; nothing if one did."""
+        return "" if any(run.started for run in self.runs) else self.runs[0].trouble
+
+    def as_json(self) -> Mapping[str, object]:
+        """The object that `fencepost soak --json` prints."""
+        return {
+            "runs": [to_builtins(run) for run in self.runs],
+            "clean": sum(run.clean for run in self.runs),
+            "violated": self.violated(),
+            "known": self.known(),
+            "unknown": self.undecided(),
+        }
+
+
+def soak(wanted: Soak, plugins: Plugins, out: Path, tell: Callable[[str], None]) -> Soaked:
+    """Conducts the runs one after the other; a clean one leaves nothing behind but its line."""
+    soaked = Soaked()
+    for number in range(wanted.runs):
+        spec = replace(wanted.spec, seed=wanted.spec.seed + number)
+        folder = new_folder(out, f"soak-{spec.seed}")
+        one = _told(run_one(spec, plugins, folder, wanted.span_ms, wanted.offered), spec.seed)
+        soaked.runs.append(one)
+        tell(f"{number + 1} of {wanted.runs}: {_sentence(one)}")
+        if one.clean and not one.known and not one.lost:
+            shutil.rmtree(folder.path)
+    return soaked
+
+
+def _told(conducted: Conducted, seed: int) -> SoakRun:
+    result = conducted.result
+    if result is None:
+        path, trouble = str(conducted.folder.path), conducted.trouble
+        return SoakRun(seed, path, {}, {}, {}, 0, 0, trouble, started=False)
+    verdicts = result.judgement.verdicts
+    return SoakRun(
+        seed,
+        str(conducted.folder.path),
+        {c: verdicts[c].violations[0].saying for c in result.judgement.broken},
+        _known(verdicts),
+        {c: verdicts[c].reason for c in result.judgement.of(Outcome.UNKNOWN)},
+        result.struck,
+        len(result.missed),
+        conducted.trouble,
+        conducted.lost,
+    )
+
+
+def _known(verdicts: Mapping[str, Verdict]) -> Mapping[str, Sequence[str]]:
+    told: dict[str, list[str]] = {}
+    for clause, verdict in verdicts.items():
+        for one in verdict.known:
+            told.setdefault(one, []).append(clause)
+    return told
+
+
+def _sentence(run: SoakRun) -> str:
+    found = [f"{clause} violated" for clause in run.violated]
+    found += [f"{one}, which is known" for one in run.known]
+    found += [f"{clause} unknown" for clause in run.unknown]
+    found += run.lost
+    found += [run.trouble] if run.trouble else []
+    strikes = f"seed {run.seed}, {run.strikes} strikes"
+    return f"{strikes}: {'; '.join(found) or 'clean'}"

@@ -1,0 +1,1 @@
+"""The runtimes: local processes, containers, and the simulator."""

@@ -1,0 +1,1 @@
+"""Nodes in containers: the engine, the pods, and the backend over them."""

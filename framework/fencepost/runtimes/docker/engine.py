@@ -1,0 +1,458 @@
+"""The container engine: found, spoken to, and rid of what dead runs left behind.
+
+Docker's own, rootless Docker's and Podman's Docker-compatible sockets are found through the usual
+variables and places. Everything that is created carries two labels: the run, and its owner, which
+is this process, by machine, process id and start. What has no such label is never touched.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final, final
+from urllib.parse import urlsplit
+
+import docker
+from docker.errors import APIError, DockerException, NotFound
+from docker.types import IPAMConfig, IPAMPool, Mount
+from requests import RequestException
+
+from fencepost.model.errors import EnvironmentFailed
+
+RUN_LABEL = "fencepost.run"
+OWNER_LABEL = "fencepost.owner"
+JOINS_LABEL = "fencepost.joins"
+CALL_LIMIT_S = 60
+"""What a call of the engine may take; a busy one starts a container in seconds, not in minutes."""
+_CONNECTIONS = 64
+_STDOUT: Final = 1
+_FRAME = struct.Struct(">BxxxI")
+_GONE = (404, 409)
+"""What the engine answers of a container that is gone, or does not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A container's place in a network of its own run: which, and its address there."""
+
+    name: str
+    address: str
+    hosts: Mapping[str, str]
+    published: Mapping[int, tuple[str, int]]
+    """Its port -> an address of this host's loopback, and the port there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container to create; as nobody's root, without privileges.
+
+    `joins` is the container whose network and processes it shares, if it has no `network` itself.
+    """
+
+    name: str
+    image: str
+    argv: Sequence[str]
+    volume: str
+    folder: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    network: Network | None = None
+    joins: str = ""
+    takes_input: bool = False
+    work_dir: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """Something that carries our labels: `kind` is container, pod (one that containers join),
+    volume or network."""
+
+    kind: str
+    id: str
+    name: str
+    run: str
+    owner: str
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether its owner was a process of this host that is gone."""
+        return is_gone(self.owner)
+
+    def __str__(self) -> str:
+        return f"the {self.kind} {self.name} of run {self.run}"
+
+
+@final
+class Stream:
+    """The standard streams of one container, followed by a thread from before its start.
+
+    `stdout` and `stderr` are called with bytes as they come, `ended` once, after the last of them.
+    """
+
+    def __init__(
+        self,
+        held: Any,
+        stdout: Callable[[bytes], None],
+        stderr: Callable[[bytes], None],
+        ended: Callable[[], None],
+    ) -> None:
+        self._held = held
+        self._socket: socket.socket = held._sock
+        self._socket.settimeout(None)
+        self._stdout, self._stderr, self._ended = stdout, stderr, ended
+        self._thread = Thread(target=self._follow, daemon=True)
+        self._thread.start()
+
+    def send(self, data: bytes) -> None:
+        """To the container's standard input; raises OSError when it is gone."""
+        self._socket.sendall(data)
+
+    def finish(self) -> None:
+        """Ends its standard input; what it writes still comes."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def close(self, patience_s: float = 0) -> None:
+        """Follows no further, once it has ended or patience has; safe to call twice."""
+        self._thread.join(patience_s)
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._held._response.close()  # and what is held is a part of it
+
+    def _follow(self) -> None:
+        while (head := self._exactly(_FRAME.size)) is not None:
+            which, size = _FRAME.unpack(head)
+            data = self._exactly(size)
+            if data is None:
+                break
+            (self._stdout if which == _STDOUT else self._stderr)(data)
+        self._ended()
+
+    def _exactly(self, size: int) -> bytes | None:
+        """So many bytes; None when the stream ends first, or breaks, which is no other end."""
+        data = bytearray()
+        while len(data) < size:
+            try:
+                more = self._socket.recv(size - len(data))
+            except OSError:
+                return None
+            if not more:
+                return None
+            data += more
+        return bytes(data)
+
+
+@final
+class Engine:
+    """One engine, for one run or none; may be used by several threads."""
+
+    def __init__(self, client: docker.APIClient, run: str = "") -> None:
+        self._client = client
+        self._labels = {RUN_LABEL: run, OWNER_LABEL: owner()}
+
+    @property
+    def version(self) -> str:
+        """Such as `20.10.24`."""
+        with _saying("tell its version"):
+            return str(self._client.version()["Version"])
+
+    def has_image(self, image: str) -> bool:
+        with _saying(f"show the image {image}"):
+            return bool(self._client.images(image, quiet=True))
+
+    def image_label(self, image: str, label: str) -> str:
+        """A label of an image, or nothing; raises EnvironmentFailed when there is no such image."""
+        try:
+            with _saying(f"show the image {image}"):
+                shown = self._client.inspect_image(image)
+        except EnvironmentFailed as failed:
+            if isinstance(failed.__cause__, NotFound):
+                raise EnvironmentFailed(
+                    f"the image {image} is not there: build it by ./dev images"
+                ) from failed
+            raise
+        return str((shown["Config"].get("Labels") or {}).get(label, ""))
+
+    def create_network(self, name: str, subnet: str, gateway: str) -> bool:
+        """Whether the network could be had; False if another network overlaps it."""
+        pool = IPAMPool(subnet=subnet, gateway=gateway)
+        try:
+            self._client.create_network(
+                name,
+                driver="bridge",
+                ipam=IPAMConfig(pool_configs=[pool]),
+                labels=self._labels,
+                # Nothing in here has business outside.
+                options={"com.docker.network.bridge.enable_ip_masquerade": "false"},
+            )
+        except APIError as refused:
+            if "overlap" in str(refused).lower() or "already" in str(refused).lower():
+                return False
+            raise _refusal("create a network", refused) from refused
+        return True
+
+    def create_volume(self, name: str) -> None:
+        with _saying(f"create the volume {name}"):
+            self._client.create_volume(name, labels=self._labels)
+
+    def create(self, wanted: Container) -> str:
+        """Creates a container; its id."""
+        network = wanted.network
+        shared = f"container:{wanted.joins}" if wanted.joins else None
+        host = self._client.create_host_config(
+            network_mode=shared or (network.name if network else "none"),
+            pid_mode=shared,
+            cap_drop=["ALL"],
+            security_opt=["no-new-privileges"],
+            log_config={"Type": "none"},
+            mounts=[Mount(wanted.folder, wanted.volume)],
+            extra_hosts=dict(network.hosts) if network else None,
+            port_bindings=dict(network.published) if network else None,
+        )
+        place = None
+        if network is not None:
+            end = self._client.create_endpoint_config(ipv4_address=network.address)
+            place = self._client.create_networking_config({network.name: end})
+        with _saying(f"create the container {wanted.name}"):
+            created = self._client.create_container(
+                wanted.image,
+                list(wanted.argv),
+                name=wanted.name,
+                environment=dict(wanted.environment),
+                labels=self._labels | ({JOINS_LABEL: wanted.joins} if wanted.joins else {}),
+                host_config=host,
+                networking_config=place,
+                ports=list(network.published) if network else None,
+                hostname=None if shared else wanted.name,
+                stdin_open=wanted.takes_input,
+                working_dir=wanted.work_dir or None,
+            )
+        return str(created["Id"])
+
+    def attach(
+        self,
+        container: str,
+        stdout: Callable[[bytes], None],
+        stderr: Callable[[bytes], None],
+        ended: Callable[[], None],
+    ) -> Stream:
+        """Follows a container that is not started yet; see `Stream`."""
+        wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1, "logs": 0}
+        with _saying("attach to a container"):
+            return Stream(
+                self._client.attach_socket(container, params=wanted), stdout, stderr, ended
+            )
+
+    def start(self, container: str) -> int:
+        """Starts it; its process id, as the engine's machine has it."""
+        with _saying("start a container"):
+            self._client.start(container)
+            return int(self._client.inspect_container(container)["State"]["Pid"])
+
+    def kill(self, container: str, signal: int) -> bool:
+        """Whether it ran; after SIGKILL it does not any more."""
+        try:
+            self._client.kill(container, signal)
+        except APIError as refused:
+            if refused.status_code in _GONE:
+                return False
+            raise _refusal("signal a container", refused) from refused
+        except (DockerException, RequestException) as failed:
+            raise EnvironmentFailed(f"the container engine broke off: {failed}") from failed
+        return True
+
+    def exit_code(self, container: str) -> int:
+        """Waits for its end, which is near."""
+        with _saying("wait for a container"):
+            return int(self._client.wait(container)["StatusCode"])
+
+    def remove(self, left: Leftover) -> None:
+        """Ends and removes it, unless it is gone, or somebody else is about to."""
+        try:
+            match left.kind:
+                case "container" | "pod":
+                    self._client.remove_container(left.id, force=True, v=True)
+                case "volume":
+                    self._client.remove_volume(left.id, force=True)
+                case "network":
+                    self._client.remove_network(left.id)
+        except NotFound:
+            return
+        except APIError as refused:
+            if "in progress" not in str(refused):
+                raise _refusal(f"remove {left}", refused) from refused
+        except (DockerException, RequestException) as failed:
+            raise EnvironmentFailed(f"the container engine broke off: {failed}") from failed
+
+    def leftovers(self) -> Sequence[Leftover]:
+        """All that carries our labels, what must go first first; of living runs, too."""
+        wanted = {"label": [RUN_LABEL, OWNER_LABEL]}
+        found: list[Leftover] = []
+        with _saying("list what runs left"):
+            for one in self._client.containers(all=True, filters=wanted):
+                name = one["Names"][0].strip("/") if one.get("Names") else one["Id"][:12]
+                kind = "container" if JOINS_LABEL in one["Labels"] else "pod"
+                found.append(_leftover(kind, one["Id"], name, one))
+            for one in self._client.volumes(filters=wanted)["Volumes"] or ():
+                found.append(_leftover("volume", one["Name"], one["Name"], one))
+            for one in self._client.networks(filters=wanted):
+                found.append(_leftover("network", one["Id"], one["Name"], one))
+        return found
+
+    def clear(self, wanted: Callable[[Leftover], bool]) -> Sequence[Leftover]:
+        """Removes what has our labels and is wanted gone; what that was.
+
+        Raises EnvironmentFailed, when all has been tried, for the first that would not go.
+        """
+        gone = [left for left in self.leftovers() if wanted(left)]
+        failures: list[EnvironmentFailed] = []
+
+        def remove(left: Leftover) -> None:
+            try:
+                self.remove(left)
+            except EnvironmentFailed as failed:
+                failures.append(failed)
+
+        for kind in ("container", "pod", "volume", "network"):
+            with ThreadPoolExecutor(8) as pool:
+                list(pool.map(remove, [left for left in gone if left.kind == kind]))
+        if failures:
+            raise failures[0]
+        return gone
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def connect(environment: Mapping[str, str], run: str = "") -> Engine:
+    """The engine that is found, for a run; see `open_client`."""
+    return Engine(open_client(environment), run)
+
+
+def open_client(environment: Mapping[str, str]) -> docker.APIClient:
+    """The engine that DOCKER_HOST or CONTAINER_HOST names, else whichever socket is there.
+
+    Raises EnvironmentFailed, in one sentence, when none is to be had.
+    """
+    tried = []
+    for url in places(environment):
+        why = _closed(url)
+        if why:
+            tried.append(f"{url} ({why})")
+            continue
+        try:
+            return docker.APIClient(
+                url, version="auto", timeout=CALL_LIMIT_S, max_pool_size=_CONNECTIONS
+            )
+        except (DockerException, RequestException) as failed:
+            tried.append(f"{url} ({' '.join(str(failed).split())})")
+    raise EnvironmentFailed(
+        f"no container engine answers: tried {', '.join(tried)}; start one, or name its socket "
+        "in DOCKER_HOST"
+        if tried
+        else "there is no container engine: neither DOCKER_HOST nor CONTAINER_HOST is set, and "
+        "there is no socket of Docker or Podman in its usual place"
+    )
+
+
+def places(environment: Mapping[str, str]) -> Iterator[str]:
+    """The addresses to try; only the named one, if one is named."""
+    named = environment.get("DOCKER_HOST") or environment.get("CONTAINER_HOST")
+    if named:
+        host = urlsplit(named).hostname or ""
+        local = named.startswith("unix://") or host == "localhost" or host.startswith("127.")
+        if not local:
+            raise EnvironmentFailed(
+                f"the container engine at {named} is another machine's, on whose loopback its "
+                "ports would be published: clients here could not reach them"
+            )
+        yield named
+        return
+    usual = [Path("/var/run/docker.sock"), Path("/run/podman/podman.sock")]
+    if environment.get("XDG_RUNTIME_DIR"):
+        own = Path(environment["XDG_RUNTIME_DIR"])
+        usual[1:1] = [own / "docker.sock", own / "podman" / "podman.sock"]
+    for path in usual:
+        if path.exists():
+            yield f"unix://{path}"
+
+
+def _closed(url: str) -> str:
+    """Why a socket cannot be opened; nothing if it can, or if it is none.
+
+    The package would say that less well, and leave its end of the socket open.
+    """
+    if not url.startswith("unix://"):
+        return ""
+    with socket.socket(socket.AF_UNIX) as knocking:
+        try:
+            knocking.connect(url.removeprefix("unix://"))
+        except FileNotFoundError:
+            return "there is no such socket"
+        except PermissionError:
+            return "this user may not open it"
+        except OSError as refused:
+            return refused.strerror or str(refused)
+    return ""
+
+
+def owner() -> str:
+    """This process, such as no other is ever called: host, boot, its namespace, its id, its start.
+
+    The namespace is that in which process ids mean something.
+    """
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    namespace = re.sub(r"\D", "", str(Path("/proc/self/ns/pid").readlink()))
+    me = os.getpid()
+    return "/".join([socket.gethostname(), boot, namespace, str(me), _started(me)])
+
+
+def is_gone(whose: str) -> bool:
+    """Whether the owner was a process of this host and is no more; False when nobody can tell."""
+    if whose.count("/") != 4:
+        return False
+    host, boot, namespace, process, started = whose.split("/")
+    my_host, my_boot, my_namespace = owner().split("/")[:3]
+    if host != my_host or (boot == my_boot and namespace != my_namespace):
+        return False
+    return boot != my_boot or _started(int(process)) != started
+
+
+def _started(process: int) -> str:
+    """When a process started, in ticks since boot; nothing if there is none, or only its rest."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]
+
+
+def _leftover(kind: str, identity: str, name: str, shown: Mapping[str, Any]) -> Leftover:
+    labels = shown.get("Labels") or {}
+    return Leftover(kind, identity, name, labels[RUN_LABEL], labels[OWNER_LABEL])
+
+
+def _refusal(what: str, refused: APIError) -> EnvironmentFailed:
+    why = str(refused.explanation or refused).strip()
+    return EnvironmentFailed(f"the container engine refused to {what}: {why}")
+
+
+@contextmanager
+def _saying(what: str, but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+    """Turns the package's errors into ours, but for those named."""
+    try:
+        yield
+    except but:
+        raise
+    except APIError as refused:
+        raise _refusal(what, refused) from refused
+    except (DockerException, RequestException) as failed:
+        raise EnvironmentFailed(f"the container engine broke off: {failed}") from failed

@@ -1,0 +1,377 @@
+"""A container engine as the place to live: a pod a slot, a container a process; clients stay here.
+
+Nodes are containers that join their slot's pod (`fencepost.runtimes.docker.pods`). Client workers
+are processes of this host, whatever library they use; they reach the brokers through the clients'
+pod, whose links are published on this host's loopback, and on nothing else.
+
+What a node writes to its events file is a pipe that the engine holds: it comes here as it is
+written, over the stream that the engine carries, and what a killed process had written comes, too.
+A process in a pod shares the pod's namespaces, so all of them end with the pod's agent, and that
+with this process, however it dies; what is left then are things that stand still, with our labels,
+which the next run removes.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+from collections import deque
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from threading import Condition, Thread
+from typing import final
+
+from fencepost.history.run_folder import RunFolder
+from fencepost.injection.probes import Probe, Prober
+from fencepost.model.clock import now_ns
+from fencepost.model.errors import EnvironmentFailed
+from fencepost.model.topology import Layout, Role, Slot
+from fencepost.runtimes.docker.engine import Container, Engine, Leftover, Stream, connect, owner
+from fencepost.runtimes.docker.pods import DATA, IMAGE, MOUNT, WORK, PodProber, Pods, named
+from fencepost.runtimes.docker.sources import SOURCES_LABEL, digest
+from fencepost.runtimes.process.backend import Ground, Habitat, Home
+from fencepost.supervision.addresses import Addresses, Claim, claim
+from fencepost.supervision.launcher import Child, Exit, Launcher
+
+_EVENTS = "/dev/fd/3"
+_ENTRY = ("/bin/sh", "-c", 'exec "$@" 3>&1 1>&2', "sh")
+"""Gives a program its events as descriptor 3, and sends all else that it writes to the log."""
+_NETWORKS = "198.18"
+"""RFC 2544: addresses for tests of networks, so that nobody's own are hidden by a run's."""
+_LINKS = "127.0.1"
+_SIGNALLED = 128
+"""An exit code above this is what an engine makes of a signal."""
+_MOST_CLAIMS = 20
+
+
+def docker_ground(image: str) -> Ground:
+    """Containers of that image, in pods; raises EnvironmentFailed without an engine or images."""
+    engine = connect(os.environ)
+    try:
+        for name in (IMAGE, image):
+            made_of = engine.image_label(name, SOURCES_LABEL)
+            if made_of and made_of != digest():
+                raise EnvironmentFailed(
+                    f"the image {name} was built from other sources than are installed here: "
+                    "build it anew by ./dev images"
+                )
+        versions = {"engine": engine.version}
+    finally:
+        engine.close()
+
+    def settle(layout: Layout, folder: RunFolder) -> Habitat:
+        return DockerHost(layout, folder, image)
+
+    return Ground("docker", settle, versions)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DockerAddresses:
+    """The addresses of one run: pods at 198.18.<run>.<slot>, links in a pod at 127.0.1.<peer>.
+
+    What is published is where the process runtime would have it: the clients' ends of their links
+    at 127.<run>.<clients>.<peer>, a node's metrics page at 127.<run>.<slot>.<slot>.
+    """
+
+    here: Addresses
+
+    def own(self, slot: Slot) -> str:
+        """See `Addressing.own`."""
+        return f"{_NETWORKS}.{self.here.run}.{slot.index}"
+
+    def seen(self, source: Slot, target: Slot) -> str:
+        """See `Addressing.seen`; clients are on this host."""
+        if source.name == target.name:
+            return self.own(source)
+        if source.role is Role.CLIENT:
+            return self.here.seen(source, target)
+        return f"{_LINKS}.{target.index}"
+
+    def outside(self, slot: Slot) -> str:
+        """See `Addressing.outside`."""
+        return self.here.own(slot)
+
+
+@final
+class _Ends:
+    """Who has ended, as threads tell it and one thread asks."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._known: dict[str, Exit] = {}
+        self._new: deque[Exit] = deque()
+        self._lost: EnvironmentFailed | None = None
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def fileno(self) -> int:
+        return self._bell
+
+    def note(self, end: Exit) -> None:
+        with self._changed:
+            self._known[end.name] = end
+            self._new.append(end)
+            if self._bell >= 0:
+                os.eventfd_write(self._bell, 1)
+            self._changed.notify_all()
+
+    def wait(self, name: str, limit_s: float) -> Exit | None:
+        with self._changed:
+            self._changed.wait_for(lambda: name in self._known, limit_s)
+            return self._known.get(name)
+
+    def lose(self, why: EnvironmentFailed) -> None:
+        """What a process wrote is lost: whoever asks next is told."""
+        with self._changed:
+            self._lost = self._lost or why
+            if self._bell >= 0:
+                os.eventfd_write(self._bell, 1)
+
+    def take(self) -> list[Exit]:
+        """Raises EnvironmentFailed, once, when something was lost."""
+        with self._changed:
+            with suppress(BlockingIOError):
+                os.eventfd_read(self._bell)
+            if self._lost is not None:
+                lost, self._lost = self._lost, None
+                raise lost
+            seen = list(self._new)
+            self._new.clear()
+            return seen
+
+    def close(self) -> None:
+        with self._changed:
+            os.close(self._bell)
+            self._bell = -1
+
+
+@final
+class _Output:
+    """What one process writes, on its way into the run's files: its events in whole lines."""
+
+    def __init__(self, events: Path, log: Path, ends: _Ends) -> None:
+        self._events = events
+        self._log = log
+        self._ends = ends
+        self._rest = b""
+
+    def event(self, data: bytes) -> None:
+        whole, end, self._rest = (self._rest + data).rpartition(b"\n")
+        if end:
+            self._append(self._events, whole + end)
+
+    def log(self, data: bytes) -> None:
+        self._append(self._log, data)
+
+    def _append(self, path: Path, data: bytes) -> None:
+        try:
+            with path.open("ab") as file:
+                file.write(data)
+        except OSError as failed:
+            self._ends.lose(EnvironmentFailed(f"{path} cannot be written: {failed.strerror}"))
+
+    def end(self) -> None:
+        if self._rest:  # its writer was killed before `record` returned: it is no event
+            self.log(b"ended while it wrote an event: " + self._rest + b"\n")
+
+
+@final
+class ContainerLauncher:
+    """See `Launching`: nodes as containers, clients as processes of this host."""
+
+    def __init__(
+        self, engine: Engine, pods: Pods, folder: RunFolder, image: str, here: Launcher, ends: _Ends
+    ) -> None:
+        self._engine = engine
+        self._pods = pods
+        self._folder = folder
+        self._image = image
+        self._here = here
+        self._ends = ends
+        self._containers: dict[str, tuple[str, Slot]] = {}
+        self._streams: dict[str, Stream] = {}
+        self._either = selectors.EpollSelector()
+        self._either.register(here.fileno(), selectors.EVENT_READ)
+        self._either.register(ends.fileno(), selectors.EVENT_READ)
+
+    def fileno(self) -> int:
+        """See `Launching.fileno`."""
+        return self._either.fileno()
+
+    def start(self, child: Child) -> tuple[int, int]:
+        """See `Launching.start`."""
+        slot = child.slot
+        if slot is None or slot.role is Role.CLIENT:
+            return self._here.start(child)
+        pod = self._pods.of(slot)
+        pod.ask("write", folder=os.fspath(child.folder), files=dict(child.files))
+        container = self._engine.create(
+            Container(
+                name=f"{self._pods.prefix}-{child.name.replace('#', '.')}",
+                image=self._image,
+                argv=[*_ENTRY, *child.argv],
+                volume=pod.volume,
+                folder=MOUNT,
+                environment={**child.environment, **named(child.name)},
+                joins=pod.container,
+                work_dir=os.fspath(child.folder),
+            )
+        )
+        output = _Output(self._folder.events_of(child.name), child.log, self._ends)
+
+        def ended() -> None:
+            at_ns = now_ns()
+            output.end()
+            self._ends.note(_exit(child.name, self._engine, container, at_ns))
+
+        child.log.touch()
+        stream = self._engine.attach(container, output.event, output.log, ended)
+        self._streams[child.name] = stream
+        self._containers[child.name] = container, slot
+        at_ns = now_ns()
+        try:
+            return self._engine.start(container), at_ns
+        except EnvironmentFailed as failed:
+            raise EnvironmentFailed(f"{child.name} could not be started: {failed}") from failed
+
+    def signal(self, name: str, number: int) -> bool:
+        """See `Launching.signal`."""
+        if name not in self._containers:
+            return self._here.signal(name, number)
+        return self._engine.kill(self._containers[name][0], number)
+
+    def state(self, name: str) -> str:
+        """See `Launching.state`; told by the pod's agent."""
+        if name not in self._containers:
+            return self._here.state(name)
+        answer = self._pods.of(self._containers[name][1]).ask("state", process=name)
+        return str(answer["state"])
+
+    def kill_soon(self, name: str) -> None:
+        """See `Launching.kill_soon`."""
+        if name not in self._containers:
+            self._here.kill_soon(name)
+            return
+        container = self._containers[name][0]
+
+        def kill() -> None:
+            with suppress(EnvironmentFailed):  # nobody waits for an answer
+                self._engine.kill(container, signal.SIGKILL)
+
+        Thread(target=kill, daemon=True).start()
+
+    def wait(self, name: str, limit_s: float) -> Exit | None:
+        """See `Launching.wait`."""
+        if name not in self._containers:
+            return self._here.wait(name, limit_s)
+        return self._ends.wait(name, limit_s)
+
+    def exits(self) -> list[Exit]:
+        """See `Launching.exits`."""
+        return sorted([*self._here.exits(), *self._ends.take()], key=lambda end: end.at_ns)
+
+    def close(self) -> None:
+        """Follows no container any further."""
+        for stream in self._streams.values():
+            stream.close()
+        self._either.close()
+
+
+def _exit(name: str, engine: Engine, container: str, at_ns: int) -> Exit:
+    """How a container that has just fallen silent ended."""
+    try:
+        code = engine.exit_code(container)
+    except EnvironmentFailed:  # it was removed from under us, which is how everything ends
+        return Exit(name, 0, signal.SIGKILL, at_ns)
+    killed_by = code - _SIGNALLED
+    if killed_by in set(signal.Signals):
+        return Exit(name, 0, killed_by, at_ns)
+    return Exit(name, code, 0, at_ns)
+
+
+@final
+class DockerHost:
+    """See `Habitat`. Removes what dead runs left, claims a network; pods come when needed."""
+
+    def __init__(self, layout: Layout, folder: RunFolder, image: str) -> None:
+        self._layout = layout
+        self._closed = False
+        self._finish = ExitStack()
+        try:
+            self._engine = connect(os.environ, folder.run)
+            self._finish.callback(self._engine.close)
+            with suppress(EnvironmentFailed):  # if it is in our way, that will be said
+                self._engine.clear(lambda left: left.abandoned)
+            claimed = _claim_network(self._engine)
+            self._finish.callback(claimed.close)
+            self._prefix = _prefix(claimed.run)
+            self._finish.callback(self._engine.clear, self._is_ours)
+            self.addresses = DockerAddresses(Addresses(claimed.run))
+            here = Launcher(folder.log_of("supervisor"), [claimed.fileno()])
+            self._finish.callback(here.close)
+            ends = _Ends()
+            self._finish.callback(ends.close)
+            self.toxiproxies = Pods(
+                layout, self.addresses, self._engine, folder, self._prefix,
+                lambda name, pod: ends.note(_exit(name, self._engine, pod, now_ns())),
+            )  # fmt: skip
+            self._finish.callback(self.toxiproxies.close)
+            self.launcher = ContainerLauncher(
+                self._engine, self.toxiproxies, folder, image, here, ends
+            )
+            self._finish.callback(self.launcher.close)
+        except BaseException:
+            self._finish.close()
+            raise
+        self._image = image
+
+    def prober(self, probe: Probe) -> Prober:
+        """See `Habitat.prober`."""
+        return PodProber(self.toxiproxies, self._layout, probe)
+
+    def home(self, slot: Slot, process: str) -> Home:
+        """See `Habitat.home`: places in the pod."""
+        work = PurePosixPath(WORK) / process.replace("/", ".")
+        return Home(Path(DATA), Path(work), Path(_EVENTS), self._image)
+
+    def copy_disk(self, source: Slot | None, target: Slot) -> None:
+        """See `Habitat.copy_disk`."""
+        pod = self.toxiproxies.of(target)
+        packed = None if source is None else self.toxiproxies.of(source).pack()
+        pod.ask("wipe", folder=DATA)
+        if packed is not None:
+            pod.unpack(packed)
+
+    def close(self) -> None:
+        """See `Habitat.close`; the disks are in the run's folder then."""
+        if self._closed:
+            return
+        self._closed = True
+        with self._finish:
+            self.toxiproxies.save()
+
+    def _is_ours(self, left: Leftover) -> bool:
+        # A name goes on after a dash: fencepost-12 is not of fencepost-1.
+        return left.owner == owner() and f"{left.name}-".startswith(f"{self._prefix}-")
+
+
+def _prefix(run: int) -> str:
+    return f"fencepost-{run}"
+
+
+def _claim_network(engine: Engine) -> Claim:
+    """A number that is nobody's on this host, whose network is nobody's on the engine."""
+    taken: list[int] = []
+    for _ in range(_MOST_CLAIMS):
+        claimed = claim(taken[-1] + 1 if taken else None)
+        subnet = f"{_NETWORKS}.{claimed.run}"
+        if engine.create_network(_prefix(claimed.run), f"{subnet}.0/24", f"{subnet}.254"):
+            return claimed
+        claimed.close()
+        taken.append(claimed.run)
+    raise EnvironmentFailed(
+        f"no network of {_NETWORKS}.0.0/16 is free on the container engine: "
+        "see fencepost doctor for what dead runs left"
+    )

@@ -1,0 +1,332 @@
+"""Pods: for each slot a container that owns its network, its disk and its toxiproxy.
+
+In it lives the agent (`fencepost.runtimes.docker.pod_agent`), with which one line of JSON is
+exchanged at a time, over the streams the engine carries: so no port of a pod but those of its links
+is open to anybody, and what is measured is measured where the slot's own processes are. A slot's
+process is a container of its own that joins the pod, so its end leaves links, addresses and disk as
+they are.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import queue
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any, Protocol, TypeVar, final
+
+from fencepost.history.run_folder import RunFolder
+from fencepost.injection.probes import Answer, End, Probe, count_open
+from fencepost.injection.toxiproxies import API_LIMIT_S, Hung, Reply
+from fencepost.model.errors import EnvironmentFailed
+from fencepost.model.topology import Layout, Link, Role, Slot
+from fencepost.runtimes.docker.engine import Container, Engine, Network
+from fencepost.runtimes.docker.pod_agent import NAMED, unpack
+from fencepost.supervision.launcher import tail
+
+T = TypeVar("T")
+
+IMAGE = "fencepost/pod"
+MOUNT = "/slot"
+DATA = f"{MOUNT}/data"
+WORK = f"{MOUNT}/work"
+_AGENT = ("python3", "-P", "-S", "/opt/fencepost/fencepost/runtimes/docker/pod_agent.py")
+_ANSWER_LIMIT_S = 15.0
+_END_LIMIT_S = 2.0
+_AT_ONCE = 3
+"""How many pods are made at once: more would only be ready later, all of them."""
+_FIRST_CLIENT_PORT = 20_000
+"""Where, at its own address, the clients' pod has the ends of its links, to be published."""
+
+
+class PodAddressing(Protocol):
+    """Where slots are, and where this host reaches what is published."""
+
+    def own(self, slot: Slot) -> str: ...
+    def seen(self, source: Slot, target: Slot) -> str: ...
+    def outside(self, slot: Slot) -> str: ...
+
+
+@final
+class Pod:
+    """One slot's pod, up; may be asked by several threads, one at a time."""
+
+    def __init__(self, slot: Slot, container: str, volume: str, log: Path) -> None:
+        self.slot = slot
+        self.container = container
+        self.volume = volume
+        self.log = log
+        """Where its log goes on."""
+        self.toxiproxy = ""
+        """The name of the toxiproxy that lives there."""
+        self._send: Callable[[bytes], None] | None = None
+        self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._unfinished: list[bytes] = []
+        """What has come of a line so far: a packed disk is one, and comes in thousands of parts."""
+        self._last_id = 0
+        self._gone = False
+        self._asking = Lock()
+
+    def opened(self, send: Callable[[bytes], None]) -> None:
+        """Its agent can be asked from now on, by `send`."""
+        self._send = send
+
+    def told(self, data: bytes) -> None:
+        """Its agent wrote this."""
+        *ends, rest = data.split(b"\n")
+        for end in ends:
+            self._answers.put(json.loads(b"".join([*self._unfinished, end])))
+            self._unfinished.clear()
+        self._unfinished.append(rest)
+
+    def logged(self, data: bytes) -> None:
+        """Its agent, or its toxiproxy, logged this."""
+        with self.log.open("ab", buffering=0) as file:
+            file.write(data)
+
+    def ended(self) -> None:
+        """It is no more."""
+        self._gone = True
+        self._answers.put(None)
+
+    def ask(self, do: str, limit_s: float = _ANSWER_LIMIT_S, /, **words: object) -> dict[str, Any]:
+        """One request to the agent, and its answer.
+
+        Raises EnvironmentFailed when it is gone, is silent, or says what went wrong.
+        """
+        with self._asking:
+            self._last_id += 1
+            line = json.dumps({"id": self._last_id, "do": do, **words}).encode() + b"\n"
+            try:
+                if self._gone or self._send is None:
+                    raise OSError
+                self._send(line)
+            except OSError as failed:
+                raise self._lost("is gone") from failed
+            while True:
+                try:
+                    answer = self._answers.get(timeout=limit_s)
+                except queue.Empty:
+                    raise self._lost(f"did not answer within {limit_s:g} s") from None
+                if answer is None:
+                    raise self._lost("is gone")
+                if answer["id"] == self._last_id:
+                    break
+        if "error" in answer:
+            raise EnvironmentFailed(
+                f"the pod of {self.slot.name} could not {do}: {answer['error']}", tail(self.log)
+            )
+        return answer
+
+    def pack(self) -> bytes:
+        """What its disk holds, as a tar file; what is written meanwhile is as it is read."""
+        return base64.b64decode(self.ask("pack", 60, folder=DATA)["tar"])
+
+    def unpack(self, packed: bytes) -> None:
+        """Adds what `pack` returned to its disk."""
+        self.ask("unpack", 60, folder=DATA, tar=base64.b64encode(packed).decode())
+
+    def _lost(self, why: str) -> EnvironmentFailed:
+        return EnvironmentFailed(f"the pod of {self.slot.name} {why}", tail(self.log))
+
+
+@final
+class Pods:
+    """The pods of a run, made when they are first needed; `Toxiproxies`, and the `Prober`s' ends.
+
+    `ended` is called when a toxiproxy ends, or its pod, with its name and the pod's container.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        addresses: PodAddressing,
+        engine: Engine,
+        folder: RunFolder,
+        prefix: str,
+        ended: Callable[[str, str], None],
+    ) -> None:
+        self._layout = layout
+        self._addresses = addresses
+        self._engine = engine
+        self._folder = folder
+        self._prefix = prefix
+        self._ended = ended
+        self._pods: dict[str, Pod] = {}
+        self._streams: list[Any] = []
+        self._starting: dict[str, Future[Pod]] = {}
+        self._pool = ThreadPoolExecutor(_AT_ONCE)
+        self._closing = False
+        from_clients = [x for x in layout.links if layout.slot(x.source).role is Role.CLIENT]
+        self._client_ports = {x: _FIRST_CLIENT_PORT + n for n, x in enumerate(from_clients)}
+
+    @property
+    def prefix(self) -> str:
+        """What the names of all of a run's containers and volumes begin with."""
+        return self._prefix
+
+    def of(self, slot: Slot) -> Pod:
+        """The slot's pod; made, without a toxiproxy, if there is none yet."""
+        pod = self._pods.get(slot.name)
+        return pod if pod is not None else self._make(slot, f"pod/{slot.name}")
+
+    # ------------------------------------------------------------------------- as `Toxiproxies`
+
+    def start(self, wanted: Mapping[str, Slot]) -> None:
+        """See `Toxiproxies.start`; the pods are made with them."""
+        for process, slot in wanted.items():
+            self._starting[process] = self._pool.submit(self._start, process, slot)
+
+    def ready(self, process: str) -> None:
+        """See `Toxiproxies.ready`."""
+        self._starting[process].result()
+
+    def ask(self, process: str, method: str, path: str, body: object = None) -> Reply:
+        """See `Toxiproxies.ask`."""
+        answer = self._with(process).ask(
+            "http", method=method, path=path, body=body, limit_s=API_LIMIT_S
+        )
+        if answer.get("hung"):
+            raise Hung
+        return Reply(answer["status"], answer["text"])
+
+    def kill(self, process: str) -> None:
+        """See `Toxiproxies.kill`; the agent ends one as it starts the next."""
+
+    def listen(self, link: Link) -> End:
+        """See `Toxiproxies.listen`: as the pod of the link's source sees it."""
+        source, target = self._layout.slot(link.source), self._layout.slot(link.target)
+        if link in self._client_ports:
+            return self._addresses.own(source), self._client_ports[link]
+        return self._addresses.seen(source, target), link.port
+
+    def upstream(self, link: Link) -> End:
+        """See `Toxiproxies.upstream`."""
+        return self._addresses.own(self._layout.slot(link.target)), link.port
+
+    def log(self, process: str) -> str:
+        """See `Toxiproxies.log`."""
+        return tail(self._folder.log_of(process))
+
+    # -------------------------------------------------------------------------------- workings
+
+    def _with(self, process: str) -> Pod:
+        return next(pod for pod in self._pods.values() if pod.toxiproxy == process)
+
+    def _start(self, process: str, slot: Slot) -> Pod:
+        pod = self._pods.get(slot.name) or self._make(slot, process)
+        pod.toxiproxy, pod.log = process, self._folder.log_of(process)
+        pod.ask("proxy")
+        return pod
+
+    def _make(self, slot: Slot, log: str) -> Pod:
+        """Creates and starts a slot's pod; its agent answers once it is up."""
+        name = f"{self._prefix}-{slot.name}"
+        self._engine.create_volume(name)
+        hosts = {o.name: self._addresses.seen(slot, o) for o in self._layout.slots}
+        network = Network(self._prefix, self._addresses.own(slot), hosts, self._published(slot))
+        container = self._engine.create(
+            Container(name, IMAGE, _AGENT, name, MOUNT, {}, network, takes_input=True)
+        )
+        pod = Pod(slot, container, name, self._folder.log_of(log))
+
+        def ended() -> None:
+            pod.ended()
+            if not self._closing:
+                self._ended(pod.toxiproxy, container)
+
+        stream = self._engine.attach(container, pod.told, pod.logged, ended)
+        self._streams.append(stream)
+        pod.opened(stream.send)
+        self._engine.start(container)
+        self._pods[slot.name] = pod
+        return pod
+
+    def _published(self, slot: Slot) -> Mapping[int, End]:
+        """Which of a pod's ports this host reaches, and where."""
+        links = {
+            port: (self._addresses.seen(slot, self._layout.slot(link.target)), link.port)
+            for link, port in self._client_ports.items()
+            if link.source == slot.name
+        }
+        page = self._layout.metrics_port
+        if page and slot.role is not Role.CLIENT:
+            return links | {page: (self._addresses.outside(slot), page)}
+        return links
+
+    def save(self) -> None:
+        """Copies every disk into the run's folder."""
+
+        def one(pod: Pod) -> None:
+            try:
+                unpack(pod.pack(), self._folder.data_of(pod.slot.name))
+            except EnvironmentFailed as failed:  # the run has failed already, or it would live
+                pod.logged(f"its disk was not saved: {failed}\n".encode())
+
+        list(self._pool.map(one, self._pods.values()))
+
+    def close(self) -> None:
+        """Lets every agent end, and follows none any further."""
+        self._closing = True
+        self._pool.shutdown(cancel_futures=True)
+        for stream in self._streams:
+            stream.finish()
+        for stream in self._streams:
+            stream.close(_END_LIMIT_S)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PodProber:
+    """Asks from within the pods; `probe` must be importable there by its module and name."""
+
+    pods: Pods
+    layout: Layout
+    probe: Probe
+
+    def ask(self, asked: Mapping[Link, tuple[float, int]]) -> Mapping[Link, Answer]:
+        """See `Prober.ask`."""
+        name = f"{getattr(self.probe, '__module__', '')}:{getattr(self.probe, '__qualname__', '')}"
+
+        def there(pod: Pod, links: list[Link]) -> Mapping[Link, Answer]:
+            ends = [(*self.pods.listen(link), *asked[link]) for link in links]
+            longest = max(asked[link][0] for link in links)
+            answers = pod.ask("probe", longest + _ANSWER_LIMIT_S, probe=name, ends=ends)["answers"]
+            return {x: Answer(came, ms) for x, (came, ms) in zip(links, answers, strict=True)}
+
+        return self._everywhere(there, asked)
+
+    def open_connections(self, links: Iterable[Link]) -> Mapping[Link, int]:
+        """See `Prober.open_connections`."""
+
+        def there(pod: Pod, links: list[Link]) -> Mapping[Link, int]:
+            ends = {link: self.pods.listen(link) for link in links}
+            counts = count_open(ends.values(), pod.ask("sockets")["text"])
+            return {link: counts[end] for link, end in ends.items()}
+
+        return self._everywhere(there, links)
+
+    def _everywhere(
+        self, there: Callable[[Pod, list[Link]], Mapping[Link, T]], links: Iterable[Link]
+    ) -> Mapping[Link, T]:
+        """Does it in every pod that dials one of these links, at once."""
+        grouped: dict[str, list[Link]] = {}
+        for link in links:
+            grouped.setdefault(link.source, []).append(link)
+        found: dict[Link, T] = {}
+        if not grouped:
+            return found
+        pods = [self.pods.of(self.layout.slot(source)) for source in grouped]
+        with ThreadPoolExecutor(len(pods)) as pool:
+            for part in pool.map(there, pods, grouped.values()):
+                found.update(part)
+        return found
+
+
+def named(process: str) -> Mapping[str, str]:
+    """The environment in which a process's container is told its name."""
+    return {NAMED.decode().rstrip("="): process}

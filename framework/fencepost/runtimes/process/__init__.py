@@ -1,0 +1,1 @@
+"""The runtime of real processes, wherever they live."""

@@ -1,0 +1,85 @@
+"""This host as the place to live: processes of one supervisor, on loopback addresses."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import final
+
+from fencepost.history.run_folder import RunFolder
+from fencepost.injection.probes import HostProber, Probe, Prober
+from fencepost.injection.toxiproxies import HostToxiproxies, find_toxiproxy, toxiproxy_version
+from fencepost.model.topology import Layout, Slot
+from fencepost.runtimes.process.backend import Ground, Habitat, Home
+from fencepost.supervision.addresses import Addresses, claim
+from fencepost.supervision.launcher import Launcher
+
+
+def host_ground() -> Ground:
+    """This host; raises EnvironmentFailed when toxiproxy is missing."""
+    versions = {"toxiproxy": toxiproxy_version(find_toxiproxy(os.environ))}
+    return Ground("process", _settle, versions)
+
+
+def _settle(layout: Layout, folder: RunFolder) -> Habitat:
+    return Host(layout, folder)
+
+
+@final
+class Host:
+    """See `Habitat`. Claims addresses and starts the supervisor, nothing else."""
+
+    def __init__(self, layout: Layout, folder: RunFolder) -> None:
+        self._folder = folder
+        self._finish = ExitStack()
+        try:
+            claimed = claim()
+            self._finish.callback(claimed.close)
+            self.addresses = Addresses(claimed.run)
+            self.launcher = Launcher(folder.log_of("supervisor"), [claimed.fileno()])
+            self._finish.callback(self.launcher.close)
+            self.toxiproxies = HostToxiproxies(layout, self.addresses, self.launcher, folder)
+            for slot in layout.slots:
+                folder.data_of(slot.name).mkdir(exist_ok=True)  # a user may have mounted one
+        except BaseException:
+            self._finish.close()
+            raise
+
+    def prober(self, probe: Probe) -> Prober:
+        """See `Habitat.prober`."""
+        return HostProber(probe, self.toxiproxies.listen)
+
+    def home(self, slot: Slot, process: str) -> Home:
+        """See `Habitat.home`: folders of the run."""
+        folder = self._folder
+        return Home(folder.data_of(slot.name), folder.work_of(process), folder.events_of(process))
+
+    def copy_disk(self, source: Slot | None, target: Slot) -> None:
+        """See `Habitat.copy_disk`; a process that writes meanwhile is copied as it is read, and
+        what it removes meanwhile is not."""
+        disk = self._folder.data_of(target.name)
+        shutil.rmtree(disk, ignore_errors=True)
+        if source is None:
+            disk.mkdir(parents=True)
+        else:
+            _copy(self._folder.data_of(source.name), disk)
+
+    def close(self) -> None:
+        """See `Habitat.close`."""
+        self._finish.close()
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copies a folder but for what vanishes meanwhile, where `shutil.copytree` would fail."""
+    with os.scandir(source) as listed:
+        entries = list(listed)
+    target.mkdir(parents=True)
+    for entry in entries:
+        with suppress(FileNotFoundError):
+            if entry.is_dir():
+                _copy(Path(entry), target / entry.name)
+            else:
+                shutil.copy2(entry, target / entry.name)
+    shutil.copystat(source, target)

@@ -1,0 +1,83 @@
+"""Events of processes that write none: their standard output, followed and told by narrators.
+
+A log is a file that a process writes through, so what it printed before a SIGKILL is there to be
+read after it. Nothing polls: like `fencepost.history.feed`, this has a descriptor to select on.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import final
+
+from inotify_simple import flags
+
+from fencepost.history.feed import notices
+from fencepost.history.recorder import Recorder
+from fencepost.model.systems import Narrator
+
+_LINE_END = b"\n"
+
+
+@final
+class Narration:
+    """One process's log and what its narrator makes of it; free of inotify, for any stream."""
+
+    def __init__(self, narrator: Narrator, recorder: Recorder) -> None:
+        self._narrator = narrator
+        self._recorder = recorder
+        self._rest = b""
+
+    def take(self, come: bytes) -> None:
+        """Takes in what came of the stream; a line without its end waits for the rest of it."""
+        *whole, self._rest = (self._rest + come).split(_LINE_END)
+        for line in whole:
+            for heard in self._narrator.hear(line.decode(errors="replace")):
+                self._recorder.record(heard.body, at_ns=heard.at_ns)
+
+    def close(self) -> None:
+        """Closes the events file; safe to call twice."""
+        self._recorder.close()
+
+
+@final
+class Narrations:
+    """All the processes of a run whose logs are followed."""
+
+    def __init__(self) -> None:
+        """Raises EnvironmentFailed when the kernel has no more inotify instances."""
+        self._notify = notices()
+        self._followed: dict[int, tuple[Path, int, Narration]] = {}
+        """inotify's number of the log -> the log, how much of it was read, and who is told."""
+
+    def fileno(self) -> int:
+        """What to select on: readable when `read` may have something."""
+        return int(self._notify.fileno())
+
+    def follow(self, log: Path, narration: Narration) -> None:
+        """Follows a log, which exists, from its beginning."""
+        watch = self._notify.add_watch(log, flags.MODIFY)
+        self._followed[watch] = log, 0, narration
+        self._read(watch)
+
+    def read(self) -> None:
+        """Takes in what has been printed since the last call, without waiting."""
+        for watch in {notice.wd for notice in self._notify.read(timeout=0)}:
+            if watch in self._followed:
+                self._read(watch)
+            else:  # the kernel dropped notices: which ones is not known
+                for any_watch in self._followed:
+                    self._read(any_watch)
+
+    def close(self) -> None:
+        """Stops following; safe to call twice."""
+        self._notify.close()
+        for _, _, narration in self._followed.values():
+            narration.close()
+
+    def _read(self, watch: int) -> None:
+        log, offset, narration = self._followed[watch]
+        with log.open("rb", buffering=0) as file:
+            file.seek(offset)
+            come = file.readall()
+        self._followed[watch] = log, offset + len(come), narration
+        narration.take(come)

@@ -1,0 +1,142 @@
+"""The nodes and clients of a run as host processes: who lives, who was told to end, who died."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from signal import Signals
+from typing import final
+
+from fencepost.model.clock import MS, now_ns, poll
+from fencepost.model.runtime import Process, Receipt, Signal
+from fencepost.model.topology import Slot
+from fencepost.runtimes.process.backend import Launching
+from fencepost.supervision.launcher import Child, Exit, tail
+
+EXIT_LIMIT_S = 5.0
+STATE_LIMIT_S = 2.0
+_STOPPED = "T"
+_ENDING = (Signal.KILL, Signal.TERM, Signal.INT)
+
+
+@dataclass(slots=True)
+class Tracked:
+    """A process, what was done to it, and how it ended."""
+
+    process: Process
+    log: Path
+    expected: bool = False
+    """Whether its end was asked for."""
+    stopped: bool = False
+    exit: Exit | None = None
+
+    def __str__(self) -> str:
+        return f"{self.process.name} (process {self.process.pid})"
+
+
+@final
+class Processes:
+    """Every process of a run but toxiproxies; what is true of one shows in /proc and in its end."""
+
+    def __init__(self, launcher: Launching) -> None:
+        self._launcher = launcher
+        self._tracked: dict[str, Tracked] = {}
+
+    def start(self, child: Child, slot: Slot) -> tuple[Process, int]:
+        """Starts a child, in that slot; the process, and the moment just before it existed.
+
+        Raises EnvironmentFailed when its program cannot be started.
+        """
+        pid, at_ns = self._launcher.start(child)
+        process = Process(child.name, slot, pid)
+        self._tracked[child.name] = Tracked(process, child.log)
+        return process, at_ns
+
+    def living(self, slot: str) -> Process | None:
+        """The newest process alive in a slot."""
+        for tracked in reversed(self._tracked.values()):
+            if tracked.process.slot.name == slot and tracked.exit is None:
+                return tracked.process
+        return None
+
+    def ended(self, exit_: Exit) -> Tracked | None:
+        """Notes an end; None for a process that is not among these."""
+        tracked = self._tracked.get(exit_.name)
+        if tracked is not None:
+            tracked.exit = exit_
+        return tracked
+
+    def expect_end(self, name: str) -> None:
+        """From now on the process may end as it likes."""
+        self._tracked[name].expected = True
+
+    def why_ended(self, name: str) -> str:
+        """How a process that is no more has ended."""
+        exit_ = self._tracked[name].exit
+        return str(exit_) if exit_ is not None else "is alive"
+
+    def signal(self, process: Process, what: Signal) -> Receipt:
+        """Sends a signal; the receipt is what the kernel says of the process afterwards.
+
+        SIGKILL returns when the process has ended; SIGTERM and SIGINT, which a node may take its
+        time over, when they are delivered.
+        """
+        tracked = self._tracked[process.name]
+        if tracked.exit is not None:
+            return Receipt(False, f"{tracked} is not alive: it {tracked.exit}")
+        tracked.expected |= what in _ENDING
+        began = now_ns()
+        if not self._launcher.signal(process.name, Signals[what.value]):
+            self._launcher.wait(process.name, EXIT_LIMIT_S)
+            return Receipt(False, f"{tracked} had just ended by itself")
+        if what is Signal.KILL:
+            exit_ = self._launcher.wait(process.name, EXIT_LIMIT_S)
+            if exit_ is None:
+                return Receipt(False, f"{tracked} did not end within {EXIT_LIMIT_S:.0f} s")
+            took_ms = (exit_.at_ns - began) / MS
+            return Receipt(True, f"{tracked} {exit_} within {took_ms:.1f} ms")
+        if what in (Signal.STOP, Signal.CONT):
+            return self._stop_or_go(tracked, what is Signal.STOP)
+        return Receipt(True, f"{what} was delivered to {tracked}, which was alive")
+
+    def kill_all(self) -> None:
+        """Ends every process that is left, in bounded time."""
+        left = [tracked for tracked in self._tracked.values() if tracked.exit is None]
+        for tracked in left:
+            tracked.expected = True
+            self._launcher.kill_soon(tracked.process.name)
+        for tracked in left:
+            self._launcher.wait(tracked.process.name, EXIT_LIMIT_S)
+
+    @contextmanager
+    def resumed(self, slots: Collection[str]) -> Iterator[Sequence[str]]:
+        """Lets stopped processes in these slots run meanwhile, since one can hang a toxiproxy.
+
+        Yields a sentence for each such process, for the receipt.
+        """
+        stopped = [
+            tracked
+            for tracked in self._tracked.values()
+            if tracked.stopped and tracked.exit is None and tracked.process.slot.name in slots
+        ]
+        for tracked in stopped:
+            self.signal(tracked.process, Signal.CONT)
+        try:
+            yield [f"{tracked} was resumed for the change of its links" for tracked in stopped]
+        finally:
+            for tracked in stopped:
+                self.signal(tracked.process, Signal.STOP)
+
+    def _stop_or_go(self, tracked: Tracked, stop: bool) -> Receipt:
+        name = tracked.process.name
+        reached = poll(lambda: (self._launcher.state(name) == _STOPPED) is stop, STATE_LIMIT_S)
+        state = self._launcher.state(name)
+        tracked.stopped = state == _STOPPED
+        return Receipt(reached and bool(state), f"{tracked} is in state {state or 'gone'}")
+
+
+def obituary(tracked: Tracked) -> tuple[str, str]:
+    """A sentence on a process that should live and has died, and the last lines of its log."""
+    return f"{tracked} {tracked.exit}, and should live", tail(tracked.log)

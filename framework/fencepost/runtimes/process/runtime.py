@@ -1,0 +1,498 @@
+"""The runtime of real processes: a run's nodes and clients behind links, wherever they live.
+
+    with ProcessRuntime(system, Shape(), RunFolder.create(path), seed=7) as runtime:
+        for slot in runtime.layout.of(Role.CONTROLLER) + runtime.layout.of(Role.BROKER):
+            runtime.start(slot)
+        runtime.advance(ready, runtime.now_ns() + 20 * SECOND)
+
+It satisfies `fencepost.model.runtime.Runtime`. On which ground its processes live is a parameter:
+this host makes it the process runtime, a container engine the docker runtime, and they differ in
+nothing else. Constructing it settles there and starts the toxiproxy of every slot that is to be
+occupied; a slot's links are there before its first process; no node runs yet. `close` (or leaving
+the `with`) ends all processes; `fencepost.history.merge.merge` then makes the one history of the
+run's folder.
+
+The first event of the harness is `run.started`, its last `run.ended`. Spawns, ends, and stalls of
+the harness are recorded here; phases, faults and tests by whoever conducts the run.
+
+A client worker is started as `python *workloads[spec.workload] CONFIG`, where CONFIG is the path of
+a `fencepost.workloads.commands.WorkerConfig` in JSON. Its standard input carries one JSON object a
+line; the end of it asks the worker to finish and end. An end with exit code 0 is never held against
+it.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import sys
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from types import TracebackType
+from typing import Self, final
+
+import msgspec
+from msgspec import Struct
+
+from fencepost.events.kinds import (
+    Cause,
+    ClientFailed,
+    Codec,
+    Event,
+    NodeStopped,
+    ProcessExited,
+    ProcessSpawned,
+    RunEnded,
+    RunStarted,
+    Stalled,
+)
+from fencepost.history import merge as history
+from fencepost.history.feed import Feed
+from fencepost.history.recorder import Recorder
+from fencepost.history.run_folder import RunFolder, info_of
+from fencepost.injection.links import Links
+from fencepost.injection.network import Network
+from fencepost.injection.probes import Probe, kafka_probe
+from fencepost.model.clock import MS, SECOND, now_ns
+from fencepost.model.errors import EnvironmentFailed, UsageError, no_such
+from fencepost.model.runtime import (
+    ClientSpec,
+    Condition,
+    LinkState,
+    Process,
+    Receipt,
+    Signal,
+    clients_slot,
+)
+from fencepost.model.systems import Launchable, Narrated, Place, Shape, System, Versioned
+from fencepost.model.topology import Cut, Layout, Link, Role, Slot
+from fencepost.model.view import View
+from fencepost.runtimes.process.backend import Ground
+from fencepost.runtimes.process.host import host_ground
+from fencepost.runtimes.process.log_following import Narration, Narrations
+from fencepost.runtimes.process.processes import Processes, Tracked, obituary
+from fencepost.runtimes.process.worker_session import WorkerSession
+from fencepost.supervision.addresses import check_layout
+from fencepost.supervision.launcher import Child, Exit, tail
+from fencepost.workloads.commands import WorkerConfig
+
+BEAT_S = 0.1
+"""The harness wakes at least this often, so that a wake-up can be late."""
+STALL_NS = 250 * MS
+
+
+@final
+class ProcessRuntime:
+    """See the module. For one thread."""
+
+    def __init__(
+        self,
+        system: System,
+        shape: Shape,
+        folder: RunFolder,
+        *,
+        seed: int = 0,
+        workloads: Mapping[str, Sequence[str]] | None = None,
+        kinds: tuple[type[Struct], ...] = (),
+        probe: Probe = kafka_probe,
+        ground: Ground | None = None,
+    ) -> None:
+        """`kinds` are the loaded plugins' event kinds; `probe` asks a node of this system; `ground`
+        is where its processes live (this host, unless told otherwise).
+
+        Raises UsageError for a system without programs or a bad shape, EnvironmentFailed when
+        toxiproxy is missing, a port is taken, or what the ground needs is not there.
+        """
+        if not isinstance(system, Launchable):
+            raise UsageError(f"{system.name} cannot be started as processes")
+        self._system, self._launchable = system, system
+        self._shape = shape
+        self._folder = folder
+        self._seed = seed
+        self._workloads = dict(workloads or {})
+        self._layout = system.layout(shape)
+        check_layout(self._layout)
+        self._kinds = kinds
+        self._codec = Codec(kinds)
+        self._view = View()
+        self._pending: deque[Event] = deque()
+        self._starts: Counter[str] = Counter()
+        self._dead: dict[str, tuple[str, str]] = {}
+        self._may_die: set[str] = set()
+        self._said_goodbye: set[str] = set()
+        self._closed = False
+        self._sessions: list[WorkerSession] = []
+        self._finish = ExitStack()
+        try:
+            self._open(kinds, probe, ground or host_ground())
+        except BaseException:
+            self._finish.close()
+            raise
+
+    def _open(self, kinds: tuple[type[Struct], ...], probe: Probe, ground: Ground) -> None:
+        folder, layout, finish = self._folder, self._layout, self._finish
+        own_events = folder.events_of(history.HARNESS)
+        self._write_info(ground)
+        self._recorder = Recorder.open(own_events, folder.run, history.HARNESS, kinds)
+        finish.callback(self._recorder.close)
+        self.record(RunStarted(self._system.name, ground.runtime, self._seed))
+        self._feed = Feed(folder.events, self._codec, own_events)
+        finish.callback(self._feed.close)
+        self._narrations = Narrations()
+        finish.callback(self._narrations.close)
+        self._habitat = ground.settle(layout, folder)
+        finish.callback(self._habitat.close)
+        self._launcher = self._habitat.launcher
+        self._processes = Processes(self._launcher)
+        self._links = Links(layout, self._habitat.toxiproxies)
+        self._links.begin(slot for slot in layout.slots if not slot.twin and not slot.spare)
+        self._network = Network(
+            layout,
+            self._links,
+            self._habitat.prober(probe),
+            lambda slot: self._processes.living(slot) is not None,
+        )
+        self._waiting = finish.enter_context(selectors.DefaultSelector())
+        self._waiting.register(self._feed.fileno(), selectors.EVENT_READ)
+        self._waiting.register(self._narrations.fileno(), selectors.EVENT_READ)
+        self._waiting.register(self._launcher.fileno(), selectors.EVENT_READ)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close(completed=error is None)
+
+    # ------------------------------------------------------------------------- time and events
+
+    @property
+    def folder(self) -> RunFolder:
+        """Where the run is kept."""
+        return self._folder
+
+    @property
+    def codec(self) -> Codec:
+        """What reads this run's events, its plugins' included."""
+        return self._codec
+
+    @property
+    def layout(self) -> Layout:
+        return self._layout
+
+    @property
+    def view(self) -> View:
+        """The state of the cluster, all events that have come taken in."""
+        if not self._closed:
+            self._take_in()
+            self._apply_pending()
+        return self._view
+
+    @property
+    def bootstrap(self) -> tuple[str, ...]:
+        """An `address:port` for each broker, as clients reach it; from now on they do."""
+        self._links.open(self._layout.of(Role.CLIENT))
+        port = self._system.client_port()
+        return tuple(f"{self._advertised(s)}:{port}" for s in self._layout.of(Role.BROKER))
+
+    def now_ns(self) -> int:
+        return now_ns()
+
+    def advance(self, until: Condition, deadline_ns: int) -> Event | None:
+        """See `Runtime.advance`.
+
+        The error names the process and ends with the last lines of its log; it is raised again
+        until another process was started in its slot.
+        """
+        self._take_in()
+        self._apply_pending()
+        if until.holds(self._view):
+            return self._view.last
+        woke_ns = now_ns()
+        while True:
+            if self._dead:
+                raise EnvironmentFailed(*next(iter(self._dead.values())))
+            left = deadline_ns - now_ns()
+            if left <= 0:
+                return None
+            woke_ns = self._wait(left / SECOND, woke_ns)
+            while self._pending:
+                event = self._pending.popleft()
+                self._view.apply(event)
+                if until.holds(self._view):
+                    return event
+
+    def record(self, body: Struct, cause: Cause | None = None) -> Event:
+        return self._record(body, cause)
+
+    def events(self) -> Sequence[Event]:
+        """Everything recorded so far, read back from the run's folder, in happens-before order."""
+        return history.so_far(self._folder, self._codec)
+
+    # ------------------------------------------------------------------------------- processes
+
+    def start(self, slot: Slot) -> Process:
+        """Starts the slot's next process; returns before it is ready.
+
+        Raises UsageError for a slot that is occupied or is for clients, EnvironmentFailed when the
+        program cannot be started.
+        """
+        if slot.role is Role.CLIENT:
+            raise UsageError(f"{slot.name} is a slot for clients, started by `client`")
+        self._take_in()
+        occupant = self._processes.living(slot.name)
+        if occupant is not None:
+            raise UsageError(f"{occupant.name} is alive in {slot.name}: it holds one process")
+        place = self.place(slot)
+        command = self._launchable.command(place, self._shape)
+        child = Child(
+            place.process,
+            command.argv,
+            place.work_dir,
+            self._folder.log_of(place.process),
+            command.environment,
+            files=command.files,
+            slot=slot,
+        )
+        self._links.open([slot])
+        self._dead.pop(slot.name, None)
+        self._starts[slot.name] += 1
+        process = self._spawn(child, slot)
+        if isinstance(self._system, Narrated):
+            events = self._folder.events_of(place.process)
+            recorder = Recorder.open(events, self._folder.run, place.process, self._kinds)
+            self._narrations.follow(
+                child.log, Narration(self._system.narrator(slot, self._shape), recorder)
+            )
+        return process
+
+    def signal(self, process: Process, what: Signal) -> Receipt:
+        """See `Processes.signal`."""
+        receipt = self._processes.signal(process, what)
+        self._take_in()
+        return receipt
+
+    def living(self, slot: Slot) -> Process | None:
+        self._take_in()
+        return self._processes.living(slot.name)
+
+    def copy_disk(self, source: Slot | None, target: Slot) -> None:
+        """See `Runtime.copy_disk`, and `Habitat.copy_disk`."""
+        self._take_in()
+        occupant = self._processes.living(target.name)
+        if occupant is not None:
+            raise UsageError(f"{occupant.name} is alive in {target.name}: its disk is in use")
+        self._links.open([target])
+        self._habitat.copy_disk(source, target)
+
+    def place(self, slot: Slot) -> Place:
+        """Where the slot's next process would live."""
+        process = f"{slot.name}#{self._starts[slot.name] + 1}"
+        addresses, home = self._habitat.addresses, self._habitat.home(slot, process)
+        return Place(
+            run=self._folder.run,
+            process=process,
+            slot=slot,
+            layout=self._layout,
+            address=addresses.own(slot),
+            hosts={other.name: addresses.seen(slot, other) for other in self._layout.slots},
+            advertised=self._advertised(slot),
+            data_dir=home.data_dir,
+            work_dir=home.work_dir,
+            events_path=home.events_path,
+            seed=self._seed,
+            image=home.image,
+        )
+
+    def client(self, spec: ClientSpec) -> WorkerSession:
+        """Starts a client worker; see the module.
+
+        Raises UsageError for an unknown workload, an unfit name, or a cluster without a slot for
+        clients; EnvironmentFailed when it cannot be started.
+        """
+        argv = self._workloads.get(spec.workload)
+        if argv is None:
+            raise no_such("workload", spec.workload, self._workloads)
+        slot = clients_slot(self._layout, spec)
+        name = f"{slot.name}/{spec.name}"
+        self._starts[name] += 1
+        process = f"{name}#{self._starts[name]}"
+        work = self._folder.work_of(process)
+        work.mkdir()
+        config = work / "config.json"
+        config.write_bytes(msgspec.json.format(self._worker_config(process, slot, spec)))
+        theirs, ours = os.pipe()
+        os.set_blocking(ours, False)
+        try:
+            full_argv = [sys.executable, *argv, os.fspath(config)]
+            log = self._folder.log_of(process)
+            child = Child(process, full_argv, work, log, stdin=theirs, slot=slot)
+            started = self._spawn(child, slot)
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+        if spec.may_die:
+            self._may_die.add(process)
+        session = WorkerSession(started, self._processes, ours)
+        self._sessions.append(session)
+        return session
+
+    # ------------------------------------------------------------------------------------ links
+
+    def set_link(self, link: Link, state: LinkState) -> Receipt:
+        return self._on_links(
+            (link.source, link.target), lambda: self._network.set_link(link, state)
+        )
+
+    def apply_cut(self, cut: Cut) -> Receipt:
+        return self._on_links(self._ends(cut), lambda: self._network.apply_cut(cut))
+
+    def lift_cut(self, cut: Cut) -> Receipt:
+        return self._on_links(self._ends(cut), lambda: self._network.lift_cut(cut))
+
+    def heal_links(self) -> Receipt:
+        """Every link as at the start, whatever was cut or set."""
+        return self._on_links({slot.name for slot in self._layout.slots}, self._network.heal)
+
+    # -------------------------------------------------------------------------------------- end
+
+    def close(self, completed: bool = True) -> None:
+        """Ends every process it started, in bounded time; safe to call twice.
+
+        The run counts as completed unless told otherwise, or a process had died that should live.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        with self._finish:
+            try:
+                for session in self._sessions:
+                    session.stop()
+                self._processes.kill_all()
+                self._take_in()
+            except EnvironmentFailed:  # the supervisor is gone, and every process with it
+                completed = False
+            self._record(RunEnded(completed and not self._dead))
+            self._apply_pending()
+
+    # --------------------------------------------------------------------------------- workings
+
+    def _record(self, body: Struct, cause: Cause | None = None, at_ns: int | None = None) -> Event:
+        event = self._recorder.record(body, cause, at_ns)
+        self._pending.append(event)
+        return event
+
+    def _apply_pending(self) -> None:
+        while self._pending:
+            self._view.apply(self._pending.popleft())
+
+    def _wait(self, limit_s: float, since_ns: int) -> int:
+        """Waits for events, exits or the next beat, and takes in what has come; when it woke.
+
+        What was late is measured from when it woke last, wherever the harness stood still.
+        """
+        wanted_s = min(limit_s, BEAT_S)
+        self._waiting.select(wanted_s)
+        woke_ns = now_ns()
+        late_ns = woke_ns - since_ns - int(wanted_s * SECOND)
+        if late_ns > STALL_NS:
+            self._record(Stalled(late_ns))
+        self._take_in()
+        return woke_ns
+
+    def _take_in(self) -> None:
+        """Puts what has come among the pending events; a process's end after all that it wrote."""
+        self._read_feed()
+        ends = self._launcher.exits()
+        if ends:
+            self._read_feed()
+            for end in ends:
+                self._note_end(end)
+
+    def _read_feed(self) -> None:
+        self._narrations.read()  # into the files that the feed follows
+        for event in self._feed.read():
+            self._pending.append(event)
+            if type(event.body) is NodeStopped:
+                self._said_goodbye.add(event.process)
+
+    def _note_end(self, end: Exit) -> None:
+        if end.name in self._links.processes:
+            log = self._folder.log_of(end.name)
+            self._dead[end.name] = f"{end.name} {end}, and should live", tail(log)
+        tracked = self._processes.ended(end)
+        if tracked is None:
+            return
+        self._record(
+            ProcessExited(end.name, end.code, end.signal, tracked.expected), at_ns=end.at_ns
+        )
+        if self._died(tracked, end):
+            slot = tracked.process.slot
+            if slot.role is Role.CLIENT:
+                self._record(ClientFailed(f"{end.name} {end}", fatal=True))
+            if end.name not in self._may_die or not end.signal:
+                named = end.name if slot.role is Role.CLIENT else slot.name
+                self._dead[named] = obituary(tracked)
+
+    def _died(self, tracked: Tracked, end: Exit) -> bool:
+        """Whether nobody asked for this end and the process did not choose it in an orderly way."""
+        chose = end.code == 0 and end.signal == 0
+        client = tracked.process.slot.role is Role.CLIENT
+        return not tracked.expected and not (chose and (client or end.name in self._said_goodbye))
+
+    def _spawn(self, child: Child, slot: Slot) -> Process:
+        process, at_ns = self._processes.start(child, slot)
+        self._record(
+            ProcessSpawned(process.name, slot.name, slot.role.value, slot.node_id, process.pid),
+            at_ns=at_ns,
+        )
+        return process
+
+    def _on_links(self, slots: Collection[str], change: Callable[[], Receipt]) -> Receipt:
+        """Changes links while no process at their ends is stopped, then takes in who has ended."""
+        self._take_in()
+        with self._processes.resumed(slots) as resumed:
+            receipt = change()
+        self._take_in()
+        return replace(receipt, evidence="; ".join([receipt.evidence, *resumed]))
+
+    def _ends(self, cut: Cut) -> Collection[str]:
+        return {end for link in self._network.crossed(cut) for end in (link.source, link.target)}
+
+    def _advertised(self, slot: Slot) -> str:
+        clients, addresses = self._layout.of(Role.CLIENT), self._habitat.addresses
+        return addresses.seen(clients[0], slot) if clients else addresses.own(slot)
+
+    def _worker_config(self, process: str, slot: Slot, spec: ClientSpec) -> bytes:
+        addresses = self._habitat.addresses
+        return msgspec.json.encode(
+            WorkerConfig(
+                run=self._folder.run,
+                process=process,
+                events=os.fspath(self._folder.events_of(process)),
+                bootstrap=self.bootstrap,
+                hosts={o.name: addresses.seen(slot, o) for o in self._layout.slots},
+                client_port=self._system.client_port(),
+                options=msgspec.Raw(msgspec.json.encode(spec.options)),
+                own={o.name: addresses.outside(o) for o in self._layout.slots},
+            )
+        )
+
+    def _write_info(self, ground: Ground) -> None:
+        tools = dict(ground.tools)
+        if isinstance(self._system, Versioned):
+            tools[self._system.name.partition("@")[0]] = self._system.version
+        self._folder.write_info(
+            info_of(
+                self._folder, self._system.name, self._shape, self._layout.slots, ground.runtime,
+                self._seed, now_ns(), tools,
+            )
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""The simulator: one process, virtual time, one seed."""

@@ -1,0 +1,230 @@
+"""The machine that one simulated process lives on: its clocks, its events, its ends of connections.
+
+Nothing that happens to a process happens while it stands still (SIGSTOP): it is kept, and comes in
+its order when the process goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random  # noqa: TID251 - a seeded stream, passed in
+from typing import Any, final
+
+from msgspec import Struct
+
+from fencepost.events.kinds import Cause, Event, Stalled
+from fencepost.model.clock import MS
+from fencepost.model.runtime import Process, Signal
+from fencepost.model.simulable import Chance, SimulatedProcess
+from fencepost.runtimes.simulated.network import SimulatedNetwork
+from fencepost.runtimes.simulated.virtual_time import Agenda
+
+PER_BILLION = 1_000_000_000
+WALL_ORIGIN_MS = 1_700_000_000_000
+"""What a wall clock that is set right says when virtual time begins."""
+
+
+@final
+class Clock:
+    """A machine's clocks against virtual time: a monotonic one that drifts, a wall clock that is
+    also set wrong by `offset_ms`. Drift is parts per billion, counted from `origin_ns`."""
+
+    def __init__(self, origin_ns: int, drift_ppb: int, offset_ms: int) -> None:
+        self._origin_ns = origin_ns
+        self._drift = drift_ppb
+        self._offset_ms = offset_ms
+
+    def monotonic_ns(self, true_ns: int) -> int:
+        """What the monotonic clock shows at a virtual time."""
+        return true_ns + (true_ns - self._origin_ns) * self._drift // PER_BILLION
+
+    def true_ns(self, monotonic_ns: int) -> int:
+        """The first virtual time at which the monotonic clock shows as much."""
+        elapsed = (monotonic_ns - self._origin_ns) * PER_BILLION
+        return self._origin_ns - (-elapsed // (PER_BILLION + self._drift))
+
+    def wall_ms(self, true_ns: int) -> int:
+        """What the wall clock shows at a virtual time."""
+        return WALL_ORIGIN_MS + self._offset_ms + self.monotonic_ns(true_ns) // MS
+
+
+@final
+class Machine:
+    """See the module and `fencepost.model.simulable.Host`; an `End` of the network too."""
+
+    def __init__(
+        self,
+        process: Process,
+        clock: Clock,
+        draw: Random,
+        agenda: Agenda,
+        network: SimulatedNetwork,
+        ports: frozenset[int],
+        record: Callable[[str, Struct, Cause | None], Event],
+        exited: Callable[[Machine, int, str], None],
+    ) -> None:
+        """`exited` is told of the machine, the exit code and why, once the process has ended."""
+        self.process = process
+        self.slot_name = process.slot.name
+        self.expected = False
+        self.alive = True
+        self._clock = clock
+        self._draw = draw
+        self._agenda = agenda
+        self._network = network
+        self._ports = ports
+        self._record = record
+        self._exited = exited
+        self._program: SimulatedProcess | None = None
+        self._wake_ns = -1
+        self._stopped_ns = -1
+        self._kept: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+
+    def run(self, program: SimulatedProcess) -> None:
+        """The process begins."""
+        self._program = program
+        self._do(program.wake)
+
+    @property
+    def program(self) -> SimulatedProcess:
+        """What lives here."""
+        assert self._program is not None
+        return self._program
+
+    # ------------------------------------------------------------- Host: what the process may do
+
+    def monotonic_ns(self) -> int:
+        return self._clock.monotonic_ns(self._agenda.now_ns)
+
+    def wall_ms(self) -> int:
+        return self._clock.wall_ms(self._agenda.now_ns)
+
+    @property
+    def chance(self) -> Chance:
+        return self._draw.randint
+
+    def record(self, body: Struct, cause: Cause | None = None) -> Event:
+        return self._record(self.process.name, body, cause)
+
+    def dial(self, target: str, port: int) -> int:
+        return self._network.dial(self, target, port)
+
+    def send(self, connection: int, message: object) -> None:
+        self._network.send(self, connection, message)
+
+    def hang_up(self, connection: int) -> None:
+        self._network.hang_up(self, connection)
+
+    def exit(self, code: int) -> None:
+        if self.alive:
+            self.end()
+            self._exited(self, code, "")
+
+    # ------------------------------------------------------------------ End: what the network does
+
+    def listens(self, port: int) -> bool:
+        return port in self._ports
+
+    def connected(self, connection: int, port: int) -> None:
+        assert self._program is not None
+        self._do(self._program.accepted, connection, port)
+
+    def arrived(self, connection: int, message: object) -> None:
+        assert self._program is not None
+        self._do(self._program.received, connection, message)
+
+    def cut_off(self, connection: int, reason: str) -> None:
+        assert self._program is not None
+        self._do(self._program.broken, connection, reason)
+
+    # ---------------------------------------------------------------------- what the harness does
+
+    def told(self, command: Mapping[str, object]) -> None:
+        """Hands a client a command."""
+        assert self._program is not None
+        self._do(self._program.told, command)
+
+    def signalled(self, what: Signal) -> None:
+        """SIGTERM or SIGINT."""
+        assert self._program is not None
+        self._do(self._program.signalled, what)
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped_ns >= 0
+
+    def stop(self) -> None:
+        """SIGSTOP."""
+        if not self.stopped:
+            self._stopped_ns = self._agenda.now_ns
+
+    def go_on(self) -> None:
+        """SIGCONT: it notices how long it did not run, then meets all that came meanwhile."""
+        if not self.stopped:
+            return
+        stood_ns, self._stopped_ns = self._agenda.now_ns - self._stopped_ns, -1
+        self._record(self.process.name, Stalled(stood_ns), None)
+        kept, self._kept = self._kept, []
+        for action, arguments in kept:
+            self._do(action, *arguments)
+        self._arm()
+
+    def end(self) -> None:
+        """The process is no more; its connections break."""
+        self.alive = False
+        self._network.gone(self)
+
+    # ------------------------------------------------------------------------------------- workings
+
+    def _do(self, action: Callable[..., None], *arguments: Any) -> None:
+        if not self.alive:
+            return
+        if self._stopped_ns >= 0:
+            self._kept.append((action, arguments))
+            return
+        try:
+            action(*arguments)
+        except Exception as broken:  # the process breaks, not the run that it is part of
+            if self.alive:
+                self.end()
+                self._exited(self, 70, _where(broken))
+            return
+        if self.alive:
+            self._arm()
+
+    def _arm(self) -> None:
+        """Sees to it that the process is woken when it wants to be; an earlier wake-up stands."""
+        assert self._program is not None
+        deadline_ns = self._program.deadline_ns()
+        if deadline_ns is None:
+            return
+        now_ns = self._agenda.now_ns
+        due_ns = max(self._clock.true_ns(deadline_ns), now_ns + 1)
+        if self._wake_ns <= now_ns or due_ns < self._wake_ns:
+            self._wake_ns = due_ns
+            self._agenda.at(due_ns, self._woken, due_ns)
+
+    def _woken(self, due_ns: int) -> None:
+        if not self.alive or due_ns != self._wake_ns or self._stopped_ns >= 0:
+            return
+        assert self._program is not None
+        deadline_ns = self._program.deadline_ns()
+        if deadline_ns is None:
+            self._wake_ns = -1
+        elif self._clock.true_ns(deadline_ns) > self._agenda.now_ns:
+            self._wake_ns = -1
+            self._arm()
+        else:
+            self._do(self._program.wake)
+
+
+def _where(error: BaseException) -> str:
+    """What broke, and in which line."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = ""
+    if trace is not None:
+        code = trace.tb_frame.f_code
+        place = f" in {code.co_qualname}, line {trace.tb_lineno}"
+    return f"{type(error).__name__}: {error}{place}"

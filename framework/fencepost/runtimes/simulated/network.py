@@ -1,0 +1,267 @@
+"""The network of a simulated run: connections that delay, drop, break, and are cut.
+
+On one connection messages arrive in their order; between two connections nothing is ordered. A cut
+swallows what would arrive, as toxiproxy's `timeout` toxic does, and breaks the connections it
+crossed when it is lifted. It does not imitate half-closed connections, full buffers or bytes that
+are split.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from random import Random  # noqa: TID251 - a seeded stream, passed in
+from typing import Protocol, final
+
+from fencepost.model.clock import MS
+from fencepost.model.errors import UsageError, no_such
+from fencepost.model.runtime import HEALTHY, LinkState, Receipt, describe
+from fencepost.model.topology import Cut, Layout, Link
+from fencepost.runtimes.simulated.virtual_time import Agenda
+
+MOST_LATENCY_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """What the network does by itself. A message takes between the two delays, one in `slow_one_in`
+    ten times as long, and one in `reset_one_in` breaks its connection (0: none does)."""
+
+    least_delay_ns: int = 100_000
+    most_delay_ns: int = 2 * MS
+    slow_one_in: int = 200
+    reset_one_in: int = 0
+
+
+STORM = Weather(most_delay_ns=5 * MS, slow_one_in=50, reset_one_in=5_000)
+"""For random schedules: slower, and connections break by themselves."""
+
+
+class End(Protocol):
+    """A process as the network reaches it."""
+
+    @property
+    def slot_name(self) -> str: ...
+    def listens(self, port: int) -> bool: ...
+    def connected(self, connection: int, port: int) -> None: ...
+    def arrived(self, connection: int, message: object) -> None: ...
+    def cut_off(self, connection: int, reason: str) -> None: ...
+
+
+@dataclass(slots=True)
+class _Connection:
+    """`ends` are the dialling and the accepting process; `last` when each was last reached."""
+
+    number: int
+    link: Link
+    ends: list[End | None]
+    last: list[int] = field(default_factory=lambda: [0, 0])
+    open: bool = True
+    untold: int | None = None
+    """The end that would have been told of the close, had the cut let it through."""
+
+
+@final
+class SimulatedNetwork:
+    """See the module. `living` finds the process in a slot."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        agenda: Agenda,
+        draw: Random,
+        living: Callable[[str], End | None],
+        weather: Weather,
+    ) -> None:
+        self._layout = layout
+        self._agenda = agenda
+        self._random = draw.random
+        self._living = living
+        self._weather = weather
+        self._links = {(link.source, link.target, link.port): link for link in layout.links}
+        self._own = dict.fromkeys(layout.links, HEALTHY)
+        self._cuts: Counter[tuple[str, str]] = Counter()
+        self._connections: dict[int, _Connection] = {}
+        self._dialled = 0
+        self._least = weather.least_delay_ns
+        self._spread = weather.most_delay_ns - weather.least_delay_ns
+        self._slow = 1 / weather.slow_one_in
+        self._reset = 1 / weather.reset_one_in if weather.reset_one_in else 0.0
+
+    # --------------------------------------------------------------------------- what processes do
+
+    def dial(self, dialler: End, target: str, port: int) -> int:
+        """Opens a connection; see `Host.dial`. Raises UsageError where no link leads there."""
+        link = self._links.get((dialler.slot_name, target, port))
+        if link is None:
+            raise UsageError(f"no link leads from {dialler.slot_name} to {target}:{port}")
+        self._dialled += 1
+        one = _Connection(self._dialled, link, [dialler, None])
+        self._connections[one.number] = one
+        self._schedule(one, 1, self._connect, one, port)
+        return one.number
+
+    def send(self, sender: End, number: int, message: object) -> None:
+        """Sends a message; one on a connection that is no more is lost."""
+        one = self._connections.get(number)
+        if one is None or not one.open:
+            return
+        if self._random() < self._reset:
+            self._break(one, "connection reset")
+            return
+        side = 1 if one.ends[0] is sender else 0
+        self._schedule(one, side, self._arrive, one, side, message)
+
+    def hang_up(self, end: End, number: int, reason: str = "connection closed") -> None:
+        """Closes a connection from one end."""
+        one = self._connections.get(number)
+        if one is None or not one.open:
+            return
+        one.open = False
+        side = 1 if one.ends[0] is end else 0
+        self._schedule(one, side, self._tell, one, side, reason)
+
+    def gone(self, end: End) -> None:
+        """A process is no more: the other ends of its connections are told."""
+        for one in [c for c in self._connections.values() if end in c.ends and c.open]:
+            self.hang_up(end, one.number, "connection reset")
+
+    # ------------------------------------------------------------------------------------- workings
+
+    def _schedule(
+        self, one: _Connection, side: int, action: Callable[..., None], *arguments: object
+    ) -> None:
+        """Does something when the next message of this direction would arrive."""
+        draw = self._random
+        delay = self._least + int(draw() * self._spread)
+        if draw() < self._slow:
+            delay *= 10
+        state = self._own[one.link]
+        if state is not HEALTHY:
+            jitter = int((2 * draw() - 1) * state.jitter_ms * MS)
+            delay += max(0, state.latency_ms * MS + jitter)
+            if state.rate_kb:
+                delay += MS // state.rate_kb  # a message counts as a kilobyte
+        at = max(one.last[side] + 1, self._agenda.now_ns + delay)
+        one.last[side] = at
+        self._agenda.at(at, action, *arguments)
+
+    def _is_cut(self, one: _Connection, side: int) -> bool:
+        """Whether nothing reaches this end now."""
+        link, state = one.link, self._own[one.link]
+        if side == 1:
+            return self._cuts[link.source, link.target] > 0 or state.cut_upstream
+        return self._cuts[link.target, link.source] > 0 or state.cut_downstream
+
+    def _connect(self, one: _Connection, port: int) -> None:
+        if not one.open:
+            return
+        target = self._living(one.link.target)
+        if target is None or not target.listens(port):
+            one.open = False
+            self._schedule(one, 0, self._tell, one, 0, "connection refused")
+            return
+        one.ends[1] = target
+        target.connected(one.number, port)
+
+    def _arrive(self, one: _Connection, side: int, message: object) -> None:
+        if one.open and not self._is_cut(one, side):
+            end = one.ends[side]
+            assert end is not None
+            end.arrived(one.number, message)
+
+    def _tell(self, one: _Connection, side: int, reason: str) -> None:
+        if self._is_cut(one, side):
+            one.untold = side
+            return
+        self._connections.pop(one.number, None)
+        end = one.ends[side]
+        if end is not None:
+            end.cut_off(one.number, reason)
+
+    def _break(self, one: _Connection, reason: str) -> None:
+        """Breaks a connection for both ends, whatever is cut."""
+        one.open = False
+        self._connections.pop(one.number, None)
+        for end in one.ends:
+            if end is not None:
+                self._agenda.at(self._agenda.now_ns, end.cut_off, one.number, reason)
+
+    # ---------------------------------------------------------------------------- what faults do
+
+    def apply_cut(self, cut: Cut) -> Receipt:
+        """See `Runtime.apply_cut`."""
+        links = self._crossed(cut)
+        if not links:
+            return Receipt(False, f"no link carries {_directions(cut)}")
+        self._cuts.update(cut)
+        return self._receipt(links, f"{_directions(cut)} cut")
+
+    def lift_cut(self, cut: Cut) -> Receipt:
+        """See `Runtime.lift_cut`."""
+        links = self._crossed(cut)
+        were = self._cut_ones()
+        for direction in cut:
+            self._cuts[direction] = max(0, self._cuts[direction] - 1)
+        self._healed(were)
+        return Receipt(True, f"{_directions(cut)} lifted on {len(links)} links")
+
+    def set_link(self, link: Link, state: LinkState) -> Receipt:
+        """See `Runtime.set_link`."""
+        if link not in self._own:
+            raise UsageError(f"there is no link {link.source} -> {link.target}:{link.port}")
+        were = self._cut_ones()
+        self._own[link] = state
+        self._healed(were)
+        if state == HEALTHY:
+            return Receipt(True, f"{link.source} -> {link.target} is healthy")
+        return self._receipt([link], f"{link.source} -> {link.target} set to {state}")
+
+    def heal(self) -> Receipt:
+        """See `Runtime.heal_links`."""
+        were = self._cut_ones()
+        self._cuts.clear()
+        self._own = dict.fromkeys(self._layout.links, HEALTHY)
+        self._healed(were)
+        return Receipt(True, f"every link is healthy; {len(were)} connections were cut")
+
+    def _crossed(self, cut: Cut) -> Sequence[Link]:
+        known = {slot.name for slot in self._layout.slots}
+        for name in sorted({name for direction in cut for name in direction}):
+            if name not in known:
+                raise no_such("slot", name, known)
+        return [
+            link
+            for link in self._layout.links
+            if (link.source, link.target) in cut or (link.target, link.source) in cut
+        ]
+
+    def _receipt(self, links: Sequence[Link], what: str) -> Receipt:
+        manned = [k for k in links if self._living(k.source) and self._living(k.target)]
+        if not manned:
+            pairs = {(link.source, link.target) for link in links}
+            return Receipt(False, f"no process lives at both ends of {_directions(pairs)}")
+        crossed = sum(1 for one in self._connections.values() if one.open and one.link in links)
+        return Receipt(True, f"{what}: {len(manned)} links, {crossed} open connections on them")
+
+    def _cut_ones(self) -> list[_Connection]:
+        return [
+            one
+            for one in self._connections.values()
+            if self._is_cut(one, 0) or self._is_cut(one, 1)
+        ]
+
+    def _healed(self, were: Iterable[_Connection]) -> None:
+        """Breaks what was cut and no longer is; tells who was not told of a close."""
+        for one in were:
+            if self._is_cut(one, 0) or self._is_cut(one, 1):
+                continue
+            if one.open:
+                self._break(one, "connection reset by its link")
+            elif one.untold is not None:
+                self._tell(one, one.untold, "connection reset by its link")
+
+
+def _directions(pairs: Iterable[tuple[str, str]]) -> str:
+    return describe(f"{a} -> {b}" for a, b in sorted(pairs))

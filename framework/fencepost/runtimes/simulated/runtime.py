@@ -1,0 +1,444 @@
+"""The simulated runtime: a run's nodes and clients in one process, in virtual time.
+
+It satisfies `fencepost.model.runtime.Runtime`. One seed decides every delay, every lost connection,
+how each machine's clocks are set and drift, what a process draws, and what a disk forgets when its
+machine loses power; so the same seed gives the same history, byte for byte. Nothing sleeps, listens
+or is written before the end, when the events of each process go into the run's folder as those of
+real processes do.
+
+It does not imitate: bytes (messages travel as values, so the codec is not exercised), the time that
+work takes (a step takes none), full or failing disks, threads, or the client libraries: clients are
+the system's own, held to real ones by a test.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from random import Random  # noqa: TID251 - every stream is seeded by the run's seed
+from types import TracebackType
+from typing import Self, final
+
+import msgspec
+from msgspec import Struct
+
+from fencepost.events.kinds import (
+    Cause,
+    ClientFailed,
+    Codec,
+    Event,
+    NodeStopped,
+    ProcessExited,
+    ProcessSpawned,
+    RunEnded,
+    RunStarted,
+)
+from fencepost.history.merge import HARNESS
+from fencepost.history.run_folder import RunFolder, info_of
+from fencepost.model.errors import EnvironmentFailed, UsageError
+from fencepost.model.runtime import (
+    ClientSpec,
+    Condition,
+    LinkState,
+    Process,
+    Receipt,
+    Signal,
+    clients_slot,
+)
+from fencepost.model.simulable import Simulable, SimulatedDisk, SimulatedProcess
+from fencepost.model.systems import Place, Shape, System
+from fencepost.model.topology import Cut, Layout, Link, Role, Slot
+from fencepost.model.view import View
+from fencepost.runtimes.simulated.machine import Clock, Machine
+from fencepost.runtimes.simulated.network import SimulatedNetwork, Weather
+from fencepost.runtimes.simulated.virtual_time import START_NS, Agenda
+from fencepost.workloads.commands import WorkerConfig
+
+MOST_DRIFT_PPB = 20_000
+"""How fast or slow a machine's clock may go: 20 microseconds a second."""
+MOST_OFFSET_MS = 3_600_000
+"""How wrong a machine's wall clock may be set."""
+
+
+@final
+class SimulatedRuntime:
+    """See the module. For one thread."""
+
+    def __init__(
+        self,
+        system: System,
+        shape: Shape,
+        folder: RunFolder,
+        *,
+        seed: int = 0,
+        kinds: tuple[type[Struct], ...] = (),
+        weather: Weather | None = None,
+        watch: Callable[[Mapping[str, SimulatedProcess]], None] | None = None,
+    ) -> None:
+        """`watch` is shown the living processes of nodes, by name, after every step.
+
+        Raises UsageError for a system that cannot be simulated or a bad shape.
+        """
+        if not isinstance(system, Simulable):
+            raise UsageError(f"{system.name} cannot be simulated")
+        self._system, self._simulable = system, system
+        self._shape = shape
+        self._folder = folder
+        self._seed = seed
+        self._layout = system.layout(shape)
+        self._codec = Codec(kinds)
+        self._agenda = Agenda()
+        self._view = View()
+        self._events: list[Event] = []
+        self._applied = 0
+        self._numbers: Counter[str] = Counter()
+        self._starts: Counter[str] = Counter()
+        self._machines: dict[str, Machine] = {}
+        self._clients: dict[str, Machine] = {}
+        self._disks: dict[str, SimulatedDisk] = {}
+        self._said_goodbye: set[str] = set()
+        self._dead: dict[str, str] = {}
+        self._pids = 0
+        self._closed = False
+        self._watch = watch
+        self._network = SimulatedNetwork(
+            self._layout, self._agenda, self._stream("network"), self._end_in, weather or Weather()
+        )
+        self._write_info()
+        self.record(RunStarted(system.name, "simulated", seed))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close(completed=error is None)
+
+    # ------------------------------------------------------------------------- time and events
+
+    @property
+    def layout(self) -> Layout:
+        return self._layout
+
+    @property
+    def view(self) -> View:
+        self._apply()
+        return self._view
+
+    @property
+    def bootstrap(self) -> tuple[str, ...]:
+        """A `slot:port` for each broker."""
+        port = self._system.client_port()
+        return tuple(f"{slot.name}:{port}" for slot in self._layout.of(Role.BROKER))
+
+    @property
+    def steps(self) -> int:
+        """How many things have happened so far: wake-ups, arrivals and the like."""
+        return self._agenda.steps
+
+    def now_ns(self) -> int:
+        return self._agenda.now_ns
+
+    def advance(self, until: Condition, deadline_ns: int) -> Event | None:
+        """See `Runtime.advance`; the condition is looked at after each step that told anything.
+
+        Raises EnvironmentFailed for a process that broke, with what broke it, until another was
+        started in its slot.
+        """
+        self._apply()
+        if until.holds(self._view):
+            return self._view.last
+        agenda = self._agenda
+        while True:
+            if self._dead:
+                raise EnvironmentFailed(next(iter(self._dead.values())))
+            due_ns = agenda.next_ns()
+            if due_ns is None or due_ns > deadline_ns:
+                agenda.rest_until(deadline_ns)
+                return None
+            agenda.step()
+            if self._watch is not None:
+                self._watch(self._nodes())
+            if self._applied < len(self._events):
+                self._apply()
+                if until.holds(self._view):
+                    return self._view.last
+
+    def record(self, body: Struct, cause: Cause | None = None) -> Event:
+        return self._record(HARNESS, body, cause)
+
+    def events(self) -> Sequence[Event]:
+        """Everything so far, in the order in which it happened."""
+        return tuple(self._events)
+
+    # ------------------------------------------------------------------------------- processes
+
+    def start(self, slot: Slot) -> Process:
+        """Starts the slot's next process; it has begun when this returns.
+
+        Raises UsageError for a slot that is occupied or is for clients.
+        """
+        if slot.role is Role.CLIENT:
+            raise UsageError(f"{slot.name} is a slot for clients, started by `client`")
+        occupant = self.living(slot)
+        if occupant is not None:
+            raise UsageError(f"{occupant.name} is alive in {slot.name}: it holds one process")
+        place = self.place(slot)
+        self._starts[slot.name] += 1
+        self._dead.pop(slot.name, None)
+        machine = self._machine(place.process, slot)
+        self._machines[slot.name] = machine
+        self._spawned(machine)
+        disk = self._disk(slot.name)
+        machine.run(self._simulable.simulated_node(place, self._shape, disk, machine))
+        return machine.process
+
+    def signal(self, process: Process, what: Signal) -> Receipt:
+        """Does it at once; an orderly end takes the process's own time."""
+        machine = self._found(process)
+        if machine is None or not machine.alive:
+            return Receipt(False, f"{process.name} is not alive")
+        match what:
+            case Signal.KILL:
+                machine.expected = True
+                machine.end()
+                self._record_exit(machine, 0, 9)
+                return Receipt(True, f"{process.name} ended by {what}")
+            case Signal.STOP:
+                machine.stop()
+                return Receipt(True, f"{process.name} stands still")
+            case Signal.CONT:
+                machine.go_on()
+                return Receipt(True, f"{process.name} goes on")
+            case _:
+                machine.expected = True
+                machine.signalled(what)
+                return Receipt(True, f"{what} was delivered to {process.name}, which was alive")
+
+    def lose_power(self, process: Process) -> Receipt:
+        """Ends a process with its machine: its disk forgets some of what was never synced."""
+        receipt = self.signal(process, Signal.KILL)
+        if receipt.true:
+            slot = process.slot.name
+            self._disk(slot).lose_power(self._stream(f"power/{process.name}").randint)
+            return Receipt(True, f"{process.name} ended, and the disk of {slot} lost its power")
+        return receipt
+
+    def living(self, slot: Slot) -> Process | None:
+        machine = self._machines.get(slot.name)
+        return machine.process if machine is not None and machine.alive else None
+
+    def copy_disk(self, source: Slot | None, target: Slot) -> None:
+        """See `Runtime.copy_disk`."""
+        occupant = self.living(target)
+        if occupant is not None:
+            raise UsageError(f"{occupant.name} is alive in {target.name}: its disk is in use")
+        if source is None:
+            self._disks.pop(target.name, None)
+        else:
+            self._disks[target.name] = self._disk(source.name).copy()
+
+    def place(self, slot: Slot) -> Place:
+        process = f"{slot.name}#{self._starts[slot.name] + 1}"
+        return Place(
+            run=self._folder.run,
+            process=process,
+            slot=slot,
+            layout=self._layout,
+            address=slot.name,
+            hosts={other.name: other.name for other in self._layout.slots},
+            advertised=slot.name,
+            data_dir=self._folder.data_of(slot.name),
+            work_dir=self._folder.work_of(process),
+            events_path=self._folder.events_of(process),
+            seed=self._seed,
+        )
+
+    def client(self, spec: ClientSpec) -> SimulatedSession:
+        """Starts one of the system's own clients, whichever workload is named.
+
+        Raises UsageError for an unfit name, or a cluster without a slot for clients.
+        """
+        slot = clients_slot(self._layout, spec)
+        name = f"{slot.name}/{spec.name}"
+        self._starts[name] += 1
+        process = f"{name}#{self._starts[name]}"
+        config = WorkerConfig(
+            run=self._folder.run,
+            process=process,
+            events="",
+            bootstrap=self.bootstrap,
+            hosts={slot.name: slot.name for slot in self._layout.slots},
+            client_port=self._system.client_port(),
+            options=msgspec.Raw(msgspec.json.encode(spec.options)),
+        )
+        machine = self._machine(process, slot)
+        self._clients[process] = machine
+        self._spawned(machine)
+        machine.run(self._simulable.simulated_client(config, machine))
+        return SimulatedSession(machine, self.signal)
+
+    # ------------------------------------------------------------------------------------ links
+
+    def set_link(self, link: Link, state: LinkState) -> Receipt:
+        return self._network.set_link(link, state)
+
+    def apply_cut(self, cut: Cut) -> Receipt:
+        return self._network.apply_cut(cut)
+
+    def lift_cut(self, cut: Cut) -> Receipt:
+        return self._network.lift_cut(cut)
+
+    def heal_links(self) -> Receipt:
+        return self._network.heal()
+
+    # -------------------------------------------------------------------------------------- end
+
+    def close(self, completed: bool = True) -> None:
+        """Ends every process and writes the events into the run's folder; safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        for machine in (*self._clients.values(), *self._machines.values()):
+            self.signal(machine.process, Signal.KILL)
+        self.record(RunEnded(completed and not self._dead))
+        self._apply()
+        lines: dict[str, list[bytes]] = {}
+        encode = self._codec.encode
+        for event in self._events:
+            lines.setdefault(event.process, []).append(encode(event))
+        for process, several in lines.items():
+            self._folder.events_of(process).write_bytes(b"".join(several))
+
+    # --------------------------------------------------------------------------------- workings
+
+    def _record(self, process: str, body: Struct, cause: Cause | None = None) -> Event:
+        number = self._numbers[process]
+        self._numbers[process] = number + 1
+        event = Event(self._folder.run, process, number, self._agenda.now_ns, body, cause)
+        self._events.append(event)
+        if type(body) is NodeStopped:
+            self._said_goodbye.add(process)
+        return event
+
+    def _nodes(self) -> Mapping[str, SimulatedProcess]:
+        return {m.process.name: m.program for m in self._machines.values() if m.alive}
+
+    def _apply(self) -> None:
+        while self._applied < len(self._events):
+            event = self._events[self._applied]
+            self._applied += 1
+            self._view.apply(event)
+
+    def _stream(self, purpose: str) -> Random:
+        """A stream of its own for each purpose, so that one more draw here moves none there."""
+        return Random(f"{self._seed}/{purpose}")
+
+    def _machine(self, process: str, slot: Slot) -> Machine:
+        self._pids += 1
+        skew = self._stream(f"clock/{slot.name}")
+        drift_ppb = skew.randint(-MOST_DRIFT_PPB, MOST_DRIFT_PPB)
+        if slot.role is Role.CLIENT:
+            drift_ppb = 0  # a probe says by the host's own clock when it was sent
+        offset_ms = skew.randint(-MOST_OFFSET_MS, MOST_OFFSET_MS)
+        clock = Clock(START_NS, drift_ppb, offset_ms)
+        ports = frozenset(k.port for k in self._layout.links if k.target == slot.name)
+        return Machine(
+            Process(process, slot, self._pids),
+            clock,
+            self._stream(process),
+            self._agenda,
+            self._network,
+            ports,
+            self._record,
+            self._ended,
+        )
+
+    def _spawned(self, machine: Machine) -> None:
+        process = machine.process
+        slot = process.slot
+        self.record(
+            ProcessSpawned(process.name, slot.name, slot.role.value, slot.node_id, process.pid)
+        )
+
+    def _ended(self, machine: Machine, code: int, why: str) -> None:
+        """A process has ended by itself."""
+        process = machine.process
+        self._record_exit(machine, code, 0)
+        client = process.slot.role is Role.CLIENT
+        chose = code == 0 and (client or process.name in self._said_goodbye)
+        if machine.expected or chose:
+            return
+        obituary = f"{process.name} exited with code {code}, and should live: {why}"
+        if client:
+            self._dead[process.name] = obituary
+            self.record(ClientFailed(obituary, fatal=True))
+        else:
+            self._dead[process.slot.name] = obituary
+
+    def _record_exit(self, machine: Machine, code: int, signal: int) -> None:
+        self.record(ProcessExited(machine.process.name, code, signal, machine.expected))
+
+    def _disk(self, slot: str) -> SimulatedDisk:
+        if slot not in self._disks:
+            self._disks[slot] = self._simulable.simulated_disk()
+        return self._disks[slot]
+
+    def _end_in(self, slot: str) -> Machine | None:
+        machine = self._machines.get(slot)
+        if machine is not None and machine.alive:
+            return machine
+        living = (m for m in self._clients.values() if m.alive and m.slot_name == slot)
+        return next(living, None)
+
+    def _found(self, process: Process) -> Machine | None:
+        machine = self._clients.get(process.name) or self._machines.get(process.slot.name)
+        return machine if machine is not None and machine.process == process else None
+
+    def _write_info(self) -> None:
+        self._folder.write_info(
+            info_of(
+                self._folder, self._system.name, self._shape, self._layout.slots, "simulated",
+                self._seed, START_NS, {},
+            )
+        )  # fmt: skip
+
+
+@final
+class SimulatedSession:
+    """See `ClientSession`."""
+
+    def __init__(self, machine: Machine, signal: Callable[[Process, Signal], Receipt]) -> None:
+        self._machine = machine
+        self._signal = signal
+        self._stopping = False
+
+    @property
+    def process(self) -> str:
+        return self._machine.process.name
+
+    def tell(self, command: Mapping[str, object]) -> None:
+        """See `ClientSession.tell`; raises UsageError after `stop`, EnvironmentFailed after its
+        end."""
+        if self._stopping:
+            raise UsageError(f"{self.process} was asked to stop")
+        if not self._machine.alive:
+            raise EnvironmentFailed(f"{self.process} takes no commands: it has ended")
+        self._machine.told(command)
+
+    def stop(self) -> None:
+        """See `ClientSession.stop`; safe to call twice."""
+        if not self._stopping:
+            self._stopping = True
+            self._machine.expected = True
+            if self._machine.alive:
+                self._machine.signalled(Signal.TERM)
+
+    def end(self) -> None:
+        """See `ClientSession.end`; safe to call twice."""
+        self._stopping = True
+        self._signal(self._machine.process, Signal.KILL)

@@ -1,0 +1,54 @@
+"""Virtual time: what is due when, in one order that the seed alone decides."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any, final
+
+from fencepost.model.clock import MS, SECOND
+
+START_NS = SECOND
+MOST_STEPS_A_MS = 20_000
+"""More steps within one virtual millisecond than this: somebody's deadline is always due."""
+
+
+@final
+class Agenda:
+    """What is to be done, by time; at one time, in the order in which it was asked for."""
+
+    def __init__(self) -> None:
+        self.now_ns = START_NS
+        self.steps = 0
+        self._due: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._asked = 0
+        self._spins = 0
+        self._spinning_ns = 0
+
+    def at(self, at_ns: int, action: Callable[..., None], *arguments: Any) -> None:
+        """Does something at a time, which is not before now."""
+        self._asked += 1
+        heapq.heappush(self._due, (max(at_ns, self.now_ns), self._asked, action, arguments))
+
+    def next_ns(self) -> int | None:
+        """When the next thing is due."""
+        return self._due[0][0] if self._due else None
+
+    def step(self) -> None:
+        """Does the next thing; time moves on to when it is due.
+
+        Raises RuntimeError when time no longer moves on.
+        """
+        at_ns, _, action, arguments = heapq.heappop(self._due)
+        self.now_ns = at_ns
+        self.steps += 1
+        if at_ns - self._spinning_ns > MS:
+            self._spinning_ns, self._spins = at_ns, 0
+        self._spins += 1
+        if self._spins > MOST_STEPS_A_MS:
+            raise RuntimeError(f"{self._spins} steps within a virtual millisecond: it spins")
+        action(*arguments)
+
+    def rest_until(self, at_ns: int) -> None:
+        """Lets time pass in which nothing is due."""
+        self.now_ns = max(self.now_ns, at_ns)

@@ -1,0 +1,1 @@
+"""Starting and ending child processes, on addresses of their own."""

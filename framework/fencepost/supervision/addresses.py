@@ -1,0 +1,120 @@
+"""Loopback addresses of the process runtime: 127.<run>.<slot>.<peer>, ports below 32768.
+
+Slot s lives at 127.R.s.s and reaches peer p at 127.R.s.p, where its own toxiproxy listens on the
+peer's port; that toxiproxy's API is 127.R.s.254. So no two nodes ever share an address, the same
+port serves everywhere, and the kernel's ephemeral ports (32768 and up) cannot take one of ours.
+
+R is claimed by a bound socket, so the claim is exactly as wide as the addresses are (one network
+namespace, all users) and ends with the last process that inherited it, however it dies.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import socket
+from collections import Counter
+from dataclasses import dataclass
+from typing import final
+
+from fencepost.model.clock import MS, now_ns
+from fencepost.model.errors import EnvironmentFailed, UsageError
+from fencepost.model.topology import Layout, Slot
+
+API_PORT = 8474
+FIRST_EPHEMERAL_PORT = 32768
+_API_PEER = 254
+_LAST_SLOT = 250
+_CLAIM_PORT = 8473
+RUNS = range(1, 240)
+"""Not 0, where resolvers listen; the last few are left for tests of this very module."""
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """The addresses of one run."""
+
+    run: int
+
+    def own(self, slot: Slot) -> str:
+        """Where the slot's processes bind."""
+        return self.seen(slot, slot)
+
+    def seen(self, source: Slot, target: Slot) -> str:
+        """Where `source` reaches `target`: its own end of the link, or itself."""
+        return f"127.{self.run}.{source.index}.{target.index}"
+
+    def outside(self, slot: Slot) -> str:
+        """Where the harness and client workers reach the slot past all links: its own address."""
+        return self.own(slot)
+
+    def api(self, slot: Slot) -> str:
+        """Where the slot's toxiproxy takes orders, on `API_PORT`."""
+        return f"127.{self.run}.{slot.index}.{_API_PEER}"
+
+
+@final
+class Claim:
+    """A run's number: ours until `close`, and until all that inherited `fileno` are gone."""
+
+    def __init__(self, run: int, held: socket.socket) -> None:
+        self.run = run
+        self._held = held
+
+    def fileno(self) -> int:
+        """The descriptor that children inherit to keep the claim."""
+        return self._held.fileno()
+
+    def close(self) -> None:
+        """Gives up this process's hold; safe to call twice."""
+        self._held.close()
+
+
+def claim(first: int | None = None, runs: range = RUNS) -> Claim:
+    """Claims one of `runs` that nobody uses; raises EnvironmentFailed when all are taken.
+
+    The search starts at `first`, or at a number made of the clock: successive runs then differ, so
+    that a client that still retries the last run's addresses finds nobody there.
+    """
+    start = now_ns() // MS if first is None else first
+    for step in range(len(runs)):
+        run = runs[(start + step - runs.start) % len(runs)]
+        held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            held.bind((f"127.{run}.{_API_PEER}.{_API_PEER}", _CLAIM_PORT))
+        except OSError as refused:
+            held.close()
+            if refused.errno != errno.EADDRINUSE:
+                raise EnvironmentFailed(
+                    f"no address of 127.{run}.0.0/16 can be bound: {refused.strerror}; "
+                    "the process runtime needs Linux's loopback network"
+                ) from refused
+        else:
+            return Claim(run, held)
+    raise EnvironmentFailed(
+        f"all {len(runs)} address ranges are claimed by other runs (port {_CLAIM_PORT})"
+    )
+
+
+def check_layout(layout: Layout) -> None:
+    """Raises UsageError for a layout that has no place on the loopback network."""
+    names = Counter(slot.name for slot in layout.slots)
+    indices = Counter(slot.index for slot in layout.slots)
+    laid_out = Counter(layout.links)
+    for slot in layout.slots:
+        if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", slot.name):
+            raise UsageError(f"the slot name {slot.name!r} is not lower-case words joined by '-'")
+        if not 1 <= slot.index <= _LAST_SLOT:
+            raise UsageError(f"slot {slot.name} has index {slot.index}, not 1 to {_LAST_SLOT}")
+        if names[slot.name] > 1:
+            raise UsageError(f"two slots are named {slot.name}")
+        if indices[slot.index] > 1:
+            raise UsageError(f"two slots have index {slot.index}, one of them {slot.name}")
+    for link in layout.links:
+        words = f"the link {link.source} -> {link.target}:{link.port}"
+        if not {link.source, link.target} <= names.keys() or link.source == link.target:
+            raise UsageError(f"{words} does not join two slots of its layout")
+        if not 1 <= link.port < FIRST_EPHEMERAL_PORT or link.port in (API_PORT, _CLAIM_PORT):
+            raise UsageError(f"{words} needs a port below {FIRST_EPHEMERAL_PORT} that is not ours")
+        if laid_out[link] > 1:
+            raise UsageError(f"{words} is laid out twice")

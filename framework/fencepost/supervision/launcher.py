@@ -1,0 +1,250 @@
+"""The owner's end of the supervisor: start, signal and outlive nothing.
+
+`fencepost.supervision.supervisor` says what is promised when the owner dies. Here: every call has a
+time limit, and a supervisor that is gone, or stands still, is an `EnvironmentFailed`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any, final
+
+from fencepost.model.clock import SECOND, now_ns
+from fencepost.model.errors import EnvironmentFailed
+from fencepost.model.topology import Slot
+from fencepost.supervision import supervisor
+
+ANSWER_LIMIT_S = 5.0
+_NO_ANSWER_WANTED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A process to start: `log` gets its standard output and errors, `stdin` is a descriptor.
+
+    `folder` is made if it is not there, and `files` (path below it, text) are written, before it
+    starts. `slot` is where it lives, if
+    it is a node or a client.
+    """
+
+    name: str
+    argv: Sequence[str]
+    folder: Path
+    log: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    stdin: int | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+    slot: Slot | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a child ended: `code`, or the `signal` that ended it (else 0), and when it was seen."""
+
+    name: str
+    code: int
+    signal: int
+    at_ns: int
+
+    def __str__(self) -> str:
+        if not self.signal:
+            return f"ended with exit code {self.code}"
+        return f"was ended by {signal.Signals(self.signal).name}"
+
+
+@final
+class Launcher:
+    """Children by name, owned by one supervisor process. For one thread, but for `kill_soon`."""
+
+    def __init__(self, log: Path, inherited: Sequence[int] = ()) -> None:
+        """Starts the supervisor; `inherited` descriptors stay open as long as any child lives."""
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, log.open("ab") as output:
+            owners = ",".join(map(str, _owners(os.environ)))
+            argv = [sys.executable, "-I", "-S", supervisor.__file__, owners]
+            self._process = subprocess.Popen(
+                [*argv, *map(str, inherited)],
+                stdin=theirs.fileno(),
+                stdout=output,
+                stderr=output,
+                pass_fds=inherited,
+                start_new_session=True,
+            )
+        self._readable = select.poll()
+        self._readable.register(self._socket, select.POLLIN)
+        self._log = log
+        self._sending = Lock()
+        self._last_id = _NO_ANSWER_WANTED
+        self._exits: deque[Exit] = deque()
+        self._ended: dict[str, Exit] = {}
+        self._pids: dict[str, int] = {}
+
+    @property
+    def pid(self) -> int:
+        """The supervisor's own process id."""
+        return self._process.pid
+
+    def fileno(self) -> int:
+        """What to select on: readable when there is something for `exits`."""
+        return self._socket.fileno()
+
+    def start(self, child: Child) -> tuple[int, int]:
+        """The child's process id, and the moment just before it was made.
+
+        Raises EnvironmentFailed when its program cannot be started.
+        """
+        self._ended.pop(child.name, None)
+        child.folder.mkdir(parents=True, exist_ok=True)
+        for name, text in child.files.items():
+            path = child.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        answer = self._ask(
+            {
+                "do": "start",
+                "name": child.name,
+                "argv": list(child.argv),
+                "environment": dict(child.environment),
+                "folder": os.fspath(child.folder),
+                "log": os.fspath(child.log),
+            },
+            child.stdin,
+        )
+        if "error" in answer:
+            raise EnvironmentFailed(f"{child.name} could not be started: {answer['error']}")
+        self._pids[child.name] = int(answer["pid"])
+        return int(answer["pid"]), int(answer["at_ns"])
+
+    def signal(self, name: str, number: int) -> bool:
+        """Whether a living child got the signal; SIGKILL goes to its whole process group."""
+        return bool(self._ask({"do": "signal", "name": name, "signal": number})["delivered"])
+
+    def state(self, name: str) -> str:
+        """The letter of a child's state in /proc, or nothing when it is gone."""
+        return state_of(self._pids[name])
+
+    def kill_soon(self, name: str) -> None:
+        """SIGKILL without waiting for an answer; the one call that any thread may make."""
+        self._send(
+            {"id": _NO_ANSWER_WANTED, "do": "signal", "name": name, "signal": signal.SIGKILL}
+        )
+
+    def wait(self, name: str, limit_s: float) -> Exit | None:
+        """How the child ended, or None when it has not within the limit.
+
+        `exits` yields that end all the same.
+        """
+        deadline = now_ns() + int(limit_s * SECOND)
+        while name not in self._ended:
+            left = deadline - now_ns()
+            if self._receive(max(0, left) / SECOND) is None and left <= 0:
+                break
+        return self._ended.get(name)
+
+    def exits(self) -> list[Exit]:
+        """The ends seen since the last call, oldest first; never waits."""
+        while self._receive(0) is not None:
+            pass
+        seen = list(self._exits)
+        self._exits.clear()
+        return seen
+
+    def close(self) -> None:
+        """Ends every child and the supervisor, in bounded time; safe to call twice."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # a fork of this process may hold it open
+        self._socket.close()
+        try:
+            self._process.wait(ANSWER_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()  # each child then gets its own SIGKILL from the kernel
+            self._process.wait()
+
+    def _ask(self, request: dict[str, Any], descriptor: int | None = None) -> dict[str, Any]:
+        self._last_id += 1
+        asked = self._last_id
+        self._send({"id": asked, **request}, descriptor)
+        deadline = now_ns() + int(ANSWER_LIMIT_S * SECOND)
+        while (left := deadline - now_ns()) > 0:
+            answer = self._receive(left / SECOND)
+            if answer is not None and answer.get("id") == asked:
+                return answer
+        raise EnvironmentFailed(f"the supervisor did not answer within {ANSWER_LIMIT_S:.0f} s")
+
+    def _send(self, request: dict[str, Any], descriptor: int | None = None) -> None:
+        packet = json.dumps(request).encode()
+        with self._sending:
+            try:
+                attached = [] if descriptor is None else [descriptor]
+                socket.send_fds(self._socket, [packet], attached, socket.MSG_DONTWAIT)
+            except BlockingIOError as full:
+                raise EnvironmentFailed(
+                    "the supervisor stands still: it takes no request"
+                ) from full
+            except OSError as failed:
+                raise self._gone() from failed
+
+    def _receive(self, limit_s: float) -> dict[str, Any] | None:
+        """One packet, with exits put aside as well; None when the limit passes first."""
+        try:
+            if not self._readable.poll(limit_s * 1000):
+                return None
+            packet = self._socket.recv(supervisor.PACKET_BYTES, socket.MSG_DONTWAIT)
+        except OSError as failed:
+            raise self._gone() from failed
+        if not packet:
+            raise self._gone()
+        message: dict[str, Any] = json.loads(packet)
+        if "exited" in message:
+            seen = Exit(message["exited"], message["code"], message["signal"], message["at_ns"])
+            self._exits.append(seen)
+            self._ended[seen.name] = seen
+        return message
+
+    def _gone(self) -> EnvironmentFailed:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(ANSWER_LIMIT_S)
+        return EnvironmentFailed(
+            f"the supervisor (process {self._process.pid}) is gone, and every process with it",
+            tail(self._log),
+        )
+
+
+def _owners(environment: Mapping[str, str]) -> Sequence[int]:
+    """This process, and if it is a pytest-xdist worker, the controller that it would outlive."""
+    if "PYTEST_XDIST_WORKER" in environment:
+        return os.getpid(), os.getppid()
+    return (os.getpid(),)
+
+
+def state_of(pid: int) -> str:
+    """The process's state letter in /proc (`T` for stopped), or nothing when it is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return stat.rpartition(")")[2].split()[0]
+
+
+def tail(log: Path, lines: int = 15) -> str:
+    """The last lines of a log, or nothing when there is no log."""
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 64 * 1024))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])

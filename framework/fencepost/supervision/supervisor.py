@@ -1,0 +1,171 @@
+"""The supervisor: a small program of its own that starts, owns and ends every process of a run.
+
+It is run by path, isolated from site packages, and imports the standard library only, so that it is
+there within some 30 ms. Its standard input is one end of a SOCK_SEQPACKET pair whose other end its
+owner holds (`fencepost.supervision.launcher`); each packet is one JSON object.
+
+    asked      {"id": 1, "do": "start", "name", "argv", "environment", "folder", "log"}
+               with one descriptor attached, if the child is to have a standard input
+               {"id": 2, "do": "signal", "name", "signal"}
+    answered   {"id": 1, "pid": 71, "at_ns": ...} or {"id": 1, "error": "..."}
+               {"id": 2, "delivered": true}
+    reported   {"exited": name, "code": 0, "signal": 9, "at_ns": ...}
+
+Three lines of defence keep any process from outliving its owner:
+
+1. When the owner's end closes, or an owner's process ends (a fork of it may hold the pair open, and
+   a pytest-xdist worker outlives its controller by many seconds, so there can be two of them),
+   every child's process group gets SIGKILL and the supervisor ends.
+2. The supervisor leads a session of its own, so no terminal's Ctrl-C or hang-up reaches it.
+3. Each child asked the kernel for SIGKILL at the supervisor's death, whatever that was.
+
+The claim on the run's addresses (`fencepost.supervision.addresses`) is a descriptor that every
+child inherits: it is free again when the last of them is gone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+PACKET_BYTES = 1 << 20
+_PR_SET_PDEATHSIG = 1
+_LAST_WAIT_S = 3.0
+
+
+class Supervisor:
+    """The children by name, and the socket to their owner."""
+
+    def __init__(self, owner: socket.socket, inherited: tuple[int, ...]) -> None:
+        self._owner = owner
+        self._inherited = inherited
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._waiting = selectors.DefaultSelector()
+        self._pid = os.getpid()
+        self._prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+    def run(self, owner_pids: list[int]) -> None:
+        """Serves until an owner is gone; the first of them is who started this program."""
+        try:
+            for pid in owner_pids:
+                self._waiting.register(os.pidfd_open(pid), selectors.EVENT_READ, None)
+        except ProcessLookupError:
+            return
+        if os.getppid() != owner_pids[0]:
+            return
+        self._waiting.register(self._owner, selectors.EVENT_READ, None)
+        while True:
+            for key, _ in self._waiting.select():
+                if isinstance(key.data, str):
+                    self._report_exit(key.data, key.fd)
+                elif key.fileobj is not self._owner or not self._serve():
+                    return
+
+    def end_all(self) -> None:
+        """SIGKILL to every child's process group; waits a bounded time for each to be gone."""
+        for child in self._children.values():
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+        deadline = time.monotonic() + _LAST_WAIT_S
+        for child in self._children.values():
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(max(0.01, deadline - time.monotonic()))
+
+    def _serve(self) -> bool:
+        """Carries out one request; False when the owner has closed its end."""
+        try:
+            packet, descriptors, _, _ = socket.recv_fds(self._owner, PACKET_BYTES, 1)
+        except ConnectionError:
+            return False
+        if not packet:
+            return False
+        request = json.loads(packet)
+        try:
+            if request["do"] == "start":
+                answer = self._start(request, descriptors[0] if descriptors else None)
+            else:
+                answer = self._signal(request["name"], request["signal"])
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        self._send({"id": request["id"], **answer})
+        return True
+
+    def _start(self, request: dict[str, Any], stdin: int | None) -> dict[str, Any]:
+        if request["name"] in self._children:
+            return {"error": "a process of that name is running"}
+        before_ns = time.monotonic_ns()
+        try:
+            with open(request["log"], "ab", buffering=0) as log:
+                child = subprocess.Popen(
+                    request["argv"],
+                    cwd=request["folder"],
+                    env={**os.environ, **request["environment"]},
+                    stdin=subprocess.DEVNULL if stdin is None else stdin,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    pass_fds=self._inherited,
+                    preexec_fn=self._tie_to_me,  # noqa: PLW1509 this program has one thread
+                )
+        except (OSError, subprocess.SubprocessError) as failed:
+            return {"error": str(failed)}
+        self._children[request["name"]] = child
+        self._waiting.register(os.pidfd_open(child.pid), selectors.EVENT_READ, request["name"])
+        return {"pid": child.pid, "at_ns": before_ns}
+
+    def _tie_to_me(self) -> None:
+        """In the child: dies with the supervisor, which may have died already."""
+        self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != self._pid:
+            os._exit(1)
+
+    def _signal(self, name: str, number: int) -> dict[str, Any]:
+        child = self._children.get(name)
+        if child is None:
+            return {"delivered": False}
+        if number == signal.SIGKILL:
+            os.killpg(child.pid, number)  # with whatever it started itself
+        else:
+            os.kill(child.pid, number)
+        return {"delivered": True}
+
+    def _report_exit(self, name: str, pidfd: int) -> None:
+        at_ns = time.monotonic_ns()
+        code = self._children.pop(name).wait()
+        self._waiting.unregister(pidfd)
+        os.close(pidfd)
+        killed_by = -code if code < 0 else 0
+        self._send({"exited": name, "code": max(code, 0), "signal": killed_by, "at_ns": at_ns})
+
+    def _send(self, message: dict[str, Any]) -> None:
+        with suppress(ConnectionError):  # an owner that is gone shows as end of file
+            self._owner.send(json.dumps(message).encode())
+
+
+def main(arguments: list[str]) -> None:
+    """`supervisor.py OWNER_PIDS [INHERITED_FD ...]`, the process ids joined by commas."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)  # what the owner ignores, no child is to inherit
+    owner = socket.socket(fileno=os.dup(0))
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    supervisor = Supervisor(owner, tuple(int(fd) for fd in arguments[1:]))
+    try:
+        supervisor.run([int(pid) for pid in arguments[0].split(",")])
+    finally:
+        supervisor.end_all()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

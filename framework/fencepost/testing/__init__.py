@@ -1,0 +1,79 @@
+"""For authors of tests, rules and event kinds: what fixtures hand out, and histories by hand."""
+
+from __future__ import annotations
+
+from typing import Self, final
+
+from msgspec import Struct
+
+from fencepost.events.kinds import Cause, Event, Stalled
+from fencepost.judging.judge import Broken, Judgement, Outcome, Verdict, judge
+from fencepost.judging.rules import RunEnd
+from fencepost.model.cluster import Cluster, Node
+from fencepost.runs.faults import Faults
+from fencepost.testing.event_log import Happened
+from fencepost.workloads.clients import Clients
+
+__all__ = [
+    "Broken",
+    "Clients",
+    "Cluster",
+    "Faults",
+    "Happened",
+    "HistoryBuilder",
+    "Judgement",
+    "Node",
+    "Outcome",
+    "Verdict",
+    "judge",
+]
+
+MS = 1_000_000
+
+
+@final
+class HistoryBuilder:
+    """A history written by hand: each event comes 1 ms after the one before, or as told.
+
+    `node_seq` counts for each process by itself. Nothing else is made up: a history holds the
+    events that were added, in that order.
+    """
+
+    def __init__(self, run: str = "run", start_ms: int = 1_000) -> None:
+        self._run = run
+        self._now_ns = start_ms * MS
+        self._next: dict[str, int] = {}
+        self._events: list[Event] = []
+
+    @property
+    def now_ns(self) -> int:
+        """The time of the next event."""
+        return self._now_ns
+
+    def add(self, process: str, body: Struct, cause: Cause | None = None) -> Event:
+        """Adds one event, now; time moves on by 1 ms."""
+        seq = self._next.get(process, 0)
+        self._next[process] = seq + 1
+        event = Event(self._run, process, seq, self._now_ns, body, cause)
+        self._events.append(event)
+        self._now_ns += MS
+        return event
+
+    def after(self, ms: int) -> Self:
+        """Lets that many milliseconds pass."""
+        self._now_ns += ms * MS
+        return self
+
+    def events(self) -> tuple[Event, ...]:
+        """The history so far."""
+        return tuple(self._events)
+
+    def end(self, complete: bool = True) -> RunEnd:
+        """How the run ended, now; its stalls are those that `process.stalled` events tell."""
+        stalls = tuple(
+            (event.process, event.at_ns - event.body.stalled_ns, event.at_ns)
+            for event in self._events
+            if isinstance(event.body, Stalled)
+        )
+        damage = () if complete else ("the run's end is not recorded",)
+        return RunEnd(complete, self._now_ns, damage, stalls)

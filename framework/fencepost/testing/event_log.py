@@ -1,0 +1,63 @@
+"""What has happened so far in a run, for a test to look at; the judging of it is for rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar, final
+
+from msgspec import Struct
+
+from fencepost.events.kinds import Event, PromiseWitnessed, kind_name
+from fencepost.judging.rules import Witness
+from fencepost.model.runtime import Condition, Runtime
+from fencepost.model.view import View
+
+Body = TypeVar("Body", bound=Struct)
+
+
+@final
+class Happened:
+    """The events of a run so far, in happens-before order."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """All of them."""
+        return self._runtime.events()
+
+    def of(self, kind: type[Body], process: str = "") -> Sequence[Body]:
+        """The bodies of one kind, those of one process only if it is named."""
+        return [
+            event.body
+            for event in self._runtime.events()
+            if isinstance(event.body, kind) and process in ("", event.process)
+        ]
+
+    def told(self, kind: type[Body], such: Callable[[Body], bool], what: str) -> Condition:
+        """An event of this kind has come whose body is such; `what` is being waited for.
+
+        A client may know what a node answered it before the node's own word of it has come here:
+        whoever looks for that word waits for it.
+        """
+        come, found = -1, False
+
+        def holds(view: View) -> bool:
+            nonlocal come, found
+            if not found and view.kinds[kind_name(kind)] != come:
+                come = view.kinds[kind_name(kind)]
+                found = any(such(body) for body in self.of(kind))
+            return found
+
+        return Condition(what, holds)
+
+    def saw(
+        self, clause: str, held: bool, evidence: str, witness: Witness = Witness.CLIENT
+    ) -> None:
+        """Tells the history what the test itself saw of a promise that no event shows.
+
+        For formats, defaults and surfaces; `witness` is by whose word it was seen. The clause's
+        rule judges it: a test that saw it broken fails.
+        """
+        self._runtime.record(PromiseWitnessed(clause, held, evidence, witness.value))

@@ -1,0 +1,304 @@
+"""Pytest's words into ours: options, markers and fixtures; a run's life is in `fencepost.runs.run`.
+
+A test that asks for `cluster`, `faults`, `clients` or `history` gets a run of its own. When its
+body is over, everything heals, is read and judged within the test's call, so that a broken promise
+makes the test failed, not an error of its teardown.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, final
+
+import pytest
+
+from fencepost.events.kinds import TestEnded, TestStarted
+from fencepost.history.run_folder import RunFolder
+from fencepost.model.cluster import Cluster
+from fencepost.model.errors import (
+    EnvironmentFailed,
+    FencepostError,
+    NotApplicable,
+    UsageError,
+    Violation,
+)
+from fencepost.model.systems import Shape
+from fencepost.plugins.manager import Plugins, PluginWarning, load
+from fencepost.runs.faults import Faults
+from fencepost.runs.run import Run, RunSpec, check_runtime, new_folder
+from fencepost.testing.event_log import Happened
+from fencepost.workloads.clients import Clients
+
+_DEFAULTS = {
+    "system": "reference/quorum",
+    "runtime": "process",
+    "seed": "",
+    "out": ".fencepost",
+    "defects": "",
+}
+_HELP = {
+    "system": "system under test, such as reference/quorum or apache/kraft@4.1.0",
+    "runtime": "where its processes live: process, simulated or docker",
+    "seed": "what every choice of chance derives from; drawn anew when not given",
+    "out": "folder in which each test's run is kept, below the root directory",
+    "defects": "defects of the system to switch on, comma-separated: what the tests must find",
+}
+"""The options `--fencepost-*`, which are also the ini settings `fencepost_*`."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options as given on the command line, in the ini file, or by default."""
+
+    system: str
+    runtime: str
+    seed: int
+    out: Path
+    defects: tuple[str, ...] = ()
+
+    def replay(self, nodeid: str) -> str:
+        """The line that runs one test again in the same way."""
+        options = {"system": self.system, "runtime": self.runtime, "seed": str(self.seed)}
+        if self.defects:
+            options["defects"] = ",".join(self.defects)
+        words = [f"--fencepost-{name}={value}" for name, value in options.items()]
+        return shlex.join(["pytest", nodeid, *words])
+
+
+_SETTINGS = pytest.StashKey[Settings]()
+_PLUGINS = pytest.StashKey[Plugins]()
+_RUN = pytest.StashKey[Run]()
+_FOLDER = pytest.StashKey[RunFolder]()
+_REFUSED = pytest.StashKey[str]()
+"""Why nothing was run, as a worker of xdist has told."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("fencepost", "fault injection by Fencepost")
+    for name, text in _HELP.items():
+        group.addoption(f"--fencepost-{name}", metavar=name.upper(), help=text)
+        parser.addini(f"fencepost_{name}", text, default=_DEFAULTS[name])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "clause(*ids): the promises this test is about; it passes only if each of them holds",
+    )
+    config.addinivalue_line(
+        "markers",
+        "only(*names, reason): the runtimes, or the systems, that can show what this test is about",
+    )
+    given = {
+        n: config.getoption(f"fencepost_{n}") or config.getini(f"fencepost_{n}") for n in _HELP
+    }
+    # xdist's workers are told the seed that was drawn by the process that started them.
+    chosen = getattr(config, "workerinput", {}).get("fencepost_seed", given["seed"])
+    if chosen and not re.fullmatch(r"\d+", chosen):
+        raise pytest.UsageError(f"--fencepost-seed takes a number, not {chosen!r}")
+    seed = int(chosen) if chosen else int.from_bytes(os.urandom(4))
+    out = config.rootpath / given["out"]
+    defects = tuple(name for name in given["defects"].split(",") if name)
+    config.stash[_SETTINGS] = Settings(given["system"], given["runtime"], seed, out, defects)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Xdist's hook: what a worker is told."""
+    node.workerinput["fencepost_seed"] = str(node.config.stash[_SETTINGS].seed)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Xdist's hook: what a worker had to say at its end."""
+    refused = getattr(node, "workeroutput", {}).get("fencepost_refused")
+    if refused is not None:
+        node.config.stash[_REFUSED] = str(refused)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """What its workers refused is this session's end, too."""
+    if _REFUSED in session.config.stash:
+        session.exitstatus = pytest.ExitCode.USAGE_ERROR
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    refused = config.stash.get(_REFUSED, None)
+    if refused is not None:
+        terminalreporter.write_line(f"ERROR: {refused}", red=True)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    settings = config.stash[_SETTINGS]
+    return (
+        f"fencepost: system={settings.system} runtime={settings.runtime} "
+        f"seed={settings.seed} out={settings.out}"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuses a system, a runtime or a clause that does not exist, before anything is started."""
+    try:
+        _check(config, items)
+    except (pytest.UsageError, UsageError, EnvironmentFailed) as refused:
+        output = getattr(config, "workeroutput", None)
+        if output is None:
+            raise pytest.UsageError(str(refused)) from refused
+        # A worker of xdist cannot end the session: it runs nothing, and tells. Pytest's code for a
+        # usage error is ours for an environment that failed.
+        output["fencepost_refused"] = str(refused)
+        items.clear()
+
+
+def _check(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    marked = {clause for item in items for clause in clauses_of(item)}
+    ours = [item for item in items if "fencepost_run" in getattr(item, "fixturenames", ())]
+    if not marked and not ours:
+        return
+    plugins = _plugins(config)
+    settings = config.stash[_SETTINGS]
+    for clause in sorted(marked):
+        plugins.clause(clause)
+    if ours:
+        plugins.system(settings.system)
+        check_runtime(settings.runtime)
+
+
+@pytest.fixture
+def fencepost_shape() -> Shape:
+    """The cluster a test runs against: 3 controllers and 3 brokers. Override it for another."""
+    return Shape()
+
+
+@pytest.fixture
+def fencepost_run(request: pytest.FixtureRequest, fencepost_shape: Shape) -> Iterator[Run]:
+    """The test's run: a cluster of its own, started and ready."""
+    settings = request.config.stash[_SETTINGS]
+    plugins = _plugins(request.config)
+    system = plugins.system(settings.system)
+    for mark in request.node.iter_markers("only"):
+        if not {settings.runtime, settings.system.partition("@")[0]} & set(mark.args):
+            pytest.skip(f"only {' and '.join(mark.args)}: {mark.kwargs['reason']}")
+    marked = clauses_of(request.node)
+    bound = [plugins.clause(clause) for clause in marked]
+    if bound and not any(clause.binds(system.plane) for clause in bound):
+        pytest.skip(f"{', '.join(marked)}: {bound[0].unbound(system.plane)}")
+    shape = replace(fencepost_shape, defects=settings.defects)
+    spec = RunSpec(system, shape, settings.runtime, settings.seed)
+    folder = new_folder(settings.out, _label(request.node.name))
+    request.node.stash[_FOLDER] = folder
+    try:
+        started = Run.start(spec, plugins, folder)
+    except NotApplicable as lacking:
+        pytest.skip(str(lacking))
+    with started as run:
+        run.record(TestStarted(request.node.nodeid, marked))
+        request.node.stash[_RUN] = run
+        yield run
+
+
+@pytest.fixture
+def cluster(fencepost_run: Run) -> Cluster:
+    """The cluster under test: its nodes, and `eventually`, the only way to wait."""
+    return fencepost_run.cluster
+
+
+@pytest.fixture
+def faults(fencepost_run: Run) -> Faults:
+    """Faults by name, such as `faults.kill(node)`; each heals at the end of its `with`."""
+    return fencepost_run.faults
+
+
+@pytest.fixture
+def clients(fencepost_run: Run) -> Clients:
+    """Producers, consumers, administrators and probes, each in a process of its own."""
+    return fencepost_run.clients
+
+
+@pytest.fixture
+def history(fencepost_run: Run) -> Happened:
+    """What has happened so far in the test's run."""
+    return Happened(fencepost_run.runtime)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Finishes and judges the test's run within its call."""
+    __tracebackhide__ = True
+    run = item.stash.get(_RUN, None)
+    if run is None:
+        return (yield)
+    try:
+        value = yield
+    except pytest.exit.Exception:
+        raise
+    except (Exception, pytest.fail.Exception) as error:
+        _finish_failed(item, run, error)
+        raise
+    run.record(TestEnded(item.nodeid, "passed"))
+    result = run.finish()
+    try:
+        result.check(clauses_of(item))
+    except (FencepostError, Violation) as found:
+        # How it was found is ours to know: the test's author needs the sentences alone.
+        raise found.with_traceback(None) from None
+    run.folder.discard_data()
+    return value
+
+
+def _finish_failed(item: pytest.Item, run: Run, error: BaseException) -> None:
+    """Judges the run of a test that failed already: what was violated may be why."""
+    run.record(TestEnded(item.nodeid, "failed"))
+    try:
+        run.finish().check()
+    except (FencepostError, Violation) as found:
+        if found is not error:
+            error.add_note(str(found))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Prints the line that runs a failed test again, and where its run is kept."""
+    report = yield
+    folder = item.stash.get(_FOLDER, None)
+    if report.failed and folder is not None:
+        line = item.config.stash[_SETTINGS].replay(item.nodeid)
+        report.sections.append(("fencepost", f"again: {line}\nrun:   {folder.path}"))
+    return report
+
+
+def _plugins(config: pytest.Config) -> Plugins:
+    """The loaded plugins, loaded when the first test needs them."""
+    if _PLUGINS not in config.stash:
+        try:
+            config.stash[_PLUGINS] = load()
+        except (UsageError, PluginWarning) as wrong:  # a warning is raised under `-W error`
+            raise pytest.UsageError(str(wrong)) from wrong
+    return config.stash[_PLUGINS]
+
+
+def clauses_of(item: pytest.Item) -> tuple[str, ...]:
+    """The clauses a test is marked with, in order."""
+    marks = [clause for mark in item.iter_markers("clause") for clause in mark.args]
+    return tuple(dict.fromkeys(marks))
+
+
+def folder_of(item: pytest.Item) -> RunFolder | None:
+    """The folder of a test's run, once it has one."""
+    return item.stash.get(_FOLDER, None)
+
+
+def _label(name: str) -> str:
+    """A test's name as a part of a path."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name)[:60].strip("-")

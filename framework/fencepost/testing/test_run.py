@@ -1,0 +1,175 @@
+"""Pytest on the suites or on somebody's tests, with our exit codes and what each run came to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from traceback import walk_tb
+from typing import final
+
+import pytest
+
+from fencepost.history.run_folder import RunFolder
+from fencepost.model.errors import (
+    EXIT_CLEAN,
+    EXIT_ENVIRONMENT,
+    EXIT_INCONCLUSIVE,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    EXIT_VIOLATED,
+    FencepostError,
+    Violation,
+)
+from fencepost.testing.pytest_plugin import clauses_of, folder_of
+
+SUITES = "fencepost_suites"
+_WEIGHT = (EXIT_VIOLATED, EXIT_USAGE, EXIT_ENVIRONMENT, EXIT_INCONCLUSIVE)
+"""Which of several failures the exit code tells: a broken promise before all."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What tests are run against. `clauses`: only tests marked with one of them (none: all)."""
+
+    system: str
+    runtime: str
+    out: Path
+    seed: int | None = None
+    defects: tuple[str, ...] = ()
+    clauses: frozenset[str] = frozenset()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A test that had a run of its own."""
+
+    nodeid: str
+    outcome: str
+    folder: RunFolder
+
+
+@final
+@dataclass(eq=False)
+class Heard:
+    """Hears what became of each test, and why; `stop_when` may end the session after a test.
+
+    Pytest keeps its plugins in sets where a conftest.py is not everybody's, so one has to be itself
+    and nobody's equal.
+    """
+
+    clauses: frozenset[str] = frozenset()
+    stop_when: Callable[[Ran], bool] = lambda ran: False
+    tests: list[dict[str, object]] = field(default_factory=list)
+    codes: dict[int, str] = field(default_factory=dict)
+    """The exit codes of what failed, each with what was said of the first."""
+    runs: list[Ran] = field(default_factory=list)
+    interrupted: bool = False
+    """Whether somebody interrupted the session; not by `stop_when`."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        if self.clauses:
+            items[:] = [item for item in items if self.clauses & set(clauses_of(item))]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        # What ends a session that should stop is of the same family.
+        self.interrupted = not isinstance(excinfo.value, pytest.Session.Interrupted)
+        # Python may stop in code that is of no line; pytest breaks when it comes to print that.
+        lines = zip(excinfo.traceback, walk_tb(excinfo.tb), strict=True)
+        excinfo.traceback = excinfo.traceback.filter(
+            {entry for entry, (_, line) in lines if line is not None}.__contains__
+        )
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if call.excinfo is not None and report.failed:
+            error = call.excinfo.value
+            if isinstance(error, (FencepostError, Violation)):
+                self.codes.setdefault(error.exit_code, str(error))
+            else:
+                blamed = EXIT_VIOLATED if report.when == "call" else EXIT_ENVIRONMENT
+                self.codes.setdefault(blamed, f"{item.nodeid}: {call.excinfo.exconly()}")
+        if report.when == "call" or report.outcome != "passed":
+            lines = dict(report.sections).get("fencepost", "")
+            self.tests.append(
+                {"test": item.nodeid, "outcome": report.outcome, "seconds": report.duration}
+                | ({"again": lines} if lines else {})
+            )
+        folder = folder_of(item)
+        if report.when == "call" and folder is not None:
+            ran = Ran(item.nodeid, report.outcome, folder)
+            self.runs.append(ran)
+            if self.stop_when(ran):
+                item.session.shouldstop = "found"
+        return report
+
+
+def listen_quietly(wanted: Wanted, heard: Heard) -> int:
+    """Runs the suites, of which `heard` hears alone: pytest's words are nobody's concern, but its
+    exit code is.
+
+    Raises KeyboardInterrupt when somebody interrupts it, as any other command is interrupted.
+    """
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        ended = listen(None, wanted, heard, "-p", "no:cacheprovider")
+    if heard.interrupted:
+        raise KeyboardInterrupt
+    return ended
+
+
+def run_tests(path: str | None, wanted: Wanted, quiet: bool) -> tuple[int, Mapping[str, object]]:
+    """Runs the tests at `path`, or the suites; the exit code, and what became of each test.
+
+    `quiet` sends pytest's own words to standard error.
+    """
+    heard = Heard(wanted.clauses)
+    stdout = sys.stdout
+    if quiet:
+        sys.stdout = sys.stderr
+    try:
+        ended = listen(path, wanted, heard)
+    finally:
+        sys.stdout = stdout
+    return _code(ended, heard), {"exit_code": _code(ended, heard), "tests": heard.tests}
+
+
+def listen(path: str | None, wanted: Wanted, heard: Heard, *options: str) -> int:
+    """Runs the tests at `path`, or the suites, and lets `heard` hear it; pytest's exit code."""
+    arguments = [path] if path is not None else ["--pyargs", SUITES]
+    arguments += [
+        # The command line has imported us already; pytest rewrites the tests' assertions only.
+        "--override-ini=filterwarnings=default",
+        "-Wignore::pytest.PytestAssertRewriteWarning",
+        f"--fencepost-system={wanted.system}",
+        f"--fencepost-runtime={wanted.runtime}",
+        f"--fencepost-out={wanted.out.absolute()}",
+        f"--fencepost-defects={','.join(wanted.defects)}",
+        *options,
+    ]
+    if wanted.seed is not None:
+        arguments.append(f"--fencepost-seed={wanted.seed}")
+    return int(pytest.main(arguments, plugins=[heard]))
+
+
+def _code(ended: int, heard: Heard) -> int:
+    match ended:
+        case pytest.ExitCode.OK:
+            return EXIT_CLEAN
+        case pytest.ExitCode.INTERRUPTED:
+            return EXIT_INTERRUPTED
+        case pytest.ExitCode.TESTS_FAILED:
+            return next((code for code in _WEIGHT if code in heard.codes), EXIT_VIOLATED)
+        case pytest.ExitCode.USAGE_ERROR | pytest.ExitCode.NO_TESTS_COLLECTED:
+            return EXIT_USAGE
+        case _:
+            return EXIT_ENVIRONMENT

@@ -1,0 +1,1 @@
+"""Client workers: their commands, their program's frame, and what tests see of them."""
