@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.real
+
 LIMIT_S = 400
 OWED = {
     *(f"QC-{n:02}" for n in (7, 8, 9, 13, 14, 16, 17, 18, 19, 20, 21, 22, 28, 30, 35, 36)),

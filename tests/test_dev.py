@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.tool
+
 ROOT = Path(__file__).parent.parent
 TOOLS = ("bash", "cat", "cksum", "dirname", "env", "grep", "head", "sed")
 

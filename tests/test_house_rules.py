@@ -15,6 +15,8 @@ import fencepost
 from fencepost.events import kinds as events
 from fencepost_clusters.reference.core.node.protections import DEFECTS
 
+pytestmark = pytest.mark.tool
+
 ROOT = Path(__file__).parent.parent
 PACKAGES = {
     "framework": "fencepost",

@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 @pytest.fixture
-def system(request: pytest.FixtureRequest, folder: RunFolder) -> Iterator[str]:
+def system(request: pytest.FixtureRequest, folder: RunFolder, real: None) -> Iterator[str]:
     """The system's name, with a small disk where broker 1 keeps its data."""
     name = str(request.param)
     if name == "apache/kraft" and not (shutil.which("mvn") or cached()):

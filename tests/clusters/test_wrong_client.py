@@ -11,6 +11,8 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.plugins.manager import load
 from fencepost.runs.run import Run, RunSpec
 
+pytestmark = pytest.mark.real
+
 MIX = "this confluent_kafka was built for librdkafka 1.9, and 0.11 is installed"
 
 

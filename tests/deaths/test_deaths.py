@@ -22,6 +22,8 @@ from fencepost.history import merge as history
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import poll
 
+pytestmark = pytest.mark.real
+
 LIMIT_S = 5.0
 OWN_LIMIT_S = 30
 """How long an owner may take to begin its teardown, and to end: that is its own affair."""

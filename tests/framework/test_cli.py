@@ -18,6 +18,8 @@ from fencepost.history.recorder import Recorder
 from fencepost.history.run_folder import RunFolder, RunInfo
 from fencepost.model.clock import poll
 
+pytestmark = pytest.mark.tool
+
 COMMAND = (sys.executable, "-c", "from fencepost.commands.cli import main; main()")
 LIMIT_S = 180
 INSTEAD = """
@@ -123,6 +125,7 @@ def test_a_missing_toxiproxy_is_named_within_seconds(tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.real
 def test_a_node_that_dies_at_start_is_named_with_its_last_words(tmp_path: Path) -> None:
     broken = {"PYTHONOPTIMIZE": "1"}  # nodes refuse to run without their assertions
     ended = fencepost("cluster", "up", "--out", str(tmp_path), environment=broken)
@@ -139,6 +142,7 @@ def test_doctor_and_plugins_say_what_there_is() -> None:
     assert not offers["broken"]
 
 
+@pytest.mark.real
 def test_a_cluster_stays_up_for_somebodys_client_until_it_is_interrupted(tmp_path: Path) -> None:
     with subprocess.Popen(
         [*COMMAND, "cluster", "up", "--out", str(tmp_path)],
@@ -161,6 +165,7 @@ def test_a_cluster_stays_up_for_somebodys_client_until_it_is_interrupted(tmp_pat
         assert cluster.wait(timeout=60) == 130
 
 
+@pytest.mark.real
 def test_a_command_that_runs_the_suites_ends_when_it_is_interrupted(tmp_path: Path) -> None:
     """Not only the session of pytest that it has begun."""
     with subprocess.Popen(

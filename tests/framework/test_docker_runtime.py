@@ -44,6 +44,8 @@ from fencepost.runtimes.docker.host import DockerHost
 from fencepost.runtimes.docker.pods import DATA
 from fencepost.runtimes.process.runtime import ProcessRuntime
 
+pytestmark = pytest.mark.real
+
 Make = Callable[..., ProcessRuntime]
 LIVING = "broker-1#1"
 

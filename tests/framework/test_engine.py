@@ -55,6 +55,7 @@ def test_the_sockets_of_rootless_engines_are_tried(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.tool
 def test_without_an_engine_the_exit_code_is_4_at_once(tmp_path: Path) -> None:
     for words in (
         ("run", "--runtime", "docker"),
@@ -74,6 +75,7 @@ def test_without_an_engine_the_exit_code_is_4_at_once(tmp_path: Path) -> None:
         assert "no container engine answers" in sentence
 
 
+@pytest.mark.tool
 def test_pytest_without_an_engine_ends_with_4_before_any_test(tmp_path: Path) -> None:
     test = tmp_path / "test_it.py"
     test.write_text("def test_it(cluster): pass\n")
@@ -89,6 +91,7 @@ def test_pytest_without_an_engine_ends_with_4_before_any_test(tmp_path: Path) ->
     assert "no container engine answers" in done.stdout + done.stderr
 
 
+@pytest.mark.tool
 def test_a_doctor_without_an_engine_is_content(tmp_path: Path) -> None:
     done = subprocess.run(
         [FENCEPOST, "doctor", "--json"],
@@ -105,6 +108,7 @@ def test_a_doctor_without_an_engine_is_content(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------- owners
 
 
+@pytest.mark.tool
 def test_an_owner_is_gone_when_its_process_is() -> None:
     assert not is_gone(owner())
     host, boot, namespace, me, started = owner().split("/")
@@ -131,6 +135,7 @@ def test_leftovers_say_what_they_are() -> None:
 # ------------------------------------------------------------------- what a killed harness leaves
 
 
+@pytest.mark.real
 def test_a_killed_harness_leaves_nothing_alive_and_the_doctor_removes_the_rest(
     tmp_path: Path,
 ) -> None:

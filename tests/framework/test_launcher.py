@@ -21,7 +21,7 @@ from fencepost.supervision.launcher import Child, Exit, Launcher, state_of, tail
 
 
 @pytest.fixture
-def children(tmp_path: Path) -> Iterator[Launcher]:
+def children(tmp_path: Path, real: None) -> Iterator[Launcher]:
     children = Launcher(tmp_path / "supervisor.log")
     yield children
     children.close()
@@ -107,6 +107,7 @@ def test_a_child_without_input_reads_its_end(tmp_path: Path, children: Launcher)
     assert exit_.code == 0
 
 
+@pytest.mark.real
 def test_what_the_owner_ignores_a_child_does_not(tmp_path: Path) -> None:
     """As under nohup, or a shell's background job, which ignores SIGINT."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)

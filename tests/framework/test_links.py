@@ -38,7 +38,7 @@ from fencepost.model.clock import now_ns, poll
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def bench(tmp_path: Path, real: None) -> Iterator[Bench]:
     with open_bench(tmp_path) as bench:
         yield bench
 

@@ -36,7 +36,7 @@ from fencepost.supervision.addresses import Addresses
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def bench(tmp_path: Path, real: None) -> Iterator[Bench]:
     with open_bench(tmp_path) as bench:
         yield bench
 

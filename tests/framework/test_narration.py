@@ -129,6 +129,7 @@ def twice_told(process: Process) -> Condition:
     return Condition(f"two lines of {process.name}", holds)
 
 
+@pytest.mark.real
 def test_a_run_has_the_events_of_nodes_that_only_print_and_sigkill_loses_none(
     tmp_path: Path,
 ) -> None:

@@ -31,6 +31,8 @@ from fencepost import (
 )
 from fencepost.runtimes.process.runtime import ProcessRuntime
 
+pytestmark = pytest.mark.real
+
 Make = Callable[..., ProcessRuntime]
 
 

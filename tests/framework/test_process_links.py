@@ -36,6 +36,8 @@ from fencepost import (
 from fencepost.runtimes.process.runtime import ProcessRuntime
 from fencepost.supervision.launcher import state_of
 
+pytestmark = pytest.mark.real
+
 Make = Callable[..., ProcessRuntime]
 
 

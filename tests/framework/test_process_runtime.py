@@ -55,7 +55,7 @@ Make = Callable[..., ProcessRuntime]
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Make]:
+def make(tmp_path: Path, real: None) -> Iterator[Make]:
     """Runtimes of echo nodes that are not started; closed at the end."""
     made: list[ProcessRuntime] = []
 
@@ -69,7 +69,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[ProcessRuntime]:
+def pair(tmp_path: Path, real: None) -> Iterator[ProcessRuntime]:
     """Two brokers that talk to each other."""
     runtime = talking_pair(tmp_path / "pair")
     yield runtime
@@ -408,6 +408,7 @@ def test_a_closed_run_is_complete_and_leaves_no_process(pair: ProcessRuntime) ->
     assert all(body.expected for body in exits)
 
 
+@pytest.mark.real
 def test_an_error_in_the_middle_makes_the_run_incomplete(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run")
     with (

@@ -9,6 +9,8 @@ from textwrap import dedent
 
 import pytest
 
+pytestmark = pytest.mark.tool
+
 pytest_plugins = ["pytester"]
 
 SMALL = """
@@ -147,6 +149,7 @@ def test_bad_input_is_refused_in_one_line_before_anything_starts(
     assert folders(pytester) == []
 
 
+@pytest.mark.real
 def test_what_a_worker_of_xdist_refuses_is_refused_in_one_line_too(
     pytester: pytest.Pytester,
 ) -> None:
@@ -162,6 +165,7 @@ def test_what_a_worker_of_xdist_refuses_is_refused_in_one_line_too(
 # ------------------------------------------------------------------------------------ real clusters
 
 
+@pytest.mark.real
 @pytest.mark.usefixtures("nose")
 def test_a_test_passes_when_its_clause_holds(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(SMALL)
@@ -193,6 +197,7 @@ def test_a_test_passes_when_its_clause_holds(pytester: pytest.Pytester) -> None:
     assert json.loads((folder / "schedule.json").read_text())["strikes"][0]["fault"] == "kill"
 
 
+@pytest.mark.real
 @pytest.mark.usefixtures("nose")
 def test_a_broken_promise_fails_the_test_and_says_how_to_see_it_again(
     pytester: pytest.Pytester,
@@ -220,6 +225,7 @@ def test_a_broken_promise_fails_the_test_and_says_how_to_see_it_again(
     assert (folder / "data").exists()
 
 
+@pytest.mark.real
 @pytest.mark.usefixtures("nose")
 def test_a_test_that_fails_by_itself_is_judged_all_the_same(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(SMALL)
@@ -235,6 +241,7 @@ def test_a_test_that_fails_by_itself_is_judged_all_the_same(pytester: pytest.Pyt
     result.stdout.fnmatch_lines(["*assert 1 == 2", "*NOSE-1 is violated*", "*sneezed at pepper*"])
 
 
+@pytest.mark.real
 @pytest.mark.usefixtures("nose")
 def test_a_marked_clause_that_nothing_exercised_is_no_pass(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(SMALL)
@@ -252,6 +259,7 @@ def test_a_marked_clause_that_nothing_exercised_is_no_pass(pytester: pytest.Pyte
     result.stdout.fnmatch_lines(["*the test is marked NOSE-1, which nothing in it exercised*"])
 
 
+@pytest.mark.real
 def test_what_never_happens_fails_within_its_limit(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(SMALL)
     pytester.makepyfile(
@@ -265,6 +273,7 @@ def test_what_never_happens_fails_within_its_limit(pytester: pytest.Pytester) ->
     result.stdout.fnmatch_lines(["*waited 300 ms for broker-1 to be FENCED, in vain*"])
 
 
+@pytest.mark.real
 def test_a_fault_that_missed_leaves_the_test_undecided(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(SMALL)
     pytester.makepyfile(
@@ -279,6 +288,7 @@ def test_a_fault_that_missed_leaves_the_test_undecided(pytester: pytest.Pytester
     result.stdout.fnmatch_lines(["*Inconclusive: without a receipt: pause-2*"])
 
 
+@pytest.mark.real
 def test_workers_of_xdist_each_have_clusters_of_their_own(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(SMALL)
     pytester.makepyfile(

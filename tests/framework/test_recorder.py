@@ -69,6 +69,7 @@ def test_recording_after_close_is_an_error(tmp_path: Path) -> None:
         recorder.record(Stalled(1))
 
 
+@pytest.mark.real
 def test_what_was_recorded_survives_sigkill(tmp_path: Path) -> None:
     script = (
         "import os, pathlib, sys\n"

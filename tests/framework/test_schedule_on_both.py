@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.judge import Outcome
 from fencepost.plugins.manager import load
 from fencepost.runs.replay import replay
 from fencepost.runs.run import Run, RunSpec
 from fencepost.runs.schedule import Schedule, Strike
+
+pytestmark = pytest.mark.real
 
 STRIKES = (
     *(("cut_from_controllers", {"broker": f"broker-{n}"}, 4_500) for n in (1, 2, 3)),

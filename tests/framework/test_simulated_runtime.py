@@ -65,6 +65,7 @@ def history(seed: int, folder: Path, python: str, environment: Mapping[str, str]
     return done.stdout
 
 
+@pytest.mark.tool
 def test_one_seed_is_one_history_byte_for_byte(tmp_path: Path) -> None:
     first = history(3, tmp_path / "a", sys.executable, {"PYTHONHASHSEED": "1"})
     second = history(3, tmp_path / "b", sys.executable, {"PYTHONHASHSEED": "2"})
@@ -117,6 +118,7 @@ def with_this_project(folder: Path) -> Mapping[str, str]:
     return {"PYTHONPATH": os.pathsep.join(map(os.fspath, (folder, *parts)))}
 
 
+@pytest.mark.tool
 def test_another_python_makes_the_same_history(tmp_path: Path) -> None:
     environment = with_this_project(tmp_path)
     tried: list[str] = []

@@ -9,6 +9,8 @@ import pytest
 
 from fencepost_plugins.allure_report import Verdict, table
 
+pytestmark = pytest.mark.tool
+
 pytest_plugins = ["pytester"]
 
 VERDICTS = {

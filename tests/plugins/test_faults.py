@@ -34,6 +34,8 @@ from fencepost.runtimes.process.runtime import ProcessRuntime
 from fencepost.supervision.launcher import state_of
 from fencepost_plugins import bounce, duplicate_id, partition, pause, slow_link
 
+pytestmark = pytest.mark.real
+
 PLUGINS = load_from(
     (),
     {

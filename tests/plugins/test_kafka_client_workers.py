@@ -128,7 +128,7 @@ class Worker:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
+def start(tmp_path: Path, real: None) -> Iterator[Start]:
     """Starts workers; those still alive at the end of a test are killed."""
     started: list[Worker] = []
 
@@ -248,6 +248,7 @@ def test_a_client_that_fails_says_so(start: Start) -> None:
     assert stopped == NodeStopped("failed")
 
 
+@pytest.mark.tool
 def test_an_unknown_option_is_refused_by_name(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     options = {"kind": "consumer", "partitions": [], "ofset": 3}

@@ -26,6 +26,8 @@ from fencepost.workloads.started import Writes
 from fencepost_clusters.reference import plugin as reference
 from fencepost_plugins import bounce, kafka_clients, partition
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:

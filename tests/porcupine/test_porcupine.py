@@ -33,6 +33,8 @@ from fencepost.plugins.manager import Plugins, load
 from fencepost.runs import random_schedule
 from fencepost.runs.run import Run, RunResult, RunSpec
 
+pytestmark = pytest.mark.tool
+
 CONTENT = frozenset(
     {
         *("JEPSEN-lost-write", "JEPSEN-unseen", "JEPSEN-duplicate"),
@@ -171,6 +173,7 @@ def test_a_defect_that_no_client_suffered_from_is_found_by_our_rules_alone(
     assert told_by in result.judgement.of(Outcome.VIOLATED)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("defect", ["", "acks-before-followers"])
 def test_both_agree_on_real_processes(
     defect: str, plugins: Plugins, program: Path, tmp_path: Path
@@ -185,7 +188,7 @@ def test_both_agree_on_real_processes(
     assert ops.judge(program, ops.of_metadata(events))[ops.METADATA].result == "Ok"
 
 
-@pytest.mark.parametrize("runtime", ["simulated", "process"])
+@pytest.mark.parametrize("runtime", ["simulated", pytest.param("process", marks=pytest.mark.real)])
 @pytest.mark.parametrize("defect", ["", "answers-uncommitted"])
 def test_both_agree_on_the_metadata_log(
     defect: str, runtime: str, plugins: Plugins, program: Path, tmp_path: Path

@@ -13,6 +13,8 @@ from fencepost import EnvironmentFailed, UsageError
 from fencepost.reporting import RunFolder, RunInfo, load
 from fencepost_reports import job, reading, report
 
+pytestmark = pytest.mark.tool
+
 
 def java(tmp_path: Path, script: str) -> Path:
     """A JAVA_HOME whose java is this shell script."""

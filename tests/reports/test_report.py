@@ -27,6 +27,8 @@ from fencepost_reports.judging import Promises
 from fencepost_reports.render import VERDICTS, render
 from fencepost_reports.schema import EventTable
 
+pytestmark = pytest.mark.tool
+
 SYSTEM, PLANE = "reference/quorum", "quorum"
 PLANES = {SYSTEM: PLANE}
 SLOTS = (

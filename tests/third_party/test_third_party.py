@@ -14,6 +14,8 @@ from textwrap import dedent
 
 import pytest
 
+pytestmark = pytest.mark.real
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 

@@ -65,6 +65,7 @@ def test_every_node_shows_its_metrics_on_its_own_address_and_one_client_reads_th
     assert not any(link.port == layout.metrics_port for link in layout.links)
 
 
+@pytest.mark.tool
 def test_a_node_starts_where_paths_have_blanks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,8 @@ from fencepost_clusters.apache_kafka import distribution
 from fencepost_clusters.apache_kafka.cluster import KRaft, resource
 from fencepost_clusters.apache_kafka.distribution import cache, find_java, installed
 
+pytestmark = pytest.mark.tool
+
 ROOT = Path(__file__).parents[3]
 
 

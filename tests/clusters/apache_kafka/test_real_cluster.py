@@ -28,6 +28,8 @@ from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION, OBSERVER
 from fencepost_clusters.apache_kafka.distribution import cache
 from fencepost_clusters.apache_kafka.metrics import MetricsTold
 
+pytestmark = pytest.mark.real
+
 ONE_BROKER = {"min.insync.replicas": "1"}
 CUT_LOG = {
     "metadata.log.max.record.bytes.between.snapshots": "500",

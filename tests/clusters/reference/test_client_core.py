@@ -13,6 +13,8 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import Run, RunSpec
 
+pytestmark = pytest.mark.real
+
 MESSAGES = 120
 REAL, CORE = "kafka_clients", "core_clients"
 

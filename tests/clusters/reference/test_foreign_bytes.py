@@ -18,6 +18,7 @@ GROWTH_BYTES = 8 << 20
 ANSWER_S = 5.0
 
 
+@pytest.mark.real
 def test_a_storm_of_foreign_bytes_leaves_both_nodes_as_they_were(tmp_path: Path) -> None:
     with nodes_in(tmp_path) as cluster:
         cluster.start_both()

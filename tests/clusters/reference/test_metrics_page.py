@@ -16,7 +16,7 @@ LEGAL = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, real: None) -> Iterator[Nodes]:
     """A controller and an active broker that the tests share."""
     with nodes_in(tmp_path_factory.mktemp("cluster")) as made:
         made.start_both()

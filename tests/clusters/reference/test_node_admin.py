@@ -12,6 +12,8 @@ from direct_nodes import LIMIT_S, PORTS, Nodes, create, eventually, nodes_in, qu
 from fencepost import AddBrokers, DeleteBroker, ListReassignments, Reassign, Rebalance
 from fencepost_plugins.kafka_clients.raw_admin import RawCommand, carry_out
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:

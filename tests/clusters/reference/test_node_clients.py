@@ -22,6 +22,8 @@ from direct_nodes import (
     read,
 )
 
+pytestmark = pytest.mark.real
+
 OUT_OF_SCOPE_S = 30.0
 """Who is not refused waits for as long as he is let: that a machine is slow is no such waiting."""
 

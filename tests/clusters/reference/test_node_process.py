@@ -35,6 +35,8 @@ from fencepost_clusters.reference.wire import codec
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_plugins.kafka_clients.probe import build, frame_request
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[Nodes]:

@@ -1,0 +1,128 @@
+"""A pytest plugin: the markers `real` and `tool`, for tests that start processes.
+
+* `real`: processes run beside the test, such as the nodes of a cluster. The kernel schedules them,
+  so the outcome can depend on timing.
+* `tool`: the test runs a program to its end, such as a linter, and reads what it printed. The
+  outcome does not depend on timing.
+
+A test without either is pure, or simulated: it runs in its own process alone.
+
+A test is marked by `@pytest.mark.real`, or by `pytestmark` in its module. It is also real if one of
+its fixtures requests the fixture `real`, or if it has a run of Fencepost on a runtime other than
+the simulated one.
+
+Python's audit events show each process that a test starts. A test that starts one without a marker
+fails; so does a test that starts Fencepost's supervisor and is not marked `real`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Sequence
+from typing import Any, final
+
+import pytest
+
+REAL, TOOL = "real", "tool"
+_STARTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"})
+_SUPERVISOR = "supervisor.py"
+_LOOKUP = "/sbin/ldconfig"
+"""The program by which ctypes finds a C library, when a module that needs one is imported."""
+_started: list[str] = []
+"""What this process has started, oldest first: the event and the command. All pytest sessions in
+this process share the list, because an audit hook cannot be removed."""
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if event in _STARTS:
+        command = arguments[1] if event == "subprocess.Popen" else arguments[:1]
+        words = command.split() if isinstance(command, str) else [*map(str, command)]
+        if _LOOKUP not in words:
+            _started.append(" ".join([event, *words]))
+
+
+sys.addaudithook(_audit)
+
+
+@pytest.fixture(scope="session")
+def real() -> None:
+    """Marks each test as real that uses this fixture, or a fixture that requests it."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for line in (
+        "real: processes run beside the test, so its outcome can depend on timing",
+        "tool: the test runs a program to its end; its outcome does not depend on timing",
+    ):
+        config.addinivalue_line("markers", line)
+    config.pluginmanager.register(_Check(), "tooling-check")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Adds the marker before `-m` selects by it."""
+    chosen = config.getoption("fencepost_runtime") or config.getini("fencepost_runtime")
+    fixtures = {REAL} if chosen == "simulated" else {REAL, "fencepost_run"}
+    for item in items:
+        if fixtures & set(getattr(item, "fixturenames", ())):
+            item.add_marker(REAL)
+
+
+def is_real(item: pytest.Item) -> bool:
+    """Whether the outcome of the test can depend on timing."""
+    return item.get_closest_marker(REAL) is not None
+
+
+@final
+class _Check:
+    """Fails a test that starts a process without the marker for it."""
+
+    def __init__(self) -> None:
+        self._shared: dict[tuple[str, str], Sequence[str]] = {}
+        """What a fixture of several tests started, by the fixture's place and name."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[Any]
+    ) -> Generator[None, object, object]:
+        before = len(_started)
+        try:
+            return (yield)
+        finally:
+            if fixturedef.scope != "function" and len(_started) > before:
+                self._shared[fixturedef.baseid, fixturedef.argname] = _started[before:]
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
+        before = len(_started)
+        value = yield
+        _refuse(item, [*_started[before:], *self._by_fixtures(item)])
+        return value
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        before = len(_started)
+        value = yield
+        _refuse(item, _started[before:])
+        return value
+
+    def _by_fixtures(self, item: pytest.Item) -> list[str]:
+        names = getattr(item, "fixturenames", ())
+        return [
+            process
+            for (base, name), processes in self._shared.items()
+            if name in names and item.nodeid.startswith(base)
+            for process in processes
+        ]
+
+
+def _refuse(item: pytest.Item, started: Sequence[str]) -> None:
+    if is_real(item):
+        return
+    lacking = "real" if any(_SUPERVISOR in process for process in started) else "real` or `tool"
+    if started and (lacking == "real" or item.get_closest_marker(TOOL) is None):
+        pytest.fail(
+            f"the test started a process and is not marked `{lacking}`: {started[0][:200]}\n"
+            "tests/tooling/real_tests.py tells the difference",
+            pytrace=False,
+        )

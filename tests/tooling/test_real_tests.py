@@ -1,0 +1,122 @@
+"""A test that starts a process is marked for it, or fails; what became of it is recorded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import nested
+import outcomes
+import pytest
+from outcomes import Outcome
+
+pytest_plugins = ["pytester"]
+
+STARTS = "import subprocess, sys\ndef start(): subprocess.run([sys.executable, '-c', ''])\n"
+TESTS = {
+    "unmarked": "def test_it(): start()",
+    "in_a_fixture": "@pytest.fixture\ndef f(): start()\ndef test_it(f): pass",
+    "in_a_shared_fixture": (
+        "@pytest.fixture(scope='module')\ndef f(): start()\n"
+        "@pytest.mark.real\ndef test_first(f): pass\n"
+        "def test_it(f): pass"
+    ),
+    "marked": "@pytest.mark.real\ndef test_it(): start()",
+    "fixture_marked": "@pytest.fixture\ndef f(real): start()\ndef test_it(f): pass",
+    "a_tool": "@pytest.mark.tool\ndef test_it(): start()",
+    "a_supervisor": (
+        "@pytest.mark.tool\n"
+        "def test_it(): subprocess.run([sys.executable, '-c', '', 'supervisor.py'])"
+    ),
+    "module_marked": "pytestmark = pytest.mark.real\ndef test_it(): start()",
+    "pure": "def test_it(): pass",
+}
+RUN = "import pytest\n@pytest.fixture\ndef fencepost_run(): pass\ndef test_it(fencepost_run): pass"
+REFUSED = {"unmarked", "in_a_fixture", "in_a_shared_fixture", "a_supervisor"}
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester) -> pytest.Pytester:
+    nested.prepare(pytester)
+    return pytester
+
+
+def rows(project: pytest.Pytester, *arguments: str) -> dict[str, Outcome]:
+    """What became of each test, as the file tells, by the name of its module."""
+    project.runpytest_subprocess("--outcomes=kept/file.json", *arguments)
+    session = outcomes.read(project.path / "kept" / "file.json")
+    return {
+        one.test.removeprefix("test_").partition(".py")[0]: one
+        for one in session.outcomes
+        if one.test.endswith("::test_it")
+    }
+
+
+@pytest.mark.tool
+def test_a_test_that_starts_a_process_unmarked_fails(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        **{f"test_{name}": f"import pytest\n{STARTS}{text}" for name, text in TESTS.items()}
+    )
+    found = rows(project)
+    assert {name for name, one in found.items() if one.outcome == "failed"} == REFUSED
+    assert "is not marked `real` or `tool`" in found["unmarked"].error
+    assert "is not marked `real`:" in found["a_supervisor"].error
+    assert {name for name, one in found.items() if one.real} == {
+        *("marked", "fixture_marked", "module_marked")
+    }
+
+
+@pytest.mark.tool
+def test_a_simulated_run_is_not_real(project: pytest.Pytester) -> None:
+    project.makepyfile(test_run=RUN)
+    assert not rows(project, "--fencepost-runtime=simulated")["run"].real
+    assert rows(project)["run"].real
+
+
+@pytest.mark.tool
+def test_the_real_ones_can_be_left_out(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        **{f"test_{name}": f"import pytest\n{STARTS}{text}" for name, text in TESTS.items()}
+    )
+    assert set(rows(project, "-m", "not real")) == {"pure", "a_tool", *REFUSED}
+
+
+@pytest.mark.tool
+def test_a_failure_tells_its_seed_and_keeps_its_run(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        test_older="""
+        import os
+        def test_it(tmp_path):
+            (tmp_path / "run.json").write_text('{"seed": 8}')
+            os.utime(tmp_path / "run.json", (1, 1))
+        """,
+        test_other="def test_it(): assert 0",
+        test_this="""
+        import os
+        def test_it(tmp_path):
+            run = tmp_path / "somewhere" / "run"
+            (run / "events").mkdir(parents=True)
+            (run / "run.json").write_text('{"seed": 9}')
+            os.mkfifo(run / "pipe")
+            assert 0
+        """,
+    )
+    found = rows(project)
+    assert (found["other"].seed, found["other"].run) == ("", "")
+    assert found["this"].seed == "9"
+    assert json.loads(Path(found["this"].run, "run.json").read_text()) == {"seed": 9}
+    assert Path(found["this"].run).is_relative_to(project.path / "kept")
+    assert found["this"].error.startswith("AssertionError")
+
+
+@pytest.mark.tool
+def test_a_test_whose_process_died_failed_and_is_not_real(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        test_dies="""
+        import os, pytest
+        @pytest.mark.real
+        def test_it(): os._exit(1)
+        """
+    )
+    (died,) = rows(project, "-n", "1").values()
+    assert (died.outcome, died.real) == ("failed", False)
