@@ -1,7 +1,7 @@
 """A tiny real node: listens, answers every frame, and talks to its peers, over TCP.
 
 It is what the process runtime's own tests start: cheap, quick, and honest about what reached it.
-A frame is Kafka's (length, API key, version, correlation, client id), so the default probe works.
+A frame is Kafka's (length, API key, version, correlation, client id), so Kafka's probe works.
 Run as a program it is a node (`echo_node.py node CONFIG`) or a client worker (`... client CONFIG`).
 """
 
@@ -13,6 +13,7 @@ import os
 import signal
 import struct
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,16 +23,20 @@ from msgspec import Struct
 from fencepost import (
     ClientStarted,
     Command,
+    Fold,
     Layout,
     Link,
     NodeStarted,
     NodeStopped,
     Place,
+    Probe,
     Recorder,
-    Role,
     Shape,
     Slot,
+    View,
 )
+from fencepost_kafka import COUNTS, Role
+from fencepost_kafka.probe import kafka_probe
 
 PORT = 9092
 BEAT_S = 0.03
@@ -81,9 +86,33 @@ class EchoSystem:
     twins: bool = False
     clients: bool = True
 
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return COUNTS
+
+    @property
+    def folds(self) -> Sequence[type[Fold]]:
+        return ()
+
+    @property
+    def workload(self) -> str:
+        return "echo"
+
+    @property
+    def probe(self) -> Probe:
+        return kafka_probe
+
+    def missing(self, view: View, layout: Layout) -> Sequence[str]:
+        nodes = {slot.name: view.newest.get(slot.name, "") for slot in layout.nodes()}
+        return [f"{name} is not started" for name, p in nodes.items() if p not in view.node_of]
+
+    def recovery_bound_ms(self, shape: Shape) -> int:
+        return 20_000
+
     def layout(self, shape: Shape) -> Layout:
-        named = [("controller", Role.CONTROLLER, n) for n in range(1, shape.controllers + 1)]
-        named += [("broker", Role.BROKER, n) for n in range(1, shape.brokers + 1)]
+        counts = {**COUNTS, **shape.counts}
+        named = [("controller", Role.CONTROLLER, n) for n in range(1, counts["controller"] + 1)]
+        named += [("broker", Role.BROKER, n) for n in range(1, counts["broker"] + 1)]
         nodes = [Slot(f"{w}-{n}", role, n, i) for i, (w, role, n) in enumerate(named, 1)]
         if self.twins:
             nodes += [
@@ -96,10 +125,8 @@ class EchoSystem:
             return Layout(tuple(nodes), tuple(links))
         clients = Slot("clients", Role.CLIENT, -1, 250)
         links += [Link("clients", b.name, self.port) for b in nodes if b.role is Role.BROKER]
-        return Layout((*nodes, clients), tuple(links))
-
-    def client_port(self) -> int:
-        return self.port
+        bootstrap = tuple((b.name, self.port) for b in nodes if b.role == Role.BROKER)
+        return Layout((*nodes, clients), tuple(links), bootstrap=bootstrap)
 
     def command(self, place: Place, shape: Shape) -> Command:
         config = {
@@ -107,7 +134,7 @@ class EchoSystem:
             "process": place.process,
             "events": str(place.events_path),
             "name": place.slot.name,
-            "role": place.slot.role.value,
+            "role": str(place.slot.role),
             "node_id": place.slot.node_id,
             "address": place.address,
             "port": self.port,

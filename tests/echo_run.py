@@ -6,15 +6,16 @@ from pathlib import Path
 
 from tests import echo_node
 
-from fencepost import Condition, Event, Role, Shape, Slot, View
+from fencepost import Condition, Event, Shape, Slot, View
 from fencepost.history.run_folder import RunFolder
-from fencepost.injection.probes import kafka_probe
 from fencepost.model.clock import SECOND, now_ns
 from fencepost.runtimes.process.backend import Ground
 from fencepost.runtimes.process.runtime import ProcessRuntime
 from fencepost.supervision.launcher import state_of
+from fencepost_kafka import Role, kafka_shape
+from fencepost_kafka.probe import kafka_probe
 
-PAIR = Shape(controllers=0, brokers=2)
+PAIR = kafka_shape(controllers=0, brokers=2)
 NEVER = Condition("never", lambda view: False)
 
 

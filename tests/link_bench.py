@@ -13,12 +13,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fencepost import Layout, Link, LinkState, Role, Slot
+from fencepost import Layout, Link, LinkState, Slot
 from fencepost.history.run_folder import RunFolder
 from fencepost.injection.links import Links
 from fencepost.injection.toxiproxies import HostToxiproxies
 from fencepost.supervision.addresses import Addresses, claim
 from fencepost.supervision.launcher import Launcher
+from fencepost_kafka import Role
 
 PORT = 9092
 PATIENCE_S = 5.0

@@ -13,7 +13,7 @@ from typing import Literal, final, get_args
 from fencepost import (
     Condition,
     FaultFactory,
-    NodeStarted,
+    Holders,
     Process,
     Receipt,
     Runtime,
@@ -90,19 +90,11 @@ def _heal(runtime: Runtime, slot: Slot, twin: Process) -> Receipt:
     if runtime.living(twin.slot) == twin:
         end(runtime, twin, Signal.KILL, END_BOUND_MS)
     first = runtime.living(slot)
-    if first is not None and _holds_the_id(runtime.view, twin):
+    if first is not None and runtime.view.of(Holders).holds_any(twin.name):
         end(runtime, first, Signal.KILL, END_BOUND_MS)
     first = runtime.living(slot) or runtime.start(slot)
     alone = twin.name not in runtime.view.alive
     return Receipt(alone, f"{named(first)} is the only node {slot.node_id}")
-
-
-def _holds_the_id(view: View, process: Process) -> bool:
-    """Whether the newest committed registration of the node's id is this process's."""
-    started = view.latest.get((process.name, "node.started"))
-    if started is None or not isinstance(started.body, NodeStarted):
-        return False
-    return view.incarnation.get(process.slot.node_id) == started.body.incarnation
 
 
 @hookimpl

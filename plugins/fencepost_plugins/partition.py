@@ -17,7 +17,6 @@ from fencepost import (
     Cut,
     FaultFactory,
     Layout,
-    Role,
     Runtime,
     Struck,
     UsageError,
@@ -25,27 +24,30 @@ from fencepost import (
     one_way,
     two_way,
 )
-from fencepost_plugins.targets import Names, as_names, find_slots, node_names
+from fencepost_plugins.targets import Names, as_names, find_role, find_slots, node_names
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition of one of the shapes below; `given` are the shape's arguments."""
+    """A partition by the fault's name and arguments; `shape` makes a layout's cut of them."""
 
     name: str
     given: Mapping[str, tuple[str, ...]]
+    shape: Callable[..., Cut]
 
     def directions(self, layout: Layout) -> Cut:
-        """What is cut in this layout, as pure data; raises UsageError for an unknown slot.
+        """What is cut in this layout, as pure data; raises UsageError for an unknown slot or role.
 
         Pairs that no link joins are left out; when none remains, that is a UsageError too.
         """
-        for names in self.given.values():
-            if self.name != "isolate_role":
+        for argument, names in self.given.items():
+            if argument == "role":
+                find_role(layout, names[0])
+            else:
                 find_slots(layout, names)
         joined = {(link.source, link.target) for link in layout.links}
-        wanted = _SHAPES[self.name](layout, **self.given)
+        wanted = self.shape(layout, **self.given)
         cut = frozenset((a, b) for a, b in wanted if (a, b) in joined or (b, a) in joined)
         if not cut:
             raise UsageError(f"the fault '{self.name}' cuts nothing: no link joins those nodes")
@@ -63,68 +65,62 @@ class Partition:
 
 def cut(sources: Names, targets: Names) -> Partition:
     """Nothing that a source sends reaches a target; what targets send still arrives."""
-    return Partition("cut", {"sources": as_names(sources), "targets": as_names(targets)})
+    given = {"sources": as_names(sources), "targets": as_names(targets)}
+    return Partition("cut", given, lambda _, sources, targets: one_way(sources, targets))
 
 
 def partition(left: Names, right: Names) -> Partition:
     """Nothing passes between left and right, in either direction."""
-    return Partition("partition", {"left": as_names(left), "right": as_names(right)})
+    given = {"left": as_names(left), "right": as_names(right)}
+    return Partition("partition", given, lambda _, left, right: two_way(left, right))
 
 
 def isolate(node: Names) -> Partition:
     """No other node hears this one, and it hears none; clients still reach it."""
-    return Partition("isolate", {"node": as_names(node)})
+    return Partition("isolate", {"node": as_names(node)}, _isolate)
 
 
-def cut_from_controllers(broker: Names) -> Partition:
-    """Nothing passes between a broker and any controller; brokers and clients still reach it."""
-    return Partition("cut_from_controllers", {"broker": as_names(broker)})
+def cut_from_role(node: Names, role: str) -> Partition:
+    """Nothing passes between a node and the other nodes of a role; clients still reach it."""
+    given = {"node": as_names(node), "role": (str(role),)}
+    return Partition("cut_from_role", given, between_node_and_role)
 
 
 def isolate_role(role: str) -> Partition:
-    """Nothing passes between the nodes of a role (controller or broker) and the other nodes."""
-    if role not in (Role.CONTROLLER, Role.BROKER):
-        raise fencepost.no_such("role", role, (Role.CONTROLLER, Role.BROKER))
-    return Partition("isolate_role", {"role": (str(role),)})
+    """Nothing passes between the nodes of a role and all other nodes."""
+    return Partition("isolate_role", {"role": (str(role),)}, _isolate_role)
 
 
 def halves(nodes: Names) -> Partition:
     """The first half of the nodes, the smaller one, and the rest do not hear each other."""
-    return Partition("halves", {"nodes": as_names(nodes)})
+    given = {"nodes": as_names(nodes)}
+    return Partition("halves", given, lambda _, nodes: fencepost.halves(nodes))
 
 
 def bridge(nodes: Names) -> Partition:
     """Two halves of the nodes that only the one in the middle reaches, both ways."""
-    return Partition("bridge", {"nodes": as_names(nodes)})
+    given = {"nodes": as_names(nodes)}
+    return Partition("bridge", given, lambda _, nodes: fencepost.bridge(nodes))
 
 
 def majorities_ring(nodes: Names) -> Partition:
     """Each node hears a majority, no two the same one; it takes five nodes to cut anything."""
-    return Partition("majorities_ring", {"nodes": as_names(nodes)})
+    given = {"nodes": as_names(nodes)}
+    return Partition("majorities_ring", given, lambda _, nodes: fencepost.majorities_ring(nodes))
 
 
 def _isolate(layout: Layout, node: tuple[str, ...]) -> Cut:
     return two_way(node, [name for name in node_names(layout) if name not in node])
 
 
-def _from_controllers(layout: Layout, broker: tuple[str, ...]) -> Cut:
-    return two_way(broker, [slot.name for slot in layout.of(Role.CONTROLLER)])
+def between_node_and_role(layout: Layout, node: tuple[str, ...], role: tuple[str, ...]) -> Cut:
+    """Both directions between the named slots and the other slots of a role."""
+    others = [slot.name for slot in layout.of(role[0]) if slot.name not in node]
+    return two_way(node, others)
 
 
 def _isolate_role(layout: Layout, role: tuple[str, ...]) -> Cut:
-    return _isolate(layout, tuple(slot.name for slot in layout.of(Role(role[0]))))
-
-
-_SHAPES: Mapping[str, Callable[..., Cut]] = {
-    "cut": lambda _, sources, targets: one_way(sources, targets),
-    "partition": lambda _, left, right: two_way(left, right),
-    "isolate": _isolate,
-    "cut_from_controllers": _from_controllers,
-    "isolate_role": _isolate_role,
-    "halves": lambda _, nodes: fencepost.halves(nodes),
-    "bridge": lambda _, nodes: fencepost.bridge(nodes),
-    "majorities_ring": lambda _, nodes: fencepost.majorities_ring(nodes),
-}
+    return _isolate(layout, tuple(slot.name for slot in layout.of(role[0])))
 
 
 @hookimpl
@@ -133,7 +129,7 @@ def fencepost_faults() -> Mapping[str, FaultFactory]:
         "cut": cut,
         "partition": partition,
         "isolate": isolate,
-        "cut_from_controllers": cut_from_controllers,
+        "cut_from_role": cut_from_role,
         "isolate_role": isolate_role,
         "halves": halves,
         "bridge": bridge,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fencepost import (
+    CLIENT,
     Condition,
     Layout,
     Process,
     Receipt,
-    Role,
     Runtime,
     Signal,
     Slot,
@@ -42,9 +42,16 @@ def find_slots(layout: Layout, names: Iterable[str]) -> tuple[Slot, ...]:
     return tuple(find_slot(layout, name) for name in names)
 
 
+def find_role(layout: Layout, name: str) -> str:
+    """The role; raises UsageError with the nearest right name."""
+    if name not in layout.roles:
+        raise no_such("role", name, layout.roles)
+    return name
+
+
 def node_names(layout: Layout) -> tuple[str, ...]:
     """Every node's name, clients and twins left out, in the layout's order."""
-    return tuple(s.name for s in layout.slots if s.role is not Role.CLIENT and not s.twin)
+    return tuple(s.name for s in layout.slots if s.role != CLIENT and not s.twin)
 
 
 def end(runtime: Runtime, process: Process, signal: Signal, limit_ms: int) -> bool:

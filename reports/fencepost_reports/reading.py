@@ -49,8 +49,19 @@ RUNS = StructType(
         StructField("plane", StringType(), False),
         StructField("runtime", StringType(), False),
         StructField("seed", LongType(), False),
-        StructField("controllers", LongType(), False),
-        StructField("brokers", LongType(), False),
+        StructField(
+            "counts",
+            ArrayType(
+                StructType(
+                    [
+                        StructField("name", StringType(), False),
+                        StructField("count", LongType(), False),
+                    ]
+                ),
+                False,
+            ),
+            False,
+        ),
         StructField("defects", _TEXTS, False),
         StructField("started_at", StringType(), False),
         StructField(
@@ -147,8 +158,7 @@ def described(source: RunSource, planes: Mapping[str, str]) -> dict[str, object]
         "plane": planes[family],
         "runtime": info.runtime,
         "seed": info.seed,
-        "controllers": info.controllers,
-        "brokers": info.brokers,
+        "counts": [{"name": name, "count": n} for name, n in info.counts.items() if n],
         "defects": list(info.defects),
         "started_at": info.started_at,
         "slots": [{"name": s.name, "role": s.role, "node_id": s.node_id} for s in info.slots],

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import BrokerCommitted, Role, Shape, Spare
-from fencepost.testing import Clients, Cluster, Faults, Happened
+from fencepost import Spare
+from fencepost.testing import Faults, Happened
+from fencepost_kafka import BrokerCommitted, Role, kafka_shape
+from fencepost_kafka.testing import KafkaClients, KafkaCluster
 from fencepost_suites.shapes import LONG_LEASE
 
 clause = pytest.mark.clause
-FOUR = pytest.mark.parametrize("fencepost_shape", [Shape(brokers=4)], ids=["four-brokers"])
+FOUR = pytest.mark.parametrize("fencepost_shape", [kafka_shape(brokers=4)], ids=["four-brokers"])
 ONE_LATER = pytest.mark.parametrize(
-    "fencepost_shape", [Shape(spares=(Spare(Role.BROKER, 4),))], ids=["one-later"]
+    "fencepost_shape", [kafka_shape(spares=(Spare(Role.BROKER, 4),))], ids=["one-later"]
 )
 
 
 @clause("RP-01", "RP-02", "RP-21")
 def test_a_failed_brokers_leaderships_go_to_all_others_and_come_back(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders", partitions=6)
     victim = cluster.leader("orders", 0)
@@ -31,7 +33,7 @@ def test_a_failed_brokers_leaderships_go_to_all_others_and_come_back(
 
 @clause("RP-28")
 def test_a_topic_is_placed_on_brokers_that_live(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     dead = cluster.brokers[1]
     with faults.kill(dead):
@@ -46,7 +48,7 @@ def test_a_topic_is_placed_on_brokers_that_live(
 @FOUR
 @clause("RP-20", "RP-19", "RP-06")
 def test_a_partition_moves_while_it_is_written_to_and_the_controller_fails(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders", partitions=1)
     writes = clients.produce("orders", count=800, rate=200)
@@ -72,7 +74,7 @@ def test_a_partition_moves_while_it_is_written_to_and_the_controller_fails(
 @FOUR
 @clause("RP-20")
 def test_a_reassignment_under_way_can_be_called_off(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders", partitions=8, replication=2)
     _, second, third, fourth = cluster.brokers
@@ -89,7 +91,7 @@ def test_a_reassignment_under_way_can_be_called_off(
 @ONE_LATER
 @clause("RP-03", "RP-33")
 def test_a_broker_that_is_added_gets_its_share_and_a_rebalance_places_all_anew(
-    cluster: Cluster, clients: Clients, history: Happened
+    cluster: KafkaCluster, clients: KafkaClients, history: Happened
 ) -> None:
     clients.create_topic("orders", partitions=6, replication=2)
     writes = clients.produce("orders")
@@ -116,7 +118,7 @@ def test_a_broker_that_is_added_gets_its_share_and_a_rebalance_places_all_anew(
 
 @clause("QC-26")
 def test_a_deleted_broker_leaves_every_isr_and_may_register_anew(
-    cluster: Cluster, clients: Clients
+    cluster: KafkaCluster, clients: KafkaClients
 ) -> None:
     writes = clients.produce("orders")
     deleted = cluster.leader("orders", 0)
@@ -129,7 +131,7 @@ def test_a_deleted_broker_leaves_every_isr_and_may_register_anew(
 @pytest.mark.only("reference/quorum", reason="Kafka refuses whoever comes second")
 @clause("QC-19")
 def test_a_deleted_brokers_id_goes_to_no_process_that_lost_it(
-    cluster: Cluster, faults: Faults, clients: Clients, history: Happened
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: Happened
 ) -> None:
     writes = clients.produce("orders")
     victim = cluster.leader("orders", 0)
@@ -152,7 +154,7 @@ def test_a_deleted_brokers_id_goes_to_no_process_that_lost_it(
 
 @pytest.mark.only("reference/quorum", reason="a broker of Kafka's that is deleted stays away")
 def test_a_topic_deleted_while_a_broker_was_nobody_is_removed_there(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     writes = clients.produce("orders", count=50)
     cluster.eventually(writes.settled)
@@ -167,7 +169,7 @@ def test_a_topic_deleted_while_a_broker_was_nobody_is_removed_there(
 
 @clause("RP-25")
 def test_a_topic_deleted_behind_a_brokers_back_is_removed_when_it_returns(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     writes = clients.produce("orders", count=50)
     cluster.eventually(writes.settled)
@@ -180,7 +182,7 @@ def test_a_topic_deleted_behind_a_brokers_back_is_removed_when_it_returns(
 
 @LONG_LEASE
 def test_a_topics_setting_can_be_changed_and_leaders_elected_by_hand(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders", partitions=1)
     leader = cluster.leader("orders", 0)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from fencepost import Condition, Event, Shape, View
-from fencepost.testing import Clients, Cluster, Faults, Happened, Node
+from fencepost.testing import Faults, Happened
 from fencepost_clusters.apache_kafka.metrics import MetricsTold, figures
 from fencepost_clusters.apache_kafka.rules_metrics import SETTLED_NS
 from fencepost_clusters.apache_kafka.rules_serving import APPLIED_WITHIN_NS
+from fencepost_kafka import kafka_shape
+from fencepost_kafka.testing import KafkaClients, KafkaCluster, KafkaNode
 
 clause = pytest.mark.clause
 pytestmark = pytest.mark.only("apache/kraft", reason="what is tested is Kafka's own promise")
@@ -20,7 +22,7 @@ LONG_SESSION = pytest.mark.parametrize(
 """A session that outlives the start of a JVM, on a busy machine too."""
 
 
-def goes_on_saying(node: Node, **said: int) -> Condition:
+def goes_on_saying(node: KafkaNode, **said: int) -> Condition:
     """The node's metrics page has said so for as long as it takes to be judged."""
 
     def holds(view: View) -> bool:
@@ -45,7 +47,7 @@ def past(event: Event, by_ns: int) -> Condition:
 @pytest.mark.parametrize("disk", ["empty", "copy"])
 @clause("KR-01")
 def test_of_two_processes_with_one_id_the_one_with_a_session_stays(
-    cluster: Cluster, faults: Faults, clients: Clients, disk: str
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, disk: str
 ) -> None:
     writes = clients.produce("orders")
     victim = cluster.leader("orders", 0)
@@ -60,7 +62,7 @@ def test_of_two_processes_with_one_id_the_one_with_a_session_stays(
 @LONG_SESSION
 @clause("KR-01", "KR-02", "QC-21")
 def test_a_bounce_within_the_session_waits_for_its_end(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     writes = clients.produce("orders")
     victim = cluster.leader("orders", 0)
@@ -79,7 +81,7 @@ def test_a_bounce_within_the_session_waits_for_its_end(
 )
 @clause("KR-02", "KR-05", "QC-30", "RP-24")
 def test_a_broker_cut_off_from_the_controllers_is_fenced_by_them(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     writes = clients.produce("orders")
     cluster.eventually(writes.acked_at_least(50))
@@ -94,7 +96,7 @@ def test_a_broker_cut_off_from_the_controllers_is_fenced_by_them(
 
 @clause("QC-07", "QC-21", "QC-28")
 def test_an_isolated_controller_has_a_successor_that_knows_everything(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("before")
     clients.produce("orders")
@@ -111,7 +113,7 @@ def test_an_isolated_controller_has_a_successor_that_knows_everything(
 
 @clause("KR-02", "QC-31")
 def test_a_broker_that_dies_as_the_controller_does_is_fenced_by_the_next_one(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     writes = clients.produce("orders")
     victim = cluster.leader("orders", 0)
@@ -123,7 +125,7 @@ def test_a_broker_that_dies_as_the_controller_does_is_fenced_by_the_next_one(
 
 @clause("KR-03")
 def test_a_fenced_broker_is_named_to_no_client_of_kafka(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.produce("orders")
     victim, *others = cluster.brokers
@@ -142,7 +144,7 @@ def test_a_fenced_broker_is_named_to_no_client_of_kafka(
 
 @clause("KR-04")
 def test_a_broker_that_is_asked_to_stop_leaves_leading_nothing(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     writes = clients.produce("orders")
     victim = cluster.leader("orders", 0)
@@ -153,10 +155,10 @@ def test_a_broker_that_is_asked_to_stop_leaves_leading_nothing(
     cluster.eventually(cluster.recovered)
 
 
-@pytest.mark.parametrize("fencepost_shape", [Shape(brokers=4)], ids=["four-brokers"])
+@pytest.mark.parametrize("fencepost_shape", [kafka_shape(brokers=4)], ids=["four-brokers"])
 @clause("RP-19", "RP-06", "RP-13")
 def test_a_partition_moves_while_it_is_written_to_wherever_it_was(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders", partitions=1)
     writes = clients.produce("orders", count=800, rate=200)
@@ -175,7 +177,7 @@ def test_a_partition_moves_while_it_is_written_to_wherever_it_was(
 
 @clause("KR-07", "KR-08", "QC-37")
 def test_what_the_metrics_of_nodes_say_is_so(
-    cluster: Cluster, faults: Faults, clients: Clients, history: Happened
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: Happened
 ) -> None:
     clients.produce("orders")
     victim, *others = cluster.brokers

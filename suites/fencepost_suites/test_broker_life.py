@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.testing import Clients, Cluster, Faults
+from fencepost.testing import Faults
+from fencepost_kafka.testing import KafkaClients, KafkaCluster
 from fencepost_suites.shapes import OUTLASTING_LEASE, shaped
 
 clause = pytest.mark.clause
@@ -17,7 +18,7 @@ clause = pytest.mark.clause
 @OUTLASTING_LEASE
 @clause("REG-06", "REG-01")
 def test_a_broker_is_fenced_when_its_session_runs_out(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders")
     victim = cluster.brokers[0]
@@ -31,7 +32,7 @@ def test_a_broker_is_fenced_when_its_session_runs_out(
 @OUTLASTING_LEASE
 @clause("REG-07")
 def test_a_fenced_broker_is_named_to_no_client(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders")
     victim, *others = cluster.brokers
@@ -52,7 +53,7 @@ def test_a_fenced_broker_is_named_to_no_client(
 @pytest.mark.parametrize("signal", ["SIGINT", "SIGTERM"])
 @clause("REG-08", "REG-01")
 def test_a_broker_that_is_asked_to_stop_goes_once_its_leaderships_are_elsewhere(
-    cluster: Cluster, faults: Faults, clients: Clients, signal: str
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, signal: str
 ) -> None:
     writes = clients.produce("orders")
     victim = cluster.leader("orders", 0)
@@ -65,7 +66,7 @@ def test_a_broker_that_is_asked_to_stop_goes_once_its_leaderships_are_elsewhere(
 
 @clause("REG-08")
 def test_the_wish_to_stop_survives_the_controller_it_was_told(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.produce("orders")
     victim = cluster.leader("orders", 0)
@@ -81,7 +82,7 @@ def test_the_wish_to_stop_survives_the_controller_it_was_told(
 @shaped(controlled_shutdown_timeout_ms="3000")
 @clause("REG-09")
 def test_a_broker_whose_leaderships_nobody_can_take_stops_all_the_same(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("alone", partitions=3, replication=1)
     victim = cluster.leader("alone", 0)
@@ -93,7 +94,7 @@ def test_a_broker_whose_leaderships_nobody_can_take_stops_all_the_same(
 @pytest.mark.only("reference/quorum", reason="which leases a broker of Kafka's holds is not told")
 @clause("QC-31")
 def test_a_new_active_controller_gives_every_broker_a_full_period(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.produce("orders")
     old = cluster.active_controller

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from fencepost import NodeStarted, Role, Shape, Spare, UsageError, Witness
-from fencepost.testing import Clients, Cluster, Faults, Happened
+from fencepost import NodeStarted, Shape, Spare, UsageError, Witness
+from fencepost.testing import Faults, Happened
+from fencepost_kafka import Role, kafka_shape
+from fencepost_kafka.testing import KafkaClients, KafkaCluster
 
 clause = pytest.mark.clause
 
@@ -34,7 +36,7 @@ REFUSED: Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]] = {
 }
 
 
-def refusal(cluster: Cluster, properties: Mapping[str, str]) -> str:
+def refusal(cluster: KafkaCluster, properties: Mapping[str, str]) -> str:
     """The sentence by which a node refuses a configuration; empty when it does not."""
     try:
         cluster.effective(properties)
@@ -45,7 +47,7 @@ def refusal(cluster: Cluster, properties: Mapping[str, str]) -> str:
 
 @clause("QC-01")
 def test_an_unset_process_roles_is_legacy_mode_which_no_node_here_is_in(
-    cluster: Cluster, history: Happened
+    cluster: KafkaCluster, history: Happened
 ) -> None:
     unset = {name: value for name, value in BROKER.items() if name != "process.roles"}
     sentence = refusal(cluster, unset)
@@ -68,7 +70,9 @@ def test_an_unset_process_roles_is_legacy_mode_which_no_node_here_is_in(
 
 
 @clause("QC-24")
-def test_settings_have_kip_631s_defaults_and_checks(cluster: Cluster, history: Happened) -> None:
+def test_settings_have_kip_631s_defaults_and_checks(
+    cluster: KafkaCluster, history: Happened
+) -> None:
     for properties in (BROKER, CONTROLLER):
         read = cluster.effective(properties)
         for name, default in (
@@ -87,11 +91,11 @@ def test_settings_have_kip_631s_defaults_and_checks(cluster: Cluster, history: H
 
 
 @pytest.mark.parametrize(
-    "fencepost_shape", [Shape(spares=(Spare(Role.BROKER, 101),))], ids=["impostor"]
+    "fencepost_shape", [kafka_shape(spares=(Spare(Role.BROKER, 101),))], ids=["impostor"]
 )
 @clause("QC-03")
 def test_a_broker_with_a_controllers_id_is_refused(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     impostor = cluster.node("broker-101")
     assert impostor.id in {controller.id for controller in cluster.controllers}
@@ -107,7 +111,7 @@ def test_a_broker_with_a_controllers_id_is_refused(
 @pytest.mark.parametrize(
     "fencepost_shape",
     [
-        Shape(
+        kafka_shape(
             spares=(Spare(Role.CONTROLLER, 104),),
             own={"broker-1": {"controller.connect": "?,controller-4:9093,controller-2:9093"}},
         )
@@ -116,7 +120,7 @@ def test_a_broker_with_a_controllers_id_is_refused(
 )
 @clause("QC-05")
 def test_a_broker_learns_the_quorum_from_the_one_good_address_it_has(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders")
     broker = cluster.node("broker-1")
@@ -128,10 +132,10 @@ def test_a_broker_learns_the_quorum_from_the_one_good_address_it_has(
     cluster.eventually(cluster.recovered)
 
 
-@pytest.mark.parametrize("fencepost_shape", [Shape(combined=2)], ids=["combined"])
+@pytest.mark.parametrize("fencepost_shape", [kafka_shape(combined=2)], ids=["combined"])
 @clause("QC-02")
 def test_a_controller_and_a_broker_share_a_process_and_not_an_id(
-    cluster: Cluster, faults: Faults, clients: Clients, history: Happened
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: Happened
 ) -> None:
     writes = clients.produce("orders")
     shared = [node for node in cluster.controllers if node.name.startswith("broker")]
@@ -154,11 +158,11 @@ def test_a_controller_and_a_broker_share_a_process_and_not_an_id(
 
 
 @pytest.mark.parametrize(
-    "fencepost_shape", [Shape(spares=(Spare(Role.CONTROLLER, 104),))], ids=["spare"]
+    "fencepost_shape", [kafka_shape(spares=(Spare(Role.CONTROLLER, 104),))], ids=["spare"]
 )
 @clause("QC-29")
 def test_brokers_follow_a_controller_that_was_replaced_at_a_new_address(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     writes = clients.produce("orders")
     spare = cluster.node("controller-4")
@@ -179,7 +183,7 @@ def test_brokers_follow_a_controller_that_was_replaced_at_a_new_address(
 )
 @clause("QC-04")
 def test_controllers_do_nothing_for_a_client_without_rights(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders")  # by way of a broker, which has the rights
     # Everybody is asked before anything is claimed: who is not in office refuses all the same.

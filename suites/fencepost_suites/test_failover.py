@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import IsrChangeAnswered
-from fencepost.testing import Clients, Cluster, Faults, Happened
+from fencepost.testing import Faults, Happened
+from fencepost_kafka import IsrChangeAnswered
+from fencepost_kafka.testing import KafkaClients, KafkaCluster
 from fencepost_suites.shapes import OUTLASTING_LEASE, shaped
 
 clause = pytest.mark.clause
@@ -15,7 +16,7 @@ PATIENT = shaped("patient", replica_lag_time_max_ms="30000", registration_lease_
 
 @clause("RP-11", "RP-12", "RP-13", "JEPSEN-duplicate")
 def test_a_write_whose_answer_was_lost_with_the_leader_is_sent_again_and_stored_once(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders", partitions=1)
     writes = clients.produce("orders", acks="all", rate=200)
@@ -34,7 +35,7 @@ def test_a_write_whose_answer_was_lost_with_the_leader_is_sent_again_and_stored_
 @PATIENT
 @clause("RP-31")
 def test_a_leader_that_steps_down_fails_the_writes_that_wait_for_followers(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders", partitions=1)
     writes = clients.produce("orders", acks="all")
@@ -51,7 +52,7 @@ def test_a_leader_that_steps_down_fails_the_writes_that_wait_for_followers(
 @OUTLASTING_LEASE
 @clause("RP-29")
 def test_while_the_isr_is_dead_nobody_leads(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     # One will do, so that no replica outside the ISR is eligible beside it (KIP-966).
     clients.create_topic("orders", partitions=1, config={"min.insync.replicas": "1"})
@@ -73,7 +74,7 @@ def test_while_the_isr_is_dead_nobody_leads(
 @shaped("long-lease", registration_lease_timeout_ms="8000", replica_lag_time_max_ms="1000")
 @clause("QC-32")
 def test_an_isr_change_asked_for_in_a_former_epoch_is_refused(
-    cluster: Cluster, faults: Faults, clients: Clients, history: Happened
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: Happened
 ) -> None:
     clients.create_topic("orders", partitions=1)
     clients.produce("orders")
@@ -92,7 +93,7 @@ def test_an_isr_change_asked_for_in_a_former_epoch_is_refused(
 @PATIENT
 @clause("RP-08", "RP-15")
 def test_a_restarted_replica_begins_with_its_checkpointed_high_watermark(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders", partitions=1)
     leader = cluster.leader("orders", 0)

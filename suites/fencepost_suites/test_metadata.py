@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import Role, Shape, Spare
-from fencepost.testing import Clients, Cluster, Faults
+from fencepost import Spare
+from fencepost.testing import Faults
+from fencepost_kafka import Role, kafka_shape
+from fencepost_kafka.testing import KafkaClients, KafkaCluster
 
 clause = pytest.mark.clause
 
 
 def shape(**of: object) -> pytest.MarkDecorator:
     """A cluster with these settings, or more."""
-    return pytest.mark.parametrize("fencepost_shape", [Shape(**of)], ids=["set"])  # type: ignore[arg-type]
+    return pytest.mark.parametrize("fencepost_shape", [kafka_shape(**of)], ids=["set"])  # type: ignore[arg-type]
 
 
 OFTEN = {"metadata.snapshot.interval.records": "30", "metadata.snapshot.slice.records": "1"}
@@ -23,7 +25,7 @@ LATER = (Spare(Role.BROKER, 4),)
 @shape(settings=OFTEN, spares=LATER)
 @clause("QC-06", "QC-11", "QC-12")
 def test_controllers_take_snapshots_in_turn_and_who_was_left_behind_starts_from_one(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders", partitions=12)
     standby = next(c for c in cluster.controllers if c != cluster.active_controller)
@@ -51,7 +53,7 @@ def test_controllers_take_snapshots_in_turn_and_who_was_left_behind_starts_from_
 @shape(settings={"metadata.format.level": "2"}, spares=LATER, own=OLDER)
 @clause("QC-15", "QC-33", "REG-05")
 def test_a_broker_of_older_software_is_refused_once_a_newer_format_is_enabled(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders")
     older = cluster.node("broker-4")
@@ -67,7 +69,7 @@ def test_a_broker_of_older_software_is_refused_once_a_newer_format_is_enabled(
 
 @clause("QC-33")
 def test_records_are_written_in_the_enabled_format(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders")
     faults.bounce(cluster.brokers[0], after_ms=0)
@@ -77,7 +79,7 @@ def test_records_are_written_in_the_enabled_format(
 @shape(settings={"metadata.max.lag.records": "0", "registration.heartbeat.interval.ms": "50"})
 @clause("QC-15")
 def test_a_broker_far_behind_on_metadata_is_fenced_until_it_has_caught_up(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders", partitions=24)
     _, victim, other = cluster.brokers
@@ -97,7 +99,7 @@ def test_a_broker_far_behind_on_metadata_is_fenced_until_it_has_caught_up(
 
 @clause("REG-04")
 def test_a_broker_is_online_only_once_it_has_the_metadata(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders")
     victim = cluster.brokers[1]

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from fencepost import MetricsReported, Role, Shape, Spare
-from fencepost.testing import Clients, Cluster, Faults, Happened, Node
+from fencepost import Shape, Spare
+from fencepost.testing import Faults, Happened
+from fencepost_kafka import MetricsReported, Role
+from fencepost_kafka.testing import KafkaClients, KafkaCluster, KafkaNode
 
 clause = pytest.mark.clause
 seldom = pytest.mark.parametrize(
@@ -43,7 +45,7 @@ def figures(told: MetricsReported) -> Mapping[str, float]:
 @seldom
 @clause("QC-25")
 def test_a_node_that_was_left_behind_says_how_far(
-    cluster: Cluster, faults: Faults, clients: Clients, history: Happened
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: Happened
 ) -> None:
     clients.create_topic("orders", partitions=12)
     standby = next(c for c in cluster.controllers if c != cluster.active_controller)
@@ -68,7 +70,7 @@ def test_a_node_that_was_left_behind_says_how_far(
 @seldom
 @clause("QC-25", "QC-37")
 def test_a_nodes_metrics_page_has_the_seeds_names_and_says_what_the_history_shows(
-    cluster: Cluster, clients: Clients, history: Happened
+    cluster: KafkaCluster, clients: KafkaClients, history: Happened
 ) -> None:
     clients.create_topic("orders", partitions=36)
     writes = clients.produce("orders", count=200)
@@ -81,7 +83,7 @@ def test_a_nodes_metrics_page_has_the_seeds_names_and_says_what_the_history_show
             name: float(value) for _, name, of, value in SAMPLE.findall(page) if int(of) == node.id
         }
 
-        def same(body: MetricsReported, node: Node = node, samples: object = samples) -> bool:
+        def same(body: MetricsReported, node: KafkaNode = node, samples: object = samples) -> bool:
             return body.node_id == node.id and figures(body) == samples
 
         shown = history.told(MetricsReported, same, f"{node}'s own word of what its page has")

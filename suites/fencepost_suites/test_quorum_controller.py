@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fencepost import Shape
-from fencepost.testing import Clients, Cluster, Faults, Happened
+from fencepost.testing import Faults, Happened
+from fencepost_kafka.testing import KafkaClients, KafkaCluster
 from fencepost_suites.shapes import LONG_LEASE
 
 clause = pytest.mark.clause
@@ -13,7 +14,7 @@ clause = pytest.mark.clause
 
 @clause("QC-13", "QC-14", "QC-16", "QC-17", "QC-20")
 def test_a_broker_cut_off_from_the_controllers_fences_itself_and_serves_nobody(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.produce("orders")  # in the background, acks=all
     victim = cluster.leader("orders", 0)
@@ -34,7 +35,7 @@ HOURS_WRONG = {
 @pytest.mark.parametrize("fencepost_shape", [Shape(own=HOURS_WRONG)], ids=["hours-wrong"])
 @clause("QC-13", "QC-14")
 def test_wall_clocks_that_are_hours_wrong_change_no_lease(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.produce("orders")
     victim = cluster.brokers[0]
@@ -48,7 +49,7 @@ def test_wall_clocks_that_are_hours_wrong_change_no_lease(
 
 @clause("QC-30", "QC-14")
 def test_a_fenced_brokers_leaderships_go_to_live_members_of_the_isr(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     writes = clients.produce("orders")
     victim = cluster.leader("orders", 0)
@@ -61,7 +62,7 @@ def test_a_fenced_brokers_leaderships_go_to_live_members_of_the_isr(
 @LONG_LEASE
 @clause("QC-35", "REG-03")
 def test_a_bounce_within_the_lease_gets_its_id_back_at_once(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.produce("orders")
     victim = cluster.leader("orders", 0)
@@ -73,7 +74,7 @@ def test_a_bounce_within_the_lease_gets_its_id_back_at_once(
 @pytest.mark.only("reference/quorum", reason="Kafka's brokers keep their epochs over a failover")
 @clause("QC-36", "QC-07", "QC-21", "QC-28", "QC-22")
 def test_an_isolated_controller_resigns_and_its_successor_knows_everything(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("before")
     clients.produce("orders")
@@ -99,7 +100,7 @@ def test_an_isolated_controller_resigns_and_its_successor_knows_everything(
 )
 @clause("QC-08", "QC-09")
 def test_what_an_isolated_controller_never_committed_is_undone(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders")
     old = cluster.active_controller
@@ -112,7 +113,7 @@ def test_what_an_isolated_controller_never_committed_is_undone(
 
 @clause("QC-18")
 def test_shutdown_is_granted_once_leadership_is_off_the_broker(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     writes = clients.produce("orders")
     victim = cluster.leader("orders", 0)
@@ -125,7 +126,7 @@ def test_shutdown_is_granted_once_leadership_is_off_the_broker(
 @pytest.mark.parametrize("disk", ["empty", "copy"])
 @clause("QC-19")
 def test_of_two_processes_with_one_id_the_newest_wins(
-    cluster: Cluster, faults: Faults, clients: Clients, disk: str
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, disk: str
 ) -> None:
     clients.produce("orders")
     victim = cluster.leader("orders", 0)
@@ -147,7 +148,7 @@ def test_of_two_processes_with_one_id_the_newest_wins(
 )
 @clause("QC-20")
 def test_a_broker_that_was_paused_past_its_lease_does_not_serve_from_memory(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.produce("orders")
     victim = cluster.leader("orders", 0)
@@ -158,7 +159,7 @@ def test_a_broker_that_was_paused_past_its_lease_does_not_serve_from_memory(
 
 
 def test_the_history_of_a_quiet_run_has_no_fencing(
-    cluster: Cluster, clients: Clients, history: Happened
+    cluster: KafkaCluster, clients: KafkaClients, history: Happened
 ) -> None:
     writes = clients.produce("orders", count=200)
     cluster.eventually(writes.settled)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.testing import Clients, Cluster, Faults
+from fencepost.testing import Faults
+from fencepost_kafka.testing import KafkaClients, KafkaCluster
 from fencepost_suites.shapes import LONG_LEASE
 
 clause = pytest.mark.clause
@@ -16,7 +17,7 @@ clause = pytest.mark.clause
 @LONG_LEASE
 @clause("REG-03")
 def test_a_broker_that_registers_again_starts_fenced(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders")
     victim = cluster.leader("orders", 0)
@@ -28,7 +29,7 @@ def test_a_broker_that_registers_again_starts_fenced(
 
 @clause("REG-05", "QC-16")
 def test_a_starting_broker_answers_no_client_before_it_is_online(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders")
     victim = cluster.brokers[0]
@@ -45,7 +46,7 @@ def test_a_starting_broker_answers_no_client_before_it_is_online(
 
 @clause("REG-02")
 def test_a_broker_registers_once_its_logs_are_recovered(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     writes = clients.produce("orders")
     cluster.eventually(writes.acked_at_least(50))

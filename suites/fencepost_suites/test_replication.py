@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fencepost import Shape
-from fencepost.testing import Clients, Cluster, Faults
+from fencepost.testing import Faults
+from fencepost_kafka.testing import KafkaClients, KafkaCluster
 
 clause = pytest.mark.clause
 LEADERS_STAY = Shape(
@@ -24,7 +25,9 @@ LEASE_OUTLASTS_LAG = Shape(
 
 
 @clause("RP-06", "RP-13", "RP-05", "JEPSEN-lost-write", "JEPSEN-duplicate")
-def test_acked_writes_survive_failover(cluster: Cluster, faults: Faults, clients: Clients) -> None:
+def test_acked_writes_survive_failover(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+) -> None:
     writes = clients.produce("orders", acks="all", rate=200)
     clients.consume("orders")
     cluster.eventually(writes.acked_at_least(100))
@@ -40,7 +43,7 @@ def test_acked_writes_survive_failover(cluster: Cluster, faults: Faults, clients
 
 @clause("RP-04", "RP-09", "RP-10", "RP-27")
 def test_a_follower_that_does_not_keep_up_leaves_the_isr_and_comes_back_caught_up(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     writes = clients.produce("orders")
     cluster.eventually(writes.acked_at_least(50))
@@ -57,7 +60,7 @@ def test_a_follower_that_does_not_keep_up_leaves_the_isr_and_comes_back_caught_u
 @pytest.mark.parametrize("fencepost_shape", [LEADERS_STAY], ids=["leaders-stay"])
 @clause("RP-15", "RP-24", "RP-18")
 def test_a_former_leader_truncates_what_it_alone_had(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders", partitions=1)
     old = cluster.leader("orders", 0)
@@ -80,7 +83,7 @@ def test_a_former_leader_truncates_what_it_alone_had(
 
 @clause("RP-15")
 def test_a_follower_that_has_not_heard_of_a_commit_keeps_what_it_has(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders", partitions=1)
     leader = cluster.leader("orders", 0)
@@ -99,7 +102,7 @@ def test_a_follower_that_has_not_heard_of_a_commit_keeps_what_it_has(
 @pytest.mark.parametrize("fencepost_shape", [PATIENT], ids=["patient"])
 @clause("RP-07")
 def test_an_uncommitted_message_is_read_by_nobody(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders", partitions=1)
     leader = cluster.leader("orders", 0)
@@ -115,7 +118,7 @@ def test_an_uncommitted_message_is_read_by_nobody(
 @pytest.mark.parametrize("fencepost_shape", [LEASE_OUTLASTS_LAG], ids=["long-lease"])
 @clause("RP-32", "RP-04")
 def test_a_leader_that_cannot_store_a_smaller_isr_commits_on_the_old_one(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.produce("orders")
     leader = cluster.leader("orders", 0)
@@ -130,7 +133,7 @@ def test_a_leader_that_cannot_store_a_smaller_isr_commits_on_the_old_one(
 @pytest.mark.only("simulated", reason="a process that is killed leaves what it wrote to the kernel")
 @clause("RP-26")
 def test_what_was_flushed_survives_the_loss_of_power(
-    cluster: Cluster, faults: Faults, clients: Clients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     writes = clients.produce("orders")
     for _ in range(3):
@@ -147,7 +150,7 @@ def test_what_was_flushed_survives_the_loss_of_power(
 
 @clause("JEPSEN-aborted-read")
 def test_a_write_that_was_refused_for_good_is_never_read(
-    cluster: Cluster, clients: Clients
+    cluster: KafkaCluster, clients: KafkaClients
 ) -> None:
     too_large = {"message.max.bytes": "4000000"}  # for the client, not for the broker
     refused = clients.produce("orders", size=2_000_000, count=3, rate=5, settings=too_large)

@@ -7,8 +7,9 @@ from typing import TypeVar
 
 import pytest
 
-from fencepost import ControllerElected, ControllerResigned, HeartbeatAnswered
-from fencepost.testing import Clients, Cluster, Happened, Node
+from fencepost.testing import Happened
+from fencepost_kafka import ControllerElected, ControllerResigned, HeartbeatAnswered
+from fencepost_kafka.testing import KafkaClients, KafkaCluster, KafkaNode
 from fencepost_suites import wire_format as w
 
 clause = pytest.mark.clause
@@ -26,8 +27,8 @@ Answer = TypeVar("Answer")
 
 
 def of_active(
-    cluster: Cluster, history: Happened, ask: Callable[[Node], Answer]
-) -> tuple[Node, Answer]:
+    cluster: KafkaCluster, history: Happened, ask: Callable[[KafkaNode], Answer]
+) -> tuple[KafkaNode, Answer]:
     """The active controller, and what came of asking while it was in office.
 
     It is asked anew where the office changed hands meanwhile: whoever lost it refuses by right.
@@ -46,7 +47,7 @@ def of_active(
 @as_bytes
 @clause("QC-34", "QC-22")
 def test_heartbeats_have_the_seeds_fields_and_are_served_to_no_client(
-    cluster: Cluster, clients: Clients, history: Happened
+    cluster: KafkaCluster, clients: KafkaClients, history: Happened
 ) -> None:
     frames = w.broker_heartbeat(STRANGER, epoch=5), w.controller_heartbeat(STRANGER, -1)
     active, told_by = of_active(
@@ -74,7 +75,7 @@ def test_heartbeats_have_the_seeds_fields_and_are_served_to_no_client(
 @as_bytes
 @clause("QC-27")
 def test_a_state_that_is_not_known_is_read_as_unknown(
-    cluster: Cluster, clients: Clients, history: Happened
+    cluster: KafkaCluster, clients: KafkaClients, history: Happened
 ) -> None:
     frame = w.broker_heartbeat(STRANGER, target=UNKNOWN_STATE, epoch=5)
     active, told = of_active(cluster, history, lambda node: clients.send_bytes(node, frame))
@@ -93,7 +94,7 @@ def test_a_state_that_is_not_known_is_read_as_unknown(
 @as_bytes
 @clause("QC-23")
 def test_the_requests_of_zookeepers_controllers_are_not_served(
-    cluster: Cluster, clients: Clients, history: Happened
+    cluster: KafkaCluster, clients: KafkaClients, history: Happened
 ) -> None:
     for node in (cluster.brokers[0], cluster.active_controller):
         for key, name in OBSOLETE.items():
@@ -106,7 +107,7 @@ def test_the_requests_of_zookeepers_controllers_are_not_served(
 @as_bytes
 @clause("QC-10")
 def test_metadata_records_are_written_as_the_seed_has_them(
-    cluster: Cluster, clients: Clients, history: Happened
+    cluster: KafkaCluster, clients: KafkaClients, history: Happened
 ) -> None:
     clients.create_topic("orders", config={"min.insync.replicas": "1"})
     clients.delete_topic("orders")

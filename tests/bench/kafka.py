@@ -22,10 +22,11 @@ from statistics import median
 from report import parse, show, summary
 from start import NODES, cluster_start
 
-from fencepost import EnvironmentFailed, Role
+from fencepost import EnvironmentFailed
 from fencepost.runs.run import check_runtime
 from fencepost_clusters.apache_kafka import distribution
 from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION, jvm_options, resource
+from fencepost_kafka import Role
 
 GOAL_S = 15.0
 

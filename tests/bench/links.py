@@ -18,13 +18,16 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from report import parse, percentile, show, summary
 
-from fencepost import Command, Launchable, Layout, Place, Role, Shape, Timed, Timing
+from fencepost import Command, Place, Shape
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import Run, RunSpec, new_folder
+from fencepost_clusters.reference.cluster import PORTS, ReferenceQuorum
+from fencepost_kafka import Role, kafka_shape
 
 TOPIC = "bench"
 MESSAGES, MESSAGE_BYTES = 20_000, 1024
@@ -41,24 +44,13 @@ SETTINGS = {
 class Direct:
     """A system whose brokers tell clients their own addresses, past every link."""
 
-    inner: Launchable
-    name: str
-    plane: str
-    port: int
-    laid_out: Layout
-    takes: Timing
+    inner: ReferenceQuorum
 
-    def layout(self, shape: Shape) -> Layout:
-        return self.laid_out
-
-    def client_port(self) -> int:
-        return self.port
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
 
     def command(self, place: Place, shape: Shape) -> Command:
         return self.inner.command(replace(place, advertised=place.address), shape)
-
-    def timing(self, shape: Shape) -> Timing:
-        return self.takes
 
 
 class Client:
@@ -143,20 +135,14 @@ class Client:
 @contextmanager
 def cluster(plugins: Plugins, out: Path, linked: bool) -> Iterator[Client]:
     """A cluster at work, and the client that reaches its broker one way or the other."""
-    shape = Shape(controllers=1, brokers=1, settings=SETTINGS)
-    system = plugins.system("reference/quorum")
-    if not linked:
-        assert isinstance(system, Launchable)
-        assert isinstance(system, Timed)
-        system = Direct(
-            system, system.name, system.plane, system.client_port(), system.layout(shape),
-            system.timing(shape),
-        )  # fmt: skip
+    shape = kafka_shape(controllers=1, brokers=1, settings=SETTINGS)
+    reference = ReferenceQuorum()
+    system: Any = reference if linked else Direct(reference)
     with Run.start(RunSpec(system, shape), plugins, new_folder(out, "bench")) as run:
         run.clients.create_topic(TOPIC, partitions=1)
         place = run.runtime.place(run.runtime.layout.of(Role.BROKER)[0])
         host = place.advertised if linked else place.address
-        client = Client(f"{host}:{system.client_port()}")
+        client = Client(f"{host}:{PORTS.client}")
         try:
             yield client
         finally:

@@ -25,10 +25,11 @@ from statistics import median
 
 from report import parse, show, summary
 
-from fencepost import Condition, EnvironmentFailed, Shape
+from fencepost import Condition, EnvironmentFailed
 from fencepost.model.clock import SECOND
 from fencepost.plugins.manager import load
 from fencepost.runs.run import Run, RunSpec, check_runtime, new_folder
+from fencepost_kafka import kafka_shape
 
 GOAL_S = 2.0
 DOCKER_GOAL_S = 5.0
@@ -42,7 +43,7 @@ def cluster_start(
 ) -> tuple[float, float]:
     """Seconds from the first line to a cluster that is ready, and of a broker's bounce in it."""
     plugins = load()
-    spec = RunSpec(plugins.system(system), Shape(controllers=3, brokers=3), runtime)
+    spec = RunSpec(plugins.system(system), kafka_shape(controllers=3, brokers=3), runtime)
     began = time.perf_counter()
     with Run.start(spec, plugins, new_folder(out, "bench")) as run:
         ready = time.perf_counter() - began

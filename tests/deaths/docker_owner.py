@@ -9,11 +9,12 @@ import os
 import sys
 from pathlib import Path
 
-from fencepost import Condition, Role, Shape
+from fencepost import Condition
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import SECOND
 from fencepost.runtimes.docker.host import docker_ground
 from fencepost.runtimes.process.runtime import ProcessRuntime
+from fencepost_kafka import Role, kafka_shape
 
 sys.path.insert(0, os.fspath(Path(__file__).parents[1]))
 import echo_node
@@ -23,7 +24,7 @@ def main(folder: Path) -> None:
     name = f"run-{os.getpid()}"
     with ProcessRuntime(
         echo_node.EchoSystem(),
-        Shape(controllers=1, brokers=1),
+        kafka_shape(controllers=1, brokers=1),
         RunFolder.create(folder / name),
         kinds=echo_node.KINDS,
         ground=docker_ground("fencepost/pod"),

@@ -13,13 +13,14 @@ import pytest
 from fencepost import Condition, Shape
 from fencepost.model.clock import SECOND
 from fencepost.runs.run import Run
+from fencepost_kafka import kafka_shape
 
 SETTINGS = {"min.insync.replicas": "1", "default.replication.factor": "1"}
 
 
 @pytest.fixture
 def fencepost_shape() -> Shape:
-    return Shape(controllers=1, brokers=1, settings=SETTINGS)
+    return kafka_shape(controllers=1, brokers=1, settings=SETTINGS)
 
 
 def test_waits_to_die(fencepost_run: Run) -> None:

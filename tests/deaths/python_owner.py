@@ -12,10 +12,11 @@ import signal
 import sys
 from pathlib import Path
 
-from fencepost import ClientSpec, Condition, Role, Shape
+from fencepost import ClientSpec, Condition
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import SECOND
 from fencepost.runtimes.process.runtime import ProcessRuntime
+from fencepost_kafka import Role, kafka_shape
 
 sys.path.insert(0, os.fspath(Path(__file__).parents[1]))
 import echo_node
@@ -27,7 +28,7 @@ def start(folder: Path) -> ProcessRuntime:
     """A controller, a broker and a client, up and talking."""
     runtime = ProcessRuntime(
         echo_node.EchoSystem(),
-        Shape(controllers=1, brokers=1),
+        kafka_shape(controllers=1, brokers=1),
         RunFolder.create(folder / f"run-{os.getpid()}"),
         workloads={"echo": (echo_node.__file__, "client")},
         kinds=echo_node.KINDS,

@@ -16,7 +16,7 @@ def main(seed: int, folder: Path) -> None:
     plugins = load()
     spec = RunSpec(plugins.system("reference/quorum"), runtime="simulated", seed=seed, stormy=True)
     with Run.start(spec, plugins, RunFolder.create(folder)) as run:
-        random_schedule.load(run)
+        run.clients.load()
         random_schedule.conduct(run, seed, 10_000, plugins.faults)
         result = run.finish()
     sys.stdout.buffer.write(result.folder.history.read_bytes())

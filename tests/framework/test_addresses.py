@@ -11,8 +11,9 @@ from dataclasses import replace
 
 import pytest
 
-from fencepost import EnvironmentFailed, Layout, Link, Role, Slot, UsageError
+from fencepost import EnvironmentFailed, Layout, Link, Slot, UsageError
 from fencepost.supervision.addresses import RUNS, Addresses, check_layout, claim
+from fencepost_kafka import Role
 
 ONE = Slot("broker-1", Role.BROKER, 1, 1)
 TWO = Slot("broker-2", Role.BROKER, 2, 2)

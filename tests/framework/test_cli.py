@@ -24,8 +24,9 @@ COMMAND = (sys.executable, "-c", "from fencepost.commands.cli import main; main(
 LIMIT_S = 180
 INSTEAD = """
 import sys
-from fencepost import cli, testrun
-testrun.SUITES = sys.argv.pop(1)
+from fencepost.commands import cli
+from fencepost.testing import test_run
+test_run.SUITES = sys.argv.pop(1)
 cli.main()
 """
 """The command line with other tests for suites."""
@@ -95,7 +96,7 @@ def test_tests_run_beside_a_conftest_that_is_not_theirs(tmp_path: Path) -> None:
         (("demo", "--sistem", "x"), "--system"),
         (("demo", "--system", "reference/quorun"), "reference/quorum"),
         (("run", "--system", "apache/kraf"), "apache/kraft"),
-        (("demo", "--system", "apache/kraft"), "apache/kraft has not"),
+        (("demo", "--system", "apache/kraft"), "apache/kraft has no demonstration"),
         (("run", "--system", "apache/kraft@3.8.0"), "3.9 and newer"),
         (("cluster", "up", "--runtime", "proces"), "process"),
         (("cluster", "up", "--setting", "lease"), "NAME=VALUE"),
@@ -231,8 +232,7 @@ def test_a_damaged_history_is_inconclusive_and_the_damage_is_named(tmp_path: Pat
             system="reference/quorum",
             runtime="process",
             seed=1,
-            controllers=3,
-            brokers=3,
+            counts={"controller": 3, "broker": 3},
             settings={},
             defects=(),
             slots=(),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost import EnvironmentFailed, Role, Slot
+from fencepost import EnvironmentFailed, Slot
 from fencepost.model.clock import SECOND
 from fencepost.runtimes.docker.engine import Leftover, owner
 from fencepost.runtimes.docker.host import DockerAddresses, DockerHost, _Ends, _Output
@@ -21,6 +21,7 @@ from fencepost.runtimes.docker.pod_agent import Agent, unpack
 from fencepost.runtimes.docker.pods import Pod
 from fencepost.supervision.addresses import Addresses
 from fencepost.supervision.launcher import Exit
+from fencepost_kafka import Role
 
 BROKER, OTHER = Slot("broker-1", Role.BROKER, 1, 4), Slot("broker-2", Role.BROKER, 2, 5)
 CLIENTS = Slot("clients", Role.CLIENT, -1, 10)

@@ -43,6 +43,7 @@ from fencepost.runtimes.docker.engine import Engine, Leftover, owner
 from fencepost.runtimes.docker.host import DockerHost
 from fencepost.runtimes.docker.pods import DATA
 from fencepost.runtimes.process.runtime import ProcessRuntime
+from fencepost_kafka import kafka_shape
 
 pytestmark = pytest.mark.real
 
@@ -135,7 +136,7 @@ def test_a_terminated_process_ends_in_its_own_time(pair: ProcessRuntime) -> None
 
 
 def test_no_event_is_lost_over_a_kill(make: Make) -> None:
-    runtime = make(EchoSystem(modes=(("broker-1", "bursts"),)), Shape(0, 1))
+    runtime = make(EchoSystem(modes=(("broker-1", "bursts"),)), kafka_shape(0, 1))
     runtime.start(slot(runtime, "broker-1"))
     with pytest.raises(EnvironmentFailed, match=r"broker-1#1.*was ended by SIGKILL.*should live"):
         advance(runtime, Condition("nothing", lambda view: False), 20)
@@ -147,7 +148,7 @@ def test_no_event_is_lost_over_a_kill(make: Make) -> None:
 
 
 def test_a_process_that_dies_at_start_is_named_with_its_last_words(make: Make) -> None:
-    runtime = make(EchoSystem(modes=(("broker-1", "dies"),)), Shape(0, 1))
+    runtime = make(EchoSystem(modes=(("broker-1", "dies"),)), kafka_shape(0, 1))
     runtime.start(slot(runtime, "broker-1"))
     with pytest.raises(EnvironmentFailed, match=r"broker-1#1.*ended with exit code 3") as failed:
         advance(runtime, Condition("up", lambda view: False), 20)
@@ -166,7 +167,7 @@ def test_a_paused_process_stands_still_until_it_is_resumed(pair: ProcessRuntime)
 
 
 def test_a_twin_has_a_pod_of_its_own_and_may_have_a_copy_of_the_disk(make: Make) -> None:
-    runtime = make(EchoSystem(twins=True), Shape(0, 2))
+    runtime = make(EchoSystem(twins=True), kafka_shape(0, 2))
     for name in ("broker-1", "broker-2"):
         runtime.start(slot(runtime, name))
     write(runtime, "broker-1", "original")

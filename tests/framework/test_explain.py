@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import (
+from fencepost import Cause, Event, FaultHealed, FaultStruck, NodeStarted, Witness
+from fencepost.judging.explanation import LINES, STEPS, Explanation, explain, explained
+from fencepost.judging.judge import Broken, Outcome, Verdict
+from fencepost.testing import HistoryBuilder
+from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
-    Cause,
     ControllerElected,
     ControllerFollowed,
-    Event,
-    FaultHealed,
-    FaultStruck,
     FetchServed,
     HeartbeatAnswered,
     HeartbeatSent,
@@ -20,14 +20,9 @@ from fencepost import (
     LeaseExpired,
     LeaseGranted,
     LogAppended,
-    NodeStarted,
     PartitionCommitted,
     ProbeCompleted,
-    Witness,
 )
-from fencepost.judging.explanation import LINES, STEPS, Explanation, explain, explained
-from fencepost.judging.judge import Broken, Outcome, Verdict
-from fencepost.testing import HistoryBuilder
 
 CONTROLLER, BROKER, OTHER = "controller-1#1", "broker-1#1", "broker-2#1"
 ALL3 = (1, 2, 3)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.events.kinds import Codec, Event, Stalled
+from fencepost.events import Codec, Event, Stalled
 from fencepost.history.feed import Feed
 from fencepost.history.recorder import Recorder
 from fencepost.model.errors import EnvironmentFailed

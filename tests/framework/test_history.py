@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.events.kinds import (
+from fencepost.events import (
     Cause,
     Codec,
     Event,
@@ -29,6 +29,7 @@ from fencepost.history.merge import Written, in_order
 from fencepost.history.recorder import Recorder
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.errors import UsageError
+from fencepost_kafka import KINDS
 
 STARTED = NodeStarted("broker", 1, "uuid", 0)
 
@@ -46,13 +47,13 @@ def merged(*sources: list[Event]) -> list[tuple[str, int]]:
 def folder(tmp_path: Path) -> RunFolder:
     """A whole run: one broker that was killed, one that ended by itself."""
     folder = RunFolder.create(tmp_path / "run-1")
-    harness = Recorder.open(folder.events_of("harness"), "run-1", "harness")
+    harness = Recorder.open(folder.events_of("harness"), "run-1", "harness", KINDS)
     harness.record(RunStarted("echo/mesh", "process", 7), at_ns=100)
     for number in (1, 2):
         process = f"broker-{number}#1"
         spawned = ProcessSpawned(process, f"broker-{number}", "broker", number, 70 + number)
         harness.record(spawned, at_ns=100 + number)
-        node = Recorder.open(folder.events_of(process), "run-1", process)
+        node = Recorder.open(folder.events_of(process), "run-1", process, KINDS)
         node.record(STARTED, at_ns=200 + number)
         node.record(Stalled(50), at_ns=300 + number)
         if number == 2:
@@ -71,8 +72,8 @@ def cut_events(folder: RunFolder, process: str, keep: slice) -> None:
 
 
 def test_a_whole_run_is_complete_and_in_order_of_time(folder: RunFolder) -> None:
-    end = history.merge(folder, Codec())
-    reading = history.read(folder, Codec())
+    end = history.merge(folder, Codec(KINDS))
+    reading = history.read(folder, Codec(KINDS))
     times = [e.at_ns for e in reading]
     assert times == sorted(times)
     assert len(times) == 11
@@ -82,7 +83,7 @@ def test_a_whole_run_is_complete_and_in_order_of_time(folder: RunFolder) -> None
 
 
 def test_a_history_is_made_when_first_read(folder: RunFolder) -> None:
-    assert len(list(history.read(folder, Codec()))) == 11
+    assert len(list(history.read(folder, Codec(KINDS)))) == 11
     assert folder.history.exists()
 
 
@@ -90,31 +91,31 @@ def test_a_history_that_was_read_while_its_run_went_on_is_made_anew(folder: RunF
     path = folder.events_of("harness")
     whole = path.read_bytes()
     path.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
-    early = history.read(folder, Codec())
+    early = history.read(folder, Codec(KINDS))
     assert "the run's end is not recorded" in (list(early), early.end.damage)[1]
     made_ns = folder.history.stat().st_mtime_ns
     path.write_bytes(whole)
     os.utime(path, ns=(made_ns + 1, made_ns + 1))
-    reading = history.read(folder, Codec())
+    reading = history.read(folder, Codec(KINDS))
     assert isinstance(list(reading)[-1].body, RunEnded)
     assert reading.end.complete
 
 
 def test_the_end_is_known_only_after_the_last_event(folder: RunFolder) -> None:
-    reading = history.read(folder, Codec())
+    reading = history.read(folder, Codec(KINDS))
     with pytest.raises(RuntimeError, match="not been read"):
         _ = reading.end
 
 
 def test_so_far_reads_a_run_that_goes_on(folder: RunFolder) -> None:
     cut_events(folder, "harness", slice(0, 2))
-    assert len(history.so_far(folder, Codec())) == 7
+    assert len(history.so_far(folder, Codec(KINDS))) == 7
     assert not folder.history.exists()
 
 
 def test_a_skipped_number_is_named(folder: RunFolder) -> None:
     cut_events(folder, "broker-2#1", slice(1, None))
-    end = history.merge(folder, Codec())
+    end = history.merge(folder, Codec(KINDS))
     assert not end.complete
     assert end.damage == ("broker-2#1: an event is missing before number 1",)
 
@@ -122,23 +123,23 @@ def test_a_skipped_number_is_named(folder: RunFolder) -> None:
 def test_a_number_used_twice_is_named(folder: RunFolder) -> None:
     path = folder.events_of("broker-2#1")
     path.write_bytes(path.read_bytes() + path.read_bytes().splitlines(keepends=True)[1])
-    assert history.merge(folder, Codec()).damage == ("broker-2#1 numbers an event 1 after 2",)
+    assert history.merge(folder, Codec(KINDS)).damage == ("broker-2#1 numbers an event 1 after 2",)
 
 
 def test_a_torn_last_line_is_named_and_the_rest_is_read(folder: RunFolder) -> None:
     path = folder.events_of("broker-1#1")
     path.write_bytes(path.read_bytes()[:-10])
-    end = history.merge(folder, Codec())
+    end = history.merge(folder, Codec(KINDS))
     assert end.damage == ("broker-1#1 ends in the middle of an event, in line 2",)
     assert not end.complete
-    assert len(list(history.read(folder, Codec()))) == 10
+    assert len(list(history.read(folder, Codec(KINDS)))) == 10
 
 
 def test_what_merging_found_is_remembered(folder: RunFolder) -> None:
     path = folder.events_of("broker-1#1")
     path.write_bytes(path.read_bytes()[:-10])
-    end = history.merge(folder, Codec())
-    reading = history.read(folder, Codec())
+    end = history.merge(folder, Codec(KINDS))
+    reading = history.read(folder, Codec(KINDS))
     list(reading)
     assert reading.end.damage == end.damage
     assert not reading.end.complete
@@ -148,43 +149,43 @@ def test_a_line_that_is_no_event_is_named(folder: RunFolder) -> None:
     path = folder.events_of("broker-1#1")
     first, second = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + b"garbage\n" + second)
-    (sentence,) = history.merge(folder, Codec()).damage
+    (sentence,) = history.merge(folder, Codec(KINDS)).damage
     assert sentence.startswith("broker-1#1, line 2 is not an event")
 
 
 def test_much_damage_is_named_briefly(folder: RunFolder) -> None:
     path = folder.events_of("broker-1#1")
     path.write_bytes(b"garbage\n" * 5000 + path.read_bytes())
-    damage = history.merge(folder, Codec()).damage
+    damage = history.merge(folder, Codec(KINDS)).damage
     assert len(damage) == 11
     assert damage[-1] == "broker-1#1: 4990 more lines are not events"
 
 
 def test_a_process_whose_end_nobody_saw_is_named(folder: RunFolder) -> None:
     cut_events(folder, "harness", slice(0, 3))  # neither exits nor the run's end
-    end = history.merge(folder, Codec())
+    end = history.merge(folder, Codec(KINDS))
     assert end.damage == ("how broker-1#1 ended is not recorded", "the run's end is not recorded")
 
 
 def test_a_spawned_process_that_wrote_nothing_counts_too(folder: RunFolder) -> None:
     folder.events_of("broker-1#1").unlink()
     cut_events(folder, "harness", slice(0, 3))
-    assert "how broker-1#1 ended is not recorded" in history.merge(folder, Codec()).damage
+    assert "how broker-1#1 ended is not recorded" in history.merge(folder, Codec(KINDS)).damage
 
 
 def test_a_run_cut_short_on_purpose_is_whole_but_not_complete(folder: RunFolder) -> None:
     path = folder.events_of("harness")
     path.write_bytes(path.read_bytes().replace(b'"completed":true', b'"completed":false'))
-    end = history.merge(folder, Codec())
+    end = history.merge(folder, Codec(KINDS))
     assert (end.complete, end.damage) == (False, ())
 
 
 @pytest.mark.parametrize("part", [0.2, 0.5, 0.9])
 def test_a_truncated_history_is_read_as_far_as_it_goes(folder: RunFolder, part: float) -> None:
-    history.merge(folder, Codec())
+    history.merge(folder, Codec(KINDS))
     text = folder.history.read_bytes()
     folder.history.write_bytes(text[: int(len(text) * part)])
-    reading = history.read(folder, Codec())
+    reading = history.read(folder, Codec(KINDS))
     whole = text[: int(len(text) * part)].count(b"\n")
     assert len(list(reading)) == whole
     assert not reading.end.complete
@@ -192,43 +193,43 @@ def test_a_truncated_history_is_read_as_far_as_it_goes(folder: RunFolder, part: 
 
 
 def test_what_a_witness_missed_is_named(folder: RunFolder) -> None:
-    witness = Recorder.open(folder.events_of("clients/one#1"), "run-1", "clients/one#1")
+    witness = Recorder.open(folder.events_of("clients/one#1"), "run-1", "clients/one#1", KINDS)
     witness.record(EvidenceMissed("records 3 to 8 were not read"), at_ns=450)
     witness.record(NodeStopped("stopped"), at_ns=500)
     witness.close()
-    reading = history.read(folder, Codec())
+    reading = history.read(folder, Codec(KINDS))
     assert any(isinstance(event.body, EvidenceMissed) for event in list(reading))
     assert not reading.end.complete
     assert reading.end.damage == ("records 3 to 8 were not read",)
 
 
 def test_a_hole_in_a_history_is_named(folder: RunFolder) -> None:
-    history.merge(folder, Codec())
+    history.merge(folder, Codec(KINDS))
     lines = folder.history.read_bytes().splitlines(keepends=True)
     lost = next(n for n, text in enumerate(lines) if b'"broker-2#1","node_seq":0' in text)
     folder.history.write_bytes(b"".join(lines[:lost] + lines[lost + 1 :]))
-    reading = history.read(folder, Codec())
+    reading = history.read(folder, Codec(KINDS))
     list(reading)
     assert reading.end.damage == ("broker-2#1: an event is missing before number 1",)
 
 
 def test_an_empty_history_is_damaged(folder: RunFolder) -> None:
     folder.history.write_bytes(b"")
-    reading = history.read(folder, Codec())
+    reading = history.read(folder, Codec(KINDS))
     assert list(reading) == []
     assert reading.end.damage == ("the run's end is not recorded",)
 
 
 def test_a_folder_without_events_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no history"):
-        history.read(RunFolder(tmp_path), Codec())
+        history.read(RunFolder(tmp_path), Codec(KINDS))
 
 
 def test_an_event_of_an_unknown_kind_is_kept_as_it_was_written(folder: RunFolder) -> None:
     path = folder.events_of("broker-2#1")
     text = path.read_bytes().replace(b'"type":"process.stalled"', b'"type":"nose.sneezed"')
     path.write_bytes(text)
-    assert history.merge(folder, Codec()).complete
+    assert history.merge(folder, Codec(KINDS)).complete
     assert text.splitlines()[1] in folder.history.read_bytes().splitlines()
 
 
@@ -236,22 +237,22 @@ def test_more_processes_than_open_files_are_allowed(folder: RunFolder) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for number in range(200):
         process = f"clients/a#{number}"
-        recorder = Recorder.open(folder.events_of(process), "run-1", process)
+        recorder = Recorder.open(folder.events_of(process), "run-1", process, KINDS)
         recorder.record(NodeStopped("done"), at_ns=700 + number)
         recorder.close()
     resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
     try:
-        end = history.merge(folder, Codec())
+        end = history.merge(folder, Codec(KINDS))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert end.complete
-    assert len(list(history.read(folder, Codec()))) == 211
+    assert len(list(history.read(folder, Codec(KINDS)))) == 211
 
 
 def test_damage_is_json_for_whoever_reads_it(folder: RunFolder) -> None:
     path = folder.events_of("broker-1#1")
     path.write_bytes(path.read_bytes()[:-10])
-    history.merge(folder, Codec())
+    history.merge(folder, Codec(KINDS))
     assert json.loads(folder.damage.read_text()) == [
         "broker-1#1 ends in the middle of an event, in line 2"
     ]

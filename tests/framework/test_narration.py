@@ -4,31 +4,21 @@ from __future__ import annotations
 
 import select
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from fencepost import (
-    Command,
-    Heard,
-    Layout,
-    Narrator,
-    Place,
-    Recorder,
-    Role,
-    Shape,
-    Slot,
-    Stalled,
-)
-from fencepost.events.kinds import Codec, Event
+from fencepost import Command, Fold, Heard, Layout, Narrator, Place, Recorder, Shape, Slot, Stalled
+from fencepost.events import Codec, Event
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import SECOND, now_ns
 from fencepost.model.runtime import Condition, Process, Signal
 from fencepost.model.view import View
 from fencepost.runtimes.process.log_following import Narration, Narrations
 from fencepost.runtimes.process.runtime import ProcessRuntime
+from fencepost_kafka import Role
 
 
 class Counting:
@@ -109,8 +99,15 @@ class Printing:
     def layout(self, shape: Shape) -> Layout:
         return Layout((Slot("broker-1", Role.BROKER, 1, 1),), ())
 
-    def client_port(self) -> int:
-        return 9092
+    counts: Mapping[str, int] = field(default_factory=dict)
+    folds: Sequence[type[Fold]] = ()
+    workload: str = ""
+
+    def missing(self, view: View, layout: Layout) -> Sequence[str]:
+        return ()
+
+    def recovery_bound_ms(self, shape: Shape) -> int:
+        return 1_000
 
     def command(self, place: Place, shape: Shape) -> Command:
         return Command((sys.executable, "-c", PROGRAM))

@@ -17,9 +17,10 @@ from hypothesis.stateful import (
 )
 
 from fencepost.model.runtime import HEALTHY, LinkState
-from fencepost.model.topology import Layout, Link, Role, Slot, one_way
+from fencepost.model.topology import Layout, Link, Slot, one_way
 from fencepost.runtimes.simulated.network import SimulatedNetwork, Weather
 from fencepost.runtimes.simulated.virtual_time import Agenda
+from fencepost_kafka import Role
 
 NAMES = ("a", "b", "c")
 PORT = 9

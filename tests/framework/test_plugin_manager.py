@@ -11,7 +11,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from msgspec import Struct
 
-from fencepost import Clause, FaultFactory, Mark, Promise, UsageError, hookimpl, no_such
+from fencepost import Clause, FaultFactory, Mark, Promise, UsageError, Workload, hookimpl, no_such
 from fencepost.plugins.manager import PluginWarning, load, load_from
 
 
@@ -48,12 +48,12 @@ def make_fault(**arguments: object) -> SimpleNamespace:
 
 def test_what_plugins_offer_is_joined() -> None:
     nose = plugin(event_kinds=[Sneezed], faults={"sneeze": make_fault})
-    eyes = plugin(faults={"blink": make_fault}, workloads={"watch": ["-m", "eyes"]})
+    eyes = plugin(faults={"blink": make_fault}, workloads={"watch": Workload(("-m", "eyes"))})
     plugins = load_from((), {"nose": nose, "eyes": eyes})
     assert plugins.broken == {}
     assert plugins.event_kinds == (Sneezed,)
     assert sorted(plugins.faults) == ["blink", "sneeze"]
-    assert plugins.workload("watch") == ("-m", "eyes")
+    assert plugins.workload("watch").argv == ("-m", "eyes")
     assert plugins.fault("sneeze", times=2).arguments() == {"times": 2}
 
 
@@ -73,7 +73,10 @@ def test_every_installed_plugin_loads() -> None:
     [
         (plugin(event_kinds=[Untagged]), "tag"),
         (plugin(event_kinds=5), "TypeError"),
-        (plugin(systems=["reference"]), "'reference' is no System"),
+        (
+            plugin(systems=[SimpleNamespace(name="reference")]),
+            "the system reference lacks counts, folds, layout",
+        ),
         (plugin(faults={"not a name": make_fault}), "'not a name'"),
         (plugin(faults={"sneeze": 3}), "'sneeze'"),
         (plugin(workloads={"watch": "python -m eyes"}), "'watch'"),
@@ -113,7 +116,7 @@ def test_a_plugin_that_cannot_be_imported_is_set_apart() -> None:
     ("what", "answers"),
     [
         ("fault 'sneeze'", {"faults": {"sneeze": make_fault}}),
-        ("workload 'watch'", {"workloads": {"watch": []}}),
+        ("workload 'watch'", {"workloads": {"watch": Workload(())}}),
         ("clause 'NOSE-1'", {"clauses": [Clause("NOSE-1", "nose", (), "It is clear.")]}),
         ("event kind 'nose.sneezed'", {"event_kinds": [Sneezed]}),
     ],

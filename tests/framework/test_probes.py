@@ -10,8 +10,9 @@ from contextlib import suppress
 
 import pytest
 
-from fencepost.injection.probes import Answer, ask_all, kafka_probe, listens, open_connections
+from fencepost.injection.probes import Answer, ask_all, listens, open_connections
 from fencepost.model.clock import MS, SECOND, now_ns
+from fencepost_kafka.probe import kafka_probe
 
 Reply = Callable[[socket.socket, bytes], None]
 

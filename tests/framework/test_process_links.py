@@ -26,7 +26,6 @@ from fencepost import (
     Link,
     LinkState,
     Receipt,
-    Role,
     Shape,
     Signal,
     UsageError,
@@ -35,6 +34,7 @@ from fencepost import (
 )
 from fencepost.runtimes.process.runtime import ProcessRuntime
 from fencepost.supervision.launcher import state_of
+from fencepost_kafka import Role, kafka_shape
 
 pytestmark = pytest.mark.real
 
@@ -152,7 +152,7 @@ def test_a_cut_of_a_link_that_nobody_uses_has_missed(pair: ProcessRuntime) -> No
 
 
 def test_a_cut_where_no_link_runs_has_missed(make: Make) -> None:
-    runtime = make(shape=Shape(controllers=1, brokers=1))
+    runtime = make(shape=kafka_shape(controllers=1, brokers=1))
     receipt = runtime.apply_cut(one_way(["clients"], ["controller-1"]))
     assert receipt == Receipt(False, "no link carries clients -> controller-1")
 

@@ -50,6 +50,7 @@ from fencepost.model.clock import MS, SECOND, now_ns, poll
 from fencepost.runtimes.process import runtime as process_runtime
 from fencepost.runtimes.process.runtime import ProcessRuntime
 from fencepost.supervision.launcher import state_of
+from fencepost_kafka import kafka_shape
 
 Make = Callable[..., ProcessRuntime]
 
@@ -153,10 +154,11 @@ def test_a_started_process_is_named_recorded_and_placed(make: Make) -> None:
 
 
 def test_the_run_says_what_it_is(make: Make) -> None:
-    runtime = make(shape=Shape(1, 2, {"a.b": "c"}))
+    runtime = make(shape=kafka_shape(1, 2, {"a.b": "c"}))
     info = runtime.folder.info()
     assert (info.system, info.runtime, info.seed) == ("echo/mesh", "process", 7)
-    assert (info.controllers, info.brokers, info.settings) == (1, 2, {"a.b": "c"})
+    assert info.counts == {"controller": 1, "broker": 2, "combined": 0}
+    assert info.settings == {"a.b": "c"}
     assert [s.name for s in info.slots] == ["controller-1", "broker-1", "broker-2", "clients"]
     assert info.versions["toxiproxy"].startswith("v2.")
     first = runtime.events()[0]
@@ -462,7 +464,7 @@ def test_without_toxiproxy_nothing_is_started(
 def test_a_system_without_programs_is_refused(tmp_path: Path) -> None:
     class Theory:
         name, plane = "theory/none", "none"
-        layout, client_port = EchoSystem().layout, EchoSystem().client_port
+        layout = EchoSystem().layout
 
     with pytest.raises(UsageError, match="theory/none cannot be started as processes"):
         ProcessRuntime(Theory(), PAIR, RunFolder.create(tmp_path / "run"))

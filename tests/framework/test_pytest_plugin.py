@@ -15,19 +15,20 @@ pytest_plugins = ["pytester"]
 
 SMALL = """
     import pytest
-    from fencepost import Shape
+    from fencepost_kafka import kafka_shape
 
     @pytest.fixture
     def fencepost_shape():
         settings = {"min.insync.replicas": "1", "default.replication.factor": "1"}
-        return Shape(controllers=1, brokers=1, settings=settings)
+        return kafka_shape(controllers=1, brokers=1, settings=settings)
 """
 """A conftest: the smallest cluster there is, since each test starts one."""
 
 NOSE = '''
     """A plugin with a clause that a test breaks by writing a certain topic."""
 
-    from fencepost import Clause, Exercised, TopicCommitted, Violated, Witness, hookimpl
+    from fencepost import Clause, Exercised, Violated, Witness, hookimpl
+    from fencepost_kafka import TopicCommitted
 
     class Nose:
         clause = "NOSE-1"
@@ -172,7 +173,8 @@ def test_a_test_passes_when_its_clause_holds(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest
-        from fencepost import PhaseStarted, ProduceCompleted, TestStarted
+        from fencepost import PhaseStarted, TestStarted
+        from fencepost_kafka import ProduceCompleted
 
         @pytest.mark.clause("NOSE-1")
         def test_it(cluster, faults, clients, history):

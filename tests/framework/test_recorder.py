@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from fencepost.events.kinds import Cause, Codec, Stalled
+from fencepost.events import Cause, Codec, Stalled
 from fencepost.history.recorder import Recorder
 
 
@@ -73,7 +73,7 @@ def test_recording_after_close_is_an_error(tmp_path: Path) -> None:
 def test_what_was_recorded_survives_sigkill(tmp_path: Path) -> None:
     script = (
         "import os, pathlib, sys\n"
-        "from fencepost.events.kinds import Stalled\n"
+        "from fencepost.events import Stalled\n"
         "from fencepost.history.recorder import Recorder\n"
         "recorder = Recorder.open(pathlib.Path(sys.argv[1]), 'run-1', 'p#1')\n"
         "for n in range(100): recorder.record(Stalled(n))\n"

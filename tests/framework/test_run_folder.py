@@ -17,8 +17,7 @@ INFO = RunInfo(
     system="echo/mesh",
     runtime="process",
     seed=7,
-    controllers=1,
-    brokers=1,
+    counts={"broker": 1},
     settings={"min.insync.replicas": "2"},
     defects=("QC-17",),
     slots=(RunSlot("broker-1", "broker", 1, 2, False),),
@@ -39,13 +38,13 @@ def test_the_file_says_its_versions(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run-1")
     folder.write_info(INFO)
     written = json.loads((folder.path / "run.json").read_text())
-    assert (written["layout"], written["events"]) == (1, 1)
+    assert (written["layout"], written["events"]) == (2, 2)
 
 
 def test_a_newer_layout_is_refused_by_name(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run-1")
     (folder.path / "run.json").write_text('{"layout": 99, "something": "new"}')
-    with pytest.raises(UsageError, match="layout 99; this Fencepost knows 1"):
+    with pytest.raises(UsageError, match="layout 99; this Fencepost knows 2"):
         folder.info()
 
 

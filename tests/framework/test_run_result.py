@@ -17,7 +17,6 @@ from fencepost import (
     FencepostError,
     Inconclusive,
     KnownFinding,
-    LogTruncated,
     PhaseStarted,
     RunEnd,
     Seen,
@@ -31,6 +30,7 @@ from fencepost.judging.judge import Broken, Judgement, Outcome, Verdict
 from fencepost.judging.known_findings import bearing_on
 from fencepost.model.clock import MS
 from fencepost.runs.run import RunResult, new_folder
+from fencepost_kafka import LogTruncated
 
 SENTENCE = "A fenced broker serves nobody."
 BROKEN = Broken(Cause("broker-2#1", 7), Witness.CLIENT, "it served 3 messages", (), ("epoch 4",))
@@ -89,7 +89,7 @@ def test_a_cluster_that_did_not_recover_breaks_a_promise() -> None:
     [
         (replace(GOOD, end=RunEnd(False, 0, ("an event is missing",))), "an event is missing"),
         (replace(GOOD, missed=("cut-1", "kill-2")), "without a receipt: cut-1, kill-2"),
-        (replace(GOOD, unread=(("orders", 0),)), "not read to the end: orders-0"),
+        (replace(GOOD, unread=("orders-0",)), "not read to the end: orders-0"),
     ],
 )
 def test_evidence_that_is_lacking_decides_nothing(result: RunResult, says: str) -> None:

@@ -19,7 +19,6 @@ from fencepost import (
     EnvironmentFailed,
     Process,
     ProcessSpawned,
-    Role,
     Shape,
     Signal,
     UsageError,
@@ -33,6 +32,7 @@ from fencepost.runtimes.simulated.machine import Clock
 from fencepost.runtimes.simulated.network import Weather
 from fencepost.runtimes.simulated.runtime import SimulatedRuntime
 from fencepost.runtimes.simulated.virtual_time import Agenda
+from fencepost_kafka import Role
 
 SECOND = 1_000_000_000
 ROOT = Path(__file__).parents[2]

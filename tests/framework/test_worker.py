@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from fencepost import ClientFailed, ClientStarted, NodeStopped, Recorder, WorkerConfig, run_worker
-from fencepost.events.kinds import Codec
+from fencepost.events import Codec
 
 
 class Options(msgspec.Struct, frozen=True):

@@ -15,23 +15,22 @@ from fencepost import (
     FaultStruck,
     ProcessExited,
     ProcessSpawned,
-    Role,
     Runtime,
-    Shape,
     Signal,
     UsageError,
     View,
 )
 from fencepost.history.run_folder import RunFolder
-from fencepost.injection.probes import kafka_probe
 from fencepost.model.clock import MS
-from fencepost.model.cluster import Node
 from fencepost.plugins.manager import load_from
 from fencepost.runs import schedule as schedules
 from fencepost.runs.faults import Faults
 from fencepost.runs.schedule import Schedule, Strike
 from fencepost.runtimes.process.runtime import ProcessRuntime
 from fencepost.supervision.launcher import state_of
+from fencepost_kafka import Role, kafka_shape
+from fencepost_kafka.probe import kafka_probe
+from fencepost_kafka.testing import KafkaNode
 from fencepost_plugins import bounce, duplicate_id, partition, pause, slow_link
 
 pytestmark = pytest.mark.real
@@ -54,7 +53,7 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
     folder = RunFolder.create(tmp_path_factory.mktemp("run"))
     system = echo_node.EchoSystem(twins=True)
     with ProcessRuntime(
-        system, Shape(controllers=1, brokers=2), folder, kinds=echo_node.KINDS
+        system, kafka_shape(controllers=1, brokers=2), folder, kinds=echo_node.KINDS
     ) as process_runtime:
         for role in (Role.CONTROLLER, Role.BROKER):
             for slot in process_runtime.layout.of(role):
@@ -63,11 +62,20 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
         yield process_runtime
 
 
+def selecting(runtime: Runtime) -> schedules.Select:
+    return schedules.selecting(echo_node.EchoSystem(), runtime.layout)
+
+
 @pytest.fixture
 def faults(runtime: Runtime, tmp_path: Path) -> Iterator[Faults]:
     for node, peer in permutations(("controller-1", "broker-1", "broker-2"), 2):
         assert hears(runtime, node, peer), (node, peer)
-    made = Faults(runtime, PLUGINS, tmp_path / "schedule.json")
+    made = Faults(
+        runtime,
+        PLUGINS,
+        tmp_path / "schedule.json",
+        selecting(runtime),
+    )
     yield made
     made.heal_all()
 
@@ -79,7 +87,7 @@ def wait(runtime: Runtime, holds: Callable[[View], bool], limit_ms: int = 30_000
 
 def hears(runtime: Runtime, node: str, peer: str, limit_ms: int = 30_000) -> bool:
     """Whether a node gets another frame of a peer's."""
-    process = Node(runtime.layout.slot(node)).process(runtime.view)
+    process = KafkaNode(runtime.layout.slot(node)).process(runtime.view)
     seen = runtime.view.count
 
     def heard(view: View) -> bool:
@@ -171,7 +179,7 @@ def test_a_node_that_is_dead_already_gives_no_receipt(runtime: Runtime, faults: 
 
 
 def test_a_terminated_node_ends_in_an_orderly_way(runtime: Runtime, faults: Faults) -> None:
-    process = Node(runtime.layout.slot("broker-1")).process(runtime.view)
+    process = KafkaNode(runtime.layout.slot("broker-1")).process(runtime.view)
     with faults.terminate("broker-1") as terminated:
         assert terminated.receipt.true
         exited = runtime.view.latest["harness", "process.exited"].body
@@ -200,7 +208,7 @@ def test_a_process_that_ignores_the_signal_gives_no_receipt(
     assert not terminated.receipt.true
     assert "did not end" in terminated.receipt.evidence
     paused.heal()
-    assert wait(runtime, Node(runtime.layout.slot("broker-1")).dead.holds)
+    assert wait(runtime, KafkaNode(runtime.layout.slot("broker-1")).dead.holds)
     terminated.heal()
 
 
@@ -252,7 +260,7 @@ def test_the_twin_of_a_dead_node_doubles_nothing(runtime: Runtime, faults: Fault
 def test_a_strike_is_an_event_and_an_entry_in_the_record(
     runtime: Runtime, faults: Faults, tmp_path: Path
 ) -> None:
-    broker = Node(runtime.layout.slot("broker-1"))
+    broker = KafkaNode(runtime.layout.slot("broker-1"))
     with faults.cut([broker], runtime.layout.slot("broker-2").name):
         pass
     events = runtime.events()
@@ -275,7 +283,7 @@ def test_a_record_replays_as_a_schedule(runtime: Runtime, faults: Faults, tmp_pa
             Strike(
                 at_ms=0,
                 fault="cut",
-                arguments={"sources": "@brokers", "targets": "controller-1"},
+                arguments={"sources": "@broker", "targets": "controller-1"},
                 for_ms=100,
             ),
             Strike(at_ms=50, fault="kill", arguments={"node": "broker-2"}),
@@ -286,7 +294,7 @@ def test_a_record_replays_as_a_schedule(runtime: Runtime, faults: Faults, tmp_pa
     assert living_pid(runtime, "broker-2") == -1
     faults.heal_all()
     recorded = schedules.read(tmp_path / "schedule.json")
-    again = Faults(runtime, PLUGINS, tmp_path / "again.json")
+    again = Faults(runtime, PLUGINS, tmp_path / "again.json", selecting(runtime))
     again.follow(recorded)
     again.heal_all()
     replayed = schedules.read(tmp_path / "again.json")

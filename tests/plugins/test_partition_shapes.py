@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 from echo_node import EchoSystem
 
-from fencepost import Fault, Layout, Link, Shape, UsageError
+from fencepost import Fault, Layout, Link, UsageError
+from fencepost_kafka import faults as kafka_faults
+from fencepost_kafka import kafka_shape
 from fencepost_plugins import partition as p
 from fencepost_plugins.slow_link import slow_link
 
-LAYOUT = EchoSystem(twins=True).layout(Shape(controllers=3, brokers=3))
+LAYOUT = EchoSystem(twins=True).layout(kafka_shape(controllers=3, brokers=3))
 CONTROLLERS = ("controller-1", "controller-2", "controller-3")
 BROKERS = ("broker-1", "broker-2", "broker-3")
 
@@ -31,7 +33,10 @@ def both(*pairs: tuple[str, str]) -> set[tuple[str, str]]:
             p.isolate("broker-1"),
             both(*(("broker-1", n) for n in (*CONTROLLERS, "broker-2", "broker-3"))),
         ),
-        (p.cut_from_controllers("broker-1"), both(*(("broker-1", n) for n in CONTROLLERS))),
+        (
+            kafka_faults.cut_from_controllers("broker-1"),
+            both(*(("broker-1", n) for n in CONTROLLERS)),
+        ),
         (p.isolate_role("controller"), both(*((c, b) for c in CONTROLLERS for b in BROKERS))),
         (p.halves(BROKERS), both(("broker-1", "broker-2"), ("broker-1", "broker-3"))),
         (p.bridge(BROKERS), both(("broker-1", "broker-3"))),

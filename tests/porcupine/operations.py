@@ -33,9 +33,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from fencepost import (
+from fencepost import Event
+from fencepost_kafka import (
     AdminCompleted,
-    Event,
     MetadataCommitted,
     Polled,
     ProbeCompleted,

@@ -16,15 +16,7 @@ import operations as ops
 import pytest
 from msgspec.structs import replace
 
-from fencepost import (
-    Codec,
-    Event,
-    MetadataCommitted,
-    Polled,
-    ProduceCompleted,
-    ReadCompleted,
-    Shape,
-)
+from fencepost import Codec, Event, Shape
 from fencepost.history import merge as history
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.judge import Outcome
@@ -32,6 +24,7 @@ from fencepost.model.errors import Violation
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs import random_schedule
 from fencepost.runs.run import Run, RunResult, RunSpec
+from fencepost_kafka import MetadataCommitted, Polled, ProduceCompleted, ReadCompleted
 
 pytestmark = pytest.mark.tool
 
@@ -64,7 +57,7 @@ def stormy(seed: int, plugins: Plugins) -> Load:
     """A random schedule under load."""
 
     def strike(run: Run) -> None:
-        random_schedule.load(run)
+        run.clients.load()
         random_schedule.conduct(run, seed, SPAN_MS, plugins.faults)
 
     return strike

@@ -17,6 +17,7 @@ from msgspec import Struct, structs
 from pyarrow import parquet
 
 import fencepost as f
+import fencepost_kafka as k
 from fencepost.history.run_folder import RunSlot, write_whole
 from fencepost.judging.judge import write_verdicts
 from fencepost.reporting import Judgement, RunFolder, RunInfo, judge, load, read
@@ -35,7 +36,7 @@ SLOTS = (
     *(RunSlot(f"controller-{n}", "controller", 100 + n, n, False) for n in (1, 2, 3)),
     *(RunSlot(f"broker-{n}", "broker", n, 3 + n, False) for n in (1, 2, 3)),
 )
-KINDS: tuple[type[Struct], ...] = (LampSwitched,)
+KINDS: tuple[type[Struct], ...] = (LampSwitched, *k.KINDS)
 CODEC = f.Codec(KINDS)
 
 
@@ -45,8 +46,7 @@ def info(run: str, defects: tuple[str, ...] = ()) -> RunInfo:
         system=SYSTEM,
         runtime="world",
         seed=1,
-        controllers=3,
-        brokers=3,
+        counts={"controller": 3, "broker": 3},
         settings={},
         defects=defects,
         slots=SLOTS,
@@ -79,29 +79,29 @@ def lamps(*switched: tuple[str, bool]) -> HistoryBuilder:
 def fenced() -> HistoryBuilder:
     """A broker is cut off, fenced, replaced as leader, and comes back; clients suffer meanwhile."""
     h = HistoryBuilder("fenced")
-    h.add("controller-1#1", f.ControllerElected(1, 0, 0))
-    h.add("controller-1#1", f.BrokerCommitted(1, 1, 10, False, "a"))
-    h.add("controller-1#1", f.PartitionCommitted(2, "orders", 0, 1, 5, (1, 2), (1, 2)))
-    h.add("broker-2#1", f.PartitionCommitted(2, "orders", 0, 1, 5, (1, 2), (1, 2)))
-    h.add("broker-1#1", f.BrokerStateChanged(1, "FENCED", "ACTIVE", 10, "unfenced"))
+    h.add("controller-1#1", k.ControllerElected(1, 0, 0))
+    h.add("controller-1#1", k.BrokerCommitted(1, 1, 10, False, "a"))
+    h.add("controller-1#1", k.PartitionCommitted(2, "orders", 0, 1, 5, (1, 2), (1, 2)))
+    h.add("broker-2#1", k.PartitionCommitted(2, "orders", 0, 1, 5, (1, 2), (1, 2)))
+    h.add("broker-1#1", k.BrokerStateChanged(1, "FENCED", "ACTIVE", 10, "unfenced"))
     struck = h.now_ns
     h.after(5).add(
         "harness", f.FaultStruck("fault-1", "isolate", ("broker-1",), True, "no answer", struck)
     )
-    h.add("clients/p#1", f.ProduceInvoked("op-1", "orders", 0, -1))
-    h.add("controller-1#1", f.LeaseExpired(1, 10, 0, 3, 3000, 1))
-    h.add("broker-1#1", f.BrokerStateChanged(1, "ACTIVE", "FENCED", 10, "lease_expired"))
-    h.add("clients/p#1", f.ProduceCompleted("op-1", "orders", 0, -1, "unknown", -1, "TIMED_OUT"))
-    h.add("controller-1#1", f.BrokerCommitted(3, 1, 10, True, "a"))
-    h.add("controller-1#1", f.PartitionCommitted(4, "orders", 0, 2, 6, (2,), (1, 2)))
-    h.add("broker-1#1", f.HeartbeatRefused(1, 10, "STALE_BROKER_EPOCH", 101))
-    h.add("broker-1#1", f.HeartbeatRefused(1, 10, "NOT_CONTROLLER", 102))
+    h.add("clients/p#1", k.ProduceInvoked("op-1", "orders", 0, -1))
+    h.add("controller-1#1", k.LeaseExpired(1, 10, 0, 3, 3000, 1))
+    h.add("broker-1#1", k.BrokerStateChanged(1, "ACTIVE", "FENCED", 10, "lease_expired"))
+    h.add("clients/p#1", k.ProduceCompleted("op-1", "orders", 0, -1, "unknown", -1, "TIMED_OUT"))
+    h.add("controller-1#1", k.BrokerCommitted(3, 1, 10, True, "a"))
+    h.add("controller-1#1", k.PartitionCommitted(4, "orders", 0, 2, 6, (2,), (1, 2)))
+    h.add("broker-1#1", k.HeartbeatRefused(1, 10, "STALE_BROKER_EPOCH", 101))
+    h.add("broker-1#1", k.HeartbeatRefused(1, 10, "NOT_CONTROLLER", 102))
     h.add("harness", f.FaultHealed("fault-1", True, "answered"))
-    h.add("controller-1#1", f.BrokerCommitted(5, 1, 11, False, "a"))
-    h.add("controller-1#1", f.PartitionCommitted(6, "orders", 0, 2, 7, (1, 2), (1, 2)))
-    h.add("broker-1#1", f.BrokerStateChanged(1, "FENCED", "ACTIVE", 11, "unfenced"))
-    h.add("clients/p#1", f.ProduceInvoked("op-2", "orders", 0, -1))
-    h.add("clients/p#1", f.ProduceCompleted("op-2", "orders", 0, -1, "failed", -1, "NOT_LEADER"))
+    h.add("controller-1#1", k.BrokerCommitted(5, 1, 11, False, "a"))
+    h.add("controller-1#1", k.PartitionCommitted(6, "orders", 0, 2, 7, (1, 2), (1, 2)))
+    h.add("broker-1#1", k.BrokerStateChanged(1, "FENCED", "ACTIVE", 11, "unfenced"))
+    h.add("clients/p#1", k.ProduceInvoked("op-2", "orders", 0, -1))
+    h.add("clients/p#1", k.ProduceCompleted("op-2", "orders", 0, -1, "failed", -1, "NOT_LEADER"))
     h.add("harness", f.FaultStruck("fault-2", "pause", ("broker-2#1",), False, "it still ran"))
     return h
 
@@ -143,7 +143,7 @@ def folders(root: Path) -> dict[str, Path]:
 def promises() -> Promises:
     plugins = load()
     clauses = {**plugins.clauses, **CLAUSES}
-    return Promises((*plugins.rules, *RULES), clauses, (*plugins.event_kinds, *KINDS))
+    return Promises((*plugins.rules, *RULES), clauses, (*plugins.event_kinds, LampSwitched))
 
 
 @pytest.fixture(scope="module")

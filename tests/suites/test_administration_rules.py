@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import (
+from fencepost import NodeStarted, ProcessExited, PromiseWitnessed, Witness
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_kafka import (
     AdminCompleted,
     BrokerCommitted,
     BrokerDeleted,
@@ -15,16 +17,11 @@ from fencepost import (
     HeartbeatAnswered,
     HeartbeatSent,
     LogAppended,
-    NodeStarted,
     PartitionCommitted,
-    ProcessExited,
-    PromiseWitnessed,
     ReplicaRemoved,
     TopicCommitted,
     TopicMarked,
-    Witness,
 )
-from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_suites import rules
 from fencepost_suites.clauses import clauses
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import (
+from fencepost import NodeStarted, ProcessExited, Stalled, Witness
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
     BrokerStopping,
@@ -13,18 +15,13 @@ from fencepost import (
     HeartbeatSent,
     LeaseExpired,
     LeaseGranted,
-    NodeStarted,
     PartitionCommitted,
     ProbeCompleted,
-    ProcessExited,
     RecoveryEnded,
     RecoveryStarted,
     RequestRefused,
     SnapshotLoaded,
-    Stalled,
-    Witness,
 )
-from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_suites import rules
 from fencepost_suites.clauses import clauses
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import (
+from fencepost import Witness
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_kafka import (
     ConsumerPositioned,
     LeadershipEnded,
     Polled,
@@ -12,9 +14,7 @@ from fencepost import (
     ProduceInvoked,
     ProducerEpochChanged,
     ReadCompleted,
-    Witness,
 )
-from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_suites import rules
 from fencepost_suites.clauses import clauses
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fencepost import (
+from fencepost import NodeStarted, PromiseWitnessed, Witness
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
     ControllerElected,
@@ -10,14 +12,10 @@ from fencepost import (
     HeartbeatRefused,
     HeartbeatSent,
     LeaseGranted,
-    NodeStarted,
     ProbeCompleted,
-    PromiseWitnessed,
     QuorumLearned,
     RequestRefused,
-    Witness,
 )
-from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_suites import rules
 from fencepost_suites.clauses import clauses
 

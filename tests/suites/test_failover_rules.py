@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import (
+from fencepost import Cause, Witness
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_kafka import (
     BrokerCommitted,
-    Cause,
     FollowingStarted,
     HighWatermarkAdvanced,
     IsrChangeAnswered,
@@ -22,9 +23,7 @@ from fencepost import (
     ReplicaCheckpointed,
     ReplicaRemoved,
     TopicCommitted,
-    Witness,
 )
-from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_suites import rules
 from fencepost_suites.clauses import clauses
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import (
+from fencepost import NodeStarted, Stalled, Witness
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
     ChangeAnswered,
@@ -15,13 +17,9 @@ from fencepost import (
     HeartbeatSent,
     LeaseGranted,
     LogAppended,
-    NodeStarted,
     ProbeCompleted,
     RequestRefused,
-    Stalled,
-    Witness,
 )
-from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_suites import rules
 from fencepost_suites.clauses import clauses
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import (
+from fencepost import Witness
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_kafka import (
     BrokerCommitted,
     FetchServed,
     FollowingStarted,
@@ -18,9 +20,7 @@ from fencepost import (
     ProbeCompleted,
     RequestRefused,
     TopicCommitted,
-    Witness,
 )
-from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_suites import rules
 from fencepost_suites.clauses import clauses
 

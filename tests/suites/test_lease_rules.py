@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import (
+from fencepost import ProcessExited, Stalled, Witness
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
     ControllerElected,
@@ -13,11 +15,7 @@ from fencepost import (
     HeartbeatRefused,
     LeaseExpired,
     LeaseGranted,
-    ProcessExited,
-    Stalled,
-    Witness,
 )
-from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_suites import rules
 from fencepost_suites.clauses import clauses
 

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import (
+from fencepost import NodeStarted, ProcessExited, Witness
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
     FeatureFinalized,
     HeartbeatAnswered,
     MetadataCommitted,
     MetadataDigest,
-    NodeStarted,
-    ProcessExited,
     SnapshotAsked,
     SnapshotKnown,
     SnapshotLoaded,
     SnapshotStarted,
     SnapshotStored,
-    Witness,
 )
-from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_suites import rules
 from fencepost_suites.clauses import clauses
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import (
+from fencepost import NodeStarted, PromiseWitnessed, Witness
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_kafka import (
     ControllerElected,
     HeartbeatAnswered,
     MetadataCommitted,
     MetricsReported,
-    NodeStarted,
-    PromiseWitnessed,
     SnapshotLoaded,
     SnapshotStored,
-    Witness,
 )
-from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_suites import rules
 from fencepost_suites.clauses import clauses
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import (
+from fencepost import NodeStarted, Witness
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_kafka import (
     AdminCompleted,
     BrokerCommitted,
     ChangeAnswered,
@@ -14,14 +16,11 @@ from fencepost import (
     IsrChangeAnswered,
     MetadataCommitted,
     MetadataTruncated,
-    NodeStarted,
     PartitionCommitted,
     ReadCompleted,
     StateReverted,
     VoteAnswered,
-    Witness,
 )
-from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_suites import rules
 from fencepost_suites.clauses import clauses
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import (
+from fencepost import NodeStarted, ProcessExited, Witness
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
     HeartbeatAnswered,
     HeartbeatRefused,
     LeaseGranted,
-    NodeStarted,
-    ProcessExited,
-    Witness,
 )
-from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_suites import rules
 from fencepost_suites.clauses import clauses
 

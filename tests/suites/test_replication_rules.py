@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import (
+from fencepost import Witness
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_kafka import (
     FollowerFetched,
     FollowingStarted,
     HighWatermarkAdvanced,
@@ -16,9 +18,7 @@ from fencepost import (
     ProduceAnswered,
     ProduceCompleted,
     ReadCompleted,
-    Witness,
 )
-from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_suites import rules
 from fencepost_suites.clauses import clauses
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import (
+from fencepost import Stalled, Witness
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_kafka import (
     FetchServed,
     FollowerFetched,
     FollowingStarted,
@@ -16,10 +18,7 @@ from fencepost import (
     PartitionCommitted,
     Polled,
     ProduceAnswered,
-    Stalled,
-    Witness,
 )
-from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_suites import rules
 from fencepost_suites.clauses import clauses
 

@@ -22,13 +22,14 @@ ROOT = HERE.parent.parent
 TEST = """
     import fencepost
     import pytest
-    from fencepost import Condition, HeartbeatSent, Shape
+    from fencepost import Condition
+    from fencepost_kafka import HeartbeatSent, kafka_shape
     from fencepost_sneeze import Sneezed
 
     @pytest.fixture
     def fencepost_shape():
         settings = {"min.insync.replicas": "1", "default.replication.factor": "1"}
-        return Shape(controllers=1, brokers=1, settings=settings)
+        return kafka_shape(controllers=1, brokers=1, settings=settings)
 
     @pytest.mark.clause("SNEEZE-1")
     def test_it(cluster, faults, history):

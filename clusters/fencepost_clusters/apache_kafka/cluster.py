@@ -16,28 +16,37 @@ from importlib.resources import files
 
 from fencepost import (
     ClientSpec,
+    Cluster,
     Command,
+    Fold,
     Layout,
     Narrator,
     NotApplicable,
     Place,
-    Role,
+    Probe,
     Shape,
     Slot,
-    Timing,
+    Strikes,
     UsageError,
+    View,
 )
 from fencepost_clusters.apache_kafka import distribution, settings
 from fencepost_clusters.apache_kafka.metrics import exporter_config
 from fencepost_clusters.apache_kafka.narration import KafkaNarrator
-from fencepost_clusters.layouts import Ports, lay_out
+from fencepost_kafka import COMBINED, COUNTS, KafkaView, Role, Timing
+from fencepost_kafka.cluster import KafkaCluster
+from fencepost_kafka.layout import Ports, lay_out
+from fencepost_kafka.probe import kafka_probe
+from fencepost_kafka.random_strikes import KafkaStrikes
+from fencepost_kafka.recovery import missing
+from fencepost_kafka.selectors import SELECTORS, select
 
 DEFAULT_VERSION = "4.3.1"
 OLDEST = (3, 9)
 PORTS = Ports(metrics=9095)
 OBSERVER = "kraft_observer"
 METRICS_READER = "kraft_metrics_reader"
-_HEAP_MB = {Role.CONTROLLER: 128, Role.BROKER: 256}
+_HEAP_MB: Mapping[str, int] = {Role.CONTROLLER: 128, Role.BROKER: 256}
 _RESTART_MS = 40_000
 """How long a node may take from its start to being unfenced, on a machine with much else to do."""
 
@@ -66,15 +75,56 @@ class KRaft:
         """
         if shape.defects:
             raise UsageError(f"{self.name} has no defects to switch on: it is as it is")
-        if shape.combined:
+        if shape.counts.get(COMBINED, 0):
             raise NotApplicable("apache/kraft has one id for both in a shared process")
         for own in (shape.settings, *shape.own.values()):
             settings.given(own)
         return lay_out(shape, PORTS)
 
-    def client_port(self) -> int:
-        """The brokers' client listener."""
-        return PORTS.client
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Controllers and brokers."""
+        return COUNTS
+
+    @property
+    def folds(self) -> Sequence[type[Fold]]:
+        """Kafka's view."""
+        return (KafkaView,)
+
+    @property
+    def workload(self) -> str:
+        """confluent-kafka."""
+        return "kafka_clients"
+
+    @property
+    def probe(self) -> Probe:
+        """ApiVersions."""
+        return kafka_probe
+
+    def missing(self, view: View, layout: Layout) -> Sequence[str]:
+        """See `fencepost_kafka.recovery`."""
+        return missing(view, layout)
+
+    def recovery_bound_ms(self, shape: Shape) -> int:
+        """Three sessions and the time of a restart."""
+        return self.timing(shape).recovery_bound_ms
+
+    def facade(self, cluster: Cluster) -> KafkaCluster:
+        """See `KafkaCluster`."""
+        return KafkaCluster(cluster, self.timing(cluster.shape))
+
+    @property
+    def selectors(self) -> Sequence[str]:
+        """See `fencepost_kafka.selectors`."""
+        return SELECTORS
+
+    def select(self, selector: str, view: View, layout: Layout) -> Sequence[str] | None:
+        """See `fencepost_kafka.selectors`."""
+        return select(selector, view, layout)
+
+    def strikes(self, shape: Shape) -> Strikes:
+        """See `fencepost_kafka.random_strikes`."""
+        return KafkaStrikes(self.timing(shape), holder_keeps_id=True)
 
     def properties(self, place: Place, shape: Shape) -> dict[str, str]:
         """How the node in a place is configured."""
@@ -86,7 +136,7 @@ class KRaft:
         return {
             **settings.SUITE_SETTINGS,
             **settings.given(shape.settings),
-            "process.roles": slot.role.value,
+            "process.roles": str(slot.role),
             "node.id": str(slot.node_id),
             "controller.quorum.voters": ",".join(voters),
             "controller.listener.names": "CONTROLLER",
@@ -146,11 +196,6 @@ class KRaft:
             ClientSpec("metrics", METRICS_READER, {"port": PORTS.metrics}),
         )
 
-    @property
-    def holder_keeps_id(self) -> bool:
-        """The newcomer is refused while the old one's session lasts."""
-        return True
-
     def timing(self, shape: Shape) -> Timing:
         """What the settings mean for how long things take."""
         read = {**settings.SUITE_SETTINGS, **settings.given(shape.settings)}
@@ -164,7 +209,7 @@ class KRaft:
         )
 
 
-def jvm_options(role: Role) -> tuple[str, ...]:
+def jvm_options(role: str) -> tuple[str, ...]:
     """A small heap, and what makes a start cheap: no second compiler, classes from an archive.
 
     None has a blank in it, so the archive's path is not among them.

@@ -6,17 +6,10 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from fencepost import (
-    BrokerCommitted,
-    BrokerStopping,
-    Event,
-    FaultHealed,
-    FaultStruck,
-    NodeStarted,
-    ProcessExited,
-)
+from fencepost import Event, FaultHealed, FaultStruck, NodeStarted, ProcessExited
 from fencepost_clusters.apache_kafka.keys import MS, slot_of
 from fencepost_clusters.apache_kafka.narration import SessionConfigured
+from fencepost_kafka import BrokerCommitted, BrokerStopping
 
 KINDS: frozenset[type[Struct]] = frozenset(
     {

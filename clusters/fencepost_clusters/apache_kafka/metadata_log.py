@@ -14,7 +14,8 @@ from typing import Any, TypeVar, final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fencepost import (
+from fencepost_clusters.apache_kafka.schema import Record
+from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeleted,
     FeatureFinalized,
@@ -22,7 +23,6 @@ from fencepost import (
     PartitionCommitted,
     TopicCommitted,
 )
-from fencepost_clusters.apache_kafka.schema import Record
 
 _Key = TypeVar("_Key")
 _Told = TypeVar("_Told", BrokerCommitted, PartitionCommitted)

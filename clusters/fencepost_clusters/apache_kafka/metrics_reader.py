@@ -18,6 +18,7 @@ import msgspec
 
 from fencepost import ClientStarted, Recorder, WorkerConfig, run_worker
 from fencepost_clusters.apache_kafka.metrics import Figures, Following, MetricsTold, figures, query
+from fencepost_kafka import KINDS
 
 EVERY_S = 0.5
 SELDOM_S = 2.0
@@ -100,7 +101,7 @@ def work(config: WorkerConfig, options: Options, recorder: Recorder) -> str:
 def main(argv: Sequence[str]) -> int:
     """See `run_worker`."""
     started = ClientStarted("metrics reader", "asyncio")
-    return run_worker(argv, Options, lambda _: started, work, (MetricsTold,))
+    return run_worker(argv, Options, lambda _: started, work, (MetricsTold, *KINDS))
 
 
 if __name__ == "__main__":

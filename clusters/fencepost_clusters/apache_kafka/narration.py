@@ -16,7 +16,8 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import (
+from fencepost import Heard, NodeStarted, NodeStopped, Slot
+from fencepost_kafka import (
     BrokerStateChanged,
     BrokerStopping,
     ControllerElected,
@@ -24,7 +25,6 @@ from fencepost import (
     ControllerResigned,
     ElectionStarted,
     FollowingStarted,
-    Heard,
     HeartbeatRefused,
     IsrChangeAnswered,
     IsrChangeAsked,
@@ -33,13 +33,10 @@ from fencepost import (
     LeaseExpired,
     LogTruncated,
     MetadataApplied,
-    NodeStarted,
-    NodeStopped,
     RecoveryEnded,
     RecoveryStarted,
     RequestRefused,
     Role,
-    Slot,
     VoteAnswered,
 )
 

@@ -38,7 +38,6 @@ from fencepost import (
     EnvironmentFailed,
     EvidenceMissed,
     Recorder,
-    SnapshotLoaded,
     WorkerConfig,
     run_worker,
 )
@@ -46,6 +45,7 @@ from fencepost_clusters.apache_kafka import schema
 from fencepost_clusters.apache_kafka.distribution import cache
 from fencepost_clusters.apache_kafka.metadata_log import Metadata, Stored
 from fencepost_clusters.apache_kafka.snapshot import MOST_BYTES, Snapshot, batches
+from fencepost_kafka import KINDS, SnapshotLoaded
 
 METADATA_LOG = UUID("00000000-0000-0000-0000-000000000001")
 WAIT_MS = 50
@@ -298,7 +298,8 @@ def work(config: WorkerConfig, options: Options, recorder: Recorder) -> str:
 
 def main(argv: Sequence[str]) -> int:
     """See `run_worker`."""
-    return run_worker(argv, Options, lambda _: ClientStarted("observer", "kio"), work)
+    started = ClientStarted("observer", "kio")
+    return run_worker(argv, Options, lambda _: started, work, KINDS)
 
 
 if __name__ == "__main__":

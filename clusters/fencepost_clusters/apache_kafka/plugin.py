@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from fencepost import Clause, KnownFinding, Rule, System, hookimpl
+from fencepost import Clause, KnownFinding, Rule, System, Workload, hookimpl
 from fencepost_clusters.apache_kafka import promises
 from fencepost_clusters.apache_kafka.cluster import METRICS_READER, OBSERVER, KRaft
 from fencepost_clusters.apache_kafka.findings import known_findings
@@ -28,11 +28,11 @@ def fencepost_systems() -> Sequence[System]:
 
 
 @hookimpl
-def fencepost_workloads() -> Mapping[str, Sequence[str]]:
+def fencepost_workloads() -> Mapping[str, Workload]:
     """The client that reads the metadata log, and the one that reads metrics pages."""
     return {
-        OBSERVER: ("-m", "fencepost_clusters.apache_kafka.observer"),
-        METRICS_READER: ("-m", "fencepost_clusters.apache_kafka.metrics_reader"),
+        OBSERVER: Workload(("-m", "fencepost_clusters.apache_kafka.observer")),
+        METRICS_READER: Workload(("-m", "fencepost_clusters.apache_kafka.metrics_reader")),
     }
 
 

@@ -9,15 +9,12 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
-    BrokerCommitted,
     Cause,
     Event,
     Exercised,
     Finding,
-    HeartbeatRefused,
     Key,
     NodeStarted,
-    PartitionCommitted,
     ProcessExited,
     RunEnd,
     Violated,
@@ -25,6 +22,7 @@ from fencepost import (
 )
 from fencepost_clusters.apache_kafka.holders import KINDS, Holders
 from fencepost_clusters.apache_kafka.keys import NOTHING, whole_run
+from fencepost_kafka import BrokerCommitted, HeartbeatRefused, PartitionCommitted
 
 
 @dataclass(slots=True)

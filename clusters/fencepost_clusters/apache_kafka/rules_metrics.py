@@ -13,25 +13,27 @@ from typing import NamedTuple, final
 from msgspec import Struct
 
 from fencepost import (
-    BrokerCommitted,
-    BrokerDeleted,
-    ControllerElected,
-    ControllerResigned,
     Event,
     Exercised,
     Finding,
     Key,
-    MetadataApplied,
     NodeStarted,
-    PartitionCommitted,
     RunEnd,
-    TopicCommitted,
     Undecided,
     Violated,
     Witness,
 )
 from fencepost_clusters.apache_kafka.keys import NOTHING, SECOND, slot_of, whole_run
 from fencepost_clusters.apache_kafka.metrics import MetricsTold
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerDeleted,
+    ControllerElected,
+    ControllerResigned,
+    MetadataApplied,
+    PartitionCommitted,
+    TopicCommitted,
+)
 
 SETTLED_NS = 2 * SECOND
 """How long a page has to have come, and to have said the same, to be judged. A node that answered

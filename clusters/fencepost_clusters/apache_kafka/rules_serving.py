@@ -8,27 +8,19 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import (
+from fencepost import Cause, Event, Exercised, Finding, Key, NodeStarted, RunEnd, Violated, Witness
+from fencepost_clusters.apache_kafka.keys import NOTHING, SECOND, by_partition, slot_of, whole_run
+from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
     BrokerStopping,
-    Cause,
-    Event,
-    Exercised,
-    Finding,
     FollowingStarted,
-    Key,
     LeadershipStarted,
     MetadataApplied,
-    NodeStarted,
     PartitionCommitted,
     ProbeCompleted,
-    RunEnd,
     TopicCommitted,
-    Violated,
-    Witness,
 )
-from fencepost_clusters.apache_kafka.keys import NOTHING, SECOND, by_partition, slot_of, whole_run
 
 APPLIED_WITHIN_NS = SECOND // 2
 """A broker says that it applies metadata just before it does."""

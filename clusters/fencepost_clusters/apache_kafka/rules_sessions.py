@@ -9,16 +9,12 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
-    BrokerCommitted,
     Cause,
-    ControllerElected,
-    ControllerResigned,
     Event,
     Exercised,
     FaultHealed,
     FaultStruck,
     Finding,
-    HeartbeatRefused,
     Key,
     NodeStarted,
     ProcessExited,
@@ -30,6 +26,7 @@ from fencepost import (
 from fencepost_clusters.apache_kafka.holders import KINDS, Holders
 from fencepost_clusters.apache_kafka.keys import MS, NOTHING, SECOND, slot_of, whole_run
 from fencepost_clusters.apache_kafka.narration import SessionConfigured
+from fencepost_kafka import BrokerCommitted, ControllerElected, ControllerResigned, HeartbeatRefused
 
 DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
 _SILENCING = frozenset({"pause", "cut_from_controllers"})

@@ -13,21 +13,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fencepost import (
+    Cluster,
     Command,
     Defect,
+    Fold,
     Host,
     Layout,
     Place,
-    Role,
+    Probe,
     Shape,
     SimulatedDisk,
     SimulatedProcess,
     Slot,
-    Timing,
+    Strikes,
     UsageError,
+    View,
     WorkerConfig,
 )
-from fencepost_clusters.layouts import Ports, lay_out
+from fencepost.testing import Demonstration
 from fencepost_clusters.reference.core.node import settings as s
 from fencepost_clusters.reference.core.node.protections import DEFECTS, switched_off
 from fencepost_clusters.reference.core.node.settings import (
@@ -35,6 +38,14 @@ from fencepost_clusters.reference.core.node.settings import (
     CONTROLLER_LISTENER,
     REPLICATION_LISTENER,
 )
+from fencepost_kafka import COUNTS, KafkaView, Role, Timing
+from fencepost_kafka.cluster import KafkaCluster
+from fencepost_kafka.demo import demonstration
+from fencepost_kafka.layout import Ports, lay_out
+from fencepost_kafka.probe import kafka_probe
+from fencepost_kafka.random_strikes import KafkaStrikes
+from fencepost_kafka.recovery import missing
+from fencepost_kafka.selectors import SELECTORS, select
 
 PORTS = Ports(metrics=9095)
 
@@ -70,9 +81,54 @@ class ReferenceQuorum:
         self._settings(shape)
         return lay_out(shape, PORTS)
 
-    def client_port(self) -> int:
-        """The brokers' client listener."""
-        return PORTS.client
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Controllers, brokers, and processes that are both."""
+        return COUNTS
+
+    @property
+    def folds(self) -> Sequence[type[Fold]]:
+        """Kafka's view."""
+        return (KafkaView,)
+
+    @property
+    def workload(self) -> str:
+        """confluent-kafka."""
+        return "kafka_clients"
+
+    @property
+    def probe(self) -> Probe:
+        """ApiVersions."""
+        return kafka_probe
+
+    def missing(self, view: View, layout: Layout) -> Sequence[str]:
+        """See `fencepost_kafka.recovery`."""
+        return missing(view, layout)
+
+    def recovery_bound_ms(self, shape: Shape) -> int:
+        """Three leases and ten seconds."""
+        return self.timing(shape).recovery_bound_ms
+
+    def facade(self, cluster: Cluster) -> KafkaCluster:
+        """See `KafkaCluster`."""
+        return KafkaCluster(cluster, self.timing(cluster.shape))
+
+    @property
+    def selectors(self) -> Sequence[str]:
+        """See `fencepost_kafka.selectors`."""
+        return SELECTORS
+
+    def select(self, selector: str, view: View, layout: Layout) -> Sequence[str] | None:
+        """See `fencepost_kafka.selectors`."""
+        return select(selector, view, layout)
+
+    def strikes(self, shape: Shape) -> Strikes:
+        """See `fencepost_kafka.random_strikes`."""
+        return KafkaStrikes(self.timing(shape))
+
+    def demonstration(self) -> Demonstration:
+        """A broker that lost its lease goes on serving: KIP-631's zombie."""
+        return demonstration("serves-without-lease")
 
     def properties(self, slot: Slot, layout: Layout, shape: Shape, run: str) -> dict[str, str]:
         """How the process in a slot is configured; raises UsageError for an unknown setting.

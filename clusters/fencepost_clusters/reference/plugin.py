@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fencepost import System, hookimpl
+from fencepost import System, Workload, hookimpl
 from fencepost_clusters.reference.cluster import ReferenceQuorum
+from fencepost_kafka.clients import kafka_clients
 
 
 @hookimpl
@@ -15,6 +16,7 @@ def fencepost_systems() -> Sequence[System]:
 
 
 @hookimpl
-def fencepost_workloads() -> Mapping[str, Sequence[str]]:
+def fencepost_workloads() -> Mapping[str, Workload]:
     """`core_clients`: the clients of simulated runs, on real sockets."""
-    return {"core_clients": ("-m", "fencepost_clusters.reference.shell.client")}
+    argv = ("-m", "fencepost_clusters.reference.shell.client")
+    return {"core_clients": Workload(argv, kafka_clients)}

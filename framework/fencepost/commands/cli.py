@@ -45,7 +45,7 @@ from fencepost.model.errors import (
     Violation,
 )
 from fencepost.model.runtime import Condition
-from fencepost.model.systems import Shape
+from fencepost.model.shape import Shape
 from fencepost.model.systems import System as Tested
 from fencepost.plugins.manager import Plugins, PluginWarning, load
 from fencepost.runs.conformance import conformance as run_conformance
@@ -67,7 +67,7 @@ from fencepost.runs.soak import soak as run_soak
 from fencepost.testing import test_run as testrun
 
 app = typer.Typer(
-    help="Breaks clusters with controllers and brokers where authority changes hands, and says "
+    help="Breaks clusters where authority changes hands, and says "
     "which epoch or fencing event explains each failure.",
     no_args_is_help=True,
     add_completion=False,
@@ -366,8 +366,9 @@ def up(
     system: System = DEFAULT_SYSTEM,
     runtime: Runtime = "process",
     seed: Seed = 0,
-    controllers: Annotated[int, typer.Option(help="How many controllers.")] = 3,
-    brokers: Annotated[int, typer.Option(help="How many brokers.")] = 3,
+    count: Annotated[
+        list[str] | None, typer.Option(help="NAME=N, one of the system's counts.")
+    ] = None,
     setting: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE, one of the system's settings.")
     ] = None,
@@ -375,7 +376,8 @@ def up(
 ) -> None:
     """Starts a cluster, prints its bootstrap address, and keeps it until it is interrupted."""
     plugins = _plugins()
-    shape = Shape(controllers, brokers, _settings(setting or []))
+    counts = {name: _number(n) for name, n in _pairs("--count", count or []).items()}
+    shape = Shape(counts, _pairs("--setting", setting or []))
     spec = RunSpec(plugins.system(system), shape, runtime, seed)
     folder = RunFolder.create_below(out, "cluster", wall_clock())
     with Run.start(spec, plugins, folder) as started:
@@ -385,14 +387,20 @@ def up(
         started.runtime.advance(never, 1 << 62)
 
 
-def _settings(given: list[str]) -> Mapping[str, str]:
-    settings = {}
+def _pairs(option: str, given: list[str]) -> Mapping[str, str]:
+    pairs = {}
     for one in given:
         name, equals, value = one.partition("=")
         if not equals:
-            raise UsageError(f"--setting takes NAME=VALUE, not {one!r}")
-        settings[name] = value
-    return settings
+            raise UsageError(f"{option} takes NAME=VALUE, not {one!r}")
+        pairs[name] = value
+    return pairs
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise UsageError(f"--count takes NAME=N with a number, not {text!r}")
+    return int(text)
 
 
 def _finish(result: RunResult, json: bool) -> NoReturn:

@@ -12,7 +12,7 @@ from typing import final
 import msgspec
 from inotify_simple import INotify, flags
 
-from fencepost.events.kinds import Codec, Event
+from fencepost.events import Codec, Event
 from fencepost.model.errors import EnvironmentFailed
 
 

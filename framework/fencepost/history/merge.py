@@ -23,7 +23,7 @@ from typing import NamedTuple, final
 
 import msgspec
 
-from fencepost.events.kinds import (
+from fencepost.events import (
     Codec,
     Event,
     EvidenceMissed,

@@ -15,7 +15,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost.events.kinds import Cause, Codec, Event, kind_name
+from fencepost.events import Cause, Codec, Event, kind_name
 from fencepost.model.errors import EnvironmentFailed
 
 _DESCRIPTORS = Path("/dev/fd")

@@ -1,4 +1,4 @@
-"""A run's folder: all that is known of one run, readable whatever ended it (layout v1).
+"""A run's folder: all that is known of one run, readable whatever ended it (layout v2).
 
     run.json          `RunInfo`: what was run, with what, when; written before anything is started
     schedule.json     every strike with its target and time, for replay
@@ -11,8 +11,8 @@
     data/             one folder a slot: its disk; discarded unless the run failed
     report/           pages
 
-Nothing in a folder refers to the folder's own place, so that it can be moved. A newer layout than
-this program knows is refused by name.
+Nothing in a folder refers to the folder's own place, so that it can be moved. Folders of layout 1
+are read as well; a newer layout than this program knows is refused by name.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from typing import final
 import msgspec
 from msgspec import Struct
 
-from fencepost.events.kinds import SCHEMA_VERSION
+from fencepost.events import SCHEMA_VERSION
 from fencepost.model.clock import wall_clock
 from fencepost.model.errors import EnvironmentFailed, UsageError
-from fencepost.model.systems import Shape
+from fencepost.model.shape import Shape
 from fencepost.model.topology import Slot
 
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 
 
 class RunSlot(Struct, frozen=True):
@@ -48,7 +48,7 @@ class RunSlot(Struct, frozen=True):
     index: int
     twin: bool
     spare: bool = False
-    controller_id: int = -1
+    also: tuple[tuple[str, int], ...] = ()
 
 
 class RunInfo(Struct, frozen=True, kw_only=True):
@@ -60,11 +60,9 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     system: str
     runtime: str
     seed: int
-    controllers: int
-    brokers: int
+    counts: Mapping[str, int] = {}
     settings: Mapping[str, str]
     defects: tuple[str, ...]
-    combined: int = 0
     own: Mapping[str, Mapping[str, str]] = {}
     slots: tuple[RunSlot, ...]
     versions: Mapping[str, str]
@@ -88,15 +86,12 @@ def info_of(
         system=system,
         runtime=runtime,
         seed=seed,
-        controllers=shape.controllers,
-        brokers=shape.brokers,
+        counts=shape.counts,
         settings=shape.settings,
         defects=shape.defects,
-        combined=shape.combined,
         own=shape.own,
         slots=tuple(
-            RunSlot(s.name, s.role.value, s.node_id, s.index, s.twin, s.spare, s.controller_id)
-            for s in slots
+            RunSlot(s.name, str(s.role), s.node_id, s.index, s.twin, s.spare, s.also) for s in slots
         ),
         versions={
             "fencepost": version("fencepost"),
@@ -110,6 +105,56 @@ def info_of(
 
 class _Layout(Struct, frozen=True):
     layout: int
+
+
+class _RunSlot1(Struct, frozen=True):
+    """A slot in layout 1."""
+
+    name: str
+    role: str
+    node_id: int
+    index: int
+    twin: bool
+    spare: bool = False
+    controller_id: int = -1
+
+
+class _RunInfo1(Struct, frozen=True, kw_only=True):
+    """run.json in layout 1, which knew controllers and brokers only."""
+
+    run: str
+    system: str
+    runtime: str
+    seed: int
+    controllers: int
+    brokers: int
+    settings: Mapping[str, str]
+    defects: tuple[str, ...]
+    combined: int = 0
+    own: Mapping[str, Mapping[str, str]] = {}
+    slots: tuple[_RunSlot1, ...]
+    versions: Mapping[str, str]
+    started_at: str
+    clock_origin_ns: int
+
+    def now(self) -> RunInfo:
+        """The same in the present layout."""
+        counts = {
+            "controller": self.controllers, "broker": self.brokers, "combined": self.combined
+        }  # fmt: skip
+        slots = tuple(
+            RunSlot(
+                s.name, s.role, s.node_id, s.index, s.twin, s.spare,
+                () if s.controller_id < 0 else (("controller", s.controller_id),),
+            )
+            for s in self.slots
+        )  # fmt: skip
+        return RunInfo(
+            layout=1, events=1, run=self.run, system=self.system, runtime=self.runtime,
+            seed=self.seed, counts=counts, settings=self.settings, defects=self.defects,
+            own=self.own, slots=slots, versions=self.versions, started_at=self.started_at,
+            clock_origin_ns=self.clock_origin_ns,
+        )  # fmt: skip
 
 
 @final
@@ -214,6 +259,8 @@ class RunFolder:
                 raise UsageError(
                     f"{path} has layout {known}; this Fencepost knows {LAYOUT_VERSION}"
                 )
+            if known == 1:
+                return msgspec.json.decode(text, type=_RunInfo1).now()
             return msgspec.json.decode(text, type=RunInfo)
         except FileNotFoundError:
             raise UsageError(f"{self.path} is no run folder: it has no run.json") from None

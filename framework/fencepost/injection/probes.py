@@ -11,49 +11,39 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, final
 
-from fencepost.model.clock import MS, SECOND, now_ns
+from fencepost.model.clock import MS, now_ns
+from fencepost.model.probe import Probe
+from fencepost.model.systems import Probed
 from fencepost.model.topology import Link
 
 End = tuple[str, int]
 """An address and a port."""
 
-_API_VERSIONS = 18
-_CORRELATION = 0x0FE2CE
 _MOST_PADDING = 32_000
-"""A client id's length is a signed 16-bit number."""
 _ESTABLISHED = "01"
 _LISTENING = "0A"
 _TCP = "/proc/net/tcp"
 
 
-class Probe(Protocol):
-    """Asks a system's node a question that changes nothing; whether its answer came in time.
+def tcp_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool:
+    """Sends one line of HTTP and takes any byte that comes back for the answer.
 
-    The question is at least `size` bytes long (up to 32 000). Nothing is raised for a node that
-    refuses, closes or is silent.
+    HTTP servers answer it, and many others answer a line that they do not understand with an error.
+    A node that only closes the connection does not answer: the end of a connection passes a cut.
     """
-
-    def __call__(self, address: str, port: int, timeout_s: float, size: int = 0) -> bool: ...
-
-
-def kafka_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool:
-    """ApiVersions v0, which every Kafka listener answers to anybody."""
-    client = b"fencepost-probe".ljust(min(size, _MOST_PADDING), b"-")
-    request = struct.pack(">hhih", _API_VERSIONS, 0, _CORRELATION, len(client)) + client
-    deadline = now_ns() + int(timeout_s * SECOND)
-    answer = b""
+    padding = "-" * max(0, min(size, _MOST_PADDING) - 30)
     try:
         with socket.create_connection((address, port), timeout_s) as connection:
-            connection.sendall(struct.pack(">i", len(request)) + request)
-            while len(answer) < 8 and (left := deadline - now_ns()) > 0:
-                connection.settimeout(left / SECOND)
-                more = connection.recv(4096)
-                if not more:
-                    return False
-                answer += more
+            connection.settimeout(timeout_s)
+            connection.sendall(f"GET /fencepost{padding} HTTP/1.0\r\n\r\n".encode())
+            return connection.recv(1) != b""
     except OSError:
         return False
-    return answer[4:8] == struct.pack(">i", _CORRELATION)
+
+
+def probe_of(system: object) -> Probe:
+    """The system's own probe, or `tcp_probe`."""
+    return system.probe if isinstance(system, Probed) else tcp_probe
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,20 +7,22 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from fencepost.events.kinds import Cause, Event, FaultStruck
+from fencepost.events import Cause, Event, FaultStruck
+from fencepost.events.traits import Concerning
 from fencepost.judging.judge import Broken, Judgement, Outcome, Verdict
 from fencepost.judging.known_findings import KnownFinding
 
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """Where a violation was found: at which partition's event, struck by which faults by then."""
+    """What the event of a violation concerns (scopes of authority), and which faults had been aimed
+    at its process by then."""
 
-    place: tuple[str, int] | None
+    scopes: Collection[str]
     faults: Collection[str]
 
 
-_NOWHERE = _Scene(None, ())
+_NOWHERE = _Scene((), ())
 
 
 def attributed(
@@ -41,15 +43,21 @@ def attributed(
         return next(matching, "")
 
     struck = {
-        (itself(clause, broken), scenes.get(broken.at, _NOWHERE).place)
+        (itself(clause, broken), scope)
         for clause, verdict in judgement.verdicts.items()
         for broken in verdict.violations
+        for scope in scenes.get(broken.at, _NOWHERE).scopes
     }
 
     def known(clause: str, broken: Broken) -> str:
         """The finding that a violation is, or in whose wake it is; empty: none."""
-        place = scenes.get(broken.at, _NOWHERE).place
-        wake = (f.id for f in findings if clause in f.then and place and (f.id, place) in struck)
+        scopes = scenes.get(broken.at, _NOWHERE).scopes
+        wake = (
+            f.id
+            for f in findings
+            if clause in f.then
+            and any(s.startswith(f"{f.wake} ") and (f.id, s) in struck for s in scopes)
+        )
         return itself(clause, broken) or next(wake, "")
 
     return Judgement({c: _marked(v, c, known) for c, v in judgement.verdicts.items()})
@@ -67,17 +75,11 @@ def _scenes(judgement: Judgement, events: Iterable[Event]) -> Mapping[Cause, _Sc
             struck.append((event.body.began_at_ns or event.at_ns, event.body))
     return {
         at: _Scene(
-            _place(event),
+            event.body.concerns() if isinstance(event.body, Concerning) else (),
             {s.fault for t, s in struck if at.process in s.targets and t <= event.at_ns},
         )
         for at, event in found.items()
     }
-
-
-def _place(event: Event) -> tuple[str, int] | None:
-    topic = getattr(event.body, "topic", None)
-    partition = getattr(event.body, "partition", None)
-    return (topic, partition) if topic and partition is not None else None
 
 
 def _marked(verdict: Verdict, clause: str, known: Callable[[str, Broken], str]) -> Verdict:

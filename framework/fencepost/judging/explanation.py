@@ -1,25 +1,24 @@
-"""Why a promise was broken: the epochs and fencing events that led to the event that broke it.
+"""Why a promise was broken: the changes of authority that led to the event that broke it.
 
-An event of authority belongs to an explanation for one of two reasons, and never for having
-happened at about the same time. Either it happened before the offending event: reached from it by
-the numbers of a process, by causes, or by what says itself where it comes from (a replayed record
-by its offset, a lease by the answer that granted it, a follower by the controller it names). Or it
-is about the same broker, partition or slot: then the offender may not have known of it, which is
-often the very point, and the explanation says so.
+An event of authority (`AuthorityChange`) belongs to an explanation for one of two reasons, and
+never for having happened at about the same time. Either it happened before the offending event:
+reached from it by the numbers of a process, by causes, or by names that two events share
+(`Sourced`). Or it is about the same scope, or the same slot: then the offender may not have known
+of it, and the explanation says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import shorten
-from typing import Any, final
+from typing import final
 
 import msgspec
 from msgspec import Struct
 
-from fencepost.events import kinds as e
-from fencepost.events.kinds import Cause, Event
+from fencepost.events import Event, FaultHealed, FaultStruck, NodeStarted, ProcessExited
+from fencepost.events.traits import OWN, AuthorityChange, Concerning, Nearest, Sourced
 from fencepost.judging.event_formatter import sentence
 from fencepost.judging.judge import Broken, Outcome, Verdict
 
@@ -33,35 +32,11 @@ EXPLAINED = 3
 
 Ref = tuple[str, int]
 
-_ABOUT_CLUSTER = (e.ControllerElected, e.ControllerResigned)
-_ABOUT_BROKER = (
-    e.BrokerCommitted,
-    e.BrokerStateChanged,
-    e.BrokerStopping,
-    e.LeaseGranted,
-    e.LeaseExpired,
-    e.HeartbeatAnswered,
-    e.HeartbeatRefused,
-)
-_ABOUT_PARTITION = (
-    e.PartitionCommitted,
-    e.LeadershipStarted,
-    e.LeadershipEnded,
-    e.LogTruncated,
-    e.IsrChangeAsked,
-)
-_ABOUT_PROCESS = (e.ProcessExited, e.NodeStarted, e.StateReverted, e.MetadataTruncated)
-_ABOUT_VOTES = (e.VoteAnswered,)
-_FAULTS = (e.FaultStruck, e.FaultHealed)
-_OURS = (*_FAULTS, e.ProcessExited)
+_PROCESS = "process "
+_SLOT = "slot "
+_OURS = (FaultStruck, FaultHealed, ProcessExited)
 """What the harness did: no node's knowledge of it is in question."""
-_EDGES = (e.HeartbeatSent, e.ControllerFollowed)
-_KEPT: frozenset[type[Struct]] = frozenset(
-    {
-        *(*_ABOUT_CLUSTER, *_ABOUT_BROKER, *_ABOUT_PARTITION, *_ABOUT_PROCESS),
-        *(*_ABOUT_VOTES, *_FAULTS, *_EDGES),
-    }
-)
+_RESTARTS = (ProcessExited, NodeStarted)
 
 
 @final
@@ -109,33 +84,32 @@ class _Chronicle:
     place: dict[Ref, int] = field(default_factory=dict)
     """A named event -> how many were kept when it happened."""
     named: dict[Ref, Event] = field(default_factory=dict)
-    sent: dict[Ref, int] = field(default_factory=dict)
-    """(process, correlation) -> the number of the event that tells of the request."""
-    first: dict[tuple[type[Struct], int], Ref] = field(default_factory=dict)
-    """A record's kind and offset -> who replayed it first."""
-    nodes: dict[str, int] = field(default_factory=dict)
+    first: dict[Hashable, Ref] = field(default_factory=dict)
+    """A shared name -> its first source."""
+    nodes: dict[str, str] = field(default_factory=dict)
+    """The process of a node -> the scope of its own id (`broker 2`)."""
 
     def take(self, events: Iterable[Event]) -> None:
         """Reads a history."""
         for event in events:
             if self.began_ns is None:
                 self.began_ns = event.at_ns
-            body = event.body
-            if type(body) in _KEPT:
-                self._keep(event, body)
-            if (event.process, event.node_seq) in self.wanted:
-                self.named[event.process, event.node_seq] = event
-                self.place[event.process, event.node_seq] = len(self.kept)
+            self._keep(event, event.body)
+            ref = (event.process, event.node_seq)
+            if ref in self.wanted:
+                self.named[ref] = event
+                self.place[ref] = len(self.kept)
 
     def _keep(self, event: Event, body: Struct) -> None:
-        self.kept.append(event)
-        match body:
-            case e.HeartbeatSent():
-                self.sent[event.process, body.correlation] = event.node_seq
-            case e.BrokerCommitted() | e.PartitionCommitted():
-                self.first.setdefault((type(body), body.offset), (event.process, event.node_seq))
-            case e.NodeStarted():
-                self.nodes[event.process] = body.node_id
+        sourced = isinstance(body, Sourced)
+        changes = isinstance(body, AuthorityChange) and bool(body.authority())
+        if sourced or changes or isinstance(body, (FaultStruck, FaultHealed, *_RESTARTS)):
+            self.kept.append(event)
+        if isinstance(body, Sourced):
+            for name in body.source_of(event.process):
+                self.first.setdefault(name, (event.process, event.node_seq))
+        if isinstance(body, NodeStarted):
+            self.nodes[event.process] = f"{body.role} {body.node_id}"
 
 
 def explain(violations: Sequence[Broken], events: Iterable[Event]) -> Sequence[Explanation | None]:
@@ -196,109 +170,93 @@ def _past(
 ) -> Mapping[str, int]:
     """process -> the number of its last event that happened before the offending one."""
     past: dict[str, int] = {}
-    awaited: set[tuple[str, str]] = set()
-    """What an event of the past says it came from: ("answer", client), ("epoch", number)."""
+    awaited: set[Hashable] = set()
+    """Names of which the latest source before is still to be met, going backwards."""
 
     def add(process: str, seq: int) -> None:
         past[process] = max(seq, past.get(process, -1))
 
-    def follow(cause: Cause | None) -> None:
-        if cause is None:
-            return
-        seq = chronicle.sent.get((cause.process, cause.seq)) if cause.request else cause.seq
-        if seq is not None:
-            add(cause.process, seq)
+    def follow(event: Event) -> None:
+        cause = event.cause
+        if cause is not None and cause.request:
+            awaited.add(("request", cause.process, cause.seq))
+        elif cause is not None:
+            add(cause.process, cause.seq)
+        if isinstance(event.body, Sourced):
+            for origin in event.body.came_from(event.process):
+                if origin.nearest is Nearest.LATEST:
+                    awaited.add(origin.name)
+                elif origin.name in chronicle.first:
+                    add(*chronicle.first[origin.name])
 
     for event in (offending, *because):
         add(event.process, event.node_seq)
-        follow(event.cause)
+        follow(event)
     for event in reversed(before):
-        body = event.body
-        match body:
-            case e.HeartbeatAnswered() if ("answer", body.client) in awaited:
-                awaited.discard(("answer", body.client))
-                add(event.process, event.node_seq)
-            case e.ControllerElected() if ("epoch", str(body.epoch)) in awaited:
-                add(event.process, event.node_seq)
-        if event.node_seq > past.get(event.process, -1):
-            continue
-        follow(event.cause)
-        match body:
-            case e.BrokerCommitted() | e.PartitionCommitted():
-                add(*chronicle.first[type(body), body.offset])
-            case e.LeaseGranted() | e.HeartbeatRefused():
-                awaited.add(("answer", event.process))
-            case e.ControllerFollowed():
-                awaited.add(("epoch", str(body.epoch)))
+        if isinstance(event.body, Sourced):
+            for name in event.body.source_of(event.process):
+                if name in awaited:
+                    awaited.discard(name)
+                    add(event.process, event.node_seq)
+        if event.node_seq <= past.get(event.process, -1):
+            follow(event)
     return past
 
 
 # --------------------------------------------------------------------------------------- subjects
 
 
-@final
-@dataclass(slots=True)
-class _Subjects:
-    """What a violation is about."""
-
-    brokers: set[int] = field(default_factory=set)
-    partitions: set[tuple[str, int]] = field(default_factory=set)
-    slots: set[str] = field(default_factory=set)
-    epochs: set[int] = field(default_factory=set)
-    """Controller epochs."""
-
-
-_PROCESS_FIELDS = ("client", "started", "ended")
-_BROKER_FIELDS = ("broker_id", "follower", "requester", "broker")
-_VOTED = (e.ElectionStarted, e.VoteAnswered, e.ControllerElected, e.ControllerResigned)
-
-
-def _subjects(offending: Event, because: Sequence[Event], chronicle: _Chronicle) -> _Subjects:
-    subjects = _Subjects()
+def _subjects(offending: Event, because: Sequence[Event], chronicle: _Chronicle) -> frozenset[str]:
+    """What a violation is about: scopes of authority, and `slot NAME`."""
+    subjects: set[str] = set()
     for event in (offending, *because):
-        body: Any = event.body
-        processes = [event.process, *(getattr(body, f, "") for f in _PROCESS_FIELDS)]
-        if isinstance(body, e.ProbeCompleted):
-            subjects.slots.add(body.slot)
+        concerned = list(_scopes(event))
+        processes = [event.process, *_named_processes(concerned)]
+        subjects.update(scope for scope in concerned if not scope.startswith(_PROCESS))
         for process in processes:
             if process in chronicle.nodes:
-                subjects.slots.add(_slot(process))
-                subjects.brokers.add(chronicle.nodes[process])
-        subjects.brokers |= {getattr(body, f, -1) for f in _BROKER_FIELDS} - {-1}
-        if getattr(body, "partition", -1) >= 0:
-            subjects.partitions.add((body.topic, body.partition))
-        if isinstance(body, _VOTED):
-            subjects.epochs.add(body.epoch)
-    return subjects
+                subjects.update((_SLOT + _slot(process), chronicle.nodes[process]))
+    return frozenset(subjects)
+
+
+def _scopes(event: Event) -> Iterable[str]:
+    body = event.body
+    if isinstance(body, AuthorityChange):
+        yield from (one.scope for one in body.authority())
+    if isinstance(body, Concerning):
+        yield from body.concerns()
+
+
+def _named_processes(scopes: Iterable[str]) -> Sequence[str]:
+    return [scope.removeprefix(_PROCESS) for scope in scopes if scope.startswith(_PROCESS)]
 
 
 def _slot(process: str) -> str:
     return process.partition("#")[0]
 
 
-def _concerns(event: Event, subjects: _Subjects) -> bool:
+def _concerns(event: Event, subjects: frozenset[str]) -> bool:
     """Whether an event of authority is about what the violation is about."""
-    body: Any = event.body
-    kind = type(body)
-    if kind in _ABOUT_CLUSTER:
-        return True
-    if kind is e.HeartbeatAnswered and body.error == "NONE" and body.request_epoch >= 0:
-        return False  # a renewal: the broker's lease says it better
-    if kind is e.HeartbeatAnswered and body.error == "NOT_CONTROLLER":
+    body = event.body
+    if isinstance(body, FaultStruck):
+        return any(_SLOT + _slot(target) in subjects for target in body.targets)
+    if isinstance(body, ProcessExited):
+        return _SLOT + _slot(body.ended) in subjects
+    if isinstance(body, NodeStarted):
+        return _SLOT + _slot(event.process) in subjects
+    if not isinstance(body, AuthorityChange):
         return False
-    if kind in _ABOUT_BROKER:
-        return body.broker_id in subjects.brokers
-    if kind in _ABOUT_PARTITION:
-        return (body.topic, body.partition) in subjects.partitions
-    if kind in _ABOUT_VOTES:
-        return body.epoch in subjects.epochs
-    if kind is e.ProcessExited:
-        return _slot(body.ended) in subjects.slots
-    if kind in _ABOUT_PROCESS:
-        return _slot(event.process) in subjects.slots
-    if kind is e.FaultStruck:
-        return bool({_slot(target) for target in body.targets} & subjects.slots)
-    return False
+    return any(
+        one.wide
+        or one.scope in subjects
+        or (one.scope == OWN and _SLOT + _slot(event.process) in subjects)
+        for one in body.authority()
+    )
+
+
+def _wide(event: Event) -> bool:
+    body = event.body
+    return isinstance(body, AuthorityChange) and any(one.wide for one in body.authority())
 
 
 # ----------------------------------------------------------------------------------------- choice
@@ -309,14 +267,14 @@ def _choose(
     because: Sequence[Event],
     before: Sequence[Event],
     past: Mapping[str, int],
-    subjects: _Subjects,
+    subjects: frozenset[str],
 ) -> list[Step]:
     """The most telling events before the offending one, in order: no more than `STEPS`.
 
     What makes it a violation comes first, then the newest fault still on, then the newest of the
-    rest: what is about its broker or partition before what is about the cluster.
+    rest: what is about its own scopes before what is about the cluster.
     """
-    healed = {event.body.fault_id for event in before if isinstance(event.body, e.FaultHealed)}
+    healed = {event.body.fault_id for event in before if isinstance(event.body, FaultHealed)}
     chosen: dict[Ref, Event] = {}
 
     def take(events: Iterable[Event], most: int) -> None:
@@ -329,11 +287,11 @@ def _choose(
                 most -= 1
 
     relevant = _newest_first(before, offending, past, subjects)
-    faults = [event for event in relevant if isinstance(event.body, e.FaultStruck)]
-    on = [f for f in faults if isinstance(f.body, e.FaultStruck) and f.body.fault_id not in healed]
-    others = [event for event in relevant if not isinstance(event.body, e.FaultStruck)]
-    close = [event for event in others if type(event.body) not in _ABOUT_CLUSTER]
-    distant = [event for event in others if type(event.body) in _ABOUT_CLUSTER]
+    faults = [event for event in relevant if isinstance(event.body, FaultStruck)]
+    on = [f for f in faults if isinstance(f.body, FaultStruck) and f.body.fault_id not in healed]
+    others = [event for event in relevant if not isinstance(event.body, FaultStruck)]
+    close = [event for event in others if not _wide(event)]
+    distant = [event for event in others if _wide(event)]
     take(because, STEPS)
     take(on or faults, 1)
     take(distant, 2)
@@ -347,40 +305,48 @@ def _choose(
 
 
 def _newest_first(
-    before: Sequence[Event], offending: Event, past: Mapping[str, int], subjects: _Subjects
+    before: Sequence[Event], offending: Event, past: Mapping[str, int], subjects: frozenset[str]
 ) -> list[Event]:
-    """What concerns the violation, each matter once: a record is told by whoever had it first, a
-    lease by its last renewal in a row, an offender's own state by itself."""
+    """What concerns the violation, each matter once.
+
+    What several processes tell of one source (a replayed record) is shown where it was told first;
+    of changes in a row with one matter the newest is shown.
+    """
     found: list[Event] = []
-    told: set[tuple[object, ...]] = set()
-    records: dict[tuple[type[Struct], int], int] = {}
+    shown: set[tuple[object, ...]] = set()
+    records: dict[Hashable, int] = {}
     for event in reversed(before):
         if not _concerns(event, subjects):
             continue
-        body = event.body
-        match body:
-            case e.LeaseGranted():
-                matter: tuple[object, ...] = (
-                    "lease", event.process, body.next_state, body.controller_epoch
-                )  # fmt: skip
-            case e.BrokerCommitted() | e.PartitionCommitted():
-                # Going backwards the first teller comes last: it takes the others' place.
-                record = (type(body), body.offset)
-                if record in records:
-                    found[records[record]] = event
-                else:
-                    records[record] = len(found)
-                    found.append(event)
-                continue
-            case e.HeartbeatRefused():
-                matter = ("refused", event.process, body.error)
-            case e.IsrChangeAsked():
-                matter = ("asked", event.process, body.new_isr)
-            case e.HeartbeatAnswered():
-                matter = ("answered", event.process, body.client, body.error)
-            case _:
-                matter = (event.process, event.node_seq)
-        if matter not in told:
-            told.add(matter)
+        record = _record(event)
+        if record is not None:
+            # Going backwards the first teller comes last: it takes the others' place.
+            if record in records:
+                found[records[record]] = event
+            else:
+                records[record] = len(found)
+                found.append(event)
+            continue
+        matter = _matter(event)
+        if matter not in shown:
+            shown.add(matter)
             found.append(event)
     return found
+
+
+def _record(event: Event) -> Hashable:
+    """The name of what several processes tell alike; None for an event of its own."""
+    if isinstance(event.body, Sourced):
+        for origin in event.body.came_from(event.process):
+            if origin.nearest is Nearest.FIRST:
+                return origin.name
+    return None
+
+
+def _matter(event: Event) -> tuple[object, ...]:
+    body = event.body
+    if isinstance(body, AuthorityChange):
+        for one in body.authority():
+            if one.matter:
+                return one.matter, event.process
+    return event.process, event.node_seq

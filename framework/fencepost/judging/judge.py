@@ -19,7 +19,7 @@ from typing import Any, final
 import msgspec
 from msgspec import Struct
 
-from fencepost.events.kinds import Cause, Event, FaultStruck
+from fencepost.events import Cause, Event, FaultStruck
 from fencepost.history.run_folder import write_whole
 from fencepost.judging.rules import Clause, Exercised, Finding, Key, Rule, RunEnd, Violated, Witness
 from fencepost.model.errors import UsageError, no_such

@@ -30,7 +30,8 @@ class KnownFinding(Struct, frozen=True, kw_only=True):
     one that showed it. Both are paths below the plugin.
 
     `then` are the clauses that it leaves broken in its wake: whatever of them is violated in a
-    partition where this finding struck, in the same run, is of its doing.
+    scope of authority where this finding showed, in the same run, is its consequence. `wake` is the
+    kind of such scopes, their first word.
     """
 
     id: str
@@ -39,6 +40,7 @@ class KnownFinding(Struct, frozen=True, kw_only=True):
     saying: str
     fault: str = ""
     then: tuple[str, ...] = ()
+    wake: str = ""
     says: str
     seen: tuple[Seen, ...]
     schedule: str

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
-from fencepost.events.kinds import Cause, Event
+from fencepost.events import Cause, Event
 
 S = TypeVar("S")
 Key = tuple[str | int, ...]

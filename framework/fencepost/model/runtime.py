@@ -15,9 +15,9 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from fencepost.events.kinds import Cause, Event
+from fencepost.events import Cause, Event
 from fencepost.model.errors import UsageError
-from fencepost.model.topology import Cut, Layout, Link, Role, Slot
+from fencepost.model.topology import CLIENT, Cut, Layout, Link, Slot
 from fencepost.model.view import View
 
 
@@ -130,7 +130,7 @@ class Runtime(Protocol):
     def view(self) -> View: ...
     @property
     def bootstrap(self) -> tuple[str, ...]:
-        """Where clients reach the brokers: an `address:port` each."""
+        """Where clients begin (`Layout.bootstrap`): an `address:port` each."""
         ...
 
     def now_ns(self) -> int: ...
@@ -203,10 +203,15 @@ def clients_slot(layout: Layout, spec: ClientSpec) -> Slot:
     """
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", spec.name):
         raise UsageError(f"the client name {spec.name!r} is not lower-case words joined by '-'")
-    slots = layout.of(Role.CLIENT)
+    slots = layout.of(CLIENT)
     if not slots:
         raise UsageError("the system lays out no slot for clients")
     return slots[0]
+
+
+def client_port(layout: Layout) -> int:
+    """The port at which clients begin; 0 where a system names none."""
+    return layout.bootstrap[0][1] if layout.bootstrap else 0
 
 
 def describe(names: Iterable[str]) -> str:

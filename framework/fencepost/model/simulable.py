@@ -12,10 +12,11 @@ from typing import Protocol, Self, runtime_checkable
 
 from msgspec import Struct
 
-from fencepost.events.kinds import Cause, Event
+from fencepost.events import Cause, Event
 from fencepost.model.runtime import Signal
-from fencepost.model.systems import Place, Shape
-from fencepost.workloads.commands import WorkerConfig
+from fencepost.model.shape import Shape
+from fencepost.model.systems import Place
+from fencepost.workloads.config import WorkerConfig
 
 Chance = Callable[[int, int], int]
 """Draws a whole number between two bounds, both included."""

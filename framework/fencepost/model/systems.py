@@ -14,33 +14,13 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from fencepost.model.cluster import Cluster
+from fencepost.model.errors import no_such
+from fencepost.model.probe import Probe
 from fencepost.model.runtime import ClientSpec
-from fencepost.model.topology import Layout, Role, Slot
-
-
-@dataclass(frozen=True, slots=True)
-class Spare:
-    """A node with an id of its own that is laid out and not started: `Cluster.start` does that."""
-
-    role: Role
-    node_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """How large a cluster is wanted, with its settings (Kafka's dotted names, values as text).
-
-    In the first `combined` brokers' processes a controller lives as well. `own` holds the settings
-    of single nodes, by the names of their slots, over those of all.
-    """
-
-    controllers: int = 3
-    brokers: int = 3
-    settings: Mapping[str, str] = field(default_factory=dict)
-    defects: tuple[str, ...] = ()
-    spares: tuple[Spare, ...] = ()
-    combined: int = 0
-    own: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+from fencepost.model.shape import Shape
+from fencepost.model.topology import Layout, Slot
+from fencepost.model.view import Fold, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +66,86 @@ class System(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def plane(self) -> str: ...
+    def plane(self) -> str:
+        """What clauses bind: systems of one plane owe the same promises."""
+        ...
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """What a shape of this system counts, with the defaults; see `counted`."""
+        ...
+
+    @property
+    def folds(self) -> Sequence[type[Fold]]:
+        """The state that conditions read of this system's events."""
+        ...
+
+    @property
+    def workload(self) -> str:
+        """The name of the workload that tests use unless they choose another."""
+        ...
+
     def layout(self, shape: Shape) -> Layout:
         """The slots and links of a cluster of that shape; raises UsageError for a bad shape."""
         ...
 
-    def client_port(self) -> int:
-        """The port of the brokers' client listener."""
+    def missing(self, view: View, layout: Layout) -> Sequence[str]:
+        """What a ready cluster has and this one lacks, a sentence each; empty when it is ready.
+
+        A cluster is ready once nothing is missing after its start, and has recovered once nothing
+        is missing after all faults were healed. It is asked after every event.
+        """
+        ...
+
+    def recovery_bound_ms(self, shape: Shape) -> int:
+        """How long a cluster may take to recover once all is healed, by its configuration."""
+        ...
+
+
+def counted(system: System, shape: Shape) -> Mapping[str, int]:
+    """Every count of a shape, defaults filled in.
+
+    Raises UsageError, with the nearest right name, for a count that the system does not declare.
+    """
+    for name in shape.counts:
+        if name not in system.counts:
+            raise no_such(f"count of {system.name}", name, system.counts)
+    return {**system.counts, **shape.counts}
+
+
+@runtime_checkable
+class Probed(Protocol):
+    """A system that says how it is measured that a link to one of its nodes answers.
+
+    Without it a line of HTTP is sent, and any byte that comes back is the answer.
+    """
+
+    @property
+    def probe(self) -> Probe:
+        """A function of a module, importable by name where the nodes live."""
+        ...
+
+
+@runtime_checkable
+class Faceted(Protocol):
+    """A system with words of its own for tests, such as `cluster.leader("orders", 0)`."""
+
+    def facade(self, cluster: Cluster) -> object:
+        """What the fixture `cluster` hands out, made round the framework's own."""
+        ...
+
+
+@runtime_checkable
+class Selecting(Protocol):
+    """A system whose schedules may name their targets by what they do (`@leader/orders/0`)."""
+
+    @property
+    def selectors(self) -> Sequence[str]:
+        """The first words of its selectors."""
+        ...
+
+    def select(self, selector: str, view: View, layout: Layout) -> Sequence[str] | None:
+        """The names of the slots selected now; empty: none is known yet; None: no such selector."""
         ...
 
 
@@ -184,15 +237,6 @@ class Defect:
 
 
 @runtime_checkable
-class Configured(Protocol):
-    """A system that can say what a node would make of a configuration, without starting it."""
-
-    def effective(self, properties: Mapping[str, str]) -> Mapping[str, str]:
-        """Every setting as a node so configured has it; raises UsageError where it would refuse."""
-        ...
-
-
-@runtime_checkable
 class Exclusive(Protocol):
     """A system that says who has an id that two processes claim."""
 
@@ -204,21 +248,3 @@ class Exclusive(Protocol):
         the id over, with whatever its disk holds.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """The bounds that tests and rules take from a cluster's configuration, all in milliseconds."""
-
-    heartbeat_ms: int
-    lease_ms: int
-    election_ms: int
-    replica_lag_ms: int
-    recovery_bound_ms: int
-
-
-@runtime_checkable
-class Timed(Protocol):
-    """A system that can say what its settings mean for how long things take."""
-
-    def timing(self, shape: Shape) -> Timing: ...

@@ -9,42 +9,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 Cut = frozenset[tuple[str, str]]
 """Directions between slot names that are cut."""
 
 
-class Role(StrEnum):
-    """What a slot's processes do."""
-
-    CONTROLLER = "controller"
-    BROKER = "broker"
-    CLIENT = "client"
+CLIENT = "client"
+"""The role of the slots in which clients live. A system names the roles of its nodes."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Slot:
-    """A place: `broker-2`, its twin `broker-2-twin`, or `clients`.
+    """A place for a node's processes, such as `node-2`, or `clients`.
 
-    `index` is unique in a cluster, from 1 to 250; addresses and ports derive from it. A spare slot
-    is laid out and not started with the cluster. `controller_id` is the id of the controller that
-    shares a broker's process (-1: none does).
+    `index` is unique in a cluster, from 1 to 250; addresses and ports derive from it. A slot with
+    `twin` is for a second process with the id of another slot's node. A spare slot is laid out and
+    not started with the cluster. `also` holds the role and the id of each further node that lives
+    in the same process.
     """
 
     name: str
-    role: Role
+    role: str
     node_id: int
     index: int
     twin: bool = False
     spare: bool = False
-    controller_id: int = -1
+    also: tuple[tuple[str, int], ...] = ()
 
-    def id_as(self, role: Role) -> int | None:
+    def id_as(self, role: str) -> int | None:
         """The id of the node of that role in this slot; None if there is none."""
-        if role is Role.CONTROLLER and self.controller_id >= 0:
-            return self.controller_id
-        return self.node_id if role is self.role else None
+        for other, node_id in self.also:
+            if other == role:
+                return node_id
+        return self.node_id if role == self.role else None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -60,13 +57,15 @@ class Link:
 class Layout:
     """All slots of a cluster and every link between them: what a system asks a runtime to build.
 
-    On `metrics_port` of its own address every node tells its metrics over HTTP (0: none does). No
-    link leads there: an operator's window is no part of the traffic that faults meddle with.
+    Nodes are started in the order of their slots. `bootstrap` names the slots, each with a port, at
+    which clients begin. On `metrics_port` of its own address every node serves its metrics over
+    HTTP (0: none does). No link leads there: faults do not touch an operator's view.
     """
 
     slots: tuple[Slot, ...]
     links: tuple[Link, ...]
     metrics_port: int = 0
+    bootstrap: tuple[tuple[str, int], ...] = ()
 
     def slot(self, name: str) -> Slot:
         """The slot of that name; raises KeyError."""
@@ -76,23 +75,36 @@ class Layout:
         raise KeyError(name)
 
     def client_port(self, name: str) -> int:
-        """The port of that slot's listener that clients can reach: a broker's own, or a
-        controller's; raises ValueError where there is none."""
-        clients = {slot.name for slot in self.of(Role.CLIENT)}
+        """The first port of that slot that clients can reach; raises ValueError for none."""
+        clients = {slot.name for slot in self.of(CLIENT)}
         return min(
             link.port for link in self.links if link.source in clients and link.target == name
         )
 
-    def of(self, role: Role, twins: bool = False, spares: bool = False) -> tuple[Slot, ...]:
+    def of(self, role: str, twins: bool = False, spares: bool = False) -> tuple[Slot, ...]:
         """The slots in which a node of that role lives, in order; twins and spares when asked for.
 
-        A slot whose process is both broker and controller is among those of either role.
+        A slot whose process is two nodes is among those of either role.
         """
         return tuple(
             s
             for s in self.slots
             if s.id_as(role) is not None and (twins or not s.twin) and (spares or not s.spare)
         )
+
+    def nodes(self, twins: bool = False, spares: bool = False) -> tuple[Slot, ...]:
+        """The slots of all nodes, in order; twins and spares when asked for."""
+        return tuple(
+            s
+            for s in self.slots
+            if s.role != CLIENT and (twins or not s.twin) and (spares or not s.spare)
+        )
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles of nodes, in the order of their first slots."""
+        named = ((s.role, *(role for role, _ in s.also)) for s in self.nodes(spares=True))
+        return tuple(dict.fromkeys(role for roles in named for role in roles))
 
 
 def one_way(sources: Iterable[str], targets: Iterable[str]) -> Cut:

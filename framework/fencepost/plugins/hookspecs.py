@@ -18,6 +18,7 @@ from fencepost.judging.known_findings import KnownFinding
 from fencepost.judging.rules import Clause, Mark, Rule
 from fencepost.model.faults import FaultFactory
 from fencepost.model.systems import System
+from fencepost.workloads.workers import Workload
 
 hookspec = pluggy.HookspecMarker("fencepost")
 hookimpl = pluggy.HookimplMarker("fencepost")
@@ -42,12 +43,12 @@ def fencepost_faults() -> Mapping[str, FaultFactory]:
 
 
 @hookspec
-def fencepost_workloads() -> Mapping[str, Sequence[str]]:
-    """Client workers by name, each the argv (after the Python interpreter) that starts one.
+def fencepost_workloads() -> Mapping[str, Workload]:
+    """Kinds of clients by name, each with the argv (after the Python interpreter) of a worker.
 
     A worker is a process of its own, a slot's like any node. The last word of its argv is the path
     of its configuration, one JSON object: `run`, `process`, `events` (the path of the file it
-    appends its events to), `bootstrap` (a list of `address:port`, one a broker), `hosts` (slot name
+    appends its events to), `bootstrap` (a list of `address:port`), `hosts` (slot name
     -> address at which the clients reach it), `client_port`, and `options` (its own, from the
     ClientSpec). It reads commands, one JSON object a line, from standard input until that ends; the
     end, or SIGTERM, asks it to finish what it has begun and to end. `run_worker` is the frame of

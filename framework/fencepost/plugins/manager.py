@@ -19,13 +19,14 @@ from typing import Any, TypeVar, final
 import pluggy
 from msgspec import Struct
 
-from fencepost.events.kinds import Codec, kind_name
+from fencepost.events import Codec, kind_name
 from fencepost.judging.known_findings import KnownFinding
 from fencepost.judging.rules import Clause, Mark, Rule
 from fencepost.model.errors import UsageError, no_such
 from fencepost.model.faults import Fault, FaultFactory
 from fencepost.model.systems import System, Versioned
 from fencepost.plugins import hookspecs
+from fencepost.workloads.workers import Workload
 
 GROUP = "fencepost"
 T = TypeVar("T")
@@ -44,7 +45,7 @@ class Offer:
     event_kinds: tuple[type[Struct], ...] = ()
     systems: Mapping[str, System] = field(default_factory=dict)
     faults: Mapping[str, FaultFactory] = field(default_factory=dict)
-    workloads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    workloads: Mapping[str, Workload] = field(default_factory=dict)
     clauses: Mapping[str, Clause] = field(default_factory=dict)
     rules: tuple[Rule[Any], ...] = ()
     known_findings: Mapping[str, KnownFinding] = field(default_factory=dict)
@@ -97,8 +98,8 @@ class Plugins:
         """The clause of that id; raises UsageError with the nearest right one."""
         return _get("clause", name, self.clauses)
 
-    def workload(self, name: str) -> tuple[str, ...]:
-        """The worker's argv after the interpreter; raises UsageError as `system` does."""
+    def workload(self, name: str) -> Workload:
+        """The workload of that name; raises UsageError as `system` does."""
         return _get("workload", name, self.workloads)
 
     def fault(self, name: str, *args: object, **arguments: object) -> Fault:
@@ -193,9 +194,17 @@ def _kinds_by_name(kinds: Iterable[type[Struct]]) -> dict[str, type[Struct]]:
 
 def _systems(answer: Any) -> dict[str, System]:
     for system in answer:
-        if not isinstance(system, System):
-            raise TypeError(f"{system!r} is no System")
+        lacking = sorted(name for name in _SYSTEM_NEEDS if not hasattr(system, name))
+        if lacking:
+            named = getattr(system, "name", repr(system))
+            raise TypeError(f"the system {named} lacks {', '.join(lacking)}: see fencepost.System")
     return _by_name("system", [(system.name, system) for system in answer])
+
+
+_SYSTEM_NEEDS = (
+    *("name", "plane", "counts", "folds", "workload"),
+    *("layout", "missing", "recovery_bound_ms"),
+)
 
 
 def _faults(answer: Any) -> dict[str, FaultFactory]:
@@ -205,11 +214,13 @@ def _faults(answer: Any) -> dict[str, FaultFactory]:
     return dict(answer)
 
 
-def _workloads(answer: Any) -> dict[str, tuple[str, ...]]:
-    for name, argv in answer.items():
-        if isinstance(argv, str) or not all(isinstance(word, str) for word in argv):
-            raise TypeError(f"the workload {name!r} is not a list of arguments")
-    return {name: tuple(argv) for name, argv in answer.items()}
+def _workloads(answer: Any) -> dict[str, Workload]:
+    for name, workload in answer.items():
+        if not isinstance(workload, Workload):
+            raise TypeError(f"the workload {name!r} is no Workload, but {workload!r}")
+        if isinstance(workload.argv, str) or not all(isinstance(w, str) for w in workload.argv):
+            raise TypeError(f"the argv of the workload {name!r} is not a tuple of words")
+    return dict(answer)
 
 
 def _clauses(answer: Any) -> dict[str, Clause]:

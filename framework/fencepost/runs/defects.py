@@ -16,13 +16,14 @@ from typing import final
 import msgspec
 import pytest
 
-from fencepost.events.kinds import Codec
+from fencepost.events import Codec
 from fencepost.history.merge import HARNESS
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.judge import Outcome, Verdict
 from fencepost.model.clock import SECOND, now_ns
 from fencepost.model.errors import EnvironmentFailed, UsageError, no_such
-from fencepost.model.systems import Defect, HasDefects, Shape, System
+from fencepost.model.shape import Shape
+from fencepost.model.systems import Defect, HasDefects, System
 from fencepost.plugins.manager import Plugins
 from fencepost.runs.random_schedule import Conducted, run_one
 from fencepost.runs.run import RunSpec, new_folder

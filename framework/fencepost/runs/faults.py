@@ -10,15 +10,15 @@ from typing import Self, final
 
 from msgspec.structs import replace
 
-from fencepost.events.kinds import FaultHealed, FaultStruck
+from fencepost.events import FaultHealed, FaultStruck
 from fencepost.model.clock import MS
-from fencepost.model.cluster import Node
+from fencepost.model.cluster import InSlot
 from fencepost.model.faults import Fault, Passing, Struck
 from fencepost.model.runtime import Condition, Receipt, Runtime, let_pass_until
 from fencepost.model.view import View
 from fencepost.plugins.manager import Plugins
 from fencepost.runs import schedule
-from fencepost.runs.schedule import Schedule, Strike
+from fencepost.runs.schedule import Schedule, Select, Strike
 
 
 @final
@@ -62,10 +62,11 @@ class Faults:
     an entry in the run's schedule.json.
     """
 
-    def __init__(self, runtime: Runtime, plugins: Plugins, record: Path) -> None:
+    def __init__(self, runtime: Runtime, plugins: Plugins, record: Path, select: Select) -> None:
         """`record` is the schedule.json to write; its times count from now."""
         self._runtime = runtime
         self._plugins = plugins
+        self._select = select
         self._record = record
         self._origin_ns = runtime.now_ns()
         self._strikes: list[Strike] = []
@@ -156,14 +157,14 @@ class Faults:
 
     def _resolved(self, strike: Strike) -> Mapping[str, object]:
         """The strike's arguments, once what they select is known: a leader may be missing now."""
-        layout = self._runtime.layout
 
         def known(view: View) -> bool:
-            return schedule.resolve(strike.arguments, view, layout) is not None
+            return schedule.resolve(strike.arguments, view, self._select) is not None
 
         limit_ns = self._runtime.now_ns() + _SELECT_LIMIT_MS * MS
         self._runtime.advance(Condition(f"the targets of {strike.fault}", known), limit_ns)
-        return schedule.resolve(strike.arguments, self._runtime.view, layout) or strike.arguments
+        found = schedule.resolve(strike.arguments, self._runtime.view, self._select)
+        return found or strike.arguments
 
     def _strike_nodes(self, name: str, *args: object, **arguments: object) -> Active:
         plain = {key: _plain(value) for key, value in arguments.items()}
@@ -192,8 +193,8 @@ _SELECT_LIMIT_MS = 30_000
 
 def _plain(value: object) -> object:
     """Nodes as their names; everything else as it is."""
-    if isinstance(value, Node):
-        return value.name
+    if isinstance(value, InSlot):
+        return value.slot.name
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value

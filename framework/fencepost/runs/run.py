@@ -14,7 +14,7 @@ every fault is healed, every process ended, and what was recorded is merged and 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +22,7 @@ from typing import Self, final
 
 from msgspec import Struct
 
-from fencepost.events.kinds import ClusterRecovered, Codec, Event, PhaseStarted
+from fencepost.events import ClusterRecovered, Codec, Event, PhaseStarted
 from fencepost.history import merge as history
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.attribution import attributed
@@ -31,7 +31,7 @@ from fencepost.judging.judge import Judgement, Outcome, Verdict, judge, write_ve
 from fencepost.judging.known_findings import bearing_on
 from fencepost.judging.rules import RunEnd
 from fencepost.model.clock import MS, wall_clock
-from fencepost.model.cluster import Cluster, missing
+from fencepost.model.cluster import Cluster
 from fencepost.model.errors import (
     EnvironmentFailed,
     FencepostError,
@@ -41,12 +41,13 @@ from fencepost.model.errors import (
     no_such,
 )
 from fencepost.model.runtime import Runtime
+from fencepost.model.shape import Shape
 from fencepost.model.simulable import Simulable
-from fencepost.model.systems import Contained, Launchable, Observed, Shape, System, Timed
-from fencepost.model.topology import Role
+from fencepost.model.systems import Contained, Faceted, Launchable, Observed, System, counted
 from fencepost.plugins.manager import Plugins
 from fencepost.runs.faults import Faults
-from fencepost.workloads.clients import Clients
+from fencepost.runs.schedule import selecting
+from fencepost.workloads.workers import BareClients, Clients, Workers
 
 START_LIMIT_MS = 60_000
 """How long a cluster may take from its first process to being ready."""
@@ -58,6 +59,8 @@ OnPhase = Callable[[str], None]
 class RunSpec:
     """What to run: a system of a shape, on a runtime, with a seed and a workload's clients.
 
+    Without a `workload` it is the system's own.
+
     `stormy`: a simulated network breaks connections by itself, too; a real one does as it likes.
     """
 
@@ -65,8 +68,13 @@ class RunSpec:
     shape: Shape = field(default_factory=Shape)
     runtime: str = "process"
     seed: int = 0
-    workload: str = "kafka_clients"
+    workload: str = ""
     stormy: bool = False
+
+    @property
+    def clients(self) -> str:
+        """The name of the workload: the one asked for, or the system's own."""
+        return self.workload or self.system.workload
 
 
 def _process(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
@@ -79,7 +87,7 @@ def _process(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
         spec.shape,
         folder,
         seed=spec.seed,
-        workloads=plugins.workloads,
+        workloads={name: one.argv for name, one in plugins.workloads.items()},
         kinds=plugins.event_kinds,
     )
 
@@ -109,7 +117,7 @@ def _docker(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
         spec.shape,
         folder,
         seed=spec.seed,
-        workloads=plugins.workloads,
+        workloads={name: one.argv for name, one in plugins.workloads.items()},
         kinds=plugins.event_kinds,
         ground=docker_ground(spec.system.image()),
     )
@@ -148,7 +156,7 @@ def runtimes_of(system: System) -> Sequence[str]:
 class RunResult:
     """What a run came to: the verdict of every clause, and what else must be known of it.
 
-    `missed` are the ids of faults without a receipt, `unread` the partitions that could not be read
+    `missed` are the ids of faults without a receipt, `unread` what could not be read
     to their end, `trouble` is what kept the run from its planned end.
     """
 
@@ -156,7 +164,7 @@ class RunResult:
     judgement: Judgement
     end: RunEnd
     missed: tuple[str, ...] = ()
-    unread: tuple[tuple[str, int], ...] = ()
+    unread: tuple[str, ...] = ()
     recovered: ClusterRecovered | None = None
     trouble: FencepostError | Violation | None = None
     struck: int = 0
@@ -188,8 +196,7 @@ class RunResult:
         if self.missed:
             raise Inconclusive(f"without a receipt: {', '.join(self.missed)}")
         if self.unread:
-            places = (f"{topic}-{partition}" for topic, partition in self.unread)
-            raise Inconclusive(f"not read to the end: {', '.join(places)}")
+            raise Inconclusive(f"not read to the end: {', '.join(self.unread)}")
 
     def _check_marked(self, clause: str) -> None:
         verdict = self.judgement.verdicts.get(clause)
@@ -243,8 +250,8 @@ def new_folder(out: Path, label: str) -> RunFolder:
     return RunFolder.create_below(out, label, wall_clock())
 
 
-def _nobody(phase: str) -> None:
-    """Nobody wants to know which phase a run is in."""
+def _ignore(phase: str) -> None:
+    """For callers that do not follow the phases."""
 
 
 @final
@@ -254,20 +261,33 @@ class Run:
     def __init__(
         self, runtime: Runtime, spec: RunSpec, plugins: Plugins, folder: RunFolder
     ) -> None:
-        if not isinstance(spec.system, Timed):
-            raise UsageError(f"{spec.system.name} does not say how long things take")
+        system, shape = spec.system, spec.shape
         self.spec = spec
         self.folder = folder
         self.runtime = runtime
-        self.cluster = Cluster(runtime, spec.system.timing(spec.shape), spec.system)
-        self.clients = Clients(runtime, self.cluster, spec.workload)
-        self.faults = Faults(runtime, plugins, folder.schedule)
+        self.base = Cluster(
+            runtime,
+            lambda view: system.missing(view, runtime.layout),
+            system.recovery_bound_ms(shape),
+            shape,
+            system,
+        )
+        """The framework's own cluster."""
+        self.cluster: object = (
+            system.facade(self.base) if isinstance(system, Faceted) else self.base
+        )
+        """What the fixture `cluster` hands out: the system's facade, if it has one."""
+        self.workers = Workers(self.base, spec.clients)
+        make = plugins.workload(spec.clients).clients or BareClients
+        self.clients: Clients = make(self.workers, self.cluster)
+        """What the fixture `clients` hands out: the workload's facade."""
+        self.faults = Faults(runtime, plugins, folder.schedule, selecting(system, runtime.layout))
         self._plugins = plugins
-        self._on_phase: OnPhase = _nobody
+        self._on_phase: OnPhase = _ignore
 
     @classmethod
     def start(
-        cls, spec: RunSpec, plugins: Plugins, folder: RunFolder, on_phase: OnPhase = _nobody
+        cls, spec: RunSpec, plugins: Plugins, folder: RunFolder, on_phase: OnPhase = _ignore
     ) -> Self:
         """Starts the cluster and waits until it is ready; enters the phase load.
 
@@ -275,7 +295,8 @@ class Run:
         nothing is left running then.
         """
         check_runtime(spec.runtime)
-        plugins.workload(spec.workload)
+        plugins.workload(spec.clients)
+        counted(spec.system, spec.shape)
         runtime = RUNTIMES[spec.runtime](spec, plugins, folder)
         try:
             run = cls(runtime, spec, plugins, folder)
@@ -310,25 +331,21 @@ class Run:
         return self.runtime.record(body)
 
     def finish(self) -> RunResult:
-        """Heals, waits for recovery, drains, reads every partition, ends, merges and judges.
+        """Heals, waits for recovery, drains, reads all there is, ends, merges and judges.
 
         What goes wrong on the way is in the result; only an interrupt is raised, with everything
         ended.
         """
         trouble: FencepostError | Violation | None = None
-        unread: Collection[tuple[str, int]] = ()
+        unread: Sequence[str] = ()
         recovered: ClusterRecovered | None = None
         try:
             self.enter("heal")
             self.faults.heal_all()
-            recovered = self.cluster.await_recovery()
+            recovered = self.base.await_recovery()
             self.record(recovered)
             self.enter("drain")
-            self.clients.drain()
-            # What was stored last is on its way to the followers: a reading now would miss it. If
-            # it never gets there, what that means is for rules.
-            bound_ns = self.cluster.timing.recovery_bound_ms * MS
-            self.runtime.advance(self.cluster.all_committed, self.runtime.now_ns() + bound_ns)
+            self.workers.drain()
             self.enter("read")
             unread = self.clients.read_finally()
             self.enter("end")
@@ -348,14 +365,14 @@ class Run:
 
     def _start_nodes(self) -> None:
         layout = self.runtime.layout
-        for slot in dict.fromkeys((*layout.of(Role.CONTROLLER), *layout.of(Role.BROKER))):
+        for slot in layout.nodes():
             self.runtime.start(slot)
         if isinstance(self.spec.system, Observed):
             for observer in self.spec.system.observers():
                 self.runtime.client(observer)
         deadline_ns = self.runtime.now_ns() + START_LIMIT_MS * MS
-        if self.runtime.advance(self.cluster.recovered, deadline_ns) is None:
-            lacks = missing(self.runtime.view, layout)
+        if self.runtime.advance(self.base.recovered, deadline_ns) is None:
+            lacks = self.base.missing(self.runtime.view)
             raise EnvironmentFailed(
                 f"{self.spec.system.name} was not ready after {START_LIMIT_MS // 1000} s: "
                 f"{'; '.join(lacks)} (logs in {self.folder.logs})"

@@ -1,18 +1,14 @@
 """Schedules: which fault strikes when, as plain values; and the record that replays a run.
 
-A planned schedule may name its targets by what they do (`@leader/orders/0`): they are looked up
+A planned schedule may name its targets by what they do (`@controller`): they are looked up
 when the strike is due. The record of a run, schedule.json, is a schedule too, with the targets and
 times that it really came to; on real processes only that can be replayed, never the seed.
-
-    @leader/TOPIC/PARTITION     the partition's leader
-    @follower/TOPIC/PARTITION   the first replica in its ISR that does not lead
-    @active-controller          the active controller
-    @controllers, @brokers      every node of that role
+`@ROLE` means every node of a role; a system may have more (`Selecting`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,11 +17,11 @@ from msgspec import Struct
 
 from fencepost.history.run_folder import write_whole
 from fencepost.model.errors import UsageError, no_such
-from fencepost.model.topology import Layout, Role
+from fencepost.model.systems import Selecting, System
+from fencepost.model.topology import Layout
 from fencepost.model.view import View
 
 SCHEDULE_VERSION = 1
-SELECTORS = ("@leader", "@follower", "@active-controller", "@controllers", "@brokers")
 
 
 class Strike(Struct, frozen=True, kw_only=True):
@@ -49,6 +45,13 @@ class Schedule(Struct, frozen=True, kw_only=True):
     strikes: tuple[Strike, ...] = ()
     version: int = SCHEDULE_VERSION
 
+    @property
+    def selectors(self) -> Sequence[str]:
+        """Every selector among the strikes' arguments, once."""
+        values = (value for strike in self.strikes for value in strike.arguments.values())
+        found = (v for v in values if isinstance(v, str) and v.startswith("@"))
+        return sorted(dict.fromkeys(found))
+
 
 @dataclass(frozen=True, slots=True)
 class Action:
@@ -70,8 +73,12 @@ def actions(schedule: Schedule) -> tuple[Action, ...]:
     return tuple(sorted(planned, key=lambda a: (a.at_ms, a.number, a.heals)))
 
 
+Select = Callable[[str, View], Sequence[str]]
+"""The names of the slots that a selector means in a view; empty: none is known yet."""
+
+
 def resolve(
-    arguments: Mapping[str, object], view: View, layout: Layout
+    arguments: Mapping[str, object], view: View, select: Select
 ) -> Mapping[str, object] | None:
     """The arguments with every selector replaced by slot names; None while one is not known yet.
 
@@ -80,7 +87,7 @@ def resolve(
     resolved: dict[str, object] = {}
     for name, value in arguments.items():
         if isinstance(value, str) and value.startswith("@"):
-            found = _select(value, view, layout)
+            found = select(value, view)
             if not found:
                 return None
             resolved[name] = found[0] if len(found) == 1 else list(found)
@@ -89,30 +96,21 @@ def resolve(
     return resolved
 
 
-def _select(selector: str, view: View, layout: Layout) -> Sequence[str]:
-    kind, *of = selector.split("/")
-    brokers = {slot.node_id: slot.name for slot in layout.of(Role.BROKER, spares=True)}
-    match kind, of:
-        case "@controllers", []:
-            return [slot.name for slot in layout.of(Role.CONTROLLER)]
-        case "@brokers", []:
-            return list(brokers.values())
-        case "@active-controller", []:
-            return [
-                s.name
-                for s in layout.of(Role.CONTROLLER, spares=True)
-                if s.id_as(Role.CONTROLLER) == view.active_controller
-            ]
-        case (("@leader" | "@follower"), [topic, partition]) if partition.isdecimal():
-            known = view.partitions.get((topic, int(partition)))
-            if known is None:
-                return []
-            if kind == "@leader":
-                wanted = [known.leader]
-            else:
-                wanted = [replica for replica in known.isr if replica != known.leader][:1]
-            return [brokers[node] for node in wanted if node in brokers]
-    raise no_such("selector", kind, SELECTORS)
+def selecting(system: System, layout: Layout) -> Select:
+    """The selectors of a run: `@ROLE` for every node of a role, and those of the system."""
+
+    def select(selector: str, view: View) -> Sequence[str]:
+        names = [f"@{role}" for role in layout.roles]
+        if selector in names:
+            return [slot.name for slot in layout.of(selector[1:])]
+        if isinstance(system, Selecting):
+            found = system.select(selector, view, layout)
+            if found is not None:
+                return found
+            names += system.selectors
+        raise no_such("selector", selector.split("/", maxsplit=1)[0], names)
+
+    return select
 
 
 def read(path: Path) -> Schedule:

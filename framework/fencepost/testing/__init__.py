@@ -6,24 +6,26 @@ from typing import Self, final
 
 from msgspec import Struct
 
-from fencepost.events.kinds import Cause, Event, Stalled
+from fencepost.events import Cause, Event, Stalled
 from fencepost.judging.judge import Broken, Judgement, Outcome, Verdict, judge
 from fencepost.judging.rules import RunEnd
 from fencepost.model.cluster import Cluster, Node
+from fencepost.runs.demonstration import Demonstrable, Demonstration, Scene
 from fencepost.runs.faults import Faults
 from fencepost.testing.event_log import Happened
-from fencepost.workloads.clients import Clients
 
 __all__ = [
     "Broken",
-    "Clients",
     "Cluster",
+    "Demonstrable",
+    "Demonstration",
     "Faults",
     "Happened",
     "HistoryBuilder",
     "Judgement",
     "Node",
     "Outcome",
+    "Scene",
     "Verdict",
     "judge",
 ]

@@ -7,7 +7,7 @@ from typing import TypeVar, final
 
 from msgspec import Struct
 
-from fencepost.events.kinds import Event, PromiseWitnessed, kind_name
+from fencepost.events import Event, PromiseWitnessed, kind_name
 from fencepost.judging.rules import Witness
 from fencepost.model.runtime import Condition, Runtime
 from fencepost.model.view import View

@@ -17,9 +17,8 @@ from typing import Any, final
 
 import pytest
 
-from fencepost.events.kinds import TestEnded, TestStarted
+from fencepost.events import TestEnded, TestStarted
 from fencepost.history.run_folder import RunFolder
-from fencepost.model.cluster import Cluster
 from fencepost.model.errors import (
     EnvironmentFailed,
     FencepostError,
@@ -27,15 +26,16 @@ from fencepost.model.errors import (
     UsageError,
     Violation,
 )
-from fencepost.model.systems import Shape
+from fencepost.model.shape import Shape
 from fencepost.plugins.manager import Plugins, PluginWarning, load
 from fencepost.runs.faults import Faults
 from fencepost.runs.run import Run, RunSpec, check_runtime, new_folder
 from fencepost.testing.event_log import Happened
-from fencepost.workloads.clients import Clients
+from fencepost.workloads.workers import Clients, Workers
 
 _DEFAULTS = {
     "system": "reference/quorum",
+    "workload": "",
     "runtime": "process",
     "seed": "",
     "out": ".fencepost",
@@ -43,6 +43,7 @@ _DEFAULTS = {
 }
 _HELP = {
     "system": "system under test, such as reference/quorum or apache/kraft@4.1.0",
+    "workload": "whose clients work on it; the system's own when not given",
     "runtime": "where its processes live: process, simulated or docker",
     "seed": "what every choice of chance derives from; drawn anew when not given",
     "out": "folder in which each test's run is kept, below the root directory",
@@ -61,10 +62,13 @@ class Settings:
     seed: int
     out: Path
     defects: tuple[str, ...] = ()
+    workload: str = ""
 
     def replay(self, nodeid: str) -> str:
         """The line that runs one test again in the same way."""
         options = {"system": self.system, "runtime": self.runtime, "seed": str(self.seed)}
+        if self.workload:
+            options["workload"] = self.workload
         if self.defects:
             options["defects"] = ",".join(self.defects)
         words = [f"--fencepost-{name}={value}" for name, value in options.items()]
@@ -105,7 +109,9 @@ def pytest_configure(config: pytest.Config) -> None:
     seed = int(chosen) if chosen else int.from_bytes(os.urandom(4))
     out = config.rootpath / given["out"]
     defects = tuple(name for name in given["defects"].split(",") if name)
-    config.stash[_SETTINGS] = Settings(given["system"], given["runtime"], seed, out, defects)
+    config.stash[_SETTINGS] = Settings(
+        given["system"], given["runtime"], seed, out, defects, given["workload"]
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -170,12 +176,14 @@ def _check(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
         plugins.clause(clause)
     if ours:
         plugins.system(settings.system)
+        if settings.workload:
+            plugins.workload(settings.workload)
         check_runtime(settings.runtime)
 
 
 @pytest.fixture
 def fencepost_shape() -> Shape:
-    """The cluster a test runs against: 3 controllers and 3 brokers. Override it for another."""
+    """The cluster that a test runs against: the system's default. Override it for another."""
     return Shape()
 
 
@@ -193,7 +201,7 @@ def fencepost_run(request: pytest.FixtureRequest, fencepost_shape: Shape) -> Ite
     if bound and not any(clause.binds(system.plane) for clause in bound):
         pytest.skip(f"{', '.join(marked)}: {bound[0].unbound(system.plane)}")
     shape = replace(fencepost_shape, defects=settings.defects)
-    spec = RunSpec(system, shape, settings.runtime, settings.seed)
+    spec = RunSpec(system, shape, settings.runtime, settings.seed, settings.workload)
     folder = new_folder(settings.out, _label(request.node.name))
     request.node.stash[_FOLDER] = folder
     try:
@@ -207,8 +215,8 @@ def fencepost_run(request: pytest.FixtureRequest, fencepost_shape: Shape) -> Ite
 
 
 @pytest.fixture
-def cluster(fencepost_run: Run) -> Cluster:
-    """The cluster under test: its nodes, and `eventually`, the only way to wait."""
+def cluster(fencepost_run: Run) -> object:
+    """The cluster under test, in its system's words; `eventually` is the only way to wait."""
     return fencepost_run.cluster
 
 
@@ -220,8 +228,14 @@ def faults(fencepost_run: Run) -> Faults:
 
 @pytest.fixture
 def clients(fencepost_run: Run) -> Clients:
-    """Producers, consumers, administrators and probes, each in a process of its own."""
+    """The clients of the run's workload, each in a process of its own."""
     return fencepost_run.clients
+
+
+@pytest.fixture
+def workers(fencepost_run: Run) -> Workers:
+    """Starts client workers of any workload; the run stops them and waits for them at its end."""
+    return fencepost_run.workers
 
 
 @pytest.fixture

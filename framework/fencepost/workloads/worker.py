@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from fencepost.events.kinds import ClientFailed, ClientStarted, NodeStopped
+from fencepost.events import ClientFailed, ClientStarted, NodeStopped
 from fencepost.history.recorder import Recorder
-from fencepost.workloads.commands import WorkerConfig
+from fencepost.workloads.config import WorkerConfig
 
 Options = TypeVar("Options")
 

@@ -8,22 +8,15 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import (
-    Cause,
-    Event,
-    Exercised,
-    Finding,
+from fencepost import Cause, Event, Exercised, Finding, Key, RunEnd, Violated, Witness
+from fencepost_kafka import (
     FollowingStarted,
     HighWatermarkAdvanced,
-    Key,
     LeadershipStarted,
     LogAppended,
     LogTruncated,
     ReplicaCheckpointed,
     ReplicaRemoved,
-    RunEnd,
-    Violated,
-    Witness,
 )
 from fencepost_suites.rules.keys import NOTHING, by_partition, slot_of
 

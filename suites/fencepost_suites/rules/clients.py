@@ -13,23 +13,15 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import (
-    Cause,
+from fencepost import Cause, Event, Exercised, Finding, Key, RunEnd, Undecided, Violated, Witness
+from fencepost_kafka import (
     ConsumerPositioned,
-    Event,
-    Exercised,
-    Finding,
-    Key,
     LeadershipEnded,
     LeadershipStarted,
     Polled,
     ProduceCompleted,
     ReadCompleted,
     ReplicaRemoved,
-    RunEnd,
-    Undecided,
-    Violated,
-    Witness,
 )
 from fencepost_suites.rules.keys import (
     NOTHING,

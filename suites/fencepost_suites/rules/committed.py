@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import final
 
-from fencepost import BrokerCommitted, BrokerDeleted, PartitionCommitted, TopicCommitted
+from fencepost_kafka import BrokerCommitted, BrokerDeleted, PartitionCommitted, TopicCommitted
 
 TopicPartition = tuple[str, int]
 

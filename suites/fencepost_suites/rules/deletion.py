@@ -9,26 +9,28 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
-    BrokerCommitted,
-    BrokerDeleted,
-    BrokerStateChanged,
     Cause,
-    ControllerElected,
     Event,
     Exercised,
     Finding,
     Key,
-    LogAppended,
     NodeStarted,
-    PartitionCommitted,
     ProcessExited,
-    ReplicaRemoved,
     RunEnd,
-    TopicCommitted,
-    TopicMarked,
     Undecided,
     Violated,
     Witness,
+)
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerDeleted,
+    BrokerStateChanged,
+    ControllerElected,
+    LogAppended,
+    PartitionCommitted,
+    ReplicaRemoved,
+    TopicCommitted,
+    TopicMarked,
 )
 from fencepost_suites.rules.checkpoints import TWIN
 from fencepost_suites.rules.committed import Brokers, Partitions, TopicPartition

@@ -9,19 +9,13 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import (
-    Event,
-    Exercised,
-    Finding,
-    Key,
+from fencepost import Event, Exercised, Finding, Key, RunEnd, Violated, Witness
+from fencepost_kafka import (
     LeadershipEnded,
     Polled,
     ProduceCompleted,
     ProduceInvoked,
     ProducerEpochChanged,
-    RunEnd,
-    Violated,
-    Witness,
 )
 from fencepost_suites.rules.keys import NOTHING, by_partition
 

@@ -9,21 +9,15 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import (
+from fencepost import Event, Exercised, Finding, Key, RunEnd, Violated, Witness
+from fencepost_kafka import (
     BrokerCommitted,
     ControllerElected,
     ControllerResigned,
-    Event,
-    Exercised,
-    Finding,
     HeartbeatAnswered,
     HeartbeatSent,
-    Key,
     PartitionCommitted,
-    RunEnd,
     TopicCommitted,
-    Violated,
-    Witness,
 )
 from fencepost_suites.rules.committed import Brokers, Partitions, TopicPartition
 from fencepost_suites.rules.keys import NOTHING, whole_run

@@ -8,24 +8,16 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import (
+from fencepost import Cause, Event, Exercised, Finding, Key, NodeStarted, RunEnd, Violated, Witness
+from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
-    Cause,
     ControllerElected,
-    Event,
-    Exercised,
-    Finding,
     HeartbeatAnswered,
     HeartbeatRefused,
     HeartbeatSent,
-    Key,
     LeaseGranted,
-    NodeStarted,
     QuorumLearned,
-    RunEnd,
-    Violated,
-    Witness,
 )
 from fencepost_suites.rules.keys import NOTHING, by_process, whole_run
 

@@ -9,14 +9,10 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import (
-    Cause,
-    Event,
-    Exercised,
-    Finding,
+from fencepost import Cause, Event, Exercised, Finding, Key, RunEnd, Undecided, Violated, Witness
+from fencepost_kafka import (
     FollowingStarted,
     HighWatermarkAdvanced,
-    Key,
     LeadershipEnded,
     LeadershipStarted,
     LogAppended,
@@ -25,10 +21,6 @@ from fencepost import (
     ProduceCompleted,
     ProduceInvoked,
     RequestRefused,
-    RunEnd,
-    Undecided,
-    Violated,
-    Witness,
 )
 from fencepost_suites.rules.keys import NOTHING, by_partition
 from fencepost_suites.rules.replica_logs import ReplicaLogs

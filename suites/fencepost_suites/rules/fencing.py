@@ -8,28 +8,20 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import (
+from fencepost import Cause, Event, Exercised, Finding, Key, NodeStarted, RunEnd, Violated, Witness
+from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
-    Cause,
     ChangeAnswered,
-    Event,
-    Exercised,
     FetchServed,
-    Finding,
     FollowerFetched,
     HeartbeatAnswered,
     HeartbeatRefused,
     HeartbeatSent,
-    Key,
     LeaseGranted,
     LogAppended,
-    NodeStarted,
     ProbeCompleted,
     RequestRefused,
-    RunEnd,
-    Violated,
-    Witness,
 )
 from fencepost_suites.rules.keys import NOTHING, by_slot_serving, whole_run
 from fencepost_suites.rules.leases import MS, Late, settle

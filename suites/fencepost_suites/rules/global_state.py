@@ -8,21 +8,13 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import (
+from fencepost import Cause, Event, Exercised, Finding, Key, NodeStarted, RunEnd, Violated, Witness
+from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
     BrokerStopping,
-    Cause,
-    Event,
-    Exercised,
-    Finding,
-    Key,
-    NodeStarted,
     ProbeCompleted,
-    RunEnd,
     SnapshotLoaded,
-    Violated,
-    Witness,
 )
 from fencepost_suites.rules.keys import NOTHING, by_broker, by_slot_serving
 

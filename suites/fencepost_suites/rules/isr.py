@@ -8,24 +8,18 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import (
-    Event,
-    Exercised,
-    Finding,
+from fencepost import Event, Exercised, Finding, Key, RunEnd, Violated, Witness
+from fencepost_kafka import (
     FollowerFetched,
     HighWatermarkAdvanced,
     IsrChangeAnswered,
     IsrChangeAsked,
-    Key,
     LeadershipEnded,
     LeadershipStarted,
     LogAppended,
     PartitionCommitted,
     ProduceAnswered,
-    RunEnd,
     TopicCommitted,
-    Violated,
-    Witness,
 )
 from fencepost_suites.rules.committed import Partitions
 from fencepost_suites.rules.keys import NOTHING, by_partition, by_topic

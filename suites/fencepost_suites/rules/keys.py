@@ -10,14 +10,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from fencepost import (
-    Event,
-    Finding,
-    HeartbeatAnswered,
-    LogAppended,
-    ProbeCompleted,
-    ProcessExited,
-)
+from fencepost import Event, Finding, ProcessExited
+from fencepost_kafka import HeartbeatAnswered, LogAppended, ProbeCompleted
 
 Keys = tuple[tuple[str | int, ...], ...]
 NONE: Keys = ()

@@ -8,17 +8,13 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import (
+from fencepost import Cause, Event, Exercised, Finding, Key, RunEnd, Undecided, Violated, Witness
+from fencepost_kafka import (
     BrokerCommitted,
-    Cause,
-    Event,
-    Exercised,
     FetchServed,
-    Finding,
     FollowingStarted,
     HeartbeatAnswered,
     HeartbeatSent,
-    Key,
     LeadershipEnded,
     LeadershipStarted,
     LeaseExpired,
@@ -26,11 +22,7 @@ from fencepost import (
     PartitionCommitted,
     ProbeCompleted,
     RequestRefused,
-    RunEnd,
     TopicCommitted,
-    Undecided,
-    Violated,
-    Witness,
 )
 from fencepost_suites.rules.committed import Brokers, Partitions, TopicPartition, heirs
 from fencepost_suites.rules.fencing import FETCH_WAIT_NS

@@ -13,25 +13,27 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
-    BrokerCommitted,
-    BrokerStateChanged,
     Cause,
-    ControllerElected,
-    ControllerResigned,
     Event,
     Exercised,
     Finding,
-    HeartbeatAnswered,
-    HeartbeatRefused,
     Key,
-    LeaseExpired,
-    LeaseGranted,
     NodeStopped,
     ProcessExited,
     RunEnd,
     Undecided,
     Violated,
     Witness,
+)
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    ControllerElected,
+    ControllerResigned,
+    HeartbeatAnswered,
+    HeartbeatRefused,
+    LeaseExpired,
+    LeaseGranted,
 )
 from fencepost_suites.rules.keys import NOTHING, by_broker, by_writer, whole_run
 from fencepost_suites.rules.words import span

@@ -12,21 +12,23 @@ from fencepost import (
     Cause,
     Event,
     Exercised,
-    FeatureFinalized,
     Finding,
     Key,
-    MetadataCommitted,
-    MetadataDigest,
     NodeStarted,
     ProcessExited,
     RunEnd,
+    Violated,
+    Witness,
+)
+from fencepost_kafka import (
+    FeatureFinalized,
+    MetadataCommitted,
+    MetadataDigest,
     SnapshotAsked,
     SnapshotKnown,
     SnapshotLoaded,
     SnapshotStarted,
     SnapshotStored,
-    Violated,
-    Witness,
 )
 from fencepost_suites.rules.keys import NOTHING, slot_of, whole_run
 

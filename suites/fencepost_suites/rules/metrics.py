@@ -10,21 +10,23 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
-    ControllerElected,
     Event,
     Exercised,
     Finding,
-    HeartbeatAnswered,
     Key,
-    MetadataCommitted,
-    MetricsReported,
     NodeStarted,
     PromiseWitnessed,
     RunEnd,
-    SnapshotLoaded,
-    SnapshotStored,
     Violated,
     Witness,
+)
+from fencepost_kafka import (
+    ControllerElected,
+    HeartbeatAnswered,
+    MetadataCommitted,
+    MetricsReported,
+    SnapshotLoaded,
+    SnapshotStored,
 )
 from fencepost_suites.rules.keys import NOTHING, whole_run
 

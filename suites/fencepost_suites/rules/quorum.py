@@ -8,29 +8,21 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import (
+from fencepost import Cause, Event, Exercised, Finding, Key, NodeStarted, RunEnd, Violated, Witness
+from fencepost_kafka import (
     AdminCompleted,
     BrokerCommitted,
-    Cause,
     ChangeAnswered,
     ControllerElected,
     ControllerResigned,
     ElectionStarted,
-    Event,
-    Exercised,
-    Finding,
     IsrChangeAnswered,
-    Key,
     MetadataCommitted,
     MetadataTruncated,
-    NodeStarted,
     PartitionCommitted,
     ReadCompleted,
-    RunEnd,
     StateReverted,
-    Violated,
     VoteAnswered,
-    Witness,
 )
 from fencepost_suites.rules.keys import NOTHING, RUN, Keys, by_writer, slot_of, whole_run
 

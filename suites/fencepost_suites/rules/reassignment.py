@@ -8,17 +8,8 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import (
-    Event,
-    Exercised,
-    Finding,
-    Key,
-    PartitionCommitted,
-    RunEnd,
-    TopicCommitted,
-    Violated,
-    Witness,
-)
+from fencepost import Event, Exercised, Finding, Key, RunEnd, Violated, Witness
+from fencepost_kafka import PartitionCommitted, TopicCommitted
 from fencepost_suites.rules.committed import Partitions
 from fencepost_suites.rules.keys import NOTHING, by_topic
 

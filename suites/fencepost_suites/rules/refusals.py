@@ -8,23 +8,15 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import (
+from fencepost import Cause, Event, Exercised, Finding, Key, NodeStarted, RunEnd, Violated, Witness
+from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
-    Cause,
-    Event,
-    Exercised,
     FeatureFinalized,
-    Finding,
     HeartbeatAnswered,
-    Key,
     MetadataCommitted,
-    NodeStarted,
-    RunEnd,
     SnapshotLoaded,
     SnapshotStored,
-    Violated,
-    Witness,
 )
 from fencepost_suites.rules.keys import NOTHING, whole_run
 

@@ -9,21 +9,23 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
-    BrokerCommitted,
-    BrokerStateChanged,
     Cause,
     Event,
     Exercised,
     Finding,
-    HeartbeatAnswered,
-    HeartbeatRefused,
     Key,
-    LeaseGranted,
     NodeStarted,
     ProcessExited,
     RunEnd,
     Violated,
     Witness,
+)
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    HeartbeatAnswered,
+    HeartbeatRefused,
+    LeaseGranted,
 )
 from fencepost_suites.rules.keys import NOTHING, by_broker, by_process, whole_run
 from fencepost_suites.rules.words import span

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import final
 
-from fencepost import LogAppended
+from fencepost_kafka import LogAppended
 from fencepost_suites.rules.keys import slot_of
 
 

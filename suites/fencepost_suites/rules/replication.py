@@ -8,15 +8,11 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import (
-    Cause,
-    Event,
-    Exercised,
-    Finding,
+from fencepost import Cause, Event, Exercised, Finding, Key, RunEnd, Violated, Witness
+from fencepost_kafka import (
     FollowerFetched,
     FollowingStarted,
     HighWatermarkAdvanced,
-    Key,
     LeadershipEnded,
     LeadershipStarted,
     LogAppended,
@@ -25,9 +21,6 @@ from fencepost import (
     ProduceAnswered,
     ProduceCompleted,
     ReadCompleted,
-    RunEnd,
-    Violated,
-    Witness,
 )
 from fencepost_suites.rules.committed import heirs
 from fencepost_suites.rules.keys import (

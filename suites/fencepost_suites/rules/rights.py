@@ -8,19 +8,8 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import (
-    Cause,
-    Event,
-    Exercised,
-    Finding,
-    Key,
-    NodeStarted,
-    ProbeCompleted,
-    RequestRefused,
-    RunEnd,
-    Violated,
-    Witness,
-)
+from fencepost import Cause, Event, Exercised, Finding, Key, NodeStarted, RunEnd, Violated, Witness
+from fencepost_kafka import ProbeCompleted, RequestRefused
 from fencepost_suites.rules.keys import NOTHING, by_slot_serving
 
 

@@ -10,23 +10,25 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
-    BrokerCommitted,
-    BrokerStateChanged,
     Cause,
-    ControllerElected,
     Event,
     Exercised,
     Finding,
     Key,
-    LeaseExpired,
-    LeaseGranted,
     NodeStarted,
-    ProbeCompleted,
     ProcessExited,
-    RequestRefused,
     RunEnd,
     Violated,
     Witness,
+)
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    ControllerElected,
+    LeaseExpired,
+    LeaseGranted,
+    ProbeCompleted,
+    RequestRefused,
 )
 from fencepost_suites.rules.committed import Brokers
 from fencepost_suites.rules.fencing import Serving

@@ -8,20 +8,8 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import (
-    Cause,
-    Event,
-    Exercised,
-    Finding,
-    HeartbeatAnswered,
-    HeartbeatSent,
-    Key,
-    RecoveryEnded,
-    RecoveryStarted,
-    RunEnd,
-    Violated,
-    Witness,
-)
+from fencepost import Cause, Event, Exercised, Finding, Key, RunEnd, Violated, Witness
+from fencepost_kafka import HeartbeatAnswered, HeartbeatSent, RecoveryEnded, RecoveryStarted
 from fencepost_suites.rules.keys import NOTHING, by_process
 
 

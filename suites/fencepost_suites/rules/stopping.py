@@ -9,21 +9,23 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
-    BrokerStateChanged,
-    BrokerStopping,
     Cause,
     Event,
     Exercised,
     Finding,
-    HeartbeatAnswered,
-    HeartbeatRefused,
     Key,
-    PartitionCommitted,
     ProcessExited,
     RunEnd,
-    TopicCommitted,
     Violated,
     Witness,
+)
+from fencepost_kafka import (
+    BrokerStateChanged,
+    BrokerStopping,
+    HeartbeatAnswered,
+    HeartbeatRefused,
+    PartitionCommitted,
+    TopicCommitted,
 )
 from fencepost_suites.rules.committed import Partitions, TopicPartition
 from fencepost_suites.rules.keys import NOTHING, by_life, whole_run

@@ -8,24 +8,17 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import (
-    Cause,
-    Event,
-    Exercised,
+from fencepost import Cause, Event, Exercised, Finding, Key, RunEnd, Violated, Witness
+from fencepost_kafka import (
     FetchServed,
-    Finding,
     FollowingStarted,
     HighWatermarkAdvanced,
     IsrChangeAsked,
-    Key,
     LeadershipEnded,
     LeadershipStarted,
     LogAppended,
     PartitionCommitted,
     Polled,
-    RunEnd,
-    Violated,
-    Witness,
 )
 from fencepost_suites.rules.keys import NOTHING, by_partition
 from fencepost_suites.rules.words import span

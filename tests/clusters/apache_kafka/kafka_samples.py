@@ -17,9 +17,10 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from fencepost import Role, Slot
+from fencepost import Slot
 from fencepost_clusters.apache_kafka import metadata_log, metrics, narration, schema
 from fencepost_clusters.apache_kafka.metadata_log import Stored
+from fencepost_kafka import Role
 
 SAMPLES = Path(__file__).parent / "samples"
 VERSIONS = ("4.3.1", "4.1.0", "3.9.2")

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from fencepost import NotApplicable, Place, Role, Shape, Spare, UsageError
+from fencepost import NotApplicable, Place, Shape, Spare, UsageError
 from fencepost_clusters.apache_kafka import distribution
 from fencepost_clusters.apache_kafka.cluster import KRaft
 from fencepost_clusters.apache_kafka.distribution import Distribution
 from fencepost_clusters.apache_kafka.metrics import exporter_config
 from fencepost_clusters.apache_kafka.settings import UNKNOWN, given
+from fencepost_kafka import Role, kafka_shape
 
 
 def placed(name: str, shape: Shape) -> Place:
@@ -121,13 +122,13 @@ def test_a_setting_that_kafka_has_not_makes_a_test_not_applicable(name: str) -> 
 
 def test_what_kafka_cannot_be_is_refused() -> None:
     with pytest.raises(NotApplicable, match="one id for both"):
-        KRaft().layout(Shape(combined=1))
+        KRaft().layout(kafka_shape(combined=1))
     with pytest.raises(UsageError, match="no defects"):
         KRaft().layout(Shape(defects=("x",)))
 
 
 def test_slots_and_links_are_the_references() -> None:
-    layout = KRaft().layout(Shape(spares=(Spare(Role.BROKER, 4),)))
+    layout = KRaft().layout(kafka_shape(spares=(Spare(Role.BROKER, 4),)))
     names = [slot.name for slot in layout.slots]
     assert names == [
         *("controller-1", "controller-2", "controller-3", "broker-1", "broker-2", "broker-3"),

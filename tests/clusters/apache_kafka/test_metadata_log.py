@@ -10,20 +10,20 @@ import pytest
 from kafka_samples import RECORDS, VERSIONS, blocks, record_of, records, schemas
 from msgspec import Struct
 
-from fencepost import (
-    BrokerCommitted,
-    BrokerDeleted,
-    EnvironmentFailed,
-    FeatureFinalized,
-    MetadataCommitted,
-    PartitionCommitted,
-    TopicCommitted,
-)
+from fencepost import EnvironmentFailed
 from fencepost_clusters.apache_kafka import schema
 from fencepost_clusters.apache_kafka.metadata_log import Metadata, Stored
 from fencepost_clusters.apache_kafka.observer import Answer, Reading, schemas_in
 from fencepost_clusters.apache_kafka.schema import Record, Undecodable, Versions, decode
 from fencepost_clusters.apache_kafka.snapshot import Snapshot
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerDeleted,
+    FeatureFinalized,
+    MetadataCommitted,
+    PartitionCommitted,
+    TopicCommitted,
+)
 
 REGISTERED = "RegisterBrokerRecord"
 TOPIC = "HsPbQxXiQhu1vGbPDrTlIA"

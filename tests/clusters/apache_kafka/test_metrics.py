@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from kafka_samples import VERSIONS, page
 
-from fencepost.events.kinds import Codec, Event
+from fencepost.events import Codec, Event
 from fencepost_clusters.apache_kafka.metrics import (
     AGAIN_NS,
     TABLE,

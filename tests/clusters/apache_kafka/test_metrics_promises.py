@@ -3,20 +3,19 @@ one."""
 
 from __future__ import annotations
 
-from fencepost import (
+from fencepost import NodeStarted, Stalled
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_clusters.apache_kafka.metrics import MetricsTold
+from fencepost_clusters.apache_kafka.promises import CLAUSES, RULES
+from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeleted,
     ControllerElected,
     ControllerResigned,
     MetadataApplied,
-    NodeStarted,
     PartitionCommitted,
-    Stalled,
     TopicCommitted,
 )
-from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
-from fencepost_clusters.apache_kafka.metrics import MetricsTold
-from fencepost_clusters.apache_kafka.promises import CLAUSES, RULES
 
 BROKER, CONTROLLER = "broker-1#1", "controller-1#1"
 OBSERVER, READER = "clients/observer#1", "clients/metrics#1"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fencepost import Recorder
-from fencepost.events.kinds import Codec
+from fencepost.events import Codec
 from fencepost_clusters.apache_kafka import metrics_reader
 from fencepost_clusters.apache_kafka.metrics import MetricsTold
 from fencepost_clusters.apache_kafka.metrics_reader import follow, read_page

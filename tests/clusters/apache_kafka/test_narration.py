@@ -8,9 +8,10 @@ import msgspec
 import pytest
 from kafka_samples import LOGS, blocks, rows_of, slot_of
 
-from fencepost import FollowingStarted, LeadershipStarted, NodeStopped, Role, Slot
-from fencepost.events.kinds import Codec, Event
+from fencepost import NodeStopped, Slot
+from fencepost.events import Codec, Event
 from fencepost_clusters.apache_kafka.narration import KafkaNarrator, SessionConfigured
+from fencepost_kafka import FollowingStarted, LeadershipStarted, Role
 
 BROKER = Slot("broker-1", Role.BROKER, 1, 4)
 

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from fencepost import (
+from fencepost import FaultHealed, FaultStruck, NodeStarted, ProcessExited, Stalled
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_clusters.apache_kafka.narration import SessionConfigured
+from fencepost_clusters.apache_kafka.promises import CLAUSES, RULES
+from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
     BrokerStopping,
     ControllerElected,
     ControllerResigned,
-    FaultHealed,
-    FaultStruck,
     FollowingStarted,
     HeartbeatRefused,
     LeadershipStarted,
     MetadataApplied,
-    NodeStarted,
     PartitionCommitted,
     ProbeCompleted,
-    ProcessExited,
-    Stalled,
 )
-from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
-from fencepost_clusters.apache_kafka.narration import SessionConfigured
-from fencepost_clusters.apache_kafka.promises import CLAUSES, RULES
 
 FIRST, TWIN, PEER = "broker-1#1", "broker-1-twin#1", "broker-2#1"
 OBSERVER, CONTROLLER = "clients/observer#1", "controller-1#1"

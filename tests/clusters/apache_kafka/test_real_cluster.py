@@ -9,16 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost import (
-    BrokerCommitted,
-    Condition,
-    EnvironmentFailed,
-    Inconclusive,
-    LeadershipStarted,
-    MetadataApplied,
-    Shape,
-    TopicCommitted,
-)
+from fencepost import Condition, EnvironmentFailed, Inconclusive
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.judge import Outcome
 from fencepost.plugins.manager import Plugins, load
@@ -27,6 +18,13 @@ from fencepost.testing.event_log import Happened
 from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION, OBSERVER
 from fencepost_clusters.apache_kafka.distribution import cache
 from fencepost_clusters.apache_kafka.metrics import MetricsTold
+from fencepost_kafka import (
+    BrokerCommitted,
+    LeadershipStarted,
+    MetadataApplied,
+    TopicCommitted,
+    kafka_shape,
+)
 
 pytestmark = pytest.mark.real
 
@@ -86,7 +84,7 @@ def test_a_killed_leader_is_fenced_and_nothing_acknowledged_is_lost(
 def test_another_version_acknowledges_keeps_and_is_judged(
     tmp_path: Path, plugins: Plugins, version: str
 ) -> None:
-    shape = Shape(controllers=1, brokers=1, settings=ONE_BROKER)
+    shape = kafka_shape(controllers=1, brokers=1, settings=ONE_BROKER)
     folder = RunFolder.create(tmp_path / "run")
     spec = RunSpec(plugins.system(f"apache/kraft@{version}"), shape)
     with Run.start(spec, plugins, folder) as run:
@@ -108,7 +106,7 @@ def test_an_observer_that_comes_too_late_for_the_log_says_so_and_nothing_holds(
     tmp_path: Path, plugins: Plugins
 ) -> None:
     system = plugins.system("apache/kraft")
-    shape = Shape(controllers=1, brokers=1, settings=ONE_BROKER | CUT_LOG)
+    shape = kafka_shape(controllers=1, brokers=1, settings=ONE_BROKER | CUT_LOG)
     folder = RunFolder.create(tmp_path / "run")
     with Run.start(RunSpec(system, shape), plugins, folder) as run:
         for topic in ("orders", "bills", "notes"):
@@ -134,7 +132,7 @@ def test_an_observer_that_comes_too_late_for_the_log_says_so_and_nothing_holds(
 def test_a_node_that_dies_at_its_start_is_named_with_its_last_words(
     tmp_path: Path, plugins: Plugins
 ) -> None:
-    shape = Shape(controllers=1, brokers=1, own={"broker-1": {"num.io.threads": "0"}})
+    shape = kafka_shape(controllers=1, brokers=1, own={"broker-1": {"num.io.threads": "0"}})
     folder = RunFolder.create(tmp_path / "run")
     with pytest.raises(EnvironmentFailed, match=r"broker-1#1 .* exit code 1, and should") as failed:
         Run.start(RunSpec(plugins.system("apache/kraft"), shape), plugins, folder)

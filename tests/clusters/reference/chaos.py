@@ -10,20 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from world import MS, SECOND, World, produce_request, read_values
 
-from fencepost import (
-    Event,
-    Polled,
-    ProbeCompleted,
-    ProduceCompleted,
-    ProduceInvoked,
-    ReadCompleted,
-    RunEnd,
-    RunEnded,
-    RunStarted,
-)
+from fencepost import Event, RunEnd, RunEnded, RunStarted
 from fencepost_clusters.reference.core.node.effects import ShutdownAsked
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import Polled, ProbeCompleted, ProduceCompleted, ProduceInvoked, ReadCompleted
 
 CONTROLLERS = ("controller-1", "controller-2", "controller-3")
 BROKERS = ("broker-1", "broker-2", "broker-3")

@@ -22,8 +22,9 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from fencepost import BrokerStateChanged, Codec
+from fencepost import Codec
 from fencepost.supervision.addresses import claim
+from fencepost_kafka import KINDS, BrokerStateChanged
 
 LIMIT_S = 30.0
 PORTS = {"CLIENT": 9092, "CONTROLLER": 9093, "REPLICATION": 9094}
@@ -104,7 +105,7 @@ class Nodes:
     def bodies(self, process: str) -> list[object]:
         """What a process has recorded so far."""
         path = self.events_path(process)
-        read = Codec()
+        read = Codec(KINDS)
         lines = path.read_bytes().splitlines() if path.exists() else []
         return [read.decode(line).body for line in lines]
 

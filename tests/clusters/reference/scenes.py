@@ -12,21 +12,14 @@ from chaos import BROKERS, CONTROLLERS, PRODUCER, Clients
 from crc32c import crc32c
 from world import MS, World, produce_request
 
-from fencepost import (
-    AdminCompleted,
-    Event,
-    ProduceCompleted,
-    ProduceInvoked,
-    RunEnd,
-    RunEnded,
-    RunStarted,
-)
+from fencepost import Event, RunEnd, RunEnded, RunStarted
 from fencepost_clusters.reference.core.node.effects import ShutdownAsked
 from fencepost_clusters.reference.core.quorum.controller import changes
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import AdminCompleted, ProduceCompleted, ProduceInvoked
 
 Scene = Callable[[World], None]
 LOOKS_FOR_MS = 14_000

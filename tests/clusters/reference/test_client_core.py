@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from fencepost import Polled, ProduceCompleted
 from fencepost.history.run_folder import RunFolder
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import Run, RunSpec
+from fencepost_kafka import Polled, ProduceCompleted
 
 pytestmark = pytest.mark.real
 

@@ -135,7 +135,7 @@ def conduct(seed: int, plugins: Plugins, folder: Path, *defects: str) -> Invaria
     spec = RunSpec(system, shape, "simulated", seed)
     with Run(runtime, spec, plugins, made) as run:
         run._start_nodes()
-        random_schedule.load(run)
+        run.clients.load()
         random_schedule.conduct(run, seed, SPAN_MS, plugins.faults)
         result = run.finish()
     assert result.recovered is not None

@@ -8,11 +8,12 @@ from metadata_scenes import FINDS, OFTEN, left_behind
 from scenes import play
 from world import World
 
-from fencepost import Event, MetadataDigest, SnapshotLoaded
+from fencepost import Event
 from fencepost.judging.judge import Outcome, judge
 from fencepost.plugins.manager import Plugins, load
 from fencepost_clusters.reference.core.node.protections import DEFECTS
 from fencepost_clusters.reference.wire import messages as m
+from fencepost_kafka import MetadataDigest, SnapshotLoaded
 
 BREAKS = {defect.name: defect.breaks for defect in DEFECTS}
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from direct_nodes import LIMIT_S, METRICS_PORT, Nodes, nodes_in
 
-from fencepost import MetricsReported
 from fencepost_clusters.reference.shell import metrics_page
+from fencepost_kafka import MetricsReported
 
 LEGAL = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 

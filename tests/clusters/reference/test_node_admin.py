@@ -9,8 +9,8 @@ from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicParti
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from direct_nodes import LIMIT_S, PORTS, Nodes, create, eventually, nodes_in, quietly
 
-from fencepost import AddBrokers, DeleteBroker, ListReassignments, Reassign, Rebalance
-from fencepost_plugins.kafka_clients.raw_admin import RawCommand, carry_out
+from fencepost_kafka import AddBrokers, DeleteBroker, ListReassignments, Reassign, Rebalance
+from fencepost_kafka.confluent.raw_admin import RawCommand, carry_out
 
 pytestmark = pytest.mark.real
 

@@ -30,10 +30,11 @@ from direct_nodes import (
     request,
 )
 
-from fencepost import BrokerStateChanged, ConnectionClosed, NodeStopped, ProbeFetch, ProbeProduce
+from fencepost import ConnectionClosed, NodeStopped
 from fencepost_clusters.reference.wire import codec
 from fencepost_clusters.reference.wire import messages as m
-from fencepost_plugins.kafka_clients.probe import build, frame_request
+from fencepost_kafka import BrokerStateChanged, ProbeFetch, ProbeProduce
+from fencepost_kafka.confluent.probe import build, frame_request
 
 pytestmark = pytest.mark.real
 

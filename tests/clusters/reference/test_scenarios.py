@@ -6,7 +6,10 @@ import pytest
 from chaos import CONTROLLERS, chaos
 from world import SECOND, World, produce_request, read_values
 
-from fencepost import (
+from fencepost_clusters.reference.core.node.effects import ShutdownAsked
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import (
     BrokerStateChanged,
     ControllerElected,
     HeartbeatAnswered,
@@ -17,9 +20,6 @@ from fencepost import (
     StateReverted,
     VoteAnswered,
 )
-from fencepost_clusters.reference.core.node.effects import ShutdownAsked
-from fencepost_clusters.reference.wire import messages as m
-from fencepost_clusters.reference.wire.errors import Error
 
 BROKERS = ("broker-1", "broker-2", "broker-3")
 

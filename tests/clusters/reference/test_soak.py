@@ -10,6 +10,7 @@ from fencepost import Shape
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import RunSpec
 from fencepost.runs.soak import Soak, Soaked, soak
+from fencepost_kafka import kafka_shape
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def test_what_a_run_violated_is_told_with_its_folder(plugins: Plugins, tmp_path:
 
 
 def test_a_cluster_that_does_not_start_is_undecided(plugins: Plugins, tmp_path: Path) -> None:
-    shape = Shape(brokers=1, settings={"controller.quorum.election.timeout.ms": "600000"})
+    shape = kafka_shape(brokers=1, settings={"controller.quorum.election.timeout.ms": "600000"})
     spec = RunSpec(plugins.system("reference/quorum"), shape, "simulated", seed=5)
     found = soak(Soak(spec, 1, 1_000, ()), plugins, tmp_path, lambda line: None)
     assert found.violated() == []

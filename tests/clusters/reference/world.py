@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from disk import FakeDisk, filled
 from msgspec import Struct
 
-from fencepost import Event, ProcessExited, ProcessSpawned, Shape, Stalled
+from fencepost import Event, ProcessExited, ProcessSpawned, Stalled
 from fencepost_clusters.reference.cluster import (
     PORTS,
     ReferenceQuorum,
@@ -33,6 +33,7 @@ from fencepost_clusters.reference.core.quorum.metadata.image import Partition
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import Snapshot
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
+from fencepost_kafka import kafka_shape
 
 MS = 1_000_000
 SECOND = 1_000 * MS
@@ -65,7 +66,7 @@ class World:
     ) -> None:
         """`later` are the slots in which nothing is started yet."""
         names = {key.replace("_", "."): value for key, value in settings.items()}
-        self.shape = Shape(3, brokers, names, defects)
+        self.shape = kafka_shape(3, brokers, names, defects=defects)
         self._stays = "never-goes-back" in defects
         self.system = ReferenceQuorum()
         self.layout = self.system.layout(self.shape)

@@ -13,7 +13,6 @@ from fencepost import (
     Exercised,
     FaultFactory,
     Finding,
-    HeartbeatSent,
     Key,
     Receipt,
     Rule,
@@ -26,6 +25,7 @@ from fencepost import (
     Witness,
     hookimpl,
 )
+from fencepost_kafka import HeartbeatSent
 
 
 class Sneezed(Struct, frozen=True, tag="sneeze.sneezed"):

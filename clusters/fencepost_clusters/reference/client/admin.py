@@ -6,13 +6,21 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from fencepost import (
+from fencepost import ClientFailed
+from fencepost_clusters.reference.client import outcomes
+from fencepost_clusters.reference.client.requests import Asked, ask_admin, count_records
+from fencepost_clusters.reference.client.routes import CHANNEL, MS, Routes
+from fencepost_clusters.reference.core.node.effects import Instant, Outbox
+from fencepost_clusters.reference.wire import administration as a
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import record_batch
+from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import (
     AddVoter,
     AdminCommand,
     AdminCompleted,
     AdminOptions,
     ClientCommand,
-    ClientFailed,
     ProbeBytes,
     ProbeCommand,
     ProbeCompleted,
@@ -23,14 +31,6 @@ from fencepost import (
     ProbeProduce,
     RemoveVoter,
 )
-from fencepost_clusters.reference.client import outcomes
-from fencepost_clusters.reference.client.requests import Asked, ask_admin, count_records
-from fencepost_clusters.reference.client.routes import CHANNEL, MS, Routes
-from fencepost_clusters.reference.core.node.effects import Instant, Outbox
-from fencepost_clusters.reference.wire import administration as a
-from fencepost_clusters.reference.wire import messages as m
-from fencepost_clusters.reference.wire import record_batch
-from fencepost_clusters.reference.wire.errors import Error
 
 MOST_BYTES = 1 << 20
 PROBE_WAIT_MS = 100

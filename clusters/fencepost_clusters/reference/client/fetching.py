@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from fencepost import BEGINNING
 from fencepost_clusters.reference.client.routes import MS, Place, Routes
 from fencepost_clusters.reference.core.node.effects import Address, Instant, Outbox
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import BEGINNING
 
 CHANNEL = "fetch"
 WAIT_MS = 200

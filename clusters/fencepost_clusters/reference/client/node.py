@@ -11,19 +11,7 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from fencepost import (
-    AdminOptions,
-    ClientCommand,
-    ClientFailed,
-    ClientOptions,
-    ClientStarted,
-    ConsumerOptions,
-    NodeStopped,
-    ProbeOptions,
-    ProducerOptions,
-    ReaderOptions,
-    Seek,
-)
+from fencepost import ClientFailed, ClientStarted, NodeStopped
 from fencepost_clusters.reference.client.admin import Administering, Probing, refuse
 from fencepost_clusters.reference.client.producer import Producing
 from fencepost_clusters.reference.client.reading import Consuming, Reading
@@ -40,6 +28,16 @@ from fencepost_clusters.reference.core.node.effects import (
     Tick,
 )
 from fencepost_clusters.reference.wire import messages as m
+from fencepost_kafka import (
+    AdminOptions,
+    ClientCommand,
+    ClientOptions,
+    ConsumerOptions,
+    ProbeOptions,
+    ProducerOptions,
+    ReaderOptions,
+    Seek,
+)
 
 LIBRARY = "fencepost client core"
 

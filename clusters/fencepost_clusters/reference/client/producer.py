@@ -12,13 +12,14 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from fencepost import ClientFailed, ProduceCompleted, ProduceInvoked, ProducerOptions
+from fencepost import ClientFailed
 from fencepost_clusters.reference.client import outcomes
 from fencepost_clusters.reference.client.routes import CHANNEL, MS, Place, Routes
 from fencepost_clusters.reference.core.node.effects import Instant, Outbox
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import ProduceCompleted, ProduceInvoked, ProducerOptions
 
 SECOND = 1_000 * MS
 MOST_IN_FLIGHT = 5

@@ -8,9 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fencepost import (
+from fencepost import ClientFailed
+from fencepost_clusters.reference.client.fetching import Came, Fetching, Refused
+from fencepost_clusters.reference.client.routes import CHANNEL, MS, Place, Routes
+from fencepost_clusters.reference.core.node.effects import Address, Instant, Outbox
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import (
     BEGINNING,
-    ClientFailed,
     ConsumerOptions,
     ConsumerPositioned,
     Polled,
@@ -18,11 +23,6 @@ from fencepost import (
     ReaderOptions,
     Seek,
 )
-from fencepost_clusters.reference.client.fetching import Came, Fetching, Refused
-from fencepost_clusters.reference.client.routes import CHANNEL, MS, Place, Routes
-from fencepost_clusters.reference.core.node.effects import Address, Instant, Outbox
-from fencepost_clusters.reference.wire import messages as m
-from fencepost_clusters.reference.wire.errors import Error
 
 LATEST = -1
 ASK_LIMIT_MS = 2_000

@@ -7,7 +7,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from fencepost import (
+from fencepost_clusters.reference.core.quorum.controller import changes
+from fencepost_clusters.reference.core.quorum.metadata.image import TOPIC_RESOURCE
+from fencepost_clusters.reference.wire import administration as a
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import record_batch
+from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import (
     AddBrokers,
     AdminCommand,
     AlterSettings,
@@ -21,12 +27,6 @@ from fencepost import (
     Reassign,
     Rebalance,
 )
-from fencepost_clusters.reference.core.quorum.controller import changes
-from fencepost_clusters.reference.core.quorum.metadata.image import TOPIC_RESOURCE
-from fencepost_clusters.reference.wire import administration as a
-from fencepost_clusters.reference.wire import messages as m
-from fencepost_clusters.reference.wire import record_batch
-from fencepost_clusters.reference.wire.errors import Error
 
 
 class Asked(Struct, frozen=True):

@@ -15,13 +15,14 @@ from typing import BinaryIO
 
 import msgspec
 
-from fencepost import ClientCommand, ClientFailed, Recorder, WorkerConfig
+from fencepost import ClientFailed, Recorder, WorkerConfig
 from fencepost_clusters.reference.client.node import ClientNode, Input, Told, read_options
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.node.rights import Rights
 from fencepost_clusters.reference.shell.node import instant
 from fencepost_clusters.reference.shell.peers import Peers
 from fencepost_clusters.reference.wire import codec
+from fencepost_kafka import KINDS, ClientCommand
 
 
 class ClientProgram:
@@ -86,7 +87,7 @@ def main(argv: list[str]) -> int:
     """Exit code 0 when the work was done, 2 for a bad configuration."""
     try:
         config = msgspec.json.decode(Path(argv[1]).read_bytes(), type=WorkerConfig)
-        recorder = Recorder.open(Path(config.events), config.run, config.process)
+        recorder = Recorder.open(Path(config.events), config.run, config.process, KINDS)
         program = ClientProgram(config, recorder)
     except (IndexError, OSError, ValueError, msgspec.DecodeError) as error:
         print(f"the client's configuration cannot be read: {error}", file=sys.stderr)

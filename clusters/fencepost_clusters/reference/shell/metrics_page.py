@@ -11,7 +11,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable
 
-from fencepost import MetricsReported
+from fencepost_kafka import MetricsReported
 
 PATH = "/metrics"
 MOST_BYTES = 8192

@@ -26,6 +26,7 @@ from fencepost_clusters.reference.shell.node import Node, instant
 from fencepost_clusters.reference.shell.storage import DamagedFile, Disk
 from fencepost_clusters.reference.wire.record_batch import CorruptBatch
 from fencepost_clusters.reference.wire.records import UnknownRecord
+from fencepost_kafka import KINDS
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
@@ -65,7 +66,7 @@ def main(argv: list[str]) -> int:
         print(f"bad node configuration: {error}", file=sys.stderr)
         return 2
     try:
-        recorder = Recorder.open(Path(node.events), node.run, node.process)
+        recorder = Recorder.open(Path(node.events), node.run, node.process, KINDS)
         disk = Disk(Path(node.data), settings.ms("log.segment.bytes"))
         # Seeded by the process, so that no two processes of a run draw alike.
         draw = random.Random(f"{node.run}/{node.seed}/{node.process}")

@@ -14,12 +14,13 @@ from typing import Any, Protocol, assert_never
 
 import msgspec
 
-from fencepost import ClientCommand, Host, Signal
+from fencepost import Host, Signal
 from fencepost_clusters.reference.client.node import Told
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import Snapshot
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.wire import messages as m
+from fencepost_kafka import ClientCommand
 
 MS = 1_000_000
 MOST_RECOVERY_MS = 100

@@ -1,7 +1,7 @@
 """A container engine as the place to live: a pod a slot, a container a process; clients stay here.
 
 Nodes are containers that join their slot's pod (`fencepost.runtimes.docker.pods`). Client workers
-are processes of this host, whatever library they use; they reach the brokers through the clients'
+are processes of this host, whatever library they use; they reach the nodes through the clients'
 pod, whose links are published on this host's loopback, and on nothing else.
 
 What a node writes to its events file is a pipe that the engine holds: it comes here as it is
@@ -24,10 +24,11 @@ from threading import Condition, Thread
 from typing import final
 
 from fencepost.history.run_folder import RunFolder
-from fencepost.injection.probes import Probe, Prober
+from fencepost.injection.probes import Prober
 from fencepost.model.clock import now_ns
 from fencepost.model.errors import EnvironmentFailed
-from fencepost.model.topology import Layout, Role, Slot
+from fencepost.model.probe import Probe
+from fencepost.model.topology import CLIENT, Layout, Slot
 from fencepost.runtimes.docker.engine import Container, Engine, Leftover, Stream, connect, owner
 from fencepost.runtimes.docker.pods import DATA, IMAGE, MOUNT, WORK, PodProber, Pods, named
 from fencepost.runtimes.docker.sources import SOURCES_LABEL, digest
@@ -86,7 +87,7 @@ class DockerAddresses:
         """See `Addressing.seen`; clients are on this host."""
         if source.name == target.name:
             return self.own(source)
-        if source.role is Role.CLIENT:
+        if source.role == CLIENT:
             return self.here.seen(source, target)
         return f"{_LINKS}.{target.index}"
 
@@ -203,7 +204,7 @@ class ContainerLauncher:
     def start(self, child: Child) -> tuple[int, int]:
         """See `Launching.start`."""
         slot = child.slot
-        if slot is None or slot.role is Role.CLIENT:
+        if slot is None or slot.role == CLIENT:
             return self._here.start(child)
         pod = self._pods.of(slot)
         pod.ask("write", folder=os.fspath(child.folder), files=dict(child.files))

@@ -20,10 +20,11 @@ from threading import Lock
 from typing import Any, Protocol, TypeVar, final
 
 from fencepost.history.run_folder import RunFolder
-from fencepost.injection.probes import Answer, End, Probe, count_open
+from fencepost.injection.probes import Answer, End, count_open
 from fencepost.injection.toxiproxies import API_LIMIT_S, Hung, Reply
 from fencepost.model.errors import EnvironmentFailed
-from fencepost.model.topology import Layout, Link, Role, Slot
+from fencepost.model.probe import Probe
+from fencepost.model.topology import CLIENT, Layout, Link, Slot
 from fencepost.runtimes.docker.engine import Container, Engine, Network
 from fencepost.runtimes.docker.pod_agent import NAMED, unpack
 from fencepost.supervision.launcher import tail
@@ -161,7 +162,7 @@ class Pods:
         self._starting: dict[str, Future[Pod]] = {}
         self._pool = ThreadPoolExecutor(_AT_ONCE)
         self._closing = False
-        from_clients = [x for x in layout.links if layout.slot(x.source).role is Role.CLIENT]
+        from_clients = [x for x in layout.links if layout.slot(x.source).role == CLIENT]
         self._client_ports = {x: _FIRST_CLIENT_PORT + n for n, x in enumerate(from_clients)}
 
     @property
@@ -254,7 +255,7 @@ class Pods:
             if link.source == slot.name
         }
         page = self._layout.metrics_port
-        if page and slot.role is not Role.CLIENT:
+        if page and slot.role != CLIENT:
             return links | {page: (self._addresses.outside(slot), page)}
         return links
 

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 SOURCES_LABEL = "fencepost.sources"
-PACKAGES = ("fencepost", "fencepost_clusters")
+PACKAGES = ("fencepost", "fencepost_kafka", "fencepost_clusters")
 """What lives in pods: the agent with its probes, and the nodes."""
 
 

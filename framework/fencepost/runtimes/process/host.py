@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import final
 
 from fencepost.history.run_folder import RunFolder
-from fencepost.injection.probes import HostProber, Probe, Prober
+from fencepost.injection.probes import HostProber, Prober
 from fencepost.injection.toxiproxies import HostToxiproxies, find_toxiproxy, toxiproxy_version
+from fencepost.model.probe import Probe
 from fencepost.model.topology import Layout, Slot
 from fencepost.runtimes.process.backend import Ground, Habitat, Home
 from fencepost.supervision.addresses import Addresses, claim

@@ -1,7 +1,7 @@
 """The runtime of real processes: a run's nodes and clients behind links, wherever they live.
 
     with ProcessRuntime(system, Shape(), RunFolder.create(path), seed=7) as runtime:
-        for slot in runtime.layout.of(Role.CONTROLLER) + runtime.layout.of(Role.BROKER):
+        for slot in runtime.layout.nodes():
             runtime.start(slot)
         runtime.advance(ready, runtime.now_ns() + 20 * SECOND)
 
@@ -16,7 +16,7 @@ The first event of the harness is `run.started`, its last `run.ended`. Spawns, e
 the harness are recorded here; phases, faults and tests by whoever conducts the run.
 
 A client worker is started as `python *workloads[spec.workload] CONFIG`, where CONFIG is the path of
-a `fencepost.workloads.commands.WorkerConfig` in JSON. Its standard input carries one JSON object a
+a `fencepost.workloads.config.WorkerConfig` in JSON. Its standard input carries one JSON object a
 line; the end of it asks the worker to finish and end. An end with exit code 0 is never held against
 it.
 """
@@ -36,7 +36,7 @@ from typing import Self, final
 import msgspec
 from msgspec import Struct
 
-from fencepost.events.kinds import (
+from fencepost.events import (
     Cause,
     ClientFailed,
     Codec,
@@ -54,7 +54,7 @@ from fencepost.history.recorder import Recorder
 from fencepost.history.run_folder import RunFolder, info_of
 from fencepost.injection.links import Links
 from fencepost.injection.network import Network
-from fencepost.injection.probes import Probe, kafka_probe
+from fencepost.injection.probes import probe_of
 from fencepost.model.clock import MS, SECOND, now_ns
 from fencepost.model.errors import EnvironmentFailed, UsageError, no_such
 from fencepost.model.runtime import (
@@ -64,10 +64,12 @@ from fencepost.model.runtime import (
     Process,
     Receipt,
     Signal,
+    client_port,
     clients_slot,
 )
-from fencepost.model.systems import Launchable, Narrated, Place, Shape, System, Versioned
-from fencepost.model.topology import Cut, Layout, Link, Role, Slot
+from fencepost.model.shape import Shape
+from fencepost.model.systems import Launchable, Narrated, Place, System, Versioned
+from fencepost.model.topology import CLIENT, Cut, Layout, Link, Slot
 from fencepost.model.view import View
 from fencepost.runtimes.process.backend import Ground
 from fencepost.runtimes.process.host import host_ground
@@ -76,7 +78,7 @@ from fencepost.runtimes.process.processes import Processes, Tracked, obituary
 from fencepost.runtimes.process.worker_session import WorkerSession
 from fencepost.supervision.addresses import check_layout
 from fencepost.supervision.launcher import Child, Exit, tail
-from fencepost.workloads.commands import WorkerConfig
+from fencepost.workloads.config import WorkerConfig
 
 BEAT_S = 0.1
 """The harness wakes at least this often, so that a wake-up can be late."""
@@ -96,11 +98,10 @@ class ProcessRuntime:
         seed: int = 0,
         workloads: Mapping[str, Sequence[str]] | None = None,
         kinds: tuple[type[Struct], ...] = (),
-        probe: Probe = kafka_probe,
         ground: Ground | None = None,
     ) -> None:
-        """`kinds` are the loaded plugins' event kinds; `probe` asks a node of this system; `ground`
-        is where its processes live (this host, unless told otherwise).
+        """`kinds` are the loaded plugins' event kinds; `ground` is where its processes live (this
+        host, unless told otherwise).
 
         Raises UsageError for a system without programs or a bad shape, EnvironmentFailed when
         toxiproxy is missing, a port is taken, or what the ground needs is not there.
@@ -116,7 +117,7 @@ class ProcessRuntime:
         check_layout(self._layout)
         self._kinds = kinds
         self._codec = Codec(kinds)
-        self._view = View()
+        self._view = View(system.folds)
         self._pending: deque[Event] = deque()
         self._starts: Counter[str] = Counter()
         self._dead: dict[str, tuple[str, str]] = {}
@@ -126,12 +127,12 @@ class ProcessRuntime:
         self._sessions: list[WorkerSession] = []
         self._finish = ExitStack()
         try:
-            self._open(kinds, probe, ground or host_ground())
+            self._open(kinds, ground or host_ground())
         except BaseException:
             self._finish.close()
             raise
 
-    def _open(self, kinds: tuple[type[Struct], ...], probe: Probe, ground: Ground) -> None:
+    def _open(self, kinds: tuple[type[Struct], ...], ground: Ground) -> None:
         folder, layout, finish = self._folder, self._layout, self._finish
         own_events = folder.events_of(history.HARNESS)
         self._write_info(ground)
@@ -151,7 +152,7 @@ class ProcessRuntime:
         self._network = Network(
             layout,
             self._links,
-            self._habitat.prober(probe),
+            self._habitat.prober(probe_of(self._system)),
             lambda slot: self._processes.living(slot) is not None,
         )
         self._waiting = finish.enter_context(selectors.DefaultSelector())
@@ -196,10 +197,10 @@ class ProcessRuntime:
 
     @property
     def bootstrap(self) -> tuple[str, ...]:
-        """An `address:port` for each broker, as clients reach it; from now on they do."""
-        self._links.open(self._layout.of(Role.CLIENT))
-        port = self._system.client_port()
-        return tuple(f"{self._advertised(s)}:{port}" for s in self._layout.of(Role.BROKER))
+        """See `Runtime.bootstrap`; from now on clients do reach it."""
+        self._links.open(self._layout.of(CLIENT))
+        begins = self._layout.bootstrap
+        return tuple(f"{self._advertised(self._layout.slot(n))}:{port}" for n, port in begins)
 
     def now_ns(self) -> int:
         return now_ns()
@@ -243,7 +244,7 @@ class ProcessRuntime:
         Raises UsageError for a slot that is occupied or is for clients, EnvironmentFailed when the
         program cannot be started.
         """
-        if slot.role is Role.CLIENT:
+        if slot.role == CLIENT:
             raise UsageError(f"{slot.name} is a slot for clients, started by `client`")
         self._take_in()
         occupant = self._processes.living(slot.name)
@@ -436,22 +437,22 @@ class ProcessRuntime:
         )
         if self._died(tracked, end):
             slot = tracked.process.slot
-            if slot.role is Role.CLIENT:
+            if slot.role == CLIENT:
                 self._record(ClientFailed(f"{end.name} {end}", fatal=True))
             if end.name not in self._may_die or not end.signal:
-                named = end.name if slot.role is Role.CLIENT else slot.name
+                named = end.name if slot.role == CLIENT else slot.name
                 self._dead[named] = obituary(tracked)
 
     def _died(self, tracked: Tracked, end: Exit) -> bool:
         """Whether nobody asked for this end and the process did not choose it in an orderly way."""
         chose = end.code == 0 and end.signal == 0
-        client = tracked.process.slot.role is Role.CLIENT
+        client = tracked.process.slot.role == CLIENT
         return not tracked.expected and not (chose and (client or end.name in self._said_goodbye))
 
     def _spawn(self, child: Child, slot: Slot) -> Process:
         process, at_ns = self._processes.start(child, slot)
         self._record(
-            ProcessSpawned(process.name, slot.name, slot.role.value, slot.node_id, process.pid),
+            ProcessSpawned(process.name, slot.name, str(slot.role), slot.node_id, process.pid),
             at_ns=at_ns,
         )
         return process
@@ -468,7 +469,7 @@ class ProcessRuntime:
         return {end for link in self._network.crossed(cut) for end in (link.source, link.target)}
 
     def _advertised(self, slot: Slot) -> str:
-        clients, addresses = self._layout.of(Role.CLIENT), self._habitat.addresses
+        clients, addresses = self._layout.of(CLIENT), self._habitat.addresses
         return addresses.seen(clients[0], slot) if clients else addresses.own(slot)
 
     def _worker_config(self, process: str, slot: Slot, spec: ClientSpec) -> bytes:
@@ -480,7 +481,7 @@ class ProcessRuntime:
                 events=os.fspath(self._folder.events_of(process)),
                 bootstrap=self.bootstrap,
                 hosts={o.name: addresses.seen(slot, o) for o in self._layout.slots},
-                client_port=self._system.client_port(),
+                client_port=client_port(self._layout),
                 options=msgspec.Raw(msgspec.json.encode(spec.options)),
                 own={o.name: addresses.outside(o) for o in self._layout.slots},
             )

@@ -12,7 +12,7 @@ from typing import Any, final
 
 from msgspec import Struct
 
-from fencepost.events.kinds import Cause, Event, Stalled
+from fencepost.events import Cause, Event, Stalled
 from fencepost.model.clock import MS
 from fencepost.model.runtime import Process, Signal
 from fencepost.model.simulable import Chance, SimulatedProcess

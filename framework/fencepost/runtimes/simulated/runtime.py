@@ -22,7 +22,7 @@ from typing import Self, final
 import msgspec
 from msgspec import Struct
 
-from fencepost.events.kinds import (
+from fencepost.events import (
     Cause,
     ClientFailed,
     Codec,
@@ -43,16 +43,18 @@ from fencepost.model.runtime import (
     Process,
     Receipt,
     Signal,
+    client_port,
     clients_slot,
 )
+from fencepost.model.shape import Shape
 from fencepost.model.simulable import Simulable, SimulatedDisk, SimulatedProcess
-from fencepost.model.systems import Place, Shape, System
-from fencepost.model.topology import Cut, Layout, Link, Role, Slot
+from fencepost.model.systems import Place, System
+from fencepost.model.topology import CLIENT, Cut, Layout, Link, Slot
 from fencepost.model.view import View
 from fencepost.runtimes.simulated.machine import Clock, Machine
 from fencepost.runtimes.simulated.network import SimulatedNetwork, Weather
 from fencepost.runtimes.simulated.virtual_time import START_NS, Agenda
-from fencepost.workloads.commands import WorkerConfig
+from fencepost.workloads.config import WorkerConfig
 
 MOST_DRIFT_PPB = 20_000
 """How fast or slow a machine's clock may go: 20 microseconds a second."""
@@ -88,7 +90,7 @@ class SimulatedRuntime:
         self._layout = system.layout(shape)
         self._codec = Codec(kinds)
         self._agenda = Agenda()
-        self._view = View()
+        self._view = View(system.folds)
         self._events: list[Event] = []
         self._applied = 0
         self._numbers: Counter[str] = Counter()
@@ -131,9 +133,8 @@ class SimulatedRuntime:
 
     @property
     def bootstrap(self) -> tuple[str, ...]:
-        """A `slot:port` for each broker."""
-        port = self._system.client_port()
-        return tuple(f"{slot.name}:{port}" for slot in self._layout.of(Role.BROKER))
+        """A `slot:port` each."""
+        return tuple(f"{name}:{port}" for name, port in self._layout.bootstrap)
 
     @property
     def steps(self) -> int:
@@ -182,7 +183,7 @@ class SimulatedRuntime:
 
         Raises UsageError for a slot that is occupied or is for clients.
         """
-        if slot.role is Role.CLIENT:
+        if slot.role == CLIENT:
             raise UsageError(f"{slot.name} is a slot for clients, started by `client`")
         occupant = self.living(slot)
         if occupant is not None:
@@ -273,7 +274,7 @@ class SimulatedRuntime:
             events="",
             bootstrap=self.bootstrap,
             hosts={slot.name: slot.name for slot in self._layout.slots},
-            client_port=self._system.client_port(),
+            client_port=client_port(self._layout),
             options=msgspec.Raw(msgspec.json.encode(spec.options)),
         )
         machine = self._machine(process, slot)
@@ -342,7 +343,7 @@ class SimulatedRuntime:
         self._pids += 1
         skew = self._stream(f"clock/{slot.name}")
         drift_ppb = skew.randint(-MOST_DRIFT_PPB, MOST_DRIFT_PPB)
-        if slot.role is Role.CLIENT:
+        if slot.role == CLIENT:
             drift_ppb = 0  # a probe says by the host's own clock when it was sent
         offset_ms = skew.randint(-MOST_OFFSET_MS, MOST_OFFSET_MS)
         clock = Clock(START_NS, drift_ppb, offset_ms)
@@ -362,14 +363,14 @@ class SimulatedRuntime:
         process = machine.process
         slot = process.slot
         self.record(
-            ProcessSpawned(process.name, slot.name, slot.role.value, slot.node_id, process.pid)
+            ProcessSpawned(process.name, slot.name, str(slot.role), slot.node_id, process.pid)
         )
 
     def _ended(self, machine: Machine, code: int, why: str) -> None:
         """A process has ended by itself."""
         process = machine.process
         self._record_exit(machine, code, 0)
-        client = process.slot.role is Role.CLIENT
+        client = process.slot.role == CLIENT
         chose = code == 0 and (client or process.name in self._said_goodbye)
         if machine.expected or chose:
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fencepost import RequestRefused
 from fencepost_clusters.reference.core.node.effects import (
     Close,
     Outbox,
@@ -13,6 +12,7 @@ from fencepost_clusters.reference.core.node.effects import (
 from fencepost_clusters.reference.core.node.rights import Rights
 from fencepost_clusters.reference.core.quorum.controller import changes
 from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import RequestRefused
 
 
 def refused(received: Received, rights: Rights, protections: Protections, out: Outbox) -> bool:

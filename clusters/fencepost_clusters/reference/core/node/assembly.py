@@ -12,7 +12,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from fencepost import MetricsReported, UsageError
+from fencepost import UsageError
 from fencepost_clusters.reference.core.node.combined import CombinedNode
 from fencepost_clusters.reference.core.node.effects import (
     Chance,
@@ -32,6 +32,7 @@ from fencepost_clusters.reference.core.quorum.broker.broker import BrokerNode
 from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog, Snapshot
 from fencepost_clusters.reference.wire import messages as m
+from fencepost_kafka import MetricsReported
 
 
 class Core(Protocol):

@@ -12,7 +12,7 @@ from collections import deque
 
 from msgspec import Struct
 
-from fencepost import MetricsReported, NodeStopped
+from fencepost import NodeStopped
 from fencepost_clusters.reference.core.node.effects import (
     Answered,
     Call,
@@ -34,6 +34,7 @@ from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.core.quorum.broker.broker import BrokerNode
 from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME
+from fencepost_kafka import MetricsReported
 
 Node = ControllerNode | BrokerNode
 

@@ -11,10 +11,10 @@ from typing import final
 
 from msgspec.structs import replace
 
-from fencepost import MetricsReported
 from fencepost_clusters.reference.core.node.effects import Instant, Outbox, Protections
 from fencepost_clusters.reference.core.quorum.metadata.committed import Committed
 from fencepost_clusters.reference.core.quorum.raft.raft import Raft
+from fencepost_kafka import MetricsReported
 
 SECOND = 1_000_000_000
 MS = 1_000_000

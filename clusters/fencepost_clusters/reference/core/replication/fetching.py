@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from fencepost import Cause, FetchServed
+from fencepost import Cause
 from fencepost_clusters.reference.core.node.effects import (
     LONGEST_WAIT_MS,
     Instant,
@@ -26,6 +26,7 @@ from fencepost_clusters.reference.core.replication.replica import Key, Replica
 from fencepost_clusters.reference.core.replication.replicas import Replicas
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import FetchServed
 
 MS = 1_000_000
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from fencepost import RequestRefused
 from fencepost_clusters.reference.core.node.effects import (
     Call,
     Instant,
@@ -22,6 +21,7 @@ from fencepost_clusters.reference.core.replication.replicas import Replicas
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import RequestRefused
 
 MS = 1_000_000
 BACKOFF_NS = 50 * MS

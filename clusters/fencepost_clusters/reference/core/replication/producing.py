@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from fencepost import Cause, ProduceAnswered, RequestRefused
+from fencepost import Cause
 from fencepost_clusters.reference.core.node.effects import (
     Instant,
     Note,
@@ -25,6 +25,7 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.reference.wire.record_batch import BatchHeader
+from fencepost_kafka import ProduceAnswered, RequestRefused
 
 MS = 1_000_000
 Key = tuple[str, int]

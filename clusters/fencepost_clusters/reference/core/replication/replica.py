@@ -10,16 +10,6 @@ from dataclasses import dataclass
 from enum import Enum
 from uuid import UUID
 
-from fencepost import (
-    FollowerFetched,
-    FollowingStarted,
-    HighWatermarkAdvanced,
-    LeadershipEnded,
-    LeadershipStarted,
-    LogAppended,
-    LogTruncated,
-    ReplicaCheckpointed,
-)
 from fencepost_clusters.reference.core.log.index import Entry, LogIndex, entry
 from fencepost_clusters.reference.core.node.effects import (
     Append,
@@ -32,6 +22,16 @@ from fencepost_clusters.reference.core.node.effects import (
 from fencepost_clusters.reference.core.quorum.metadata.image import Partition
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.record_batch import BatchHeader
+from fencepost_kafka import (
+    FollowerFetched,
+    FollowingStarted,
+    HighWatermarkAdvanced,
+    LeadershipEnded,
+    LeadershipStarted,
+    LogAppended,
+    LogTruncated,
+    ReplicaCheckpointed,
+)
 
 Key = tuple[UUID, int]
 

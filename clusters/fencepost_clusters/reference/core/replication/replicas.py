@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
-from fencepost import IsrChangeAnswered, IsrChangeAsked, ReplicaRemoved
 from fencepost_clusters.reference.core.log.index import Entry
 from fencepost_clusters.reference.core.node.effects import (
     Call,
@@ -22,6 +21,7 @@ from fencepost_clusters.reference.core.quorum.raft.electorate import Voters
 from fencepost_clusters.reference.core.replication.replica import Key, Replica, log_name
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import IsrChangeAnswered, IsrChangeAsked, ReplicaRemoved
 
 MS = 1_000_000
 _CERTAIN = frozenset({Error.INELIGIBLE_REPLICA, Error.INVALID_REQUEST})

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from fencepost import (
-    Cause,
-    MetricsReported,
-    NodeStarted,
-    NodeStopped,
-    RecoveryEnded,
-    RecoveryStarted,
-    RequestRefused,
-)
+from fencepost import Cause, NodeStarted, NodeStopped
 from fencepost_clusters.reference.core.node.effects import (
     Answered,
     CallFailed,
@@ -53,6 +45,7 @@ from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import MetricsReported, RecoveryEnded, RecoveryStarted, RequestRefused
 
 MS = 1_000_000
 

@@ -13,13 +13,6 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from fencepost import (
-    BrokerStateChanged,
-    BrokerStopping,
-    HeartbeatRefused,
-    HeartbeatSent,
-    LeaseGranted,
-)
 from fencepost_clusters.reference.core.node.effects import Call, Instant, Outbox, Protections
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.quorum.controller.registration import (
@@ -30,6 +23,13 @@ from fencepost_clusters.reference.core.quorum.metadata import features
 from fencepost_clusters.reference.core.quorum.raft.electorate import Voters, known
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import (
+    BrokerStateChanged,
+    BrokerStopping,
+    HeartbeatRefused,
+    HeartbeatSent,
+    LeaseGranted,
+)
 
 MS = 1_000_000
 RETRY_NS = 50 * MS

@@ -13,16 +13,7 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fencepost import (
-    Cause,
-    ChangeAnswered,
-    HeartbeatAnswered,
-    LeaseExpired,
-    MetricsReported,
-    NodeStarted,
-    NodeStopped,
-    StateReverted,
-)
+from fencepost import Cause, NodeStarted, NodeStopped
 from fencepost_clusters.reference.core.node import admission
 from fencepost_clusters.reference.core.node.effects import (
     Answered,
@@ -67,6 +58,13 @@ from fencepost_clusters.reference.core.quorum.raft.timing import raft_timing
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import (
+    ChangeAnswered,
+    HeartbeatAnswered,
+    LeaseExpired,
+    MetricsReported,
+    StateReverted,
+)
 
 
 class _Waiting(Struct, frozen=True):

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from fencepost import SnapshotAsked, SnapshotKnown
 from fencepost_clusters.reference.core.node.effects import Instant, Outbox, Protections
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.quorum.raft.electorate import Electorate
 from fencepost_clusters.reference.wire import messages as m
+from fencepost_kafka import SnapshotAsked, SnapshotKnown
 
 
 @dataclass(slots=True)

@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from zlib import crc32
 
-from fencepost import (
+from fencepost_clusters.reference.core.node.effects import Outbox
+from fencepost_clusters.reference.core.quorum.metadata import features, snapshots
+from fencepost_clusters.reference.core.quorum.metadata.image import Image
+from fencepost_clusters.reference.core.quorum.raft.metadata_log import Batch, MetadataLog
+from fencepost_clusters.reference.wire import records as r
+from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeleted,
     FeatureFinalized,
@@ -17,11 +22,6 @@ from fencepost import (
     TopicCommitted,
     TopicMarked,
 )
-from fencepost_clusters.reference.core.node.effects import Outbox
-from fencepost_clusters.reference.core.quorum.metadata import features, snapshots
-from fencepost_clusters.reference.core.quorum.metadata.image import Image
-from fencepost_clusters.reference.core.quorum.raft.metadata_log import Batch, MetadataLog
-from fencepost_clusters.reference.wire import records as r
 
 DIGEST_RECORDS = 32
 """How many records there are between two digests of a small state."""

@@ -14,7 +14,6 @@ from zlib import crc32
 
 import msgspec
 
-from fencepost import MetadataDigest, SnapshotLoaded, SnapshotStarted, SnapshotStored
 from fencepost_clusters.reference.core.node.effects import (
     Instant,
     Outbox,
@@ -38,6 +37,7 @@ from fencepost_clusters.reference.core.quorum.raft.metadata_log import (
 )
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire import records as r
+from fencepost_kafka import MetadataDigest, SnapshotLoaded, SnapshotStarted, SnapshotStored
 
 SLICE_NS = 10_000_000
 """How long after one slice the next is written."""

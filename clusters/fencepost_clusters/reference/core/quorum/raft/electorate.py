@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeGuard
 
-from fencepost import QuorumLearned
 from fencepost_clusters.reference.core.node.effects import Address, Outbox, Protections
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire import records as r
+from fencepost_kafka import QuorumLearned
 
 Voters = Mapping[int, Address]
 WHOLE_CLUSTER = 4

@@ -12,14 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from fencepost import (
-    ControllerElected,
-    ControllerFollowed,
-    ControllerResigned,
-    ElectionStarted,
-    MetadataTruncated,
-    VoteAnswered,
-)
 from fencepost_clusters.reference.core.node.effects import (
     EXIT_UNREADABLE,
     NEVER_NS,
@@ -46,6 +38,14 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.reference.wire.records import UnknownRecord
+from fencepost_kafka import (
+    ControllerElected,
+    ControllerFollowed,
+    ControllerResigned,
+    ElectionStarted,
+    MetadataTruncated,
+    VoteAnswered,
+)
 
 MS = 1_000_000
 

@@ -1,0 +1,138 @@
+"""The codec between events and NDJSON lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, final
+
+import msgspec
+from msgspec import Struct
+
+from fencepost.events.envelope import Cause, Event, Unrecognised, kind_name
+from fencepost.events.processes import (
+    ClientFailed,
+    ClientStarted,
+    ConnectionClosed,
+    NodeStarted,
+    NodeStopped,
+    ProcessExited,
+    ProcessSpawned,
+    Stalled,
+)
+from fencepost.events.run import (
+    ClusterRecovered,
+    EvidenceMissed,
+    FaultHealed,
+    FaultStruck,
+    PhaseStarted,
+    PromiseWitnessed,
+    RunEnded,
+    RunStarted,
+    TestEnded,
+    TestStarted,
+)
+
+SCHEMA_VERSION = 2
+"""Version 1 is read as well: see `OLD_NAMES`."""
+
+OLD_NAMES: Mapping[str, str] = {}
+"""The tags of schema version 1 that have another name now."""
+
+
+KINDS: tuple[type[Struct], ...] = (
+    RunStarted,
+    PhaseStarted,
+    RunEnded,
+    EvidenceMissed,
+    FaultStruck,
+    FaultHealed,
+    TestStarted,
+    TestEnded,
+    PromiseWitnessed,
+    ClusterRecovered,
+    ProcessSpawned,
+    ProcessExited,
+    NodeStarted,
+    NodeStopped,
+    Stalled,
+    ConnectionClosed,
+    ClientStarted,
+    ClientFailed,
+    Unrecognised,
+)
+"""The kinds that every run has."""
+
+
+class _Line(Struct, frozen=True):
+    """The envelope with its body still encoded."""
+
+    run: str
+    process: str
+    node_seq: int
+    at_ns: int
+    body: msgspec.Raw
+    cause: Cause | None = None
+
+
+class _Tag(Struct, frozen=True):
+    type: str
+
+
+@final
+class Codec:
+    """Events to NDJSON lines and back, for the kinds that every run has and those of plugins.
+
+    Raises ValueError for a kind whose tag is not `plugin.name`, and for two kinds with one tag.
+    """
+
+    LINE_END: ClassVar[bytes] = b"\n"
+
+    def __init__(self, plugin_kinds: tuple[type[Struct], ...] = ()) -> None:
+        kinds = (*KINDS, *plugin_kinds)
+        for kind in kinds:
+            if "." not in kind_name(kind):
+                raise ValueError(f"the event kind {kind_name(kind)!r} is not named plugin.name")
+        self.kinds = {kind_name(kind): kind for kind in kinds}
+        if len(self.kinds) != len(kinds):
+            raise ValueError("two event kinds share one name")
+        self._encoder = msgspec.json.Encoder()
+        self._line = msgspec.json.Decoder(_Line)
+        self._tag = msgspec.json.Decoder(_Tag)
+        self._bodies = {name: msgspec.json.Decoder(kind) for name, kind in self.kinds.items()}
+        self._old = {
+            old: msgspec.json.Decoder(_retagged(self.kinds[name], old))
+            for old, name in OLD_NAMES.items()
+            if name in self.kinds
+        }
+
+    def encode(self, event: Event) -> bytes:
+        """One line, its end included."""
+        return self._encoder.encode(event) + self.LINE_END
+
+    def decode(self, line: bytes) -> Event:
+        """The event of one line; raises msgspec.DecodeError when it is not a whole event.
+
+        An undeclared kind comes back as `Unrecognised`, with its text.
+        """
+        got = self._line.decode(line)
+        name = self._tag.decode(got.body).type
+        decoder = self._bodies.get(name)
+        body: Struct
+        if decoder is not None:
+            body = decoder.decode(got.body)
+        elif name in self._old:
+            old = self._old[name].decode(got.body)
+            fields = (getattr(old, field) for field in old.__struct_fields__)
+            body = self.kinds[OLD_NAMES[name]](*fields)
+        else:
+            body = Unrecognised(name, bytes(got.body).decode())
+        return Event(got.run, got.process, got.node_seq, got.at_ns, body, got.cause)
+
+
+def _retagged(kind: type[Struct], tag: str) -> type[Struct]:
+    """A kind with the fields of this one, under a former tag."""
+    fields = [
+        (f.name, f.type) if f.required else (f.name, f.type, f.default)
+        for f in msgspec.structs.fields(kind)
+    ]
+    return msgspec.defstruct(f"Old{kind.__name__}", fields, frozen=True, tag=tag)

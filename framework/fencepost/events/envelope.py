@@ -1,0 +1,57 @@
+"""The envelope round every event's body."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Cause(Struct, frozen=True, array_like=True):
+    """An event (`request` false: seq is a node_seq) or a request (true: a correlation id)."""
+
+    process: str
+    seq: int
+    request: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.process}{':' if self.request else '@'}{self.seq}"
+
+
+class Unrecognised(Struct, frozen=True, tag="fencepost.unrecognised"):
+    """An event of a kind that no loaded plugin declares: kept whole, judged by no rule."""
+
+    kind: str
+    raw: str
+
+    def sentence(self) -> str:
+        return f"{self.kind}: {self.raw}"
+
+
+class Event(Struct, frozen=True):
+    """One thing that happened: the envelope. `body` is of a declared kind."""
+
+    run: str
+    process: str
+    node_seq: int
+    at_ns: int
+    body: Struct
+    cause: Cause | None = None
+
+    @property
+    def kind(self) -> str:
+        """The body's tag, such as `process.exited`."""
+        return kind_name(type(self.body))
+
+    @property
+    def ref(self) -> Cause:
+        """How other events name this one."""
+        return Cause(self.process, self.node_seq)
+
+
+def kind_name(kind: type[Struct]) -> str:
+    """The tag of a body class; raises TypeError for a class that has none."""
+    tag = kind.__struct_config__.tag
+    if not isinstance(tag, str):
+        raise TypeError(
+            f"the event kind {kind.__name__} has no tag: declare it with tag='plugin.name'"
+        )
+    return tag

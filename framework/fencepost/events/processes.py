@@ -1,0 +1,106 @@
+"""Kinds of events about processes: nodes and clients of any system."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from fencepost.events.words import because, span
+
+
+class ProcessSpawned(Struct, frozen=True, tag="process.spawned"):
+    """The harness started a process. `role` is the slot's."""
+
+    started: str
+    slot: str
+    role: str
+    node_id: int
+    pid: int
+
+    def sentence(self) -> str:
+        return f"started {self.started} as {self.role} {self.node_id}"
+
+    def concerns(self) -> Sequence[str]:
+        return (f"process {self.started}",)
+
+
+class ProcessExited(Struct, frozen=True, tag="process.exited"):
+    """The harness saw a process end. `signal` is 0 for an exit; `expected`: we caused it."""
+
+    ended: str
+    exit_code: int
+    signal: int
+    expected: bool
+
+    def sentence(self) -> str:
+        how = f"by signal {self.signal}" if self.signal else f"with code {self.exit_code}"
+        return f"{self.ended} ended {how}{'' if self.expected else ', unexpectedly'}"
+
+    def concerns(self) -> Sequence[str]:
+        return (f"process {self.ended}",)
+
+
+class NodeStarted(Struct, frozen=True, tag="node.started"):
+    """A node's first event: who it is. `incarnation` is the process's own uuid."""
+
+    role: str
+    node_id: int
+    incarnation: str
+    metadata_offset: int
+
+    def sentence(self) -> str:
+        return (
+            f"began as {self.role} {self.node_id}, incarnation {self.incarnation[:8]}, metadata "
+            "up to "
+            f"{self.metadata_offset}"
+        )
+
+
+class NodeStopped(Struct, frozen=True, tag="node.stopped"):
+    """A node's last event, when it ends by itself; without it its last events may be lost."""
+
+    reason: str
+
+    def sentence(self) -> str:
+        return f"stopped{because(self.reason)}"
+
+
+class Stalled(Struct, frozen=True, tag="process.stalled"):
+    """The process noticed that it did not run for `stalled_ns` (its loop woke so much too late)."""
+
+    stalled_ns: int
+
+    def sentence(self) -> str:
+        return f"stood still for {span(self.stalled_ns)}"
+
+
+class ConnectionClosed(Struct, frozen=True, tag="node.connection_closed"):
+    """A node closed a connection for a reason of its own (malformed bytes, an unknown request)."""
+
+    listener: str
+    peer: str
+    reason: str
+
+    def sentence(self) -> str:
+        return f"closed a connection of {self.peer}{because(self.reason)}"
+
+
+class ClientStarted(Struct, frozen=True, tag="client.started"):
+    """A client session began: producer, consumer, admin or probe, with its library."""
+
+    kind: str
+    library: str
+
+    def sentence(self) -> str:
+        return f"a {self.kind} began, with {self.library}"
+
+
+class ClientFailed(Struct, frozen=True, tag="client.failed"):
+    """The client library reported a fatal error, or its worker died."""
+
+    error: str
+    fatal: bool
+
+    def sentence(self) -> str:
+        return f"the client {'died' if self.fatal else 'reports'}{because(self.error)}"

@@ -1,0 +1,134 @@
+"""Kinds of events about a run itself: its phases, its faults, its tests."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from msgspec import Struct
+
+from fencepost.events.words import because
+
+
+class RunStarted(Struct, frozen=True, tag="run.started"):
+    """The harness began; its first event."""
+
+    system: str
+    runtime: str
+    seed: int
+
+    def sentence(self) -> str:
+        return f"a run of {self.system} on {self.runtime} with seed {self.seed} began"
+
+
+class PhaseStarted(Struct, frozen=True, tag="run.phase"):
+    """The run entered a phase: start, load, strike, heal, drain, read, end."""
+
+    phase: str
+
+    def sentence(self) -> str:
+        return f"the phase {self.phase} began"
+
+
+class RunEnded(Struct, frozen=True, tag="run.ended"):
+    """The harness finished in an orderly way; its last event."""
+
+    completed: bool
+
+    def sentence(self) -> str:
+        return "the run ended" if self.completed else "the run was cut short"
+
+
+class EvidenceMissed(Struct, frozen=True, tag="run.evidence_missed"):
+    """Some of what happened will never be told: the history is not complete. `what` is a sentence.
+
+    Written by a client that tells of the cluster's state and could not see all of it.
+    """
+
+    what: str
+
+    def sentence(self) -> str:
+        return f"what is missing here for good: {self.what}"
+
+
+class FaultStruck(Struct, frozen=True, tag="fault.struck"):
+    """A fault was applied. `receipt` is true only if `evidence`, a measurement, shows it.
+
+    Written once it was measured; `began_at_ns` is when applying it began (0: not known).
+    """
+
+    fault_id: str
+    fault: str
+    targets: tuple[str, ...]
+    receipt: bool
+    evidence: str
+    began_at_ns: int = 0
+
+    def sentence(self) -> str:
+        proof = self.evidence if self.receipt else f"without a receipt ({self.evidence})"
+        return f"fault {self.fault_id} struck {', '.join(self.targets)}: {proof}"
+
+
+class FaultHealed(Struct, frozen=True, tag="fault.healed"):
+    """A fault was undone; `receipt` says whether that was measured too, `began_at_ns` as above."""
+
+    fault_id: str
+    receipt: bool
+    evidence: str
+    began_at_ns: int = 0
+
+    def sentence(self) -> str:
+        return f"fault {self.fault_id} healed{because(self.evidence)}"
+
+
+class TestStarted(Struct, frozen=True, tag="test.started"):
+    """A pytest test began; `clauses` are those it is marked with."""
+
+    __test__: ClassVar[bool] = False
+    nodeid: str
+    clauses: tuple[str, ...]
+
+    def sentence(self) -> str:
+        return f"the test {self.nodeid} began"
+
+
+class TestEnded(Struct, frozen=True, tag="test.ended"):
+    """A pytest test ended: passed, failed or error."""
+
+    __test__: ClassVar[bool] = False
+    nodeid: str
+    outcome: str
+
+    def sentence(self) -> str:
+        return f"the test {self.nodeid} {self.outcome}"
+
+
+class PromiseWitnessed(Struct, frozen=True, tag="test.promise_witnessed"):
+    """A test looked at one promise itself: a format, a default, a surface that no event shows.
+
+    `witness` is by whose word: client, peer or self. `evidence` is what was seen.
+    """
+
+    clause: str
+    held: bool
+    evidence: str
+    witness: str
+
+    def sentence(self) -> str:
+        return f"the test saw {self.clause} {'hold' if self.held else 'broken'}: {self.evidence}"
+
+
+class ClusterRecovered(Struct, frozen=True, tag="cluster.recovered"):
+    """After healing: was nothing missing any more (`System.missing`), in time?
+
+    `missing` lists in words what was not, when `recovered` is false.
+    """
+
+    recovered: bool
+    took_ms: int
+    bound_ms: int
+    missing: tuple[str, ...]
+
+    def sentence(self) -> str:
+        if self.recovered:
+            return f"the cluster recovered in {self.took_ms} ms"
+        return f"the cluster had not recovered after {self.bound_ms} ms: {'; '.join(self.missing)}"

@@ -1,0 +1,15 @@
+"""How it is measured that a link answers: one question to a node, which changes nothing."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Probe(Protocol):
+    """Asks a system's node a question that changes nothing; whether its answer came in time.
+
+    The question is at least `size` bytes long (up to 32 000). Nothing is raised for a node that
+    refuses, closes or is silent.
+    """
+
+    def __call__(self, address: str, port: int, timeout_s: float, size: int = 0) -> bool: ...

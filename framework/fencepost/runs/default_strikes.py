@@ -1,0 +1,98 @@
+"""Random faults for any system: nodes die, stop and are cut off, most often those with authority.
+
+Authority is what the system's events say of it (`AuthorityChange`): with probability 0.7 a victim
+is the node of a process that holds some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random  # noqa: TID251 - a seeded stream is passed in
+from typing import final
+
+from fencepost.model.strikes import Moment, Planned
+from fencepost.model.view import Holders
+
+LEAST_MS = 50
+AIMED = 0.7
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DefaultStrikes:
+    """See the module; a fault lasts up to half of the time that a recovery may take."""
+
+    recovery_bound_ms: int
+
+    @property
+    def mending_ms(self) -> int:
+        """A quarter of the recovery bound."""
+        return self.recovery_bound_ms // 4
+
+    def draw(self, random: Random, moment: Moment) -> Planned | None:
+        """See `Strikes.draw`."""
+        menu = [make for name, make in _MENU if name in moment.offered]
+        nodes = [slot.name for slot in moment.layout.nodes()]
+        if not menu or len(nodes) < 2:
+            return None
+        victim = _victim(random, moment, nodes)
+        others = [name for name in nodes if name != victim]
+        for_ms = random.randint(LEAST_MS, max(LEAST_MS, self.recovery_bound_ms // 2))
+        planned = menu[random.randrange(len(menu))](random, victim, others, for_ms)
+        taken = moment.struck | (moment.mending if planned.ends else frozenset())
+        if planned.alone and moment.struck:
+            return None
+        living = all(moment.view.newest.get(n) in moment.view.alive for n in planned.ends)
+        return None if planned.victims & taken or not living else planned
+
+
+def _victim(random: Random, moment: Moment, nodes: Sequence[str]) -> str:
+    held = moment.view.of(Holders).of.values()
+    slots = {moment.view.slot_of.get(process, "") for _, process in held}
+    holders = sorted(slots & set(nodes))
+    if holders and random.random() < AIMED:
+        return holders[random.randrange(len(holders))]
+    return nodes[random.randrange(len(nodes))]
+
+
+def _kill(random: Random, victim: str, others: Sequence[str], for_ms: int) -> Planned:
+    return Planned("kill", {"node": victim}, for_ms, frozenset([victim]))
+
+
+def _terminate(random: Random, victim: str, others: Sequence[str], for_ms: int) -> Planned:
+    return Planned("terminate", {"node": victim}, for_ms, frozenset([victim]))
+
+
+def _pause(random: Random, victim: str, others: Sequence[str], for_ms: int) -> Planned:
+    return Planned("pause", {"node": victim}, for_ms, frozenset([victim]))
+
+
+def _isolate(random: Random, victim: str, others: Sequence[str], for_ms: int) -> Planned:
+    ends = frozenset([victim, *others])
+    return Planned("isolate", {"node": victim}, for_ms, frozenset([victim]), ends=ends)
+
+
+def _cut_one_way(random: Random, victim: str, others: Sequence[str], for_ms: int) -> Planned:
+    both = [victim, others[random.randrange(len(others))]]
+    if random.random() < 0.5:
+        both.reverse()
+    arguments = {"sources": both[0], "targets": both[1]}
+    return Planned("cut", arguments, for_ms, frozenset([victim]), ends=frozenset(both))
+
+
+def _slow(random: Random, victim: str, others: Sequence[str], for_ms: int) -> Planned:
+    other = others[random.randrange(len(others))]
+    arguments = {"sources": victim, "targets": other, "latency_ms": random.randint(20, 200)}
+    ends = frozenset([victim, other])
+    return Planned("slow_link", arguments, for_ms, frozenset([victim]), ends=ends)
+
+
+_MENU: Sequence[tuple[str, Callable[[Random, str, Sequence[str], int], Planned]]] = (
+    ("kill", _kill),
+    ("terminate", _terminate),
+    ("pause", _pause),
+    ("isolate", _isolate),
+    ("cut", _cut_one_way),
+    ("slow_link", _slow),
+)

@@ -1,0 +1,36 @@
+"""How a client worker is started: the file that its last argument names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+
+class WorkerConfig(Struct, frozen=True):
+    """The file named by a worker's last argument.
+
+    `events` is the path of the file it appends its events to; `bootstrap` holds an `address:port`
+    for each entry of the layout's bootstrap; `hosts` maps slot names to the addresses at which the
+    clients' slot reaches them, on `client_port`. `options` are the worker's own. `own` maps slot
+    names to the addresses where nodes listen themselves, past all links: for what is no part of the
+    system's traffic.
+    """
+
+    run: str
+    process: str
+    events: str
+    bootstrap: tuple[str, ...]
+    hosts: Mapping[str, str]
+    client_port: int
+    options: msgspec.Raw
+    own: Mapping[str, str] = {}
+
+
+def plain(value: Struct) -> dict[str, Any]:
+    """A command or options as a worker reads them."""
+    fields = msgspec.to_builtins(value)
+    assert isinstance(fields, dict)
+    return fields

@@ -1,0 +1,160 @@
+"""Client workers as the harness sees them: started, sent commands, and waited for.
+
+No client object is held here and no thread started: every call starts a worker or sends it a
+command, and lets time pass until an event answers. A workload's facade (`Workload.clients`) gives
+its workers words of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random  # noqa: TID251 - a seeded stream is passed in
+from typing import Protocol, final
+
+from fencepost.events import ClientFailed
+from fencepost.model.clock import MS
+from fencepost.model.cluster import Cluster
+from fencepost.model.runtime import ClientSession, ClientSpec, Condition
+
+END_LIMIT_MS = 20_000
+"""How long a worker may take to end once it was asked to; above its own limits."""
+
+
+class Clients(Protocol):
+    """What the framework asks of a workload's facade, which the fixture `clients` hands out."""
+
+    def load(self, selectors: Sequence[str] = ()) -> None:
+        """Starts clients that work in the background as long as the run lasts.
+
+        `selectors` are those that the run's schedule uses (`@leader/orders/0`): what they name is
+        among what the clients work on.
+        """
+        ...
+
+    def probe(self, random: Random, victims: Sequence[str]) -> None:
+        """Asks a node something by a client; `victims` are the slots that faults affect now."""
+        ...
+
+    def read_finally(self) -> Sequence[str]:
+        """Reads all there is, once everything healed and the clients ended.
+
+        Returns the names of what could not be read to its end.
+        """
+        ...
+
+
+class MakeClients(Protocol):
+    """Makes a workload's facade; `cluster` is the system's facade for tests."""
+
+    def __call__(self, workers: Workers, cluster: object) -> Clients: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A kind of clients: `argv`, after the Python interpreter, starts one worker.
+
+    `clients` makes what the fixture `clients` hands out; without it tests start workers by
+    `workers.start`.
+    """
+
+    argv: tuple[str, ...]
+    clients: MakeClients | None = None
+
+
+@final
+class Workers:
+    """The client workers of one run."""
+
+    def __init__(self, cluster: Cluster, workload: str) -> None:
+        self.cluster = cluster
+        self.workload = workload
+        """The workload of workers that are started by `start_kind`."""
+        self._runtime = cluster.runtime
+        self._running: list[ClientSession] = []
+        self._started: dict[str, int] = {}
+        self._operations = 0
+
+    def start(self, spec: ClientSpec) -> ClientSession:
+        """Starts a worker; at the end of the run it is asked to end and waited for.
+
+        Raises UsageError for an unknown workload or an unfit name.
+        """
+        session = self._runtime.client(spec)
+        self._running.append(session)
+        return session
+
+    def start_kind(
+        self, kind: str, options: Mapping[str, object], may_die: bool = False
+    ) -> ClientSession:
+        """Starts a worker named `kind-1`, `kind-2`, ... of the run's workload; as `start`."""
+        self._started[kind] = self._started.get(kind, 0) + 1
+        name = f"{kind}-{self._started[kind]}"
+        return self.start(ClientSpec(name, self.workload, options, may_die))
+
+    def next_operation(self) -> str:
+        """A name that no other operation of the run has."""
+        self._operations += 1
+        return f"op-{self._operations}"
+
+    def command(
+        self,
+        session: ClientSession,
+        command: Mapping[str, object],
+        answered: Condition,
+        limit_ms: int,
+    ) -> None:
+        """Sends a worker a command and waits until it is answered.
+
+        The worker keeps the limit; END_LIMIT_MS more are for starting it, and for one that hangs.
+        Raises as `Cluster.eventually`.
+        """
+        session.tell(command)
+        self.cluster.eventually(answered, limit_ms + END_LIMIT_MS)
+
+    def await_end(self, sessions: Sequence[ClientSession], limit_ms: int = END_LIMIT_MS) -> bool:
+        """Waits until each has ended; whether they did by themselves.
+
+        A worker that hangs is ended, and its failure recorded: it is a fault of its library, and
+        the words of the other clients count all the same.
+        """
+        names = frozenset(session.process for session in sessions)
+        ended = Condition("clients to end", lambda view: names.isdisjoint(view.alive))
+        in_time = self._runtime.advance(ended, self._runtime.now_ns() + limit_ms * MS) is not None
+        if not in_time:
+            for session in sessions:
+                if session.process in self._runtime.view.alive:
+                    why = f"{session.process} did not end within {limit_ms} ms, and was ended"
+                    self._runtime.record(ClientFailed(why, fatal=True))
+                    session.end()
+        self._running = [session for session in self._running if session.process not in names]
+        return in_time
+
+    def drain(self) -> None:
+        """Asks every worker to end and waits until each has; open operations are unknown."""
+        running = tuple(self._running)
+        for session in running:
+            session.stop()
+        self.await_end(running)
+
+
+@final
+class BareClients:
+    """The facade of a workload without one."""
+
+    def __init__(self, workers: Workers, cluster: object) -> None:
+        self._workers = workers
+
+    def start(self, spec: ClientSpec) -> ClientSession:
+        """See `Workers.start`."""
+        return self._workers.start(spec)
+
+    def load(self, selectors: Sequence[str] = ()) -> None:
+        """Nothing: the framework does not know what its workers could do."""
+
+    def probe(self, random: Random, victims: Sequence[str]) -> None:
+        """Nothing."""
+
+    def read_finally(self) -> Sequence[str]:
+        """Nothing is left unread: nothing is known to be there."""
+        return ()

@@ -1,0 +1,479 @@
+"""Kafka's clients as a test sees them: workers that are sent commands, and what their events say.
+
+No client object is held here and no thread started: every call starts a worker or sends it a
+command, and lets time pass until an event answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from random import Random  # noqa: TID251 - a seeded stream is passed in
+from typing import final
+
+import msgspec
+
+from fencepost import (
+    ClientSession,
+    Condition,
+    Event,
+    Inconclusive,
+    View,
+    Violation,
+    Workers,
+    kind_name,
+    let_pass_until,
+    plain,
+)
+from fencepost_kafka.cluster import KafkaCluster, kafka_cluster
+from fencepost_kafka.commands import (
+    AddBrokers,
+    AdminCommand,
+    AdminOptions,
+    AlterSettings,
+    ClientOptions,
+    ConsumerOptions,
+    CreateTopic,
+    DeleteBroker,
+    DeleteTopic,
+    DescribeCluster,
+    ElectPreferred,
+    ListReassignments,
+    ListTopics,
+    ProbeBytes,
+    ProbeCommand,
+    ProbeController,
+    ProbeFetch,
+    ProbeMetadata,
+    ProbeMetrics,
+    ProbeOptions,
+    ProbeProduce,
+    ProducerOptions,
+    ReaderOptions,
+    Reassign,
+    Rebalance,
+)
+from fencepost_kafka.events import AdminCompleted, Polled, ProbeCompleted
+from fencepost_kafka.node import KafkaNode
+from fencepost_kafka.probe_result import ProbeResult
+from fencepost_kafka.started import Reads, Writes
+from fencepost_kafka.view import KafkaView
+from fencepost_kafka.voters import VoterChange, Voters, controller_port
+
+MS = 1_000_000
+LOADED_TOPICS = ("orders", "audit")
+LOAD_RATE = 20.0
+ACKS = {"all": -1, "1": 1, "0": 0}
+ADMIN_LIMIT_MS = 15_000
+PROBE_LIMIT_MS = 5_000
+READ_LIMIT_MS = 30_000
+ASK_AGAIN_MS = 500
+_MADE_ALREADY = {
+    "reassign": "NO_REASSIGNMENT_IN_PROGRESS",
+    "delete_broker": "BROKER_ID_NOT_REGISTERED",
+}
+"""How a change is refused that an earlier try has made: there is nothing left to call off, or to
+delete."""
+END_LIMIT_MS = 20_000
+"""How long a reader may take to end, above its own limit."""
+
+
+@final
+class KafkaClients:
+    """Starts clients in the clients' slot, and asks the cluster by their word."""
+
+    def __init__(self, workers: Workers, cluster: KafkaCluster) -> None:
+        self._workers = workers
+        self._runtime = cluster.base.runtime
+        self._cluster = cluster
+        self._admin: ClientSession | None = None
+        self._probe: ClientSession | None = None
+        self._loaded: tuple[str, ...] = ()
+        self.quorum = Voters(self._runtime, cluster, self._change_voters)
+
+    # ---------------------------------------------------------------------------------- topics
+
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int = 3,
+        replication: int | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        """Creates a topic and waits until every partition is led; on at most three brokers.
+
+        An outcome that stays open (a connection that ended) is asked for again, each time as an
+        operation of its own, unless the metadata show that it was done. Raises Violation when the
+        cluster refuses, does not answer, or does not lead the partitions in time.
+        """
+        replicas = min(3, len(self._cluster.brokers)) if replication is None else replication
+        self._administer(
+            CreateTopic(
+                operation=self._workers.next_operation(),
+                topic=topic,
+                partitions=partitions,
+                replication=replicas,
+                config=config or {},
+            ),
+            Condition(
+                f"the topic {topic} to exist", lambda view: topic in view.of(KafkaView).topics
+            ),
+        )
+        for partition in range(partitions):
+            self._cluster.eventually(self._cluster.led(topic, partition))
+
+    def delete_topic(self, topic: str) -> None:
+        """Deletes a topic and waits until the metadata say so; as `create_topic`."""
+        gone = Condition(
+            f"the topic {topic} to be gone", lambda view: topic not in view.of(KafkaView).topics
+        )
+        self._administer(DeleteTopic(operation=self._workers.next_operation(), topic=topic), gone)
+        self._cluster.eventually(gone)
+
+    def list_topics(self) -> AdminCompleted:
+        """Asks for all topics; the outcome."""
+        return self._ask_admin(ListTopics(operation=self._workers.next_operation()))
+
+    def describe_cluster(self) -> AdminCompleted:
+        """Asks for the cluster's nodes; the outcome."""
+        return self._ask_admin(DescribeCluster(operation=self._workers.next_operation()))
+
+    # ---------------------------------------------------------------------- replicas and brokers
+
+    def reassign(self, topic: str, partition: int, replicas: Sequence[KafkaNode | int]) -> None:
+        """Begins to move a partition to these brokers; none: calls off what is under way.
+
+        Returns once that is stored; `cluster.assigned` is when it is done. Raises Violation when
+        the cluster refuses. As with all that is changed here, an outcome that stays open is asked
+        for again, as `create_topic` does.
+        """
+        ids = tuple(r.id if isinstance(r, KafkaNode) else r for r in replicas)
+        self._administer(
+            Reassign(operation=self._workers.next_operation(), moves=((topic, partition, ids),))
+        )
+
+    def reassignments(self) -> tuple[str, ...]:
+        """The partitions that are being reassigned, by name (`orders-0`)."""
+        return self._administer(ListReassignments(operation=self._workers.next_operation())).details
+
+    def elect_preferred(self, topic: str) -> AdminCompleted:
+        """Asks for the preferred replicas of a topic to lead; raises as `reassign`."""
+        partitions = self._partitions(topic)
+        return self._administer(
+            ElectPreferred(
+                operation=self._workers.next_operation(), topic=topic, partitions=partitions
+            )
+        )
+
+    def alter_settings(self, topic: str, config: Mapping[str, str]) -> None:
+        """Sets a topic's own settings; raises Violation when the cluster refuses."""
+        self._administer(
+            AlterSettings(operation=self._workers.next_operation(), topic=topic, config=config)
+        )
+
+    def delete_broker(self, node: KafkaNode) -> None:
+        """Deletes a broker; one that runs registers anew. Raises as `reassign`."""
+        self._administer(DeleteBroker(operation=self._workers.next_operation(), broker=node.id))
+
+    def add_brokers(self, *nodes: KafkaNode) -> None:
+        """Begins to give brokers that hold nothing yet their share; raises as `reassign`."""
+        ids = tuple(node.id for node in nodes)
+        self._administer(AddBrokers(operation=self._workers.next_operation(), brokers=ids))
+
+    def rebalance(self) -> None:
+        """Begins to place every partition anew over all brokers; raises as `reassign`."""
+        self._administer(Rebalance(operation=self._workers.next_operation()))
+
+    # ------------------------------------------------------------------- producers, consumers
+
+    def produce(
+        self,
+        *topics: str,
+        acks: str | int = "all",
+        count: int = 0,
+        rate: float = 200.0,
+        idempotent: bool | None = None,
+        size: int = 100,
+        settings: Mapping[str, str] | None = None,
+        may_die: bool = False,
+    ) -> Writes:
+        """Starts a producer in the background, `rate` messages a second, `count` of them (0: on).
+
+        It writes to all partitions of the topics in turn. A topic that does not exist is created
+        first. Producers with acks=all are idempotent unless told otherwise. `settings` are the
+        client library's own. `may_die`: a crash of that library is recorded, and ends no run.
+        """
+        acknowledged = ACKS[str(acks)]
+        options = ProducerOptions(
+            partitions=self._places(topics),
+            acks=acknowledged,
+            idempotent=acknowledged == -1 if idempotent is None else idempotent,
+            count=count,
+            rate=rate,
+            size=size,
+            settings=settings or {},
+        )
+        return Writes(self._runtime, self._start("producer", options, may_die), count)
+
+    def consume(
+        self, *topics: str, settings: Mapping[str, str] | None = None, may_die: bool = False
+    ) -> Reads:
+        """Starts a consumer of all partitions of these topics, from their beginning on; `settings`
+        and `may_die` as of `produce`."""
+        options = ConsumerOptions(partitions=self._places(topics), settings=settings or {})
+        return Reads(self._start("consumer", options, may_die))
+
+    def read_all(self, topic: str) -> frozenset[str]:
+        """Reads every partition from its start to the end it has now: the operations found.
+
+        Raises Inconclusive when some of it could not be read in time.
+        """
+        places = tuple((topic, partition) for partition in self._partitions(topic))
+        process = self._read(places, final=False)
+        if process is None or (process, "client.failed") in self._runtime.view.latest:
+            raise Inconclusive(f"{topic} could not be read to its end")
+        return frozenset(
+            operation
+            for event in self._runtime.events()
+            if event.process == process and isinstance(event.body, Polled)
+            for operation in event.body.operations
+        )
+
+    # ----------------------------------------------------------------------------------- probes
+
+    def fetch_directly(
+        self, node: KafkaNode, topic: str, partition: int, offset: int = 0
+    ) -> ProbeResult:
+        """Sends one Fetch to this node, whether it leads or not; what came back, if anything."""
+        return self._ask_node(
+            ProbeFetch(
+                operation=self._workers.next_operation(),
+                slot=node.name,
+                broker=node.id,
+                topic=topic,
+                partition=partition,
+                offset=offset,
+                limit_ms=PROBE_LIMIT_MS,
+            )
+        )
+
+    def produce_directly(
+        self, node: KafkaNode, topic: str, partition: int, acks: str | int = "all"
+    ) -> ProbeResult:
+        """Sends one Produce of one message to this node; as `fetch_directly`."""
+        return self._ask_node(
+            ProbeProduce(
+                operation=self._workers.next_operation(),
+                slot=node.name,
+                broker=node.id,
+                topic=topic,
+                partition=partition,
+                acks=ACKS[str(acks)],
+                limit_ms=PROBE_LIMIT_MS,
+            )
+        )
+
+    def ask_metadata(self, node: KafkaNode, topic: str) -> ProbeResult:
+        """Sends one Metadata request to this node; as `fetch_directly`."""
+        return self._ask_node(
+            ProbeMetadata(
+                operation=self._workers.next_operation(),
+                slot=node.name,
+                broker=node.id,
+                topic=topic,
+                limit_ms=PROBE_LIMIT_MS,
+            )
+        )
+
+    def send_bytes(self, node: KafkaNode, frame: bytes) -> ProbeResult:
+        """Sends one request, given as bytes without its length, to the listener of this node that
+        clients can reach: a broker's own, or a controller's. As `fetch_directly`."""
+        return self._ask_node(
+            ProbeBytes(
+                operation=self._workers.next_operation(),
+                slot=node.name,
+                broker=node.id,
+                port=self._runtime.layout.client_port(node.name),
+                frame=frame.hex(),
+                limit_ms=PROBE_LIMIT_MS,
+            )
+        )
+
+    def read_metrics(self, node: KafkaNode) -> ProbeResult:
+        """Reads the metrics page of this node's process over HTTP; as `fetch_directly`."""
+        return self._ask_node(
+            ProbeMetrics(
+                operation=self._workers.next_operation(),
+                slot=node.name,
+                broker=node.id,
+                port=self._runtime.layout.metrics_port,
+                limit_ms=PROBE_LIMIT_MS,
+            )
+        )
+
+    def command_controller(self, node: KafkaNode, topic: str) -> ProbeResult:
+        """Asks a controller at its own endpoint, without credentials, for a topic; as
+        `fetch_directly`."""
+        return self._ask_node(
+            ProbeController(
+                operation=self._workers.next_operation(),
+                slot=node.name,
+                broker=node.id,
+                topic=topic,
+                port=controller_port(self._runtime.layout, node),
+                limit_ms=PROBE_LIMIT_MS,
+            )
+        )
+
+    # ------------------------------------------------------------- what the framework asks for
+
+    def load(self, selectors: Sequence[str] = ()) -> None:
+        """Two topics of three partitions, producers of two kinds of acknowledgement, a consumer.
+
+        Where selectors name topics (`@leader/orders/0`), these are used instead. librdkafka crashes
+        now and then when a leader is lost; the run goes on with the other clients.
+        """
+        named = sorted({s.split("/")[1] for s in selectors if s.count("/") == 2})
+        topics = tuple(named) or LOADED_TOPICS
+        for topic in topics:
+            self._ensure_topic(topic)
+        self._loaded = topics
+        self.produce(*topics, acks="all", rate=LOAD_RATE, may_die=True)
+        self.produce(topics[-1], acks="1", rate=LOAD_RATE, may_die=True)
+        self.consume(*topics, may_die=True)
+
+    def probe(self, random: Random, victims: Sequence[str]) -> None:
+        """Asks a broker something directly: one that a fault affects, if there is one."""
+        brokers = [b for b in self._cluster.brokers if not victims or b.name in victims]
+        if not brokers:
+            brokers = list(self._cluster.brokers)
+        node = brokers[random.randrange(len(brokers))]
+        topic = self._loaded[random.randrange(len(self._loaded))]
+        partition = random.randrange(3)
+        kind = random.randrange(4)
+        try:
+            if kind == 0:
+                self.ask_metadata(node, topic)
+            elif kind == 1:
+                self.produce_directly(node, topic, partition, acks=1)
+            else:
+                self.fetch_directly(node, topic, partition)
+        except Violation:
+            return  # an unanswered probe is in the history; what it means is for rules
+
+    def read_finally(self) -> Sequence[str]:
+        """Reads every partition there is; returns those that could not be read to their end.
+
+        What was stored last is on its way to the followers, and a reading now would miss it. It is
+        waited for first, for no longer than a recovery may take.
+        """
+        self._admin = self._probe = None
+        bound_ns = self._cluster.timing.recovery_bound_ms * MS
+        self._runtime.advance(self._cluster.all_committed, self._runtime.now_ns() + bound_ns)
+        places = tuple(sorted(self._kafka.partitions))
+        if places:
+            self._read(places, final=True)
+        read = self._kafka.read_completed
+        return [f"{topic}-{n}" for topic, n in places if read.get((topic, n)) != "ok"]
+
+    # --------------------------------------------------------------------------------- workings
+
+    @property
+    def _kafka(self) -> KafkaView:
+        return self._runtime.view.of(KafkaView)
+
+    def _partitions(self, topic: str) -> tuple[int, ...]:
+        return tuple(sorted(p for t, p in self._kafka.partitions if t == topic))
+
+    def _places(self, topics: Sequence[str]) -> tuple[tuple[str, int], ...]:
+        """Every partition of these topics; those that do not exist are created."""
+        for topic in topics:
+            self._ensure_topic(topic)
+        return tuple((t, p) for t in topics for p in self._partitions(t))
+
+    def _ensure_topic(self, topic: str) -> None:
+        if topic not in self._kafka.topics:
+            self.create_topic(topic)
+
+    def _start(self, kind: str, options: ClientOptions, may_die: bool = False) -> ClientSession:
+        return self._workers.start_kind(kind, plain(options), may_die)
+
+    def _administer(self, command: AdminCommand, done: Condition | None = None) -> AdminCompleted:
+        """Has a command carried out; one whose outcome is open is asked for again, unless an event
+        shows that it is `done`.
+
+        librdkafka gives up with the broker that it took for the controller, where Kafka's own
+        AdminClient asks the next one. The limit counts from the first answer, which may have taken
+        as long by itself.
+        """
+        completed = self._ask_admin(command)
+        until_ns = self._runtime.now_ns() + ADMIN_LIMIT_MS * MS
+        in_doubt = completed.outcome == "unknown"
+        while completed.outcome == "unknown" and self._runtime.now_ns() < until_ns:
+            again_ns = self._runtime.now_ns() + ASK_AGAIN_MS * MS
+            if done is None:
+                let_pass_until(self._runtime, again_ns)
+            elif self._runtime.advance(done, again_ns) is not None:
+                return completed
+            command = msgspec.structs.replace(command, operation=self._workers.next_operation())
+            completed = self._ask_admin(command)
+        # What is refused then may have been done before.
+        refused = in_doubt and completed.outcome == "failed"
+        if refused and _MADE_ALREADY.get(completed.api) == completed.error:
+            return completed
+        if refused and done is not None and self._runtime.advance(done, until_ns) is not None:
+            return completed
+        if completed.outcome != "ok":
+            raise Violation(
+                f"{completed.api} {completed.subject} ended as {completed.outcome}: "
+                f"{completed.error}"
+            )
+        return completed
+
+    def _ask_admin(self, command: AdminCommand) -> AdminCompleted:
+        if self._admin is None:
+            self._admin = self._start("admin", AdminOptions(limit_ms=ADMIN_LIMIT_MS))
+        body = self._ask(self._admin, command, AdminCompleted, ADMIN_LIMIT_MS).body
+        assert isinstance(body, AdminCompleted)
+        return body
+
+    def _ask_node(self, command: ProbeCommand) -> ProbeResult:
+        if self._probe is None:
+            self._probe = self._start("probe", ProbeOptions())
+        event = self._ask(self._probe, command, ProbeCompleted, PROBE_LIMIT_MS)
+        assert isinstance(event.body, ProbeCompleted)
+        return ProbeResult(event, event.body)
+
+    def _change_voters(self, change: VoterChange, broker: KafkaNode) -> ProbeCompleted:
+        return self._ask_node(change.command(self._workers.next_operation(), broker)).body
+
+    def _ask(
+        self,
+        session: ClientSession,
+        command: AdminCommand | ProbeCommand,
+        answer: type[AdminCompleted | ProbeCompleted],
+        limit_ms: int,
+    ) -> Event:
+        """Sends a command and waits for the event that completes it."""
+        kind = kind_name(answer)
+
+        def completed(view: View) -> bool:
+            event = view.latest.get((session.process, kind))
+            if event is None or not isinstance(event.body, answer):
+                return False
+            return event.body.operation == command.operation
+
+        answered = Condition(f"{session.process} to complete {command.operation}", completed)
+        self._workers.command(session, plain(command), answered, limit_ms)
+        return self._runtime.view.latest[session.process, kind]
+
+    def _read(self, places: Sequence[tuple[str, int]], final: bool) -> str | None:
+        """Reads these partitions by a reader of its own; its process, or None if it hung."""
+        options = ReaderOptions(partitions=tuple(places), final=final, limit_ms=READ_LIMIT_MS)
+        session = self._start("reader", options)
+        ended = self._workers.await_end([session], READ_LIMIT_MS + END_LIMIT_MS)
+        return session.process if ended else None
+
+
+def kafka_clients(workers: Workers, cluster: object) -> KafkaClients:
+    """The facade of a workload of Kafka clients; raises UsageError for another kind of cluster."""
+    return KafkaClients(workers, kafka_cluster(cluster))

@@ -1,0 +1,357 @@
+"""What Kafka's clients can be asked to do: the options and commands that their workers understand.
+
+A workload of Kafka clients may use any library. It understands these options and commands, and
+records Kafka's `client.*` events: so a test means the same with any of them. A worker is started
+with `WorkerConfig` and one of `ClientOptions`; an administrator, a probe and a consumer take
+`ClientCommand`s as well. A command's `operation`, unique in a run, names it in the events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+BEGINNING = -2
+"""The offset from which a consumer reads everything."""
+
+
+class ProducerOptions(
+    Struct, frozen=True, kw_only=True, tag_field="kind", tag="producer", forbid_unknown_fields=True
+):
+    """Produces to the partitions in turn until `count` messages (0: until stopped) were invoked.
+
+    `acks` is 0, 1 or -1 (all); `rate` is messages a second; `size` the bytes of a message, which
+    begins with its operation id. Stopped, it waits `flush_ms` for reports; the rest is unknown.
+    `settings`, here and below, are the client library's own, over those of the worker.
+    """
+
+    partitions: tuple[tuple[str, int], ...]
+    acks: int = -1
+    idempotent: bool = True
+    count: int = 0
+    rate: float = 200.0
+    size: int = 100
+    flush_ms: int = 10_000
+    settings: Mapping[str, str] = {}
+
+
+class ConsumerOptions(
+    Struct, frozen=True, kw_only=True, tag_field="kind", tag="consumer", forbid_unknown_fields=True
+):
+    """Reads the partitions from `offset` until stopped; without a group, committing nothing."""
+
+    partitions: tuple[tuple[str, int], ...]
+    offset: int = BEGINNING
+    settings: Mapping[str, str] = {}
+
+
+class ReaderOptions(
+    Struct, frozen=True, kw_only=True, tag_field="kind", tag="reader", forbid_unknown_fields=True
+):
+    """Reads each partition from its start to the end it had when asked, then ends by itself.
+
+    `final` marks the reading after the run, upon which lost writes are judged: a read_completed for
+    each partition, unknown where `limit_ms` were not enough. Another reading that falls short
+    records a client.failed.
+    """
+
+    partitions: tuple[tuple[str, int], ...]
+    final: bool
+    limit_ms: int = 30_000
+    settings: Mapping[str, str] = {}
+
+
+class AdminOptions(
+    Struct, frozen=True, kw_only=True, tag_field="kind", tag="admin", forbid_unknown_fields=True
+):
+    """Takes every `AdminCommand`, one after another."""
+
+    limit_ms: int = 15_000
+    settings: Mapping[str, str] = {}
+
+
+class ProbeOptions(
+    Struct, frozen=True, kw_only=True, tag_field="kind", tag="probe", forbid_unknown_fields=True
+):
+    """Takes `ProbeFetch`, `ProbeProduce`, `ProbeMetadata`, `ProbeBytes`, `ProbeMetrics`,
+    `ProbeController`, `AddVoter` and `RemoveVoter`, one after another."""
+
+
+ClientOptions = ProducerOptions | ConsumerOptions | ReaderOptions | AdminOptions | ProbeOptions
+
+
+class CreateTopic(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="do",
+    tag="create_topic",
+    forbid_unknown_fields=True,
+):
+    """To an administrator; `config` holds the topic's own settings."""
+
+    operation: str
+    topic: str
+    partitions: int
+    replication: int
+    config: Mapping[str, str] = {}
+
+
+class DeleteTopic(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="do",
+    tag="delete_topic",
+    forbid_unknown_fields=True,
+):
+    """To an administrator."""
+
+    operation: str
+    topic: str
+
+
+class ListTopics(
+    Struct, frozen=True, kw_only=True, tag_field="do", tag="list_topics", forbid_unknown_fields=True
+):
+    """To an administrator."""
+
+    operation: str
+
+
+class DescribeCluster(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="do",
+    tag="describe_cluster",
+    forbid_unknown_fields=True,
+):
+    """To an administrator."""
+
+    operation: str
+
+
+class Reassign(
+    Struct, frozen=True, kw_only=True, tag_field="do", tag="reassign", forbid_unknown_fields=True
+):
+    """To an administrator: the partitions (topic, number) are to have these replicas.
+
+    No replicas: the reassignment under way is called off.
+    """
+
+    operation: str
+    moves: tuple[tuple[str, int, tuple[int, ...]], ...]
+
+
+class ListReassignments(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="do",
+    tag="list_reassignments",
+    forbid_unknown_fields=True,
+):
+    """To an administrator; the details are the partitions that are being reassigned."""
+
+    operation: str
+
+
+class ElectPreferred(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="do",
+    tag="elect_preferred",
+    forbid_unknown_fields=True,
+):
+    """To an administrator: the partitions of the topic go back to their preferred replicas."""
+
+    operation: str
+    topic: str
+    partitions: tuple[int, ...]
+
+
+class AlterSettings(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="do",
+    tag="alter_settings",
+    forbid_unknown_fields=True,
+):
+    """To an administrator: sets a topic's own settings."""
+
+    operation: str
+    topic: str
+    config: Mapping[str, str]
+
+
+class DeleteBroker(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="do",
+    tag="delete_broker",
+    forbid_unknown_fields=True,
+):
+    """To an administrator."""
+
+    operation: str
+    broker: int
+
+
+class AddBrokers(
+    Struct, frozen=True, kw_only=True, tag_field="do", tag="add_brokers", forbid_unknown_fields=True
+):
+    """To an administrator: brokers that hold nothing yet are given their share."""
+
+    operation: str
+    brokers: tuple[int, ...]
+
+
+class Rebalance(
+    Struct, frozen=True, kw_only=True, tag_field="do", tag="rebalance", forbid_unknown_fields=True
+):
+    """To an administrator: every partition is placed anew over all live brokers."""
+
+    operation: str
+
+
+class Seek(
+    Struct, frozen=True, kw_only=True, tag_field="do", tag="seek", forbid_unknown_fields=True
+):
+    """To a consumer: go on from `offset` in one of its partitions."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class ProbeFetch(
+    Struct, frozen=True, kw_only=True, tag_field="do", tag="fetch", forbid_unknown_fields=True
+):
+    """One Fetch to the process in `slot`, whoever leads; never retried."""
+
+    operation: str
+    slot: str
+    broker: int
+    topic: str
+    partition: int
+    offset: int = 0
+    limit_ms: int = 5_000
+
+
+class ProbeProduce(
+    Struct, frozen=True, kw_only=True, tag_field="do", tag="produce", forbid_unknown_fields=True
+):
+    """One Produce of one message, its operation id, to the process in `slot`; never retried."""
+
+    operation: str
+    slot: str
+    broker: int
+    topic: str
+    partition: int
+    acks: int = -1
+    limit_ms: int = 5_000
+
+
+class ProbeMetadata(
+    Struct, frozen=True, kw_only=True, tag_field="do", tag="metadata", forbid_unknown_fields=True
+):
+    """One Metadata request about a topic to the process in `slot`; never retried."""
+
+    operation: str
+    slot: str
+    broker: int
+    topic: str
+    limit_ms: int = 5_000
+
+
+class ProbeController(
+    Struct, frozen=True, kw_only=True, tag_field="do", tag="controller", forbid_unknown_fields=True
+):
+    """One CreateTopics, from nobody in particular, to the controller's own endpoint in `slot`."""
+
+    operation: str
+    slot: str
+    broker: int
+    topic: str
+    port: int
+    limit_ms: int = 5_000
+
+
+class ProbeBytes(
+    Struct, frozen=True, kw_only=True, tag_field="do", tag="bytes", forbid_unknown_fields=True
+):
+    """One request, `frame` in hexadecimal without its length, to a port of the process in `slot`.
+
+    What comes back is told as it came. Never retried; where messages travel as values, not as
+    bytes, it is refused.
+    """
+
+    operation: str
+    slot: str
+    broker: int
+    port: int
+    frame: str
+    limit_ms: int = 5_000
+
+
+class ProbeMetrics(
+    Struct, frozen=True, kw_only=True, tag_field="do", tag="metrics", forbid_unknown_fields=True
+):
+    """One HTTP GET of the metrics page of the process in `slot`, past all links.
+
+    Answered is the page itself, refused any other status; where messages travel as values, not as
+    bytes, it is refused.
+    """
+
+    operation: str
+    slot: str
+    broker: int
+    port: int
+    limit_ms: int = 5_000
+
+
+class AddVoter(
+    Struct, frozen=True, kw_only=True, tag_field="do", tag="add_voter", forbid_unknown_fields=True
+):
+    """To a probe: asks the process in `slot` that controller `node`, at host and port, may vote."""
+
+    operation: str
+    slot: str
+    broker: int
+    node: int
+    host: str
+    port: int
+    limit_ms: int = 5_000
+
+
+class RemoveVoter(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="do",
+    tag="remove_voter",
+    forbid_unknown_fields=True,
+):
+    """To a probe: asks the process in `slot` that controller `node` may vote no more."""
+
+    operation: str
+    slot: str
+    broker: int
+    node: int
+    limit_ms: int = 5_000
+
+
+AdminCommand = (
+    CreateTopic | DeleteTopic | ListTopics | DescribeCluster | Reassign | ListReassignments
+    | ElectPreferred | AlterSettings | DeleteBroker | AddBrokers | Rebalance
+)  # fmt: skip
+ProbeCommand = (
+    ProbeFetch | ProbeProduce | ProbeMetadata | ProbeBytes | ProbeMetrics | ProbeController
+    | AddVoter | RemoveVoter
+)  # fmt: skip
+ClientCommand = AdminCommand | ProbeCommand | Seek

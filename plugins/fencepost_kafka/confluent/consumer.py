@@ -1,0 +1,109 @@
+"""A consumer without a group: it reads on in its partitions from an offset and commits nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import final
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from fencepost import ClientFailed
+from fencepost_kafka.commands import BEGINNING, ConsumerOptions, Seek
+from fencepost_kafka.confluent.session import SLICE_S, Session, named
+from fencepost_kafka.events import ConsumerPositioned, Polled
+
+BATCH = 500
+
+
+def make_consumer(session: Session, settings: Iterable[tuple[str, str]]) -> Consumer:
+    """A consumer for assignments; librdkafka wants a group's name all the same."""
+    own: dict[str, object] = {
+        "group.id": session.config.process,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        # An offset that is gone must be seen, not silently replaced by another.
+        "auto.offset.reset": "error",
+        "fetch.wait.max.ms": 200,
+        "fetch.error.backoff.ms": 100,
+        "isolation.level": "read_uncommitted",
+    }
+    return Consumer(session.settings(own, settings))
+
+
+def record_polled(session: Session, messages: Sequence[Message], final_reading: bool) -> None:
+    """One event for each partition of a batch, in the order its messages came."""
+    by_partition: dict[tuple[str, int], list[Message]] = {}
+    for message in messages:
+        by_partition.setdefault(partition_of(message), []).append(message)
+    for (topic, partition), several in by_partition.items():
+        offsets = tuple(offset_of(message) for message in several)
+        operations = tuple(operation_in(message.value()) for message in several)
+        session.recorder.record(Polled(topic, partition, offsets, operations, final_reading))
+
+
+def partition_of(message: Message) -> tuple[str, int]:
+    """Where a message came from; every polled one knows."""
+    topic, partition = message.topic(), message.partition()
+    assert topic is not None
+    assert partition is not None
+    return topic, partition
+
+
+def offset_of(message: Message) -> int:
+    """The offset of a polled message."""
+    offset = message.offset()
+    assert offset is not None
+    return offset
+
+
+def operation_in(value: bytes | str | None) -> str:
+    """The operation id at the head of a payload; what else is there, is not ours and is shown."""
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else value.decode(errors="replace")
+    return text.split(" ", 1)[0]
+
+
+@final
+class Consuming:
+    """One consumer's work, until it is to stop."""
+
+    def __init__(self, session: Session, options: ConsumerOptions) -> None:
+        self._session = session
+        self._options = options
+        self._consumer = make_consumer(session, options.settings.items())
+        self._last_error = ""
+
+    def run(self) -> None:
+        """Polls, and follows `Seek` commands, until the wish to stop."""
+        start = [TopicPartition(t, p, self._options.offset) for t, p in self._options.partitions]
+        for place in start:
+            self._record_position(place.topic, place.partition, place.offset)
+        self._consumer.assign(start)
+        while not self._session.stopping.is_set():
+            for command in self._session.pending():
+                if isinstance(command, Seek):
+                    self._seek(command.topic, command.partition, command.offset)
+            messages = self._consumer.consume(BATCH, SLICE_S)
+            record_polled(self._session, [m for m in messages if m.error() is None], False)
+            for message in messages:
+                error = message.error()
+                if error is not None:
+                    self._failed(message, error)
+        self._consumer.close()
+
+    def _record_position(self, topic: str, partition: int, offset: int) -> None:
+        self._session.recorder.record(ConsumerPositioned(topic, partition, offset))
+
+    def _seek(self, topic: str, partition: int, offset: int) -> None:
+        self._record_position(topic, partition, offset)
+        self._consumer.incremental_unassign([TopicPartition(topic, partition)])
+        self._consumer.incremental_assign([TopicPartition(topic, partition, offset)])
+
+    def _failed(self, message: Message, error: KafkaError) -> None:
+        said = named(error)
+        if said != self._last_error:
+            self._session.recorder.record(ClientFailed(said, False))
+            self._last_error = said
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            self._seek(*partition_of(message), BEGINNING)

@@ -1,0 +1,349 @@
+"""A probe: one request, over one connection, to one broker, whoever leads; nothing is retried.
+
+No client library asks a broker that it knows not to lead. Where a promise is about what such a
+broker answers, the word of a client has to come from here.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, final
+
+from kio.records.schema import NewRecordBatch, Record
+from kio.records.writers import write_batch
+from kio.schema.add_raft_voter.v0 import request as add_request
+from kio.schema.add_raft_voter.v0.response import AddRaftVoterResponse
+from kio.schema.create_topics.v5 import request as create_request
+from kio.schema.create_topics.v5.response import CreateTopicsResponse
+from kio.schema.errors import ErrorCode
+from kio.schema.fetch.v11 import request as fetch_request
+from kio.schema.fetch.v11.response import FetchResponse
+from kio.schema.metadata.v8 import request as metadata_request
+from kio.schema.metadata.v8.response import MetadataResponse
+from kio.schema.produce.v7 import request as produce_request
+from kio.schema.produce.v7.response import ProduceResponse
+from kio.schema.remove_raft_voter.v0 import request as remove_request
+from kio.schema.remove_raft_voter.v0.response import RemoveRaftVoterResponse
+from kio.serial import entity_reader, entity_writer
+
+from fencepost_kafka.commands import (
+    AddVoter,
+    ProbeBytes,
+    ProbeCommand,
+    ProbeController,
+    ProbeFetch,
+    ProbeMetadata,
+    ProbeMetrics,
+    ProbeProduce,
+    RemoveVoter,
+)
+from fencepost_kafka.confluent.session import Session
+from fencepost_kafka.events import ProbeCompleted
+
+# kio marks every number with a type of its own, which its own coercion undoes: plain ints will do.
+_CREATE: Any = create_request
+_ADD: Any = add_request
+_REMOVE: Any = remove_request
+_FETCH: Any = fetch_request
+_METADATA: Any = metadata_request
+_PRODUCE: Any = produce_request
+_RECORD: Any = Record
+_BATCH: Any = NewRecordBatch
+
+MOST_BYTES = 1 << 20
+_BATCH_HEADER = 61
+_COUNT_AT = 57
+
+
+Known = ProbeFetch | ProbeProduce | ProbeMetadata | ProbeController | AddVoter | RemoveVoter
+"""The probes whose requests are built here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back, in the words of `ProbeCompleted`."""
+
+    outcome: str
+    error: str = ""
+    records: int = 0
+    base_offset: int = -1
+    brokers: tuple[int, ...] = ()
+    answer: str = ""
+
+
+@final
+class Probing:
+    """One probe's work, until its commands end."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._correlation = 0
+
+    def run(self) -> None:
+        """Sends one request for every command as it comes."""
+        for command in self._session.commands():
+            if isinstance(command, ProbeCommand):
+                self._ask(command)
+            else:
+                self._session.refuse(command)
+
+    def _ask(self, probe: ProbeCommand) -> None:
+        config = self._session.config
+        if isinstance(probe, ProbeMetrics):
+            sent_at_ns = time.monotonic_ns()
+            address = (config.own[probe.slot], probe.port)
+            self._record(probe, "Metrics", read_page(address, probe.limit_ms / 1000), sent_at_ns)
+            return
+        read: Callable[[bytes], Answer]
+        if isinstance(probe, ProbeBytes):
+            raw = bytes.fromhex(probe.frame)
+            api, port, read = "Bytes", probe.port, _read_bytes
+            frame = struct.pack(">i", len(raw)) + raw
+        else:
+            request, read = build(probe)
+            api, port = type(request).__name__.removesuffix("Request"), config.client_port
+            frame = frame_request(config.process, self._correlation, request)
+        self._correlation += 1
+        if isinstance(probe, ProbeController):
+            port = probe.port
+        address = (config.hosts[probe.slot], port)
+        sent_at_ns = time.monotonic_ns()
+        answer = exchange(address, frame, probe.limit_ms / 1000, read)
+        self._record(probe, api, answer, sent_at_ns)
+
+    def _record(self, probe: ProbeCommand, api: str, answer: Answer, sent_at_ns: int) -> None:
+        self._session.recorder.record(
+            ProbeCompleted(
+                operation=probe.operation,
+                api=api,
+                broker=probe.broker,
+                slot=probe.slot,
+                topic=getattr(probe, "topic", ""),
+                partition=getattr(probe, "partition", -1),
+                outcome=answer.outcome,
+                error=answer.error,
+                records=answer.records,
+                base_offset=answer.base_offset,
+                sent_at_ns=sent_at_ns,
+                brokers=answer.brokers,
+                answer=answer.answer,
+            )
+        )
+
+
+def exchange(
+    address: tuple[str, int], frame: bytes, limit_s: float, read: Callable[[bytes], Answer]
+) -> Answer:
+    """Sends the frame and reads one answer; every way in which none comes is an answer too."""
+    try:
+        with socket.create_connection(address, timeout=limit_s) as connection:
+            connection.settimeout(limit_s)
+            connection.sendall(frame)
+            with connection.makefile("rb") as stream:
+                size = int.from_bytes(stream.read(4))
+                body = stream.read(size)
+    except TimeoutError:
+        return Answer("timeout")
+    except OSError as failed:
+        return Answer("closed", failed.strerror or str(failed))
+    if not body or len(body) < size:
+        return Answer("closed", "end of stream")
+    return read(body)
+
+
+def read_page(address: tuple[str, int], limit_s: float) -> Answer:
+    """Gets the metrics page there; its body is the answer if its status is 200."""
+    request = f"GET /metrics HTTP/1.1\r\nHost: {address[0]}\r\nConnection: close\r\n\r\n"
+    try:
+        with socket.create_connection(address, timeout=limit_s) as connection:
+            connection.settimeout(limit_s)
+            connection.sendall(request.encode())
+            with connection.makefile("rb") as stream:
+                head, _, body = stream.read(MOST_BYTES).partition(b"\r\n\r\n")
+    except TimeoutError:
+        return Answer("timeout")
+    except OSError as failed:
+        return Answer("closed", failed.strerror or str(failed))
+    if not head:
+        return Answer("closed", "end of stream")
+    status = head.partition(b"\r\n")[0].decode(errors="replace")
+    if status.split()[1:2] != ["200"]:
+        return Answer("refused", status)
+    return Answer("answered", answer=body.hex())
+
+
+def frame_request(client: str, correlation: int, request: Any) -> bytes:
+    """The bytes of a request, its length included."""
+    header = request.__header_schema__(
+        request_api_key=request.__api_key__,
+        request_api_version=request.__version__,
+        correlation_id=correlation,
+        client_id=client,
+    )
+    buffer = io.BytesIO()
+    entity_writer(type(header))(buffer, header)
+    entity_writer(type(request))(buffer, request)
+    body = buffer.getvalue()
+    return struct.pack(">i", len(body)) + body
+
+
+def _read_bytes(body: bytes) -> Answer:
+    return Answer("answered", answer=body.hex())
+
+
+def build(probe: Known) -> tuple[Any, Callable[[bytes], Answer]]:
+    """The request of a probe, and how to read its answer."""
+    match probe:
+        case ProbeFetch():
+            return _fetch(probe), _read_fetch
+        case ProbeProduce():
+            return _produce(probe), _read_produce
+        case ProbeMetadata():
+            return _metadata(probe), _read_metadata
+        case ProbeController():
+            topic = _CREATE.CreatableTopic(
+                name=probe.topic, num_partitions=1, replication_factor=1, assignments=(), configs=()
+            )
+            limit = timedelta(milliseconds=probe.limit_ms)
+            return _CREATE.CreateTopicsRequest(topics=(topic,), timeout=limit), _read_created
+        case AddVoter():
+            return _add_voter(probe), _reader(AddRaftVoterResponse)
+        case RemoveVoter():
+            removed = _REMOVE.RemoveRaftVoterRequest(
+                cluster_id=None, voter_id=probe.node, voter_directory_id=None
+            )
+            return removed, _reader(RemoveRaftVoterResponse)
+
+
+def _fetch(probe: ProbeFetch) -> Any:
+    partition = _FETCH.FetchPartition(
+        partition=probe.partition,
+        fetch_offset=probe.offset,
+        partition_max_bytes=MOST_BYTES,
+    )
+    topic = _FETCH.FetchTopic(topic=probe.topic, partitions=(partition,))
+    return _FETCH.FetchRequest(
+        max_wait=timedelta(milliseconds=100),
+        min_bytes=1,
+        max_bytes=MOST_BYTES,
+        topics=(topic,),
+        forgotten_topics_data=(),
+    )
+
+
+def _produce(probe: ProbeProduce) -> Any:
+    now = datetime.fromtimestamp(time.time_ns() // 1_000_000_000, UTC)
+    record = _RECORD(
+        attributes=0,
+        timestamp=now,
+        offset=0,
+        key=None,
+        value=probe.operation.encode(),
+        headers=(),
+    )
+    buffer = io.BytesIO()
+    write_batch(
+        buffer,
+        _BATCH(
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
+            records=(record,),
+            attributes=0,
+        ),
+    )
+    data = _PRODUCE.PartitionProduceData(index=probe.partition, records=buffer.getvalue())
+    topic = _PRODUCE.TopicProduceData(name=probe.topic, partition_data=(data,))
+    return _PRODUCE.ProduceRequest(
+        acks=probe.acks, timeout=timedelta(milliseconds=probe.limit_ms), topic_data=(topic,)
+    )
+
+
+def _metadata(probe: ProbeMetadata) -> Any:
+    topic = _METADATA.MetadataRequestTopic(name=probe.topic)
+    return _METADATA.MetadataRequest(
+        topics=(topic,),
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+
+
+def _read(schema: Any, body: bytes) -> Any:
+    _, at = entity_reader(schema.__header_schema__)(body, 0)
+    answer, _ = entity_reader(schema)(body, at)
+    return answer
+
+
+def _read_fetch(body: bytes) -> Answer:
+    answer: FetchResponse = _read(FetchResponse, body)
+    if answer.error_code is not ErrorCode.none or not answer.responses:
+        return _refused(answer.error_code)
+    part = answer.responses[0].partitions[0]
+    if part.error_code is not ErrorCode.none:
+        return _refused(part.error_code)
+    return Answer("answered", records=count_records(part.records or b""))
+
+
+def _read_produce(body: bytes) -> Answer:
+    answer: ProduceResponse = _read(ProduceResponse, body)
+    part = answer.responses[0].partition_responses[0]
+    if part.error_code is not ErrorCode.none:
+        return _refused(part.error_code)
+    return Answer("answered", base_offset=part.base_offset)
+
+
+def _read_metadata(body: bytes) -> Answer:
+    answer: MetadataResponse = _read(MetadataResponse, body)
+    for topic in answer.topics:
+        if topic.error_code is not ErrorCode.none:
+            return _refused(topic.error_code)
+    return Answer("answered", brokers=tuple(broker.node_id for broker in answer.brokers))
+
+
+def _read_created(body: bytes) -> Answer:
+    code: ErrorCode = _read(CreateTopicsResponse, body).topics[0].error_code
+    return Answer("answered") if code is ErrorCode.none else _refused(code)
+
+
+def _add_voter(probe: AddVoter) -> Any:
+    listener = _ADD.Listener(name="CONTROLLER", host=probe.host, port=probe.port)
+    return _ADD.AddRaftVoterRequest(
+        cluster_id=None,
+        timeout=timedelta(milliseconds=probe.limit_ms),
+        voter_id=probe.node,
+        voter_directory_id=None,
+        listeners=(listener,),
+    )
+
+
+def _reader(schema: Any) -> Callable[[bytes], Answer]:
+    """Reads an answer that is one error code."""
+
+    def read(body: bytes) -> Answer:
+        code: ErrorCode = _read(schema, body).error_code
+        return Answer("answered") if code is ErrorCode.none else _refused(code)
+
+    return read
+
+
+def _refused(code: ErrorCode) -> Answer:
+    return Answer("refused", code.name.upper())
+
+
+def count_records(data: bytes) -> int:
+    """How many messages are in whole record batches; a fetch may end in the middle of one."""
+    count = at = 0
+    while len(data) - at >= _BATCH_HEADER:
+        size = 12 + struct.unpack_from(">i", data, at + 8)[0]
+        if len(data) - at < size:
+            break
+        count += struct.unpack_from(">i", data, at + _COUNT_AT)[0]
+        at += size
+    return count

@@ -1,0 +1,152 @@
+"""A producer: messages at a steady rate, each with the outcome that its report proves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import final
+
+import msgspec
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from fencepost import ClientFailed
+from fencepost_kafka.commands import ProducerOptions
+from fencepost_kafka.confluent import outcomes
+from fencepost_kafka.confluent.session import SLICE_S, Session, named
+from fencepost_kafka.events import ProduceCompleted, ProduceInvoked, ProducerEpochChanged
+
+_STATISTICS_MS = 200
+"""How often librdkafka tells what it is about: its producer epoch is in that, and nowhere else."""
+
+
+class _Identity(msgspec.Struct, frozen=True):
+    """By which id, in which epoch, brokers know the producer (both -1: not yet, or not now)."""
+
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+class _Statistics(msgspec.Struct, frozen=True):
+    """What matters of librdkafka's statistics."""
+
+    eos: _Identity = _Identity()
+
+
+@final
+class Producing:
+    """One producer's work, from its first message to the last report."""
+
+    def __init__(self, session: Session, options: ProducerOptions) -> None:
+        self._session = session
+        self._options = options
+        self._open: dict[str, tuple[str, int]] = {}
+        """operation -> partition, for every message without a report."""
+        acks = "all" if options.acks == -1 else str(options.acks)
+        own: dict[str, object] = {
+            "acks": acks,
+            "enable.idempotence": options.idempotent,
+            "linger.ms": 0,
+            "message.timeout.ms": 30_000,
+            "request.timeout.ms": 5_000,
+            "retry.backoff.ms": 50,
+            "retry.backoff.max.ms": 500,
+            "statistics.interval.ms": _STATISTICS_MS if options.idempotent else 0,
+            "stats_cb": self._told,
+        }
+        self._identity: _Identity | None = None
+        self._told_ns = time.monotonic_ns()
+        self._producer = Producer(session.settings(own, options.settings.items()))
+
+    def run(self, now: Callable[[], float]) -> None:
+        """Produces until `count`, a fatal error or the wish to stop; then flushes.
+
+        `now` is a monotonic clock in seconds: a message that is late is followed at once by the
+        next, so that the rate holds on average.
+        """
+        began = now()
+        number = 0
+        while number < self._options.count or not self._options.count:
+            able = self._serve(began + number / self._options.rate, now)
+            if not able or self._session.stopping.is_set() or not self._send(number):
+                break
+            number += 1
+        self._finish(now)
+
+    def _serve(self, until: float, now: Callable[[], float]) -> bool:
+        """Lets librdkafka work, and report, until the time has come; false when it can go on no
+        longer: an idempotent producer that has lost count says so here, and is over."""
+        try:
+            self._producer.poll(0)
+            while (left := until - now()) > 0 and not self._session.stopping.is_set():
+                self._producer.poll(min(left, SLICE_S))
+        except KafkaException as failed:
+            self._session.recorder.record(ClientFailed(named(failed.args[0]), True))
+            return False
+        return True
+
+    def _send(self, number: int) -> bool:
+        """Hands one message over; false when the producer can go on no longer."""
+        options = self._options
+        operation = f"{self._session.config.process}:{number}"
+        topic, partition = options.partitions[number % len(options.partitions)]
+        self._session.recorder.record(
+            ProduceInvoked(operation, topic, partition, options.acks, options.idempotent)
+        )
+        self._open[operation] = (topic, partition)
+        value = f"{operation} ".encode().ljust(options.size, b".")
+        try:
+            self._producer.produce(
+                topic,
+                value,
+                partition=partition,
+                on_delivery=lambda error, message: self._reported(operation, error, message),
+            )
+        except BufferError:
+            self._complete(operation, "failed", -1, "_QUEUE_FULL")
+            self._producer.poll(SLICE_S)
+        except KafkaException as refused:
+            error: KafkaError = refused.args[0]
+            never = error.code() in outcomes.NEVER_SENT
+            self._complete(operation, "failed" if never else "unknown", -1, named(error))
+            return False
+        return True
+
+    def _told(self, statistics: str) -> None:
+        """Another producer epoch is told, of every partition that is written to."""
+        last_ns, self._told_ns = self._told_ns, time.monotonic_ns()
+        now = msgspec.json.decode(statistics, type=_Statistics).eos
+        if now.producer_id < 0 or now.producer_epoch < 0 or now == self._identity:
+            return
+        first, self._identity = self._identity is None, now
+        if first:
+            return
+        for topic, partition in dict.fromkeys(self._options.partitions):
+            self._session.recorder.record(
+                ProducerEpochChanged(topic, partition, now.producer_id, now.producer_epoch, last_ns)
+            )
+
+    def _reported(self, operation: str, error: KafkaError | None, message: Message) -> None:
+        outcome = outcomes.of_produce(self._options.acks, error)
+        offset = message.offset()
+        stored_at = offset if outcome == "ok" and offset is not None else -1
+        self._complete(operation, outcome, stored_at, "" if error is None else error.name())
+
+    def _complete(self, operation: str, outcome: str, offset: int, error: str) -> None:
+        # A report may come after a flush gave up: the first word stands.
+        place = self._open.pop(operation, None)
+        if place is not None:
+            acks = self._options.acks
+            self._session.recorder.record(
+                ProduceCompleted(operation, *place, acks, outcome, offset, error)
+            )
+
+    def _finish(self, now: Callable[[], float]) -> None:
+        deadline = now() + self._options.flush_ms / 1000
+        try:
+            while self._open and (left := deadline - now()) > 0:
+                self._producer.flush(min(left, SLICE_S))
+        except KafkaException as failed:
+            self._session.recorder.record(ClientFailed(named(failed.args[0]), True))
+        for operation in list(self._open):
+            self._complete(operation, "unknown", -1, "no report")
+        self._producer.purge()

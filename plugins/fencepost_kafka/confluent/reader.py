@@ -1,0 +1,117 @@
+"""The reading of whole partitions, from their start to the end they have when it begins."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import final
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from fencepost import ClientFailed
+from fencepost_kafka.commands import ReaderOptions
+from fencepost_kafka.confluent.consumer import (
+    BATCH,
+    make_consumer,
+    offset_of,
+    partition_of,
+    record_polled,
+)
+from fencepost_kafka.confluent.session import SLICE_S, Session, named
+from fencepost_kafka.events import ReadCompleted
+
+ASK_S = 2.0
+"""How long one question for a partition's bounds may take."""
+
+
+@final
+@dataclass(slots=True)
+class Progress:
+    """What is known of one partition: its bounds once they were told, and the offsets seen."""
+
+    start: int = -1
+    end: int = -1
+    asked_ns: int = 0
+    seen: set[int] = field(default_factory=set)
+    error: str = "its bounds were not told in time"
+
+    @property
+    def bounded(self) -> bool:
+        return self.end >= 0
+
+    @property
+    def missing(self) -> int:
+        """How many offsets of [start, end) were not seen."""
+        return self.end - self.start - len(self.seen)
+
+    def see(self, offset: int) -> None:
+        if self.start <= offset < self.end:
+            self.seen.add(offset)
+
+
+@final
+class Reading:
+    """One reader's work."""
+
+    def __init__(self, session: Session, options: ReaderOptions) -> None:
+        self._session = session
+        self._options = options
+        self._consumer: Consumer = make_consumer(session, options.settings.items())
+        self._progress = {place: Progress() for place in options.partitions}
+
+    def run(self, now: Callable[[], float]) -> None:
+        """Reads until all was seen, the limit has passed, or the wish to stop."""
+        deadline = now() + self._options.limit_ms / 1000
+
+        def left() -> float:
+            return 0.0 if self._session.stopping.is_set() else max(0.0, deadline - now())
+
+        self._ask_bounds(left)
+        self._consumer.assign(
+            [TopicPartition(*place, p.start) for place, p in self._progress.items() if p.bounded]
+        )
+        while any(p.bounded and p.missing for p in self._progress.values()) and left():
+            messages = self._consumer.consume(BATCH, min(SLICE_S, left()))
+            good = [m for m in messages if m.error() is None]
+            record_polled(self._session, good, self._options.final)
+            for message in good:
+                self._progress[partition_of(message)].see(offset_of(message))
+        self._consumer.close()
+        for place, progress in self._progress.items():
+            self._report(place, progress)
+
+    def _ask_bounds(self, left: Callable[[], float]) -> None:
+        """Asks every partition's leader for its bounds, again while there is time."""
+        unasked = list(self._progress)
+        while unasked and left():
+            for place in list(unasked):
+                progress = self._progress[place]
+                progress.asked_ns = time.monotonic_ns()
+                try:
+                    bounds = self._consumer.get_watermark_offsets(
+                        TopicPartition(*place), timeout=min(ASK_S, left() or SLICE_S)
+                    )
+                except KafkaException as failed:
+                    progress.error = named(failed.args[0])
+                    self._consumer.poll(SLICE_S)
+                else:
+                    if bounds is not None:
+                        progress.start, progress.end = bounds
+                        unasked.remove(place)
+
+    def _report(self, place: tuple[str, int], progress: Progress) -> None:
+        if not progress.bounded:
+            outcome, error = "unknown", progress.error
+        elif progress.missing:
+            outcome, error = "unknown", f"{progress.missing} offsets were not seen in time"
+        else:
+            outcome, error = "ok", ""
+        if self._options.final:
+            self._session.recorder.record(
+                ReadCompleted(
+                    *place, progress.start, progress.end, outcome, error, progress.asked_ns
+                )
+            )
+        elif error:
+            self._session.recorder.record(ClientFailed(f"{place[0]}-{place[1]}: {error}", False))

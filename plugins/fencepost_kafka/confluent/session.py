@@ -1,0 +1,108 @@
+"""What every worker has: its configuration, its recorder, its commands, and the wish to stop."""
+
+from __future__ import annotations
+
+import faulthandler
+import signal
+from collections.abc import Iterable
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
+from typing import Any, BinaryIO, final
+
+import msgspec
+from confluent_kafka import KafkaError
+
+from fencepost import ClientFailed, Recorder, WorkerConfig
+from fencepost_kafka.commands import ClientCommand
+
+STUCK_S = 15
+"""A worker that has not ended so long after it was asked to writes its stacks into its log."""
+SLICE_S = 0.1
+"""How long a call into librdkafka may block before the wish to stop is looked at again."""
+
+
+@final
+class Session:
+    """One worker's surroundings. The end of its input, or SIGTERM, sets `stopping`."""
+
+    def __init__(self, config: WorkerConfig, recorder: Recorder) -> None:
+        self.config = config
+        self.recorder = recorder
+        self.stopping = Event()
+        self._commands: SimpleQueue[ClientCommand | None] = SimpleQueue()
+
+    def listen(self, stream: BinaryIO) -> None:
+        """Takes commands from the stream, and SIGTERM, from now on."""
+        signal.signal(signal.SIGTERM, lambda *_: self._stop())
+        # An interrupt is for the harness, which shares the terminal: it will tell us.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        Thread(target=self._read, args=(stream,), name="commands", daemon=True).start()
+
+    def _read(self, stream: BinaryIO) -> None:
+        decode = msgspec.json.Decoder[ClientCommand](ClientCommand).decode
+        try:
+            for line in stream:
+                self._commands.put(decode(line))
+        except msgspec.DecodeError as error:
+            self.recorder.record(ClientFailed(f"not a command: {error}", True))
+        self._stop()
+
+    def _stop(self) -> None:
+        # Should a call into the library never return, the log shows which one.
+        faulthandler.dump_traceback_later(STUCK_S)
+        self.stopping.set()
+        self._commands.put(None)
+
+    def commands(self) -> Iterable[ClientCommand]:
+        """Every command as it comes, until the worker is to stop; what came before is done."""
+        while (command := self._commands.get()) is not None:
+            yield command
+
+    def pending(self) -> Iterable[ClientCommand]:
+        """The commands that have come, without waiting."""
+        while not self._commands.empty():
+            try:
+                command = self._commands.get_nowait()
+            except Empty:
+                return
+            if command is not None:
+                yield command
+
+    def refuse(self, command: ClientCommand) -> None:
+        """Records that a command is not for this kind of client."""
+        name = type(command).__name__
+        self.recorder.record(ClientFailed(f"{name} is not for this client", False))
+
+    def settings(self, own: dict[str, object], given: Iterable[tuple[str, str]]) -> dict[str, Any]:
+        """librdkafka's configuration: for a cluster that is broken on purpose, on loopback.
+
+        Clients look for leaders and reconnect quickly, and give up on a mute connection within
+        seconds, since a cut link neither answers nor closes.
+        """
+        return {
+            "bootstrap.servers": ",".join(self.config.bootstrap),
+            "client.id": self.config.process,
+            "broker.address.family": "v4",
+            "socket.timeout.ms": 5_000,
+            "socket.connection.setup.timeout.ms": 3_000,
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 500,
+            "topic.metadata.refresh.interval.ms": 5_000,
+            "topic.metadata.refresh.fast.interval.ms": 100,
+            "topic.metadata.propagation.max.ms": 5_000,
+            "allow.auto.create.topics": False,
+            "enable.metrics.push": False,
+            "error_cb": self._failed,
+            **own,
+            **dict(given),
+        }
+
+    def _failed(self, error: KafkaError) -> None:
+        # What is not fatal (a broker is down) librdkafka mends by itself, and logs.
+        if error.fatal():
+            self.recorder.record(ClientFailed(named(error), True))
+
+
+def named(error: KafkaError) -> str:
+    """librdkafka's name of an error, with its sentence: `_MSG_TIMED_OUT: Local: ...`."""
+    return f"{error.name()}: {error.str()}"

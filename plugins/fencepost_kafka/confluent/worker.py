@@ -1,0 +1,65 @@
+"""The program that runs one client: `worker CONFIG`, its commands on standard input."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+
+import confluent_kafka
+
+from fencepost import ClientStarted, Recorder, WorkerConfig, run_worker
+from fencepost_kafka.commands import (
+    AdminOptions,
+    ClientOptions,
+    ConsumerOptions,
+    ProducerOptions,
+    ReaderOptions,
+)
+from fencepost_kafka.confluent.admin import Administering
+from fencepost_kafka.confluent.consumer import Consuming
+from fencepost_kafka.confluent.probe import Probing
+from fencepost_kafka.confluent.producer import Producing
+from fencepost_kafka.confluent.reader import Reading
+from fencepost_kafka.confluent.session import Session
+from fencepost_kafka.events import KINDS
+
+
+def run(session: Session, options: ClientOptions) -> None:
+    """Does the client's work; returns when it is done or was asked to stop."""
+    match options:
+        case ProducerOptions():
+            Producing(session, options).run(time.monotonic)
+        case ConsumerOptions():
+            Consuming(session, options).run()
+        case ReaderOptions():
+            Reading(session, options).run(time.monotonic)
+        case AdminOptions():
+            Administering(session, options).run()
+        case _:
+            Probing(session).run()
+
+
+def about(options: ClientOptions) -> ClientStarted:
+    """Which client it is, of which library."""
+    kind = str(options.__struct_config__.tag)
+    library = "raw" if kind == "probe" else f"confluent-kafka {confluent_kafka.__version__}"
+    return ClientStarted(kind, library)
+
+
+def work(config: WorkerConfig, options: ClientOptions, recorder: Recorder) -> str:
+    """The client's work, until it is done or to stop."""
+    session = Session(config, recorder)
+    # Not sys.stdin, whose lock the interpreter wants when it ends while a thread reads on.
+    session.listen(open(0, "rb", closefd=False))  # noqa: SIM115 read until the process ends
+    run(session, options)
+    return "stopped" if session.stopping.is_set() else "done"
+
+
+def main(argv: Sequence[str]) -> int:
+    """See `run_worker`."""
+    return run_worker(argv, ClientOptions, about, work, KINDS)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

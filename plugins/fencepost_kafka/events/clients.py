@@ -1,0 +1,217 @@
+"""Kinds of events about Kafka's clients: what they asked for, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from fencepost import Operation, Outcome, because
+from fencepost_kafka.events.words import at, scopes
+
+
+class ProduceInvoked(Struct, frozen=True, tag="client.produce_invoked"):
+    """A client hands a message to its library; `operation`, in the payload, is unique in a run.
+
+    An `idempotent` producer's message is stored once, however often it is sent in one producer
+    epoch (KIP-98).
+    """
+
+    operation: str
+    topic: str
+    partition: int
+    acks: int
+    idempotent: bool = False
+
+    def sentence(self) -> str:
+        return f"produces {self.operation} to {at(self)}"
+
+    def operations(self) -> Sequence[Operation]:
+        return (Operation(self.operation, "produce", at(self)),)
+
+    def concerns(self) -> Sequence[str]:
+        return scopes(self)
+
+
+class ProduceCompleted(Struct, frozen=True, tag="client.produce_completed"):
+    """The outcome of a produce: ok (stored at `offset`), failed (certainly not stored), unknown."""
+
+    operation: str
+    topic: str
+    partition: int
+    acks: int
+    outcome: str
+    offset: int
+    error: str
+
+    def sentence(self) -> str:
+        if self.outcome == "ok":
+            return f"{self.operation} was acknowledged at offset {self.offset} of {at(self)}"
+        how = "failed" if self.outcome == "failed" else "has an unknown outcome"
+        return f"{self.operation} to {at(self)} {how}{because(self.error)}"
+
+    def operations(self) -> Sequence[Operation]:
+        return (Operation(self.operation, "produce", at(self), Outcome(self.outcome), self.error),)
+
+    def concerns(self) -> Sequence[str]:
+        return scopes(self)
+
+
+class ProducerEpochChanged(Struct, frozen=True, tag="client.producer_epoch"):
+    """An idempotent producer's library began another epoch, or got another producer id (KIP-360).
+
+    What was on its way then goes out again under the new one, and no broker can tell whether it was
+    stored before. It happened after `since_ns` and before this event; told of each partition that
+    the client writes to.
+    """
+
+    topic: str
+    partition: int
+    producer_id: int
+    epoch: int
+    since_ns: int
+
+    def sentence(self) -> str:
+        return (
+            f"began producer epoch {self.epoch} of id {self.producer_id}; what was on its way "
+            f"to {at(self)} "
+            "goes out again"
+        )
+
+    def concerns(self) -> Sequence[str]:
+        return scopes(self)
+
+
+class Polled(Struct, frozen=True, tag="client.polled"):
+    """A consumer got messages of one partition, in this order; `offsets` and `operations` agree.
+
+    `final` marks the reading of every partition from start to end after the run.
+    """
+
+    topic: str
+    partition: int
+    offsets: tuple[int, ...]
+    operations: tuple[str, ...]
+    final: bool
+
+    def sentence(self) -> str:
+        why = " in the final reading" if self.final else ""
+        if not self.offsets:
+            return f"got nothing of {at(self)}{why}"
+        return (
+            f"got {len(self.offsets)} messages of {at(self)} from offset {self.offsets[0]} on{why}"
+        )
+
+    def concerns(self) -> Sequence[str]:
+        return scopes(self)
+
+
+class ConsumerPositioned(Struct, frozen=True, tag="client.positioned"):
+    """A consumer was assigned or sought to `offset` (-2 the beginning, -1 the end)."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def sentence(self) -> str:
+        where = {-2: "the beginning", -1: "the end"}.get(self.offset, f"offset {self.offset}")
+        return f"goes on in {at(self)} from {where}"
+
+    def concerns(self) -> Sequence[str]:
+        return scopes(self)
+
+
+class ReadCompleted(Struct, frozen=True, tag="client.read_completed"):
+    """A final reading of one partition ended: ok if all of [start, end) was seen, else unknown.
+
+    Its end was asked for at `asked_ns` (CLOCK_MONOTONIC; 0: not known).
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    outcome: str
+    error: str
+    asked_ns: int = 0
+
+    def sentence(self) -> str:
+        return (
+            f"read {at(self)} from {self.start} to {self.end}: "
+            f"{self.outcome}{because(self.error, ', ')}"
+        )
+
+    def operations(self) -> Sequence[Operation]:
+        return (Operation("", "final reading", at(self), Outcome(self.outcome), self.error),)
+
+    def concerns(self) -> Sequence[str]:
+        return scopes(self)
+
+
+class ProbeCompleted(Struct, frozen=True, tag="client.probe_completed"):
+    """One raw request was sent to one broker, whoever leads, and this came back.
+
+    `outcome` is answered, refused (an error code), closed, or timeout; `error` is the Kafka error
+    name; `records` the number of messages in a fetch answer; `base_offset` the offset of an
+    accepted produce (-1: none); `sent_at_ns` when the request left; `brokers` the broker ids that
+    a Metadata answer names; `answer`, where bytes were sent, the frame that came back, without its
+    length, or the metrics page, in hexadecimal.
+    """
+
+    operation: str
+    api: str
+    broker: int
+    slot: str
+    topic: str
+    partition: int
+    outcome: str
+    error: str
+    records: int
+    base_offset: int
+    sent_at_ns: int
+    brokers: tuple[int, ...] = ()
+    answer: str = ""
+
+    def sentence(self) -> str:
+        where = f" for {at(self)}" if self.topic and self.partition >= 0 else ""
+        end = {"answered": "was answered", "refused": f"was refused with {self.error}"}
+        return (
+            f"a {self.api} sent to {self.slot}{where} "
+            f"{end.get(self.outcome, f'ended: {self.outcome}')}"
+        )
+
+    def operations(self) -> Sequence[Operation]:
+        """A refusal is an answer: a probe asks for it. Without an answer its outcome is open."""
+        open_ = self.outcome in ("closed", "timeout")
+        outcome = Outcome.UNKNOWN if open_ else Outcome.OK
+        return (Operation(self.operation, self.api, self.slot, outcome, self.error),)
+
+    def concerns(self) -> Sequence[str]:
+        return scopes(self)
+
+
+class AdminCompleted(Struct, frozen=True, tag="client.admin_completed"):
+    """An administrative call ended: ok, failed or unknown. `subject` is the topic it was about.
+
+    `api` is the command: create_topic, delete_topic, list_topics, describe_cluster, reassign,
+    list_reassignments, elect_preferred, alter_settings, delete_broker, add_brokers or rebalance.
+    The subject of those about brokers are their ids; `details` is what a listing found.
+    """
+
+    operation: str
+    api: str
+    subject: str
+    outcome: str
+    error: str
+    details: tuple[str, ...] = ()
+
+    def sentence(self) -> str:
+        return f"{self.api} {self.subject}: {self.outcome}{because(self.error, ', ')}"
+
+    def operations(self) -> Sequence[Operation]:
+        return (
+            Operation(self.operation, self.api, self.subject, Outcome(self.outcome), self.error),
+        )
+
+    def concerns(self) -> Sequence[str]:
+        return scopes(self)

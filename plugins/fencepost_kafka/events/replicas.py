@@ -1,0 +1,305 @@
+"""Kinds of events about replicas: their logs, their leaders, their ISR."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from fencepost import Authority, Change, numbers
+from fencepost_kafka.events.words import at, offsets, partition_scope, scopes
+
+
+class RecoveryStarted(Struct, frozen=True, tag="node.recovery_started"):
+    """A starting node begins to recover the logs on its disk."""
+
+    node_id: int
+
+    def sentence(self) -> str:
+        return f"recovers the logs of node {self.node_id}"
+
+
+class RecoveryEnded(Struct, frozen=True, tag="node.recovery_ended"):
+    """A starting node has recovered the logs on its disk: how many, with how many batches."""
+
+    node_id: int
+    logs: int
+    batches: int
+
+    def sentence(self) -> str:
+        return f"has recovered {self.logs} logs with {self.batches} batches"
+
+
+class LeadershipStarted(Struct, frozen=True, tag="replica.leadership_started"):
+    """This broker begins to serve as leader of the partition in `leader_epoch`.
+
+    `keep_in_sync_ms` is how long it lets a follower lag before it asks to drop it (0: not told).
+    """
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    log_start: int
+    log_end: int
+    high_watermark: int
+    keep_in_sync_ms: int = 0
+
+    def sentence(self) -> str:
+        return (
+            f"leads {at(self)} in leader epoch {self.leader_epoch}, ISR {numbers(self.isr)}, "
+            "log end "
+            f"{self.log_end}, high watermark {self.high_watermark}"
+        )
+
+    def authority(self) -> Sequence[Authority]:
+        scope = partition_scope(self.topic, self.partition)
+        return (Authority(scope, Change.GAINED, self.leader_epoch, state="leader"),)
+
+    def concerns(self) -> Sequence[str]:
+        return scopes(self)
+
+
+class LeadershipEnded(Struct, frozen=True, tag="replica.leadership_ended"):
+    """This broker stopped serving as leader.
+
+    `reason`: metadata, fenced, deleted (the topic), unassigned (no replica any more), shutdown.
+    """
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    reason: str
+
+    def sentence(self) -> str:
+        return f"stops leading {at(self)} in leader epoch {self.leader_epoch} ({self.reason})"
+
+    def authority(self) -> Sequence[Authority]:
+        scope = partition_scope(self.topic, self.partition)
+        return (Authority(scope, Change.LOST, self.leader_epoch),)
+
+    def concerns(self) -> Sequence[str]:
+        return scopes(self)
+
+
+class FollowingStarted(Struct, frozen=True, tag="replica.following_started"):
+    """This broker follows `leader` in `leader_epoch`, from its own log as given."""
+
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    log_end: int
+    high_watermark: int
+
+    def sentence(self) -> str:
+        return (
+            f"follows broker {self.leader} in {at(self)}, leader epoch {self.leader_epoch}, "
+            "from log end "
+            f"{self.log_end}, high watermark {self.high_watermark}"
+        )
+
+    def concerns(self) -> Sequence[str]:
+        return scopes(self)
+
+
+class LogAppended(Struct, frozen=True, tag="replica.log_appended"):
+    """A batch was appended to this broker's log (on disk, perhaps unsynced).
+
+    `batch_epoch` is the leader epoch in the batch; `log_end` the offset after it; `expected_base`
+    the log's end before; `digest` a checksum of the batch as stored.
+    """
+
+    topic: str
+    partition: int
+    base_offset: int
+    log_end: int
+    expected_base: int
+    batch_epoch: int
+    leader_epoch: int
+    as_leader: bool
+    digest: str
+    producer_id: int
+    base_sequence: int
+
+    def sentence(self) -> str:
+        who = "a client's write" if self.as_leader else "what it fetched"
+        return (
+            f"stored {who} in {at(self)} at {offsets(self.base_offset, self.log_end)}, leader "
+            "epoch "
+            f"{self.leader_epoch}"
+        )
+
+    def concerns(self) -> Sequence[str]:
+        return scopes(self)
+
+
+class LogTruncated(Struct, frozen=True, tag="replica.log_truncated"):
+    """It dropped [to_offset, from_log_end) of its log. `reason`: leader_epoch or recovery."""
+
+    topic: str
+    partition: int
+    to_offset: int
+    from_log_end: int
+    high_watermark: int
+    leader_epoch: int
+    reason: str
+
+    def sentence(self) -> str:
+        return (
+            f"dropped {at(self)} from offset {self.to_offset} to {self.from_log_end} "
+            f"({self.reason}), high "
+            f"watermark {self.high_watermark}"
+        )
+
+    def authority(self) -> Sequence[Authority]:
+        scope = partition_scope(self.topic, self.partition)
+        return (Authority(scope, Change.NOTED, self.leader_epoch),)
+
+    def concerns(self) -> Sequence[str]:
+        return scopes(self)
+
+
+class HighWatermarkAdvanced(Struct, frozen=True, tag="replica.high_watermark"):
+    """This replica's high watermark (exclusive) is now `high_watermark`.
+
+    On the leader `isr` is the stored ISR and `counted` the set the mark was computed over
+    (the stored ISR and every replica being added, see RP-32); on a follower both are empty.
+    """
+
+    topic: str
+    partition: int
+    high_watermark: int
+    log_end: int
+    leader_epoch: int
+    as_leader: bool
+    isr: tuple[int, ...]
+    counted: tuple[int, ...]
+
+    def sentence(self) -> str:
+        over = f" over {numbers(self.counted)}" if self.as_leader else ""
+        return f"moved the high watermark of {at(self)} to {self.high_watermark}{over}"
+
+    def concerns(self) -> Sequence[str]:
+        return scopes(self)
+
+
+class FollowerFetched(Struct, frozen=True, tag="replica.follower_fetched"):
+    """The leader took a follower's fetch into account: that replica's log reaches `offset`.
+
+    Written when the offset differs from the last one counted for that follower. `client` is the
+    fetching process, `broker_epoch` the one in its request.
+    """
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    follower: int
+    client: str
+    broker_epoch: int
+    offset: int
+
+    def sentence(self) -> str:
+        return (
+            f"counts broker {self.follower}, {self.client}, to have {at(self)} up to offset "
+            f"{self.offset}"
+        )
+
+    def concerns(self) -> Sequence[str]:
+        return scopes(self)
+
+
+class IsrChangeAsked(Struct, frozen=True, tag="replica.isr_change_asked"):
+    """A leader asks the controller for a new ISR; `ends`, `high_watermark` say on what ground.
+
+    `ends` holds the log ends of the replicas in `new_isr`, in its order; `epoch_start` is the
+    start offset of the leader's epoch; `lag_ns` how long the slowest dropped one was behind.
+    """
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    broker_epoch: int
+    old_isr: tuple[int, ...]
+    new_isr: tuple[int, ...]
+    ends: tuple[int, ...]
+    high_watermark: int
+    epoch_start: int
+    lag_ns: int
+
+    def sentence(self) -> str:
+        return (
+            f"asked for the ISR {numbers(self.new_isr)} of {at(self)} instead of "
+            f"{numbers(self.old_isr)}, "
+            f"leader epoch {self.leader_epoch}"
+        )
+
+    def authority(self) -> Sequence[Authority]:
+        scope, matter = partition_scope(self.topic, self.partition), f"asked {self.new_isr}"
+        return (Authority(scope, Change.NOTED, self.leader_epoch, matter=matter),)
+
+    def concerns(self) -> Sequence[str]:
+        return scopes(self)
+
+
+class IsrChangeAnswered(Struct, frozen=True, tag="replica.isr_change_answered"):
+    """The leader got the controller's answer to its AlterIsr.
+
+    `leader_epoch` is that in which it asked, `granted_epoch` the one the change led to (-1: none).
+    """
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    error: str
+    isr: tuple[int, ...]
+    granted_epoch: int = -1
+
+    def sentence(self) -> str:
+        if self.error != "NONE":
+            return f"was refused a new ISR of {at(self)}: {self.error}"
+        return f"was granted the ISR {numbers(self.isr)} of {at(self)}"
+
+    def concerns(self) -> Sequence[str]:
+        return scopes(self)
+
+
+class ReplicaCheckpointed(Struct, frozen=True, tag="replica.checkpointed"):
+    """A replica is about to store its high watermark, and how far its log is synced to the disk.
+
+    What is below `flushed` survives the loss of the page cache. Written when either changed.
+    """
+
+    topic: str
+    partition: int
+    high_watermark: int
+    flushed: int
+
+    def sentence(self) -> str:
+        return (
+            f"stores the high watermark {self.high_watermark} of {at(self)}; its log is synced "
+            "up to "
+            f"offset {self.flushed}"
+        )
+
+    def concerns(self) -> Sequence[str]:
+        return scopes(self)
+
+
+class ReplicaRemoved(Struct, frozen=True, tag="replica.removed"):
+    """This broker is about to close its replica, if it is open, and to delete its log.
+
+    `reason` is deleted (the topic), unassigned (the broker is no replica any more), or stray (found
+    on the disk at start, and no replica of this broker's).
+    """
+
+    topic: str
+    partition: int
+    topic_id: str
+    reason: str
+
+    def sentence(self) -> str:
+        return f"deletes its log of {at(self)} ({self.reason})"
+
+    def concerns(self) -> Sequence[str]:
+        return scopes(self)

@@ -1,0 +1,119 @@
+"""Kinds of events about what a broker answers to clients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from fencepost import Authority, Change
+from fencepost_kafka.events.words import at, offsets, partition_scope, scopes
+
+FENCING_REASONS = frozenset(
+    {
+        "fenced",
+        "stale_broker_epoch",
+        "stale_leader_epoch",
+        "taken_over",
+        "not_leader",
+        "not_controller",
+    }
+)
+"""Why a node that keeps to fences and epochs turns a request away."""
+
+
+class ProduceAnswered(Struct, frozen=True, tag="broker.produce_answered"):
+    """A broker is about to answer one partition of a Produce.
+
+    `base_offset` to `log_end` (exclusive) is what was stored, -1 on error; `ends` the log ends the
+    leader knows of the members of `isr`, in its order; `duplicate`: the batch was stored before.
+    """
+
+    topic: str
+    partition: int
+    client: str
+    acks: int
+    error: str
+    base_offset: int
+    log_end: int
+    leader_epoch: int
+    high_watermark: int
+    isr: tuple[int, ...]
+    ends: tuple[int, ...]
+    duplicate: bool
+
+    def sentence(self) -> str:
+        if self.error != "NONE":
+            return f"answered a produce of {self.client} to {at(self)} with {self.error}"
+        acks = "all" if self.acks == -1 else self.acks
+        return (
+            f"acknowledged acks={acks} of {self.client} to {at(self)} at "
+            f"{offsets(self.base_offset, self.log_end)}, high watermark {self.high_watermark}"
+        )
+
+    def concerns(self) -> Sequence[str]:
+        return scopes(self)
+
+
+class FetchServed(Struct, frozen=True, tag="broker.fetch_served"):
+    """A broker is about to answer a client's fetch of one partition with records.
+
+    `to_offset` is exclusive; `state` is the broker's KIP-631 state then, `log_end` what it had.
+    """
+
+    topic: str
+    partition: int
+    client: str
+    from_offset: int
+    to_offset: int
+    high_watermark: int
+    leader_epoch: int
+    state: str
+    log_end: int = -1
+
+    def sentence(self) -> str:
+        return (
+            f"served {self.client} {offsets(self.from_offset, self.to_offset)} of {at(self)} "
+            f"while {self.state}, "
+            f"high watermark {self.high_watermark}"
+        )
+
+    def concerns(self) -> Sequence[str]:
+        return scopes(self)
+
+
+class RequestRefused(Struct, frozen=True, tag="broker.request_refused"):
+    """A node refused a request, or one partition of it, without effect.
+
+    `topic` is empty where no partition is concerned. `reason` is one word: fenced, not_leader,
+    stale_broker_epoch, stale_leader_epoch, taken_over, not_controller, not_enough_replicas, ...
+    `requester` is the broker id the request claims (-1: a client).
+    """
+
+    api: str
+    topic: str
+    partition: int
+    client: str
+    requester: int
+    error: str
+    reason: str
+    state: str
+
+    def sentence(self) -> str:
+        where = f" for {at(self)}" if self.topic else ""
+        whose = f"broker {self.requester}, {self.client}," if self.requester >= 0 else self.client
+        return (
+            f"refused a {self.api} of {whose}{where} with {self.error} ({self.reason}), while "
+            f"{self.state}"
+        )
+
+    def authority(self) -> Sequence[Authority]:
+        """Where a fence or an epoch turned a request away."""
+        if self.reason not in FENCING_REASONS or not self.topic or self.partition < 0:
+            return ()
+        scope = partition_scope(self.topic, self.partition)
+        matter = f"{self.api} {self.reason}"
+        return (Authority(scope, Change.REFUSED, holder=self.client, matter=matter),)
+
+    def concerns(self) -> Sequence[str]:
+        return scopes(self)

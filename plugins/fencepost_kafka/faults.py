@@ -1,0 +1,17 @@
+"""Faults in Kafka's words: those of `fencepost_plugins`, aimed at its roles."""
+
+from __future__ import annotations
+
+from fencepost import Cut, Layout
+from fencepost_kafka.vocabulary import Role
+from fencepost_plugins.partition import Partition, between_node_and_role
+from fencepost_plugins.targets import Names, as_names
+
+
+def cut_from_controllers(broker: Names) -> Partition:
+    """Nothing passes between a broker and any controller; brokers and clients still reach it."""
+    return Partition("cut_from_controllers", {"broker": as_names(broker)}, _from_controllers)
+
+
+def _from_controllers(layout: Layout, broker: tuple[str, ...]) -> Cut:
+    return between_node_and_role(layout, broker, (Role.CONTROLLER,))

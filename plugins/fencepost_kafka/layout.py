@@ -1,0 +1,94 @@
+"""How a cluster of controllers and brokers is laid out: slots and links.
+
+Controllers have ids from 101 on, brokers from 1: one space. Each broker has a twin slot, so that a
+second live process with its id has addresses and links of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from fencepost import Layout, Link, Shape, Slot, Spare, UsageError
+from fencepost_kafka.vocabulary import COMBINED, COUNTS, Role
+
+FIRST_CONTROLLER_ID = 101
+MAX_NODES = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where nodes listen: for clients, for controllers' peers and brokers, and for other brokers.
+
+    `metrics` is the port of the metrics page (0: there is none).
+    """
+
+    client: int = 9092
+    controller: int = 9093
+    replication: int = 9094
+    metrics: int = 0
+
+
+def lay_out(shape: Shape, ports: Ports) -> Layout:
+    """Controllers, brokers with a twin each, spares and the clients' slot.
+
+    Where a broker and a controller share a process, they share a slot. Raises UsageError for a
+    number of nodes that cannot be.
+    """
+    counts = {**COUNTS, **shape.counts}
+    controllers_wanted, brokers_wanted = counts[Role.CONTROLLER], counts[Role.BROKER]
+    combined = counts[COMBINED]
+    if not 1 <= controllers_wanted <= MAX_NODES or not 1 <= brokers_wanted <= MAX_NODES:
+        raise UsageError(f"a cluster has 1 to {MAX_NODES} controllers and as many brokers")
+    if not 0 <= combined <= min(controllers_wanted, brokers_wanted):
+        raise UsageError("no more processes can be both than there are controllers and brokers")
+    index = count(1)
+    controllers = [
+        Slot(f"controller-{n}", Role.CONTROLLER, FIRST_CONTROLLER_ID + n - 1, next(index))
+        for n in range(combined + 1, controllers_wanted + 1)
+    ]
+    brokers = [
+        Slot(f"broker-{n}", Role.BROKER, n, next(index), also=_also(n, combined))
+        for n in range(1, brokers_wanted + 1)
+    ]
+    twins = [
+        Slot(f"{b.name}-twin", Role.BROKER, b.node_id, next(index), twin=True) for b in brokers
+    ]
+    spares = [
+        Slot(_spare_name(spare), Role(spare.role), spare.node_id, next(index), spare=True)
+        for spare in shape.spares
+    ]
+    clients = Slot("clients", Role.CLIENT, -1, next(index))
+    slots = (*controllers, *brokers, *twins, *spares, clients)
+    bootstrap = tuple((broker.name, ports.client) for broker in brokers)
+    return Layout(slots, tuple(_links(slots, ports)), ports.metrics, bootstrap)
+
+
+def _also(broker: int, combined: int) -> tuple[tuple[str, int], ...]:
+    """The controller that shares a broker's process, if one does."""
+    if broker > combined:
+        return ()
+    return ((Role.CONTROLLER, FIRST_CONTROLLER_ID + broker - 1),)
+
+
+def _spare_name(spare: Spare) -> str:
+    if spare.role == Role.CONTROLLER and spare.node_id >= FIRST_CONTROLLER_ID:
+        return f"controller-{spare.node_id - FIRST_CONTROLLER_ID + 1}"
+    return f"{spare.role}-{spare.node_id}"
+
+
+def _links(slots: Sequence[Slot], ports: Ports) -> list[Link]:
+    """Every connection that one slot dials to another."""
+    links: list[Link] = []
+    for source in slots:
+        for target in slots:
+            if source.name == target.name or target.role is Role.CLIENT:
+                continue
+            if target.id_as(Role.CONTROLLER) is not None:
+                links.append(Link(source.name, target.name, ports.controller))
+            if target.role is Role.BROKER and source.role is Role.CLIENT:
+                links.append(Link(source.name, target.name, ports.client))
+            if target.role is Role.BROKER and source.role is Role.BROKER:
+                links.append(Link(source.name, target.name, ports.replication))
+    return links

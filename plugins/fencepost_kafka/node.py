@@ -1,0 +1,192 @@
+"""A node of a Kafka cluster, and what can be awaited of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from fencepost import Condition, Node, Slot, View
+from fencepost_kafka.view import KafkaView
+from fencepost_kafka.vocabulary import Role
+
+_DISOWNED = ("DUPLICATE_BROKER_REGISTRATION", "STALE_BROKER_EPOCH")
+
+
+@final
+@dataclass(frozen=True, slots=True, order=True)
+class KafkaNode:
+    """A node by its slot. Of the slot's processes the newest is meant.
+
+    `other` is set for a controller that lives in a broker's process.
+    """
+
+    slot: Slot
+    other: Role | None = None
+
+    @property
+    def name(self) -> str:
+        """`broker-2`."""
+        return self.slot.name
+
+    @property
+    def id(self) -> int:
+        """2."""
+        found = self.slot.id_as(self.role)
+        assert found is not None, f"no {self.role} lives in {self}"
+        return found
+
+    @property
+    def role(self) -> Role:
+        """Whether it is meant as a controller or as a broker."""
+        return Role(self.other or self.slot.role)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def process(self, view: View) -> str:
+        """Its newest process, alive or not; empty when it never had one."""
+        return view.newest.get(self.name, "")
+
+    @property
+    def alive(self) -> Condition:
+        return Node(self.slot).alive
+
+    @property
+    def started(self) -> Condition:
+        """Its newest process has written `node.started`: the reference's listens by then."""
+        return Node(self.slot).started
+
+    @property
+    def dead(self) -> Condition:
+        return Node(self.slot).dead
+
+    @property
+    def active(self) -> Condition:
+        """The broker says of itself that it is ACTIVE."""
+        return self._in_state("ACTIVE")
+
+    @property
+    def fenced(self) -> Condition:
+        """The broker says of itself that it is FENCED."""
+        return self._in_state("FENCED")
+
+    @property
+    def disowned(self) -> Condition:
+        """The last word it got about its lease is that its id or epoch is another's by now."""
+
+        def holds(view: View) -> bool:
+            process = self.process(view)
+            refusal = view.latest.get((process, "broker.heartbeat_refused"))
+            granted = view.latest.get((process, "broker.lease_granted"))
+            if refusal is None or getattr(refusal.body, "error", "") not in _DISOWNED:
+                return False
+            return granted is None or granted.node_seq < refusal.node_seq
+
+        return Condition(f"{self} to be refused as no longer the owner of its id", holds)
+
+    @property
+    def refused(self) -> Condition:
+        """A controller has refused a heartbeat of the broker, and not for being inactive."""
+
+        def holds(view: View) -> bool:
+            refusal = view.latest.get((self.process(view), "broker.heartbeat_refused"))
+            error = getattr(refusal.body, "error", "") if refusal is not None else ""
+            return error not in ("", "NOT_CONTROLLER")
+
+        return Condition(f"{self} to be refused", holds)
+
+    @property
+    def fenced_by_controller(self) -> Condition:
+        """The committed metadata says of the broker that it is fenced."""
+        return Condition(
+            f"{self} to be fenced in the metadata",
+            lambda view: view.of(KafkaView).fenced.get(self.id, False),
+        )
+
+    @property
+    def caught_up(self) -> Condition:
+        """The node has replayed every metadata record that any node told is committed."""
+
+        def holds(view: View) -> bool:
+            known = view.of(KafkaView)
+            return known.applied.get(self.process(view), -1) >= known.committed
+
+        return Condition(f"{self} to have replayed all committed metadata", holds)
+
+    @property
+    def renewed(self) -> Condition:
+        """The broker's newest lease is of the active controller."""
+
+        def holds(view: View) -> bool:
+            lease = view.latest.get((self.process(view), "broker.lease_granted"))
+            known = view.of(KafkaView)
+            epoch = getattr(lease.body, "controller_epoch", -1) if lease is not None else -1
+            return known.active_controller is not None and epoch == known.controller_epoch
+
+        return Condition(f"{self} to hold a lease of the active controller", holds)
+
+    @property
+    def elected(self) -> Condition:
+        """The controller says of itself that it is the active one, and nobody says so since."""
+        return Condition(
+            f"{self} to be the active controller",
+            lambda view: (
+                self.role is Role.CONTROLLER and view.of(KafkaView).active_controller == self.id
+            ),
+        )
+
+    @property
+    def from_snapshot(self) -> Condition:
+        """Its newest process has rebuilt its metadata from a snapshot."""
+        return Condition(
+            f"{self} to load a snapshot",
+            lambda view: (self.process(view), "snapshot.loaded") in view.latest,
+        )
+
+    def refused_with(self, error: str) -> Condition:
+        """The newest refusal of a heartbeat that it got names this error."""
+
+        def holds(view: View) -> bool:
+            refusal = view.latest.get((self.process(view), "broker.heartbeat_refused"))
+            return refusal is not None and getattr(refusal.body, "error", "") == error
+
+        return Condition(f"{self} to be refused with {error}", holds)
+
+    def leads(self, topic: str, partition: int) -> Condition:
+        """The broker serves as the partition's leader, in its newest epoch."""
+        return Condition(
+            f"{self} to lead {topic}-{partition}",
+            lambda view: serving(view, topic, partition) == self.id,
+        )
+
+    def in_sync(self, topic: str, partition: int) -> Condition:
+        """The broker is in the partition's ISR, as committed."""
+
+        def holds(view: View) -> bool:
+            known = view.of(KafkaView).partitions.get((topic, partition))
+            return known is not None and self.id in known.isr
+
+        return Condition(f"{self} to be in the ISR of {topic}-{partition}", holds)
+
+    def checkpointed(self, topic: str, partition: int) -> Condition:
+        """The broker's process has stored a high watermark above 0 of its replica."""
+        return Condition(
+            f"{self} to checkpoint {topic}-{partition}",
+            lambda view: (
+                view.of(KafkaView).checkpointed.get((self.process(view), topic, partition), 0) > 0
+            ),
+        )
+
+    def _in_state(self, state: str) -> Condition:
+        return Condition(
+            f"{self} to be {state}",
+            lambda view: view.of(KafkaView).state.get(self.process(view)) == state,
+        )
+
+
+def serving(view: View, topic: str, partition: int) -> int | None:
+    """The broker that leads by the committed metadata and has begun to serve in that epoch."""
+    known = view.of(KafkaView).partitions.get((topic, partition))
+    if known is None or known.serving != known.leader or known.serving_epoch < known.leader_epoch:
+        return None
+    return known.leader

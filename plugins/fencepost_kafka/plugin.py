@@ -1,0 +1,36 @@
+"""The entry point: Kafka's event kinds, and confluent-kafka's clients as the workload."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from fencepost import FaultFactory, Workload, hookimpl
+from fencepost_kafka.clients import kafka_clients
+from fencepost_kafka.events import KINDS
+from fencepost_kafka.faults import cut_from_controllers
+
+WORKLOAD = "kafka_clients"
+
+
+@hookimpl
+def fencepost_event_kinds() -> Sequence[type[Struct]]:
+    """What controllers, brokers and clients of Kafka record."""
+    return KINDS
+
+
+@hookimpl
+def fencepost_faults() -> Mapping[str, FaultFactory]:
+    """`cut_from_controllers`."""
+    return {"cut_from_controllers": cut_from_controllers}
+
+
+@hookimpl
+def fencepost_workloads() -> Mapping[str, Workload]:
+    """`kafka_clients`: confluent-kafka, each client in a process of its own.
+
+    librdkafka can take its process down (that of 2.16.1 does now and then, when an answer names no
+    leader for a partition); what such a client had begun is then unknown.
+    """
+    return {WORKLOAD: Workload(("-m", "fencepost_kafka.confluent.worker"), kafka_clients)}

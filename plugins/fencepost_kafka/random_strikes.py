@@ -1,0 +1,316 @@
+"""Random faults for a Kafka cluster, aimed at what holds authority just now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random  # noqa: TID251 - a seeded stream is passed in
+from typing import final
+
+from fencepost import Layout, Moment, Planned, Slot, View, kind_name
+from fencepost_kafka.events import BrokerStateChanged, ControllerElected, ControllerFollowed
+from fencepost_kafka.view import KafkaView
+from fencepost_kafka.vocabulary import Role, Timing
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Situation:
+    """A moment with what Kafka's events say of it.
+
+    `holder_keeps_id`: no second process gets an id while controllers hear of the first one.
+    """
+
+    moment: Moment
+    timing: Timing
+    holder_keeps_id: bool
+
+    @property
+    def view(self) -> View:
+        return self.moment.view
+
+    @property
+    def kafka(self) -> KafkaView:
+        return self.moment.view.of(KafkaView)
+
+    @property
+    def layout(self) -> Layout:
+        return self.moment.layout
+
+    def misses(self, planned: Planned) -> bool:
+        """Whether a strike would hit who suffers already, or links that nobody may be using."""
+        if planned.victims & self.moment.struck or planned.ends & self.starting:
+            return True
+        if planned.holding and not planned.victims <= self.holding:
+            return True
+        if planned.ends and planned.victims & self.moment.mending:
+            return True
+        controllers = {slot.name for slot in self.layout.of(Role.CONTROLLER)}
+        if planned.ends & controllers:
+            return not self.asked(Role.CONTROLLER)
+        return bool(planned.ends) and not planned.ends & self.asked(Role.BROKER)
+
+    def asked(self, role: Role) -> frozenset[str]:
+        """Whom others of that role fetch from: the active controller, or whoever leads."""
+        if role is Role.CONTROLLER:
+            leaders = {self.kafka.active_controller}
+        else:
+            shared = (one for one in self.kafka.partitions.values() if len(one.replicas) > 1)
+            leaders = {one.leader for one in shared}
+        slots = self.layout.of(role)
+        return frozenset(slot.name for slot in slots if slot.id_as(role) in leaders)
+
+    @property
+    def holding(self) -> frozenset[str]:
+        """The slots of brokers that are active by their own word and by the committed one."""
+        held = (
+            s for s in self.layout.of(Role.BROKER) if not self.kafka.fenced.get(s.node_id, True)
+        )
+        active = (
+            s.name for s in held if self.kafka.state.get(self.view.newest[s.name]) == "ACTIVE"
+        )
+        return frozenset(active) - self.moment.mending
+
+    @property
+    def starting(self) -> frozenset[str]:
+        return starting(self.view, self.layout)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nobody suffers, and every ISR is full."""
+        full = (set(p.isr) == set(p.replicas) for p in self.kafka.partitions.values())
+        return not self.moment.struck and all(full)
+
+
+def starting(view: View, layout: Layout) -> frozenset[str]:
+    """The slots of processes that live and have not begun to do their work."""
+    nodes = (slot for slot in layout.slots if slot.role != Role.CLIENT)
+    return frozenset(slot.name for slot in nodes if not _has_begun(view, slot))
+
+
+def _has_begun(view: View, slot: Slot) -> bool:
+    """Whether a slot's newest process is dead, or was active, or knows who leads the quorum."""
+    process = view.newest.get(slot.name, "")
+    if process not in view.alive:
+        return True
+    if slot.role is Role.CONTROLLER:
+        return any((process, kind) in view.latest for kind in _IN_QUORUM)
+    changed = view.latest.get((process, kind_name(BrokerStateChanged)))
+    if changed is None or not isinstance(changed.body, BrokerStateChanged):
+        return False
+    return "ACTIVE" in (changed.body.old, changed.body.new)
+
+
+_IN_QUORUM = (kind_name(ControllerElected), kind_name(ControllerFollowed))
+
+
+@final
+@dataclass(slots=True)
+class _Draw:
+    """Chance with the choices a strike is made of."""
+
+    random: Random
+    situation: _Situation
+
+    def one(self, several: Sequence[str]) -> str:
+        return several[self.random.randrange(len(several))]
+
+    def between(self, least: int, most: int) -> int:
+        return self.random.randint(least, most)
+
+    def broker(self) -> str:
+        """A leader, the newest incarnation, or any broker."""
+        view, layout = self.situation.view, self.situation.layout
+        names = {slot.node_id: slot.name for slot in layout.of(Role.BROKER)}
+        leaders = [p.leader for p in view.of(KafkaView).partitions.values() if p.leader in names]
+        newest = max(
+            view.of(KafkaView).broker_offset,
+            key=lambda b: view.of(KafkaView).broker_offset[b],
+            default=-1,
+        )
+        draw = self.random.random()
+        if leaders and draw < 0.6:
+            return names[leaders[self.random.randrange(len(leaders))]]
+        if newest in names and draw < 0.75:
+            return names[newest]
+        return self.one(sorted(names.values()))
+
+    def controller(self) -> str:
+        """The active controller, most often."""
+        active = self.active()
+        if active is not None and self.random.random() < 0.7:
+            return active
+        return self.one(self.names(Role.CONTROLLER))
+
+    def active(self) -> str | None:
+        """The slot of the active controller."""
+        return next(iter(self.situation.asked(Role.CONTROLLER)), None)
+
+    def node(self) -> str:
+        return self.broker() if self.random.random() < 0.65 else self.controller()
+
+    def another(self, than: str, role: Role) -> str:
+        """Whom that node talks to: of the controllers, everybody does to the active one alone, and
+        of the brokers, who leads nothing does to leaders alone."""
+        names = [name for name in self.names(role) if name != than]
+        asked = self.situation.asked(role)
+        if than not in asked:
+            names = [name for name in names if name in asked] or names
+        return self.one(names or [than])
+
+    def names(self, role: Role) -> Sequence[str]:
+        return [slot.name for slot in self.situation.layout.of(role)]
+
+    def around_lease(self) -> int:
+        """A time well within the lease, just about it, or past it."""
+        lease_ms = self.situation.timing.lease_ms
+        least, most = ((5, 40), (80, 120), (130, 220))[self.random.randrange(3)]
+        return lease_ms * self.between(least, most) // 100
+
+
+def _cut_from_controllers(d: _Draw) -> Planned:
+    broker = d.broker()
+    ends = [broker, *d.names(Role.CONTROLLER)]
+    return _cut("cut_from_controllers", {"broker": broker}, d.around_lease(), [broker], ends)
+
+
+def _isolate(d: _Draw) -> Planned:
+    node = d.node()
+    ends = [*d.names(Role.CONTROLLER), *d.names(Role.BROKER)]
+    return _cut("isolate", {"node": node}, d.around_lease(), [node], ends)
+
+
+def _partition_controllers(d: _Draw) -> Planned:
+    node = d.controller()
+    others = [name for name in d.names(Role.CONTROLLER) if name != node]
+    arguments = {"left": node, "right": others}
+    return _cut("partition", arguments, d.around_lease(), [node], [node, *others])
+
+
+def _partition_brokers(d: _Draw) -> Planned:
+    left = d.broker()
+    right = d.another(left, Role.BROKER)
+    both = [left, right]
+    return _cut("partition", {"left": left, "right": right}, d.around_lease(), both, both)
+
+
+def _cut_one_way(d: _Draw) -> Planned:
+    source = d.node()
+    role = Role.BROKER if d.random.random() < 0.5 else Role.CONTROLLER
+    target = d.another(source, role)
+    if role is Role.BROKER and source in d.names(Role.CONTROLLER):
+        source = d.active() or source
+    if d.random.random() < 0.5:
+        source, target = target, source
+    arguments = {"sources": source, "targets": target}
+    return _cut("cut", arguments, d.around_lease(), [source, target], [source, target])
+
+
+def _kill(d: _Draw) -> Planned:
+    node = d.node()
+    return _planned("kill", {"node": node}, d.around_lease(), node)
+
+
+def _bounce_at_once(d: _Draw) -> Planned:
+    node = d.node()
+    return _planned("kill", {"node": node}, d.between(0, 50), node)
+
+
+def _terminate(d: _Draw) -> Planned:
+    node = d.node()
+    return _planned("terminate", {"node": node}, d.between(0, 1_000), node)
+
+
+def _pause(d: _Draw) -> Planned:
+    node = d.node()
+    return _planned("pause", {"node": node}, d.around_lease(), node)
+
+
+def _duplicate(d: _Draw) -> Planned:
+    broker = d.broker()
+    disk = d.one(["empty", "copy"])
+    arguments = {"node": broker, "disk": disk}
+    kept, victims = d.situation.holder_keeps_id, frozenset([broker])
+    for_ms = d.around_lease()
+    return Planned("duplicate_id", arguments, for_ms, victims, alone=not kept, holding=kept)
+
+
+def _lose_power(d: _Draw) -> Planned:
+    node = d.node()
+    return _planned("lose_power", {"node": node}, d.around_lease(), node, alone=True)
+
+
+def _slow(d: _Draw) -> Planned:
+    source = d.node()
+    role = Role.BROKER if source in d.names(Role.BROKER) else Role.CONTROLLER
+    target = d.another(source, role)
+    if target not in d.situation.asked(role):
+        source, target = target, source  # logs are pulled: nobody waits for what a leader asks
+    latency_ms = d.between(20, 200)
+    arguments = {"sources": source, "targets": target, "latency_ms": latency_ms}
+    return _cut("slow_link", arguments, d.around_lease(), [source, target], [source, target])
+
+
+def _planned(
+    fault: str, arguments: Mapping[str, object], for_ms: int, *victims: str, alone: bool = False
+) -> Planned:
+    return Planned(fault, arguments, for_ms, frozenset(victims), alone)
+
+
+def _cut(
+    fault: str,
+    arguments: Mapping[str, object],
+    for_ms: int,
+    victims: Sequence[str],
+    ends: Sequence[str],
+) -> Planned:
+    return Planned(fault, arguments, for_ms, frozenset(victims), ends=frozenset(ends))
+
+
+_MENU: Sequence[tuple[int, str, Callable[[_Draw], Planned]]] = (
+    (4, "cut_from_controllers", _cut_from_controllers),
+    (4, "isolate", _isolate),
+    (3, "partition", _partition_controllers),
+    (3, "partition", _partition_brokers),
+    (3, "cut", _cut_one_way),
+    (4, "kill", _kill),
+    (3, "kill", _bounce_at_once),
+    (2, "terminate", _terminate),
+    (2, "pause", _pause),
+    (3, "duplicate_id", _duplicate),
+    (1, "lose_power", _lose_power),
+    (1, "slow_link", _slow),
+)
+"""How often, which fault it takes, and how its targets and its time are drawn."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class KafkaStrikes:
+    """Combines faults, aims at what holds authority just now, and times bounces around the lease.
+
+    `holder_keeps_id`: the system refuses a second process as long as the first one has a session.
+    """
+
+    timing: Timing
+    holder_keeps_id: bool = False
+
+    @property
+    def mending_ms(self) -> int:
+        """A lease."""
+        return self.timing.lease_ms
+
+    def draw(self, random: Random, moment: Moment) -> Planned | None:
+        """See `Strikes.draw`."""
+        menu = [row for row in _MENU if row[1] in moment.offered]
+        if not menu:
+            return None
+        situation = _Situation(moment, self.timing, self.holder_keeps_id)
+        ticket = random.randrange(sum(weight for weight, _, _ in menu))
+        for weight, _, make in menu:
+            ticket -= weight
+            if ticket < 0:
+                planned = make(_Draw(random, situation))
+                alone = not planned.alone or situation.quiet
+                return planned if alone and not situation.misses(planned) else None
+        raise AssertionError("the weights were drawn from")

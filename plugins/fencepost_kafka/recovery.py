@@ -1,0 +1,39 @@
+"""When a Kafka cluster is ready, and when it has recovered."""
+
+from __future__ import annotations
+
+from fencepost import Layout, View, describe
+from fencepost_kafka.node import serving
+from fencepost_kafka.view import KafkaView
+from fencepost_kafka.vocabulary import Role
+
+
+def missing(view: View, layout: Layout) -> tuple[str, ...]:
+    """What a recovered cluster would have and this one lacks, in words; empty when nothing."""
+    kafka, lacks = view.of(KafkaView), []
+    if kafka.active_controller is None and layout.of(Role.CONTROLLER):
+        lacks.append("no controller is active")
+    for slot in layout.of(Role.BROKER, spares=True):
+        process = view.newest.get(slot.name, "")
+        if slot.spare and process not in kafka.state:
+            continue  # not wanted, or never admitted
+        state = kafka.state.get(process, "not started") if process in view.alive else "dead"
+        if state != "ACTIVE":
+            lacks.append(f"{slot.name} is {state}")
+        elif kafka.fenced.get(slot.node_id, False):
+            lacks.append(f"{slot.name} is fenced in the metadata")
+    for slot in layout.slots:
+        if slot.twin and view.newest.get(slot.name, "") in view.alive:
+            lacks.append(f"{slot.name} lives")
+    for (topic, partition), known in sorted(kafka.partitions.items()):
+        if known.leader < 0:
+            lacks.append(f"{topic}-{partition} has no leader (its ISR: {list(known.isr)})")
+        elif serving(view, topic, partition) is None:
+            lacks.append(
+                f"broker {known.leader} has not begun to lead {topic}-{partition} in epoch "
+                f"{known.leader_epoch}"
+            )
+        elif set(known.isr) != set(known.replicas):
+            out = [f"broker {r}" for r in known.replicas if r not in known.isr]
+            lacks.append(f"{describe(out)} not in the ISR of {topic}-{partition}")
+    return tuple(lacks)

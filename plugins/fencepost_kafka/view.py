@@ -1,0 +1,227 @@
+"""The state of a Kafka cluster as its events tell it: leaders, leases, committed metadata."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec import Struct
+
+from fencepost import Event, ProcessExited, View
+from fencepost_kafka import events as e
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(slots=True)
+class PartitionView:
+    """A partition as its newest committed record has it."""
+
+    offset: int
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    serving: int | None = None
+    """The broker that last said it serves as leader, in `serving_epoch`."""
+    serving_epoch: int = -1
+    log_end: int = 0
+    """The end of the leader's log and its high watermark, as it last told them."""
+    high_watermark: int = 0
+
+
+@dataclass(slots=True)
+class KafkaView:
+    """See the module. All dictionaries are keyed by the names and ids the events use."""
+
+    active_controller: int | None = None
+    controller_epoch: int = -1
+    state: dict[str, str] = field(default_factory=dict)
+    """broker process -> its own KIP-631 state."""
+    fenced: dict[int, bool] = field(default_factory=dict)
+    """broker id -> fenced, by the newest committed record."""
+    incarnation: dict[int, str] = field(default_factory=dict)
+    broker_epoch: dict[int, int] = field(default_factory=dict)
+    broker_offset: dict[int, int] = field(default_factory=dict)
+    topics: dict[str, str] = field(default_factory=dict)
+    """live topic -> topic id."""
+    deleted: dict[str, int] = field(default_factory=dict)
+    """topic -> the offset of its newest deletion: what is older is of a topic that is gone."""
+    partitions: dict[TopicPartition, PartitionView] = field(default_factory=dict)
+    early: dict[TopicPartition, tuple[int, e.LeadershipStarted]] = field(default_factory=dict)
+    """Who began to serve last, of partitions whose record was not heard of yet."""
+    checkpointed: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    """(process, topic, partition) -> the high watermark it checkpointed last."""
+    flushed: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    """(broker process, topic, partition) -> up to where it said that its log is synced."""
+    applied: dict[str, int] = field(default_factory=dict)
+    """process -> offset of the newest metadata record it replayed."""
+    committed: int = -1
+    """The offset of the newest committed metadata record that anybody told of."""
+    invoked: Counter[str] = field(default_factory=Counter)
+    """client process -> produces invoked."""
+    completed: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """(client process, outcome) -> produces completed."""
+    polled: Counter[str] = field(default_factory=Counter)
+    read_completed: dict[TopicPartition, str] = field(default_factory=dict)
+
+    def apply(self, view: View, event: Event) -> None:
+        """Takes one event in."""
+        handler = _HANDLERS.get(type(event.body))
+        if handler is not None:
+            handler(self, view, event, event.body)
+
+
+def _exited(kafka: KafkaView, view: View, event: Event, body: ProcessExited) -> None:
+    kafka.state.pop(body.ended, None)
+
+
+def _elected(kafka: KafkaView, view: View, event: Event, body: e.ControllerElected) -> None:
+    me = view.ids.get((event.process, "controller"))
+    if body.epoch > kafka.controller_epoch and me is not None:
+        kafka.controller_epoch = body.epoch
+        kafka.active_controller = me
+
+
+def _resigned(kafka: KafkaView, view: View, event: Event, body: e.ControllerResigned) -> None:
+    if body.epoch == kafka.controller_epoch:
+        kafka.active_controller = None
+
+
+def _state(kafka: KafkaView, view: View, event: Event, body: e.BrokerStateChanged) -> None:
+    kafka.state[event.process] = body.new
+
+
+def _broker(kafka: KafkaView, view: View, event: Event, body: e.BrokerCommitted) -> None:
+    kafka.committed = max(kafka.committed, body.offset)
+    if body.offset > kafka.broker_offset.get(body.broker_id, -1):
+        kafka.broker_offset[body.broker_id] = body.offset
+        kafka.fenced[body.broker_id] = body.fenced
+        kafka.incarnation[body.broker_id] = body.incarnation
+        kafka.broker_epoch[body.broker_id] = body.broker_epoch
+
+
+def _topic(kafka: KafkaView, view: View, event: Event, body: e.TopicCommitted) -> None:
+    kafka.committed = max(kafka.committed, body.offset)
+    gone = kafka.deleted.get(body.topic, -1)
+    if not body.deleted:
+        if body.offset > gone:
+            kafka.topics[body.topic] = body.topic_id
+        return
+    kafka.deleted[body.topic] = max(body.offset, gone)
+    if kafka.topics.get(body.topic) == body.topic_id:
+        del kafka.topics[body.topic]
+        for key in [k for k in kafka.partitions if k[0] == body.topic]:
+            del kafka.partitions[key]
+    # Who tells of it late may have begun to lead what was gone.
+    me = view.ids.get((event.process, "broker"))
+    for key in [k for k, (who, _) in kafka.early.items() if k[0] == body.topic and who == me]:
+        del kafka.early[key]
+
+
+def _partition(kafka: KafkaView, view: View, event: Event, body: e.PartitionCommitted) -> None:
+    kafka.committed = max(kafka.committed, body.offset)
+    if body.offset < kafka.deleted.get(body.topic, -1):
+        return
+    key = (body.topic, body.partition)
+    known = kafka.partitions.get(key)
+    if known is None:
+        kafka.partitions[key] = PartitionView(
+            body.offset, body.leader, body.leader_epoch, body.isr, body.replicas, body.adding,
+            body.removing,
+        )  # fmt: skip
+        early = kafka.early.pop(key, None)
+        if early is not None:
+            _serves(kafka.partitions[key], *early)
+    elif body.offset > known.offset:
+        known.offset, known.leader, known.leader_epoch = (
+            body.offset,
+            body.leader,
+            body.leader_epoch,
+        )
+        known.isr, known.replicas = body.isr, body.replicas
+        known.adding, known.removing = body.adding, body.removing
+
+
+def _leading(kafka: KafkaView, view: View, event: Event, body: e.LeadershipStarted) -> None:
+    key = (body.topic, body.partition)
+    broker = view.ids.get((event.process, "broker"), -1)
+    known = kafka.partitions.get(key)
+    if known is not None:
+        _serves(known, broker, body)
+    else:
+        kafka.early[key] = broker, body
+
+
+def _serves(known: PartitionView, broker: int, body: e.LeadershipStarted) -> None:
+    if body.leader_epoch > known.serving_epoch:
+        known.serving = broker
+        known.serving_epoch = body.leader_epoch
+        known.log_end, known.high_watermark = body.log_end, body.high_watermark
+
+
+def _appended(kafka: KafkaView, view: View, event: Event, body: e.LogAppended) -> None:
+    if body.as_leader:
+        known = kafka.partitions.get((body.topic, body.partition))
+        if known is not None and body.leader_epoch == known.serving_epoch:
+            known.log_end = body.log_end
+
+
+def _watermark(kafka: KafkaView, view: View, event: Event, body: e.HighWatermarkAdvanced) -> None:
+    if body.as_leader:
+        known = kafka.partitions.get((body.topic, body.partition))
+        if known is not None and body.leader_epoch == known.serving_epoch:
+            known.high_watermark = body.high_watermark
+
+
+def _checkpointed(kafka: KafkaView, view: View, event: Event, body: e.ReplicaCheckpointed) -> None:
+    kafka.checkpointed[event.process, body.topic, body.partition] = body.high_watermark
+    kafka.flushed[event.process, body.topic, body.partition] = body.flushed
+
+
+def _metadata(
+    kafka: KafkaView, view: View, event: Event, body: e.MetadataCommitted | e.MetadataApplied
+) -> None:
+    kafka.committed = max(kafka.committed, body.offset)
+    kafka.applied[event.process] = body.offset
+
+
+def _invoked(kafka: KafkaView, view: View, event: Event, body: e.ProduceInvoked) -> None:
+    kafka.invoked[event.process] += 1
+
+
+def _produced(kafka: KafkaView, view: View, event: Event, body: e.ProduceCompleted) -> None:
+    kafka.completed[event.process, body.outcome] += 1
+
+
+def _polled(kafka: KafkaView, view: View, event: Event, body: e.Polled) -> None:
+    kafka.polled[event.process] += len(body.offsets)
+
+
+def _read(kafka: KafkaView, view: View, event: Event, body: e.ReadCompleted) -> None:
+    kafka.read_completed[body.topic, body.partition] = body.outcome
+
+
+_HANDLERS: dict[type[Struct], Callable[[KafkaView, View, Event, Any], None]] = {
+    ProcessExited: _exited,
+    e.ControllerElected: _elected,
+    e.ControllerResigned: _resigned,
+    e.BrokerStateChanged: _state,
+    e.BrokerCommitted: _broker,
+    e.TopicCommitted: _topic,
+    e.PartitionCommitted: _partition,
+    e.LeadershipStarted: _leading,
+    e.LogAppended: _appended,
+    e.HighWatermarkAdvanced: _watermark,
+    e.ReplicaCheckpointed: _checkpointed,
+    e.MetadataCommitted: _metadata,
+    e.MetadataApplied: _metadata,
+    e.ProduceInvoked: _invoked,
+    e.ProduceCompleted: _produced,
+    e.Polled: _polled,
+    e.ReadCompleted: _read,
+}

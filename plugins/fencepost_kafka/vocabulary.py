@@ -1,0 +1,50 @@
+"""Kafka's words for a cluster: its roles, its shape, and what its settings mean in time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fencepost import Shape, Spare
+
+
+class Role(StrEnum):
+    """What the processes of a slot do."""
+
+    CONTROLLER = "controller"
+    BROKER = "broker"
+    CLIENT = "client"
+
+
+COMBINED = "combined"
+"""A count of `COUNTS`: in that many of the first brokers' processes a controller lives as well."""
+
+COUNTS: Mapping[str, int] = {Role.CONTROLLER.value: 3, Role.BROKER.value: 3, COMBINED: 0}
+"""What a Kafka cluster's shape counts, with the defaults (`System.counts`)."""
+
+
+def kafka_shape(
+    controllers: int = COUNTS[Role.CONTROLLER],
+    brokers: int = COUNTS[Role.BROKER],
+    settings: Mapping[str, str] | None = None,
+    *,
+    defects: tuple[str, ...] = (),
+    spares: Sequence[Spare] = (),
+    combined: int = 0,
+    own: Mapping[str, Mapping[str, str]] | None = None,
+) -> Shape:
+    """A shape by Kafka's counts; `settings` are Kafka's dotted names."""
+    counts = {Role.CONTROLLER.value: controllers, Role.BROKER.value: brokers, COMBINED: combined}
+    return Shape(counts, settings or {}, defects, tuple(spares), own or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The bounds that tests and rules take from a cluster's configuration, all in milliseconds."""
+
+    heartbeat_ms: int
+    lease_ms: int
+    election_ms: int
+    replica_lag_ms: int
+    recovery_bound_ms: int

@@ -1,0 +1,207 @@
+"""What a recovered cluster lacks, and what can be awaited of a node: pure, over the view."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import pytest
+from tests.kafka.kafka_views import kafka_view
+
+from fencepost import Cluster, Condition, Layout, NodeStarted, Runtime, Shape, Slot, Stalled, View
+from fencepost.events import Event
+from fencepost.model.cluster import stalled_since
+from fencepost_kafka import (
+    ControllerElected,
+    ControllerResigned,
+    KafkaView,
+    PartitionView,
+    Role,
+    Timing,
+)
+from fencepost_kafka.testing import KafkaCluster, KafkaNode, missing
+
+BROKER = Slot("broker-2", Role.BROKER, 2, 2)
+TWIN = Slot("broker-2-twin", Role.BROKER, 2, 3, twin=True)
+CONTROLLER = Slot("controller-1", Role.CONTROLLER, 1, 1)
+LAYOUT = Layout((CONTROLLER, BROKER, TWIN, Slot("clients", Role.CLIENT, 0, 4)), ())
+
+
+def healthy() -> View:
+    led = PartitionView(1, 2, 5, (2,), (2,), serving=2, serving_epoch=5)
+    return kafka_view(
+        active_controller=1,
+        alive={"broker-2#1", "controller-1#1"},
+        newest={"broker-2": "broker-2#1", "controller-1": "controller-1#1"},
+        state={"broker-2#1": "ACTIVE"},
+        fenced={2: False},
+        partitions={("orders", 0): led},
+    )
+
+
+def test_a_healthy_cluster_lacks_nothing() -> None:
+    assert missing(healthy(), LAYOUT) == ()
+
+
+def no_controller(view: View) -> None:
+    view.of(KafkaView).active_controller = None
+
+
+def dead(view: View) -> None:
+    view.alive.discard("broker-2#1")
+
+
+def restarted(view: View) -> None:
+    view.newest["broker-2"] = "broker-2#2"
+    view.alive.add("broker-2#2")
+
+
+def fenced(view: View) -> None:
+    view.of(KafkaView).state["broker-2#1"] = "FENCED"
+
+
+def fenced_by_controller(view: View) -> None:
+    view.of(KafkaView).fenced[2] = True
+
+
+def twin_lives(view: View) -> None:
+    view.newest["broker-2-twin"] = "broker-2-twin#1"
+    view.alive.add("broker-2-twin#1")
+
+
+def leaderless(view: View) -> None:
+    view.of(KafkaView).partitions["orders", 0].leader = -1
+
+
+def not_serving_yet(view: View) -> None:
+    view.of(KafkaView).partitions["orders", 0].leader_epoch = 6
+
+
+def shrunk(view: View) -> None:
+    view.of(KafkaView).partitions["orders", 0].replicas = (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        (no_controller, "no controller is active"),
+        (dead, "broker-2 is dead"),
+        (restarted, "broker-2 is not started"),
+        (fenced, "broker-2 is FENCED"),
+        (fenced_by_controller, "broker-2 is fenced in the metadata"),
+        (twin_lives, "broker-2-twin lives"),
+        (leaderless, "orders-0 has no leader (its ISR: [2])"),
+        (not_serving_yet, "broker 2 has not begun to lead orders-0 in epoch 6"),
+        (shrunk, "broker 3 not in the ISR of orders-0"),
+    ],
+)
+def test_what_is_missing_is_said_in_words(harm: Callable[[View], None], says: str) -> None:
+    view = healthy()
+    harm(view)
+    assert missing(view, LAYOUT) == (says,)
+
+
+def test_a_node_is_judged_by_its_newest_process() -> None:
+    node = KafkaNode(BROKER)
+    view = healthy()
+    assert node.active.holds(view)
+    assert node.alive.holds(view)
+    assert node.leads("orders", 0).holds(view)
+    assert node.in_sync("orders", 0).holds(view)
+    assert not node.fenced.holds(view)
+    restarted(view)
+    assert not node.active.holds(view)
+    assert node.active.description == "broker-2 to be ACTIVE"
+
+
+def test_two_conditions_make_one() -> None:
+    node = KafkaNode(BROKER)
+    both = node.active & node.fenced_by_controller
+    view = healthy()
+    assert not both.holds(view)
+    fenced_by_controller(view)
+    assert both.holds(view)
+    assert both.description == "broker-2 to be ACTIVE and broker-2 to be fenced in the metadata"
+
+
+def test_stalls_are_added_up_a_process() -> None:
+    stall = Event("r", "broker-2#1", 0, 100, Stalled(30))
+    later = replace_at(stall, 200)
+    other = Event("r", "harness", 0, 150, Stalled(50))
+    assert stalled_since([stall, later, other], from_ns=100) == 60
+    assert stalled_since([stall, later, other], from_ns=101) == 50
+    assert stalled_since([], from_ns=0) == 0
+
+
+def replace_at(event: Event, at_ns: int) -> Event:
+    return Event(event.run, event.process, event.node_seq + 1, at_ns, event.body)
+
+
+TIMING = Timing(300, 2_000, 500, 2_000, 9_000)
+
+
+class Moving:
+    """A run whose next events have come, as they may have on processes: `advance` takes in one
+    after the other, and whoever looks at the view takes in all of them."""
+
+    layout = LAYOUT
+
+    def __init__(self, view: View, *coming: Event) -> None:
+        self._view = view
+        self._coming = deque(coming)
+
+    @property
+    def view(self) -> View:
+        while self._coming:
+            self._view.apply(self._coming.popleft())
+        return self._view
+
+    def now_ns(self) -> int:
+        return 0
+
+    def events(self) -> Sequence[Event]:
+        return ()
+
+    def advance(self, until: Condition, deadline_ns: int) -> Event | None:
+        while self._coming:
+            event = self._coming.popleft()
+            self._view.apply(event)
+            if until.holds(self._view):
+                return event
+        return None
+
+
+def cluster_of(run: Moving) -> KafkaCluster:
+    runtime, bound_ms = cast(Runtime, run), TIMING.recovery_bound_ms
+    base = Cluster(runtime, lambda view: missing(view, LAYOUT), bound_ms, Shape())
+    return KafkaCluster(base, TIMING)
+
+
+def elected_and_gone() -> KafkaCluster:
+    """A cluster that lacks a controller, then has one, and lacks it again."""
+    view = healthy()
+    no_controller(view)
+    bodies = (
+        NodeStarted("controller", 1, "c", -1),
+        ControllerElected(1, 0, 0),
+        ControllerResigned(1, "no_majority"),
+    )
+    told = [Event("run", "controller-1#1", n, n, body) for n, body in enumerate(bodies)]
+    return cluster_of(Moving(view, *told))
+
+
+def test_who_was_there_once_is_found_though_gone_by_now() -> None:
+    assert elected_and_gone().active_controller.name == "controller-1"
+
+
+def test_a_cluster_that_recovered_did_whatever_came_after() -> None:
+    recovered = elected_and_gone().await_recovery()
+    assert (recovered.recovered, recovered.missing) == (True, ())
+
+
+def test_a_cluster_that_never_recovers_says_what_it_lacks() -> None:
+    view = healthy()
+    no_controller(view)
+    recovered = cluster_of(Moving(view)).await_recovery()
+    assert (recovered.recovered, recovered.missing) == (False, ("no controller is active",))

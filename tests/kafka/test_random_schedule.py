@@ -1,0 +1,164 @@
+"""What a random schedule strikes, and what it leaves alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random  # noqa: TID251 - seeded here
+
+from tests.kafka.kafka_views import kafka_view
+
+from fencepost import Event, Layout, Moment, Planned, ProcessSpawned, Slot, View
+from fencepost_kafka import (
+    BrokerStateChanged,
+    ControllerFollowed,
+    KafkaView,
+    PartitionView,
+    Role,
+    Timing,
+)
+from fencepost_kafka.random_strikes import KafkaStrikes, starting
+
+CONTROLLERS = tuple(Slot(f"controller-{n}", Role.CONTROLLER, 100 + n, n) for n in (1, 2, 3))
+BROKERS = tuple(Slot(f"broker-{n}", Role.BROKER, n, 3 + n) for n in (1, 2, 3))
+TWIN = Slot("broker-1-twin", Role.BROKER, 1, 7, twin=True)
+LAYOUT = Layout((*CONTROLLERS, *BROKERS, TWIN, Slot("clients", Role.CLIENT, -1, 8)), ())
+TIMING = Timing(300, 3_000, 500, 2_000, 20_000)
+STRIKES = KafkaStrikes(TIMING)
+LINKS = ("cut", "partition", "isolate", "cut_from_controllers", "slow_link")
+
+
+def told(view: View, process: str, body: object) -> None:
+    view.apply(Event("run", process, view.count + 1, view.count, body, None))
+
+
+def begun(*but: str) -> View:
+    """All nodes have begun to work, but for these, whose processes live."""
+    view = kafka_view()
+    for slot in (*CONTROLLERS, *BROKERS):
+        process = f"{slot.name}#1"
+        told(view, "harness", ProcessSpawned(process, slot.name, slot.role.value, slot.node_id, 1))
+        if slot.name in but:
+            continue
+        if slot.role is Role.CONTROLLER:
+            told(view, process, ControllerFollowed(1, 101))
+        else:
+            told(view, process, BrokerStateChanged(slot.node_id, "FENCED", "ACTIVE", 5, "unfenced"))
+    view.of(KafkaView).active_controller = 101
+    for partition, leader in enumerate((1, 2)):
+        replicas = (leader, 3)
+        view.of(KafkaView).partitions["orders", partition] = PartitionView(
+            1, leader, 0, replicas, replicas
+        )
+    return view
+
+
+def strikes(view: View, *offered: str, seeds: int = 200) -> list[Planned]:
+    moment = Moment(view, LAYOUT, offered)
+    drawn = (STRIKES.draw(Random(seed), moment) for seed in range(seeds))
+    return [planned for planned in drawn if planned is not None]
+
+
+def test_links_of_a_node_that_is_starting_are_left_alone() -> None:
+    found = strikes(begun("broker-2", "controller-3"), *LINKS)
+    assert found
+    assert all({"broker-2", "controller-3"}.isdisjoint(planned.ends) for planned in found)
+    assert "isolate" not in {planned.fault for planned in found}
+
+
+def test_a_node_that_is_starting_may_be_killed_again() -> None:
+    killed = {name for p in strikes(begun("broker-2"), "kill") for name in p.victims}
+    assert "broker-2" in killed
+
+
+def test_a_broker_that_lost_its_lease_has_begun_long_ago() -> None:
+    view = begun()
+    told(view, "broker-2#1", BrokerStateChanged(2, "ACTIVE", "FENCED", 5, "lease_expired"))
+    assert starting(view, LAYOUT) == frozenset()
+
+
+def test_links_that_were_healed_just_now_are_left_alone() -> None:
+    moment = Moment(begun(), LAYOUT, LINKS, mending=frozenset({"broker-2"}))
+    found = [STRIKES.draw(Random(seed), moment) for seed in range(200)]
+    assert any(found)
+    assert all("broker-2" not in planned.victims for planned in found if planned)
+    killable = replace(moment, offered=("kill",))
+    killed = [STRIKES.draw(Random(seed), killable) for seed in range(50)]
+    assert any("broker-2" in planned.victims for planned in killed if planned)
+
+
+def test_controllers_links_are_left_alone_while_nobody_leads_them() -> None:
+    view = begun()
+    view.of(KafkaView).active_controller = None
+    ends = [planned.ends for planned in strikes(view, *LINKS)]
+    assert ends
+    assert all(not name.startswith("controller") for several in ends for name in several)
+
+
+def test_brokers_links_are_left_alone_while_nobody_leads_a_partition() -> None:
+    view = begun()
+    between = [p for p in strikes(view, *LINKS) if p.ends <= {slot.name for slot in BROKERS}]
+    assert between
+    assert all(planned.ends & {"broker-1", "broker-2"} for planned in between)
+    for one in view.of(KafkaView).partitions.values():
+        one.leader = -1
+    assert all(any("controller" in end for end in p.ends) for p in strikes(view, *LINKS))
+
+
+def test_a_dead_node_is_not_starting() -> None:
+    view = begun("broker-2")
+    view.alive.discard("broker-2#1")
+    assert starting(view, LAYOUT) == frozenset()
+
+
+def test_a_cut_between_the_roles_is_between_a_broker_and_the_active_controller() -> None:
+    pairs = [planned.ends for planned in strikes(begun(), "cut")]
+    mixed = [ends for ends in pairs if len({name.split("-")[0] for name in ends}) == 2]
+    assert mixed
+    assert all("controller-1" in ends for ends in mixed)
+
+
+def test_who_suffers_is_not_struck_again() -> None:
+    moment = Moment(begun(), LAYOUT, LINKS, frozenset({"broker-1"}))
+    drawn = [STRIKES.draw(Random(seed), moment) for seed in range(200)]
+    assert all("broker-1" not in planned.victims for planned in drawn if planned)
+    quiet = replace(moment, struck=frozenset())
+    assert any(
+        "broker-1" in planned.victims
+        for planned in (STRIKES.draw(Random(seed), quiet) for seed in range(200))
+        if planned
+    )
+
+
+def test_a_slow_link_is_one_that_somebody_dials() -> None:
+    # 101 leads the quorum, and the others pull.
+    slow = [planned.arguments for planned in strikes(begun(), "slow_link")]
+    dialled = [a["targets"] for a in slow if str(a["sources"]).startswith("controller")]
+    assert slow
+    assert set(dialled) == {"controller-1"}
+
+
+def held(view: View) -> View:
+    view.of(KafkaView).fenced = {slot.node_id: False for slot in BROKERS}
+    return view
+
+
+def doubled(moment: Moment, holder_keeps_id: bool = False) -> set[str]:
+    strikes = KafkaStrikes(TIMING, holder_keeps_id)
+    drawn = (strikes.draw(Random(seed), moment) for seed in range(200))
+    return {name for planned in drawn if planned is not None for name in planned.victims}
+
+
+def test_an_id_is_claimed_while_others_are_out_where_its_holder_keeps_it() -> None:
+    out = Moment(held(begun()), LAYOUT, ("duplicate_id",), struck=frozenset({"broker-3"}))
+    assert doubled(out) == set()
+    assert doubled(out, True) == {"broker-1", "broker-2"}
+    assert doubled(replace(out, mending=frozenset({"broker-2"})), True) == {"broker-1"}
+
+
+def test_an_id_without_a_certain_holder_is_not_claimed() -> None:
+    view = held(begun("broker-1"))
+    view.of(KafkaView).fenced[2] = True
+    kept = Moment(view, LAYOUT, ("duplicate_id",))
+    assert doubled(kept, True) == {"broker-3"}
+    told(view, "broker-3#1", BrokerStateChanged(3, "ACTIVE", "FENCED", 5, "lease_expired"))
+    assert doubled(kept, True) == set()

@@ -1,0 +1,125 @@
+"""Schedules: pure, in order, resolved by what the cluster is doing, replayed from their record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.kafka.kafka_views import kafka_view
+
+from fencepost import Layout, Slot, UsageError, View
+from fencepost.runs import schedule as s
+from fencepost_clusters.reference.cluster import ReferenceQuorum
+from fencepost_kafka import PartitionView, Role
+
+LAYOUT = Layout(
+    (
+        Slot("controller-1", Role.CONTROLLER, 1, 1),
+        Slot("broker-2", Role.BROKER, 2, 2),
+        Slot("broker-3", Role.BROKER, 3, 3),
+        Slot("broker-3-twin", Role.BROKER, 3, 4, twin=True),
+        Slot("clients", Role.CLIENT, 0, 5),
+    ),
+    (),
+)
+
+
+def resolve(arguments: Mapping[str, object], seen: View) -> Mapping[str, object] | None:
+    return s.resolve(arguments, seen, s.selecting(ReferenceQuorum(), LAYOUT))
+
+
+def view(leader: int, isr: tuple[int, ...] = (2, 3), controller: int | None = 1) -> View:
+    known = PartitionView(offset=1, leader=leader, leader_epoch=1, isr=isr, replicas=(2, 3))
+    return kafka_view(active_controller=controller, partitions={("orders", 0): known})
+
+
+strikes = st.lists(
+    st.builds(
+        s.Strike,
+        at_ms=st.integers(0, 50),
+        fault=st.just("cut"),
+        arguments=st.just({}),
+        for_ms=st.none() | st.integers(0, 50),
+    ),
+    max_size=6,
+)
+
+
+@given(strikes)
+def test_actions_are_in_order_and_no_strike_heals_before_it_strikes(
+    planned: list[s.Strike],
+) -> None:
+    actions = s.actions(s.Schedule(strikes=tuple(planned)))
+    assert [a.at_ms for a in actions] == sorted(a.at_ms for a in actions)
+    for number, strike in enumerate(planned):
+        mine = [a.heals for a in actions if a.number == number]
+        assert mine == ([False] if strike.for_ms is None else [False, True])
+
+
+@pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        ("@leader/orders/0", "broker-2"),
+        ("@follower/orders/0", "broker-3"),
+        ("@active-controller", "controller-1"),
+        ("@controllers", "controller-1"),
+        ("@brokers", ["broker-2", "broker-3"]),
+    ],
+)
+def test_a_selector_is_looked_up_when_the_strike_is_due(selector: str, names: object) -> None:
+    assert resolve({"node": selector, "n": 1}, view(2)) == {"node": names, "n": 1}
+
+
+@pytest.mark.parametrize(
+    ("selector", "seen"),
+    [
+        ("@leader/orders/0", view(-1)),
+        ("@leader/orders/1", view(2)),
+        ("@follower/orders/0", view(2, isr=(2,))),
+        ("@active-controller", view(2, controller=None)),
+    ],
+)
+def test_what_nobody_is_yet_is_not_known(selector: str, seen: View) -> None:
+    assert resolve({"node": selector}, seen) is None
+
+
+@pytest.mark.parametrize("selector", ["@leadre/orders/0", "@leader/orders", "@leader/orders/x"])
+def test_a_selector_that_does_not_exist_is_refused(selector: str) -> None:
+    with pytest.raises(UsageError, match=r"no selector named '@lead.*did you mean '@leader'"):
+        resolve({"node": selector}, view(2))
+
+
+def test_a_record_comes_back_as_written(tmp_path: Path) -> None:
+    path = tmp_path / "schedule.json"
+    strike = s.Strike(
+        at_ms=5,
+        fault="bounce",
+        arguments={"node": "broker-2", "after_ms": 30},
+        for_ms=30,
+        fault_id="bounce-1",
+        targets=("broker-2#1",),
+        receipt=True,
+    )
+    s.write(path, s.Schedule(strikes=(strike,)))
+    assert s.read(path) == s.Schedule(strikes=(strike,))
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "there is no schedule"),
+        ('{"strikes": [{"fault": "cut"}]}', "is no schedule"),
+        ('{"strikes": [], "version": 99}', "newer than"),
+    ],
+)
+def test_a_file_that_is_no_schedule_is_refused(
+    tmp_path: Path, content: str | None, says: str
+) -> None:
+    path = tmp_path / "schedule.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(UsageError, match=says):
+        s.read(path)

@@ -1,0 +1,95 @@
+"""Events in words: every kind has a sentence, and a stranger's kind reads as what it is."""
+
+from __future__ import annotations
+
+from types import UnionType
+from typing import Any, get_args, get_origin
+
+import msgspec
+import pytest
+from msgspec import Struct
+
+import fencepost_kafka as k
+from fencepost import events
+from fencepost.events.words import numbers, span
+from fencepost.judging.event_formatter import of_body
+
+
+def made(kind: type[Struct]) -> Struct:
+    """An event body with something in each field."""
+
+    def value(annotation: Any) -> object:
+        if get_origin(annotation) is tuple:
+            return (value(get_args(annotation)[0]),) * 2
+        if get_origin(annotation) is UnionType:
+            return None
+        return {str: "word", float: 0.5, int: 7, bool: True}[annotation]
+
+    return kind(*(value(field.type) for field in msgspec.structs.fields(kind)))
+
+
+@pytest.mark.parametrize("kind", [*events.KINDS, *k.KINDS], ids=lambda kind: kind.__name__)
+def test_every_kind_has_a_sentence(kind: type[Struct]) -> None:
+    words = of_body(made(kind))
+    assert words
+    assert "\n" not in words
+    assert "(" not in words.split(" ")[0], "no repr"
+    if kind is not events.Unrecognised:
+        assert events.kind_name(kind) not in words
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (
+            k.BrokerStateChanged(1, "ACTIVE", "FENCED", 5, "lease_expired"),
+            "went from ACTIVE to FENCED (lease_expired), broker epoch 5",
+        ),
+        (
+            k.PartitionCommitted(9, "orders", 2, -1, 4, (3,), (1, 2, 3)),
+            "committed at offset 9: nobody leads orders-2 in leader epoch 4, ISR 3",
+        ),
+        (
+            events.ProcessExited("broker-1#1", -9, 9, True),
+            "broker-1#1 ended by signal 9",
+        ),
+        (
+            events.ProcessExited("broker-1#1", 3, 0, False),
+            "broker-1#1 ended with code 3, unexpectedly",
+        ),
+        (
+            k.LogAppended("orders", 0, 4, 5, 4, 1, 1, False, "d", -1, -1),
+            "stored what it fetched in orders-0 at offset 4, leader epoch 1",
+        ),
+        (
+            k.Polled("orders", 0, (), (), True),
+            "got nothing of orders-0 in the final reading",
+        ),
+        (
+            events.FaultStruck("cut-1", "cut", ("broker-1",), False, "nobody answered before"),
+            "fault cut-1 struck broker-1: without a receipt (nobody answered before)",
+        ),
+    ],
+)
+def test_a_sentence_says_what_happened(body: Struct, words: str) -> None:
+    assert of_body(body) == words
+
+
+class Sneezed(Struct, frozen=True, tag="plugin.sneezed"):
+    loudness: int
+
+
+def test_a_plugins_kind_reads_as_its_name_and_fields() -> None:
+    assert of_body(Sneezed(3)) == "plugin.sneezed: loudness=3"
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [((), "none"), ((1,), "1"), ((1, 2), "1 and 2"), ((1, 2, 3), "1, 2 and 3")],
+)
+def test_numbers_read_as_people_count(values: tuple[int, ...], words: str) -> None:
+    assert numbers(values) == words
+
+
+def test_times_are_told_in_the_unit_that_fits() -> None:
+    assert (span(12_000_000), span(5_240_000_000)) == ("12 ms", "5.2 s")

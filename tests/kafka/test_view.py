@@ -1,0 +1,85 @@
+"""The view of a run: what comes in another order, or is told in another way, means the same."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from tests.kafka.kafka_views import kafka_view
+
+from fencepost import NodeStarted, Slot, View
+from fencepost.events import Event
+from fencepost_kafka import (
+    BrokerCommitted,
+    KafkaView,
+    LeadershipStarted,
+    MetadataApplied,
+    MetadataCommitted,
+    PartitionCommitted,
+    Role,
+    TopicCommitted,
+)
+from fencepost_kafka.testing import KafkaNode
+
+LEADS = LeadershipStarted("orders", 0, 3, (1, 2), -1, 10, 9)
+RECORD = PartitionCommitted(20, "orders", 0, 1, 3, (1, 2), (1, 2))
+NODE = KafkaNode(Slot("broker-1", Role.BROKER, 1, 1))
+
+
+def seen(*told: tuple[str, Struct]) -> View:
+    view = kafka_view(newest={"broker-1": "broker-1#1"})
+    view.apply(Event("run", "broker-1#1", 0, 0, NodeStarted("broker", 1, "one", -1)))
+    for number, (process, body) in enumerate(told, 1):
+        view.apply(Event("run", process, number, number, body))
+    return view
+
+
+def test_a_leader_may_be_heard_of_before_the_record_that_makes_it_one() -> None:
+    for order in ((0, 1), (1, 0)):
+        told = [("broker-1#1", LEADS), ("clients/observer#1", RECORD)]
+        view = seen(*(told[n] for n in order))
+        known = view.of(KafkaView).partitions["orders", 0]
+        assert (known.serving, known.serving_epoch, known.log_end) == (1, 3, 10)
+        assert NODE.leads("orders", 0).holds(view)
+
+
+def test_a_leader_of_a_partition_that_nobody_heard_of_leads_nothing() -> None:
+    assert not NODE.leads("orders", 0).holds(seen(("broker-1#1", LEADS)))
+
+
+def test_a_node_has_caught_up_by_records_or_by_what_it_says_that_it_applied() -> None:
+    record = ("clients/observer#1", MetadataCommitted(7, 1, "TopicRecord", "x"))
+    assert not NODE.caught_up.holds(seen(record))
+    assert not NODE.caught_up.holds(seen(record, ("broker-1#1", MetadataApplied(6, 1))))
+    assert NODE.caught_up.holds(seen(record, ("broker-1#1", MetadataApplied(7, 1))))
+
+
+def test_a_node_has_not_caught_up_with_what_only_an_observer_has_told() -> None:
+    applied = ("broker-1#1", MetadataApplied(7, 1))
+    fenced = ("clients/observer#1", BrokerCommitted(8, 2, 5, True, "two"))
+    assert not NODE.caught_up.holds(seen(applied, fenced))
+    assert NODE.caught_up.holds(seen(applied, fenced, ("broker-1#1", MetadataApplied(8, 1))))
+
+
+MADE = TopicCommitted(19, "orders", "t1", deleted=False)
+GONE = TopicCommitted(30, "orders", "t1", deleted=True)
+
+
+def test_a_broker_that_lags_brings_no_deleted_topic_back() -> None:
+    first = [("broker-2#1", body) for body in (MADE, RECORD, GONE)]
+    behind = [("broker-1#1", body) for body in (MADE, RECORD, LEADS)]
+    for told in (first + behind, [*first, *behind, ("broker-1#1", GONE)]):
+        view = seen(*told)
+        assert (view.of(KafkaView).topics, view.of(KafkaView).partitions) == ({}, {})
+
+
+def test_a_topic_that_is_made_anew_counts_and_is_led_by_who_leads_it_now() -> None:
+    first = [("broker-2#1", body) for body in (MADE, RECORD, GONE)]
+    behind = [("broker-1#1", body) for body in (RECORD, LEADS, GONE)]
+    anew = [
+        ("broker-1#1", TopicCommitted(31, "orders", "t2", deleted=False)),
+        ("broker-1#1", PartitionCommitted(32, "orders", 0, 1, 0, (1, 2), (1, 2))),
+        ("broker-1#1", LeadershipStarted("orders", 0, 0, (1, 2), -1, 0, 0)),
+    ]
+    view = seen(*first, *behind, *anew, ("broker-3#1", MADE), ("broker-3#1", RECORD))
+    assert view.of(KafkaView).topics == {"orders": "t2"}
+    known = view.of(KafkaView).partitions["orders", 0]
+    assert (known.offset, known.serving, known.serving_epoch) == (32, 1, 0)
