@@ -10,18 +10,18 @@ import pytest
 
 from fencepost import EnvironmentFailed
 from fencepost.runtimes.docker.engine import Engine, connect
-from fencepost.runtimes.docker.host import docker_ground
+from fencepost.runtimes.docker.host import docker_backend
 from fencepost.runtimes.docker.pods import IMAGE
-from fencepost.runtimes.process.backend import Ground
+from fencepost.runtimes.process.backend import BackendKind
 
 REQUIRED = os.environ.get("FENCEPOST_DOCKER") == "required"
 """Set where the engine's absence is a failure, and no reason to skip."""
 
 
-def ground() -> Ground:
+def ground() -> BackendKind:
     """The ground to test on; skips the test where there is none."""
     try:
-        return docker_ground(IMAGE)
+        return docker_backend(IMAGE)
     except EnvironmentFailed as lacking:
         if REQUIRED:
             raise

@@ -74,16 +74,16 @@ KINDS = (Heard, Answered, Closed, Told)
 class EchoSystem:
     """`echo/mesh`: every node dials every other, clients dial brokers.
 
-    `modes` makes nodes ill: `dies` (at start, saying why), `deaf` (does not listen), `leaves` (ends
-    by itself, in an orderly way), `stubborn` (ignores SIGTERM), `bursts` (records BURST events and
-    kills itself). `port` is everyone's.
+    `modes` makes nodes ill: `dies` (at start, message why), `deaf` (does not listen), `leaves`
+    (ends by itself, in an orderly way), `stubborn` (ignores SIGTERM), `bursts` (records BURST
+    events and kills itself). `port` is everyone's.
     """
 
     name: str = "echo/mesh"
     plane: str = "none"
     modes: tuple[tuple[str, str], ...] = ()
     port: int = PORT
-    twins: bool = False
+    duplicates: bool = False
     clients: bool = True
 
     @property
@@ -114,9 +114,9 @@ class EchoSystem:
         named = [("controller", Role.CONTROLLER, n) for n in range(1, counts["controller"] + 1)]
         named += [("broker", Role.BROKER, n) for n in range(1, counts["broker"] + 1)]
         nodes = [Slot(f"{w}-{n}", role, n, i) for i, (w, role, n) in enumerate(named, 1)]
-        if self.twins:
+        if self.duplicates:
             nodes += [
-                Slot(f"{s.name}-twin", s.role, s.node_id, len(nodes) + s.index, True)
+                Slot(f"{s.name}-duplicate", s.role, s.node_id, len(nodes) + s.index, True)
                 for s in nodes
                 if s.role is Role.BROKER
             ]

@@ -9,7 +9,7 @@ from tests import echo_node
 from fencepost import Condition, Event, Shape, Slot, View
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import SECOND, now_ns
-from fencepost.runtimes.process.backend import Ground
+from fencepost.runtimes.process.backend import BackendKind
 from fencepost.runtimes.process.runtime import ProcessRuntime
 from fencepost.supervision.launcher import state_of
 from fencepost_kafka import Role, kafka_shape
@@ -23,10 +23,10 @@ def echo_run(
     path: Path,
     system: echo_node.EchoSystem | None = None,
     shape: Shape = PAIR,
-    ground: Ground | None = None,
+    backend: BackendKind | None = None,
 ) -> ProcessRuntime:
     """A run of echo nodes, none of them started, with the workload `echo`; on this host, or on
-    that ground."""
+    that backend."""
     return ProcessRuntime(
         system or echo_node.EchoSystem(),
         shape,
@@ -34,15 +34,15 @@ def echo_run(
         seed=7,
         workloads={"echo": (echo_node.__file__, "client")},
         kinds=echo_node.KINDS,
-        ground=ground,
+        backend=backend,
     )
 
 
 def talking_pair(
-    path: Path, system: echo_node.EchoSystem | None = None, ground: Ground | None = None
+    path: Path, system: echo_node.EchoSystem | None = None, backend: BackendKind | None = None
 ) -> ProcessRuntime:
     """Two brokers that talk to each other."""
-    runtime = echo_run(path, system, ground=ground)
+    runtime = echo_run(path, system, backend=backend)
     for broker in runtime.layout.of(Role.BROKER):
         runtime.start(broker)
     talk(runtime)

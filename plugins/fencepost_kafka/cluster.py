@@ -27,16 +27,16 @@ class KafkaCluster:
 
     @property
     def brokers(self) -> tuple[KafkaNode, ...]:
-        """Every broker, without twins and spares."""
+        """Every broker, without duplicates and spares."""
         return self._of(Role.BROKER)
 
     @property
     def controllers(self) -> tuple[KafkaNode, ...]:
-        """Every controller, without twins and spares."""
+        """Every controller, without duplicates and spares."""
         return self._of(Role.CONTROLLER)
 
     def node(self, name: str) -> KafkaNode:
-        """The node of that name (`broker-2-twin` too); raises UsageError with the nearest one."""
+        """The node of that name, duplicates too; raises UsageError with the nearest one."""
         return KafkaNode(self._base.node(name).slot)
 
     def start(self, node: KafkaNode) -> None:
@@ -49,7 +49,7 @@ class KafkaCluster:
 
     @property
     def recovered(self) -> Condition:
-        """Every broker is active, every partition led, every ISR full, and no twin lives."""
+        """Every broker is active, every partition led, every ISR full, and no duplicate lives."""
         return self._base.recovered
 
     def holds(self, condition: Condition) -> bool:

@@ -105,8 +105,8 @@ def second_process_with_one_id(scene: Scene) -> None:
     cluster, clients = _kafka(scene)
     victim = cluster.leader("payments", 0)
     with scene.faults.duplicate_id(victim, disk="copy"):
-        twin = cluster.node(f"{victim.name}-twin")
-        cluster.eventually(twin.active)
+        duplicate = cluster.node(f"{victim.name}-duplicate")
+        cluster.eventually(duplicate.active)
         cluster.eventually(victim.fenced)
         cluster.eventually(victim.disowned)
         clients.fetch_directly(victim, "payments", 0)

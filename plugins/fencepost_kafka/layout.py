@@ -1,7 +1,7 @@
 """How a cluster of controllers and brokers is laid out: slots and links.
 
-Controllers have ids from 101 on, brokers from 1: one space. Each broker has a twin slot, so that a
-second live process with its id has addresses and links of its own.
+Controllers have ids from 101 on, brokers from 1: one space. Each broker has a duplicate slot, so
+that a second live process with its id has addresses and links of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Ports:
 
 
 def lay_out(shape: Shape, ports: Ports) -> Layout:
-    """Controllers, brokers with a twin each, spares and the clients' slot.
+    """Controllers, brokers with a duplicate each, spares and the clients' slot.
 
     Where a broker and a controller share a process, they share a slot. Raises UsageError for a
     number of nodes that cannot be.
@@ -52,15 +52,16 @@ def lay_out(shape: Shape, ports: Ports) -> Layout:
         Slot(f"broker-{n}", Role.BROKER, n, next(index), also=_also(n, combined))
         for n in range(1, brokers_wanted + 1)
     ]
-    twins = [
-        Slot(f"{b.name}-twin", Role.BROKER, b.node_id, next(index), twin=True) for b in brokers
+    duplicates = [
+        Slot(f"{b.name}-duplicate", Role.BROKER, b.node_id, next(index), duplicate=True)
+        for b in brokers
     ]
     spares = [
         Slot(_spare_name(spare), Role(spare.role), spare.node_id, next(index), spare=True)
         for spare in shape.spares
     ]
     clients = Slot("clients", Role.CLIENT, -1, next(index))
-    slots = (*controllers, *brokers, *twins, *spares, clients)
+    slots = (*controllers, *brokers, *duplicates, *spares, clients)
     bootstrap = tuple((broker.name, ports.client) for broker in brokers)
     return Layout(slots, tuple(_links(slots, ports)), ports.metrics, bootstrap)
 

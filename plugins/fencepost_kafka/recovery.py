@@ -23,7 +23,7 @@ def missing(view: View, layout: Layout) -> tuple[str, ...]:
         elif kafka.fenced.get(slot.node_id, False):
             lacks.append(f"{slot.name} is fenced in the metadata")
     for slot in layout.slots:
-        if slot.twin and view.newest.get(slot.name, "") in view.alive:
+        if slot.duplicate and view.newest.get(slot.name, "") in view.alive:
             lacks.append(f"{slot.name} lives")
     for (topic, partition), known in sorted(kafka.partitions.items()):
         if known.leader < 0:

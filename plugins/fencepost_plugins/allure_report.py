@@ -21,7 +21,7 @@ from fencepost import FencepostError, hookimpl
 class Found(Struct, frozen=True):
     """One violation, as verdicts.json has it."""
 
-    saying: str
+    message: str
     explanation: tuple[str, ...] = ()
 
 
@@ -108,6 +108,6 @@ def explanations(verdicts: Mapping[str, Verdict]) -> Sequence[str]:
     lines: list[str] = []
     for clause, verdict in verdicts.items():
         for found in verdict.violations:
-            lines += [f"{clause}: {verdict.sentence}", f"  {found.saying}"]
+            lines += [f"{clause}: {verdict.sentence}", f"  {found.message}"]
             lines += [f"  {line}" for line in found.explanation]
     return lines

@@ -12,12 +12,12 @@ from typing import final
 
 from fencepost import (
     FaultFactory,
+    Injected,
     Powered,
     Process,
     Receipt,
     Runtime,
     Signal,
-    Struck,
     UsageError,
     hookimpl,
 )
@@ -40,7 +40,7 @@ class Bounce:
     signal: Signal
     lasts_ms: int | None = None
 
-    def strike(self, runtime: Runtime) -> Struck:
+    def inject(self, runtime: Runtime) -> Injected:
         """Returns once the process has ended; a node that was not running has no receipt."""
         slot = find_slot(runtime.layout, self.node)
 
@@ -49,8 +49,8 @@ class Bounce:
 
         victim = runtime.living(slot)
         if victim is None:
-            return Struck((self.node,), Receipt(False, f"no process lives in {self.node}"), heal)
-        return Struck((victim.name,), self._end(runtime, victim), heal)
+            return Injected((self.node,), Receipt(False, f"no process lives in {self.node}"), heal)
+        return Injected((victim.name,), self._end(runtime, victim), heal)
 
     def _end(self, runtime: Runtime, victim: Process) -> Receipt:
         limit_ms = END_BOUND_MS[self.signal]
@@ -93,7 +93,7 @@ class PowerLoss:
     node: str
     name: str = "lose_power"
 
-    def strike(self, runtime: Runtime) -> Struck:
+    def inject(self, runtime: Runtime) -> Injected:
         """A node that was not running has no receipt; raises UsageError where disks are real."""
         if not isinstance(runtime, Powered):
             raise UsageError("only the simulated runtime can take the power from a machine")
@@ -104,8 +104,8 @@ class PowerLoss:
 
         victim = runtime.living(slot)
         if victim is None:
-            return Struck((self.node,), Receipt(False, f"no process lives in {self.node}"), heal)
-        return Struck((victim.name,), runtime.lose_power(victim), heal)
+            return Injected((self.node,), Receipt(False, f"no process lives in {self.node}"), heal)
+        return Injected((victim.name,), runtime.lose_power(victim), heal)
 
     def arguments(self) -> Mapping[str, object]:
         return {"node": self.node}

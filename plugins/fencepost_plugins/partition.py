@@ -9,16 +9,16 @@ it heals. Clients reach every node throughout, unless a cut names their slot.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import final
 
 import fencepost
 from fencepost import (
     Cut,
     FaultFactory,
+    Injected,
     Layout,
     Runtime,
-    Struck,
     UsageError,
     hookimpl,
     one_way,
@@ -34,7 +34,7 @@ class Partition:
 
     name: str
     given: Mapping[str, tuple[str, ...]]
-    shape: Callable[..., Cut]
+    shape: Callable[..., Cut] = field(compare=False, repr=False)
 
     def directions(self, layout: Layout) -> Cut:
         """What is cut in this layout, as pure data; raises UsageError for an unknown slot or role.
@@ -53,11 +53,11 @@ class Partition:
             raise UsageError(f"the fault '{self.name}' cuts nothing: no link joins those nodes")
         return cut
 
-    def strike(self, runtime: Runtime) -> Struck:
+    def inject(self, runtime: Runtime) -> Injected:
         """Cuts at once; the receipt is a probe through what was cut."""
         cut = self.directions(runtime.layout)
         targets = tuple(sorted({name for pair in cut for name in pair}))
-        return Struck(targets, runtime.apply_cut(cut), lambda: runtime.lift_cut(cut))
+        return Injected(targets, runtime.apply_cut(cut), lambda: runtime.lift_cut(cut))
 
     def arguments(self) -> Mapping[str, object]:
         return {n: names[0] if len(names) == 1 else list(names) for n, names in self.given.items()}

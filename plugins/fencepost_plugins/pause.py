@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
-from fencepost import FaultFactory, Receipt, Runtime, Signal, Struck, hookimpl
+from fencepost import FaultFactory, Injected, Receipt, Runtime, Signal, hookimpl
 from fencepost_plugins.targets import find_slot
 
 
@@ -22,20 +22,20 @@ class Pause:
     node: str
     name: str = "pause"
 
-    def strike(self, runtime: Runtime) -> Struck:
+    def inject(self, runtime: Runtime) -> Injected:
         """The receipt is the process's state as the kernel has it; a dead node has none."""
         slot = find_slot(runtime.layout, self.node)
         victim = runtime.living(slot)
         if victim is None:
             missed = Receipt(False, f"no process lives in {self.node}")
-            return Struck((self.node,), missed, lambda: Receipt(True, "nothing was stopped"))
+            return Injected((self.node,), missed, lambda: Receipt(True, "nothing was stopped"))
 
         def heal() -> Receipt:
             if runtime.living(slot) != victim:
                 return Receipt(True, f"{victim.name} has ended meanwhile")
             return runtime.signal(victim, Signal.CONT)
 
-        return Struck((victim.name,), runtime.signal(victim, Signal.STOP), heal)
+        return Injected((victim.name,), runtime.signal(victim, Signal.STOP), heal)
 
     def arguments(self) -> Mapping[str, object]:
         return {"node": self.node}

@@ -13,11 +13,11 @@ from typing import final
 from fencepost import (
     HEALTHY,
     FaultFactory,
+    Injected,
     Link,
     LinkState,
     Receipt,
     Runtime,
-    Struck,
     UsageError,
     hookimpl,
 )
@@ -37,7 +37,7 @@ class SlowLink:
     state: LinkState
     name: str = "slow_link"
 
-    def strike(self, runtime: Runtime) -> Struck:
+    def inject(self, runtime: Runtime) -> Injected:
         """True when every link through which something passed has a true receipt, and one did.
 
         Raises UsageError when no link joins them.
@@ -55,7 +55,7 @@ class SlowLink:
             return _all(links, [runtime.set_link(link, state) for link in links])
 
         targets = tuple(sorted({*self.sources, *self.targets}))
-        return Struck(targets, set_all(self.state), lambda: set_all(HEALTHY))
+        return Injected(targets, set_all(self.state), lambda: set_all(HEALTHY))
 
     def arguments(self) -> Mapping[str, object]:
         return {

@@ -50,8 +50,8 @@ def find_role(layout: Layout, name: str) -> str:
 
 
 def node_names(layout: Layout) -> tuple[str, ...]:
-    """Every node's name, clients and twins left out, in the layout's order."""
-    return tuple(s.name for s in layout.slots if s.role != CLIENT and not s.twin)
+    """Every node's name, clients and duplicates left out, in the layout's order."""
+    return tuple(s.name for s in layout.slots if s.role != CLIENT and not s.duplicate)
 
 
 def end(runtime: Runtime, process: Process, signal: Signal, limit_ms: int) -> bool:

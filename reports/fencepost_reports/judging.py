@@ -72,7 +72,7 @@ FINDINGS = StructType(
         StructField("finding", StringType(), False),
         StructField("witness", StringType()),
         StructField("at", REF),
-        StructField("saying", StringType()),
+        StructField("message", StringType()),
         StructField("because", ArrayType(REF, False)),
         StructField("position", LongType(), False),
         StructField("met", LongType(), False),
@@ -188,7 +188,7 @@ def _fold(
     for _, _, _, position, nth, line, crashed, run_end in rows:
         where = {"position": position, "met": position, "nth": nth}
         if crashed is not None:
-            yield {"finding": "crashed", "saying": crashed, **where}
+            yield {"finding": "crashed", "message": crashed, **where}
             continue
         event = codec.decode(line.encode())
         try:
@@ -202,7 +202,7 @@ def _fold(
                 yield _row(finding) | where
         except Exception as error:
             said = _crash(rule, error, f"on {event.kind} {event.ref}")
-            yield {"finding": "crashed", "saying": said, **where}
+            yield {"finding": "crashed", "message": said, **where}
             return
     if state is None or end is None:
         return
@@ -212,7 +212,7 @@ def _fold(
             yield _row(finding) | where
     except Exception as error:
         said = _crash(rule, error, "at the end of the history")
-        yield {"finding": "crashed", "saying": said, **where}
+        yield {"finding": "crashed", "message": said, **where}
 
 
 def _row(finding: Finding) -> dict[str, Any]:
@@ -223,11 +223,11 @@ def _row(finding: Finding) -> dict[str, Any]:
             "finding": "violated",
             "witness": str(finding.witness),
             "at": as_row(finding.at),
-            "saying": finding.saying,
+            "message": finding.message,
             "because": [as_row(cause) for cause in finding.because],
         }
     at = None if finding.at is None else as_row(finding.at)
-    return {"finding": "undecided", "saying": finding.saying, "at": at}
+    return {"finding": "undecided", "message": finding.message, "at": at}
 
 
 def as_row(cause: Cause) -> Row:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from fencepost import Event, FaultStruck, PhaseStarted, ProcessExited, ProcessSpawned
+from fencepost import Event, FaultInjected, PhaseStarted, ProcessExited, ProcessSpawned
 from fencepost.reporting import sentence
 from fencepost_reports.drawing import Lane, Mark, Span, Timeline, Window, seconds
 from fencepost_reports.schema import EventTable
@@ -23,7 +23,7 @@ _SHAPES: Mapping[str, str] = {
     "process.spawned": "started",
     "process.exited": "ended",
 }
-_UNMARKED = frozenset({"fault.struck", "fault.healed", "run.phase"})
+_UNMARKED = frozenset({"fault.injected", "fault.healed", "run.phase"})
 """Kinds that have a bar of their own."""
 _STATES: Mapping[str, str] = {
     "ACTIVE": "active",
@@ -171,7 +171,7 @@ def _window(run: RunTables, row: Row) -> Window:
     few = ", ".join(row["targets"][:TARGETS])
     more = f" +{len(row['targets']) - TARGETS}" if len(row["targets"]) > TARGETS else ""
     receipt = "✓" if row["receipt"] else "✕ no receipt"
-    body = FaultStruck(
+    body = FaultInjected(
         row["fault_id"], row["fault"], tuple(row["targets"]), row["receipt"], row["evidence"]
     )
     until = "healed" if row["healed"] else "never healed; the run ended"

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from fencepost import Codec, Event, FaultStruck, no_such
+from fencepost import Codec, Event, FaultInjected, no_such
 from fencepost.reporting import RunFolder, Verdict, read, read_verdicts
 from fencepost_reports.schema import EventTable, arrow_schema
 
@@ -211,7 +211,7 @@ def _end(run: str, history: Iterable[Event]) -> dict[str, object]:
         began = event.at_ns if count == 0 else min(began, event.at_ns)
         count += 1
         body = event.body
-        if isinstance(body, FaultStruck) and not body.receipt:
+        if isinstance(body, FaultInjected) and not body.receipt:
             missed.append(f"{body.fault} ({body.fault_id})")
     end = history.end  # type: ignore[attr-defined]
     return {

@@ -49,7 +49,7 @@ VERDICTS = StructType(
                     [
                         StructField("at", REF, False),
                         StructField("witness", StringType(), False),
-                        StructField("saying", StringType(), False),
+                        StructField("message", StringType(), False),
                         StructField("because", ArrayType(REF, False), False),
                     ]
                 ),
@@ -107,7 +107,7 @@ def _tally(rows: Iterable[Row]) -> Tally:
         if tally.crashed and (row["position"] > crashed_at or row["position"] == AT_END):
             break
         if row["finding"] == "crashed":
-            tally.crashed = tally.crashed or row["saying"]
+            tally.crashed = tally.crashed or row["message"]
             crashed_at = row["position"]
         else:
             tally.add(_finding(row), row["position"])
@@ -119,8 +119,8 @@ def _finding(row: Row) -> Finding:
         return Exercised(_cause(row["at"]), Witness(row["witness"]))
     if row["finding"] == "violated":
         because = tuple(_cause(ref) for ref in row["because"])
-        return Violated(_cause(row["at"]), Witness(row["witness"]), row["saying"], because)
-    return Undecided(row["saying"], None if row["at"] is None else _cause(row["at"]))
+        return Violated(_cause(row["at"]), Witness(row["witness"]), row["message"], because)
+    return Undecided(row["message"], None if row["at"] is None else _cause(row["at"]))
 
 
 def _cause(ref: Row) -> Cause:
@@ -131,6 +131,6 @@ def _violation(broken: Broken) -> Row:
     return {
         "at": as_row(broken.at),
         "witness": str(broken.witness),
-        "saying": broken.saying,
+        "message": broken.message,
         "because": [as_row(cause) for cause in broken.because],
     }

@@ -6,7 +6,7 @@ import tomllib
 from functools import cache
 from importlib.resources import files
 
-from fencepost import Clause, Mark, Promise
+from fencepost import Applicability, Clause, Promise
 
 
 @cache
@@ -27,10 +27,10 @@ def clauses() -> tuple[Clause, ...]:
 
 
 @cache
-def marks() -> tuple[Mark, ...]:
+def applicability() -> tuple[Applicability, ...]:
     """What each clause is on Apache Kafka, from kraft.toml."""
     text = files("fencepost_suites").joinpath("kraft.toml").read_text(encoding="utf-8")
     return tuple(
-        Mark(entry["clause"], "kraft", Promise(entry["promise"]), entry["how"])
+        Applicability(entry["clause"], "kraft", Promise(entry["promise"]), entry["how"])
         for entry in tomllib.loads(text)["mark"]
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fencepost import Clause, Mark, Rule, hookimpl
+from fencepost import Applicability, Clause, Rule, hookimpl
 from fencepost_suites import rules
-from fencepost_suites.clauses import clauses, marks
+from fencepost_suites.clauses import applicability, clauses
 
 
 @hookimpl
@@ -16,8 +16,8 @@ def fencepost_clauses() -> Sequence[Clause]:
 
 
 @hookimpl
-def fencepost_marks() -> Sequence[Mark]:
-    return marks()
+def fencepost_applicability() -> Sequence[Applicability]:
+    return applicability()
 
 
 @hookimpl

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fencepost import Spare
-from fencepost.testing import Faults, Happened
+from fencepost.testing import EventLog, Faults
 from fencepost_kafka import BrokerCommitted, Role, kafka_shape
 from fencepost_kafka.testing import KafkaClients, KafkaCluster
 from fencepost_suites.shapes import LONG_LEASE
@@ -91,7 +91,7 @@ def test_a_reassignment_under_way_can_be_called_off(
 @ONE_LATER
 @clause("RP-03", "RP-33")
 def test_a_broker_that_is_added_gets_its_share_and_a_rebalance_places_all_anew(
-    cluster: KafkaCluster, clients: KafkaClients, history: Happened
+    cluster: KafkaCluster, clients: KafkaClients, history: EventLog
 ) -> None:
     clients.create_topic("orders", partitions=6, replication=2)
     writes = clients.produce("orders")
@@ -107,7 +107,7 @@ def test_a_broker_that_is_added_gets_its_share_and_a_rebalance_places_all_anew(
     cluster.eventually(cluster.assigned("orders", 4, [1, 3]))
     cluster.eventually(added.leads("orders", 3))
     cluster.eventually(cluster.recovered)
-    history.saw(
+    history.record_evidence(
         "RP-33",
         len(share) == 3,
         f"of 6 partitions with two replicas, {added} was given {share}, and leads orders-3 since "
@@ -131,7 +131,7 @@ def test_a_deleted_broker_leaves_every_isr_and_may_register_anew(
 @pytest.mark.only("reference/quorum", reason="Kafka refuses whoever comes second")
 @clause("QC-19")
 def test_a_deleted_brokers_id_goes_to_no_process_that_lost_it(
-    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: Happened
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
     writes = clients.produce("orders")
     victim = cluster.leader("orders", 0)
@@ -140,15 +140,17 @@ def test_a_deleted_brokers_id_goes_to_no_process_that_lost_it(
         return broker.broker_id == victim.id and broker.broker_epoch not in before
 
     with faults.duplicate_id(victim, disk="empty"):
-        twin = cluster.node(f"{victim.name}-twin")
-        cluster.eventually(twin.active)
+        duplicate = cluster.node(f"{victim.name}-duplicate")
+        cluster.eventually(duplicate.active)
         cluster.eventually(victim.disowned)
         before = {b.broker_epoch for b in history.of(BrokerCommitted) if b.broker_id == victim.id}
         # Both processes live, and both hear that nobody has the id.
         clients.delete_broker(victim)
-        cluster.eventually(history.told(BrokerCommitted, registered, f"{victim} to come back"))
+        cluster.eventually(
+            history.event_where(BrokerCommitted, registered, f"{victim} to come back")
+        )
         cluster.eventually(writes.acked_at_least(len(writes.acked) + 200))  # a few heartbeats
-        cluster.eventually(twin.active)
+        cluster.eventually(duplicate.active)
     cluster.eventually(cluster.recovered)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fencepost import Condition, Event, Shape, View
-from fencepost.testing import Faults, Happened
+from fencepost.testing import EventLog, Faults
 from fencepost_clusters.apache_kafka.metrics import MetricsTold, figures
 from fencepost_clusters.apache_kafka.rules_metrics import SETTLED_NS
 from fencepost_clusters.apache_kafka.rules_serving import APPLIED_WITHIN_NS
@@ -33,7 +33,7 @@ def goes_on_saying(node: KafkaNode, **said: int) -> Condition:
         agrees = all(getattr(told, name) == value for name, value in said.items())
         return told.slot == node.name and settled and agrees
 
-    return Condition(f"{node.name}'s metrics page to go on saying {said}", holds)
+    return Condition(f"{node.name}'s metrics page to go on message {said}", holds)
 
 
 def past(event: Event, by_ns: int) -> Condition:
@@ -52,10 +52,10 @@ def test_of_two_processes_with_one_id_the_one_with_a_session_stays(
     writes = clients.produce("orders")
     victim = cluster.leader("orders", 0)
     with faults.duplicate_id(victim, disk=disk):
-        twin = cluster.node(f"{victim.name}-twin")
-        cluster.eventually(twin.refused_with("DUPLICATE_BROKER_REGISTRATION"))
+        duplicate = cluster.node(f"{victim.name}-duplicate")
+        cluster.eventually(duplicate.refused_with("DUPLICATE_BROKER_REGISTRATION"))
         cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
-        assert not cluster.holds(twin.active)
+        assert not cluster.holds(duplicate.active)
         assert cluster.holds(victim.active)
 
 
@@ -177,7 +177,7 @@ def test_a_partition_moves_while_it_is_written_to_wherever_it_was(
 
 @clause("KR-07", "KR-08", "QC-37")
 def test_what_the_metrics_of_nodes_say_is_so(
-    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: Happened
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
     clients.produce("orders")
     victim, *others = cluster.brokers
@@ -190,7 +190,7 @@ def test_what_the_metrics_of_nodes_say_is_so(
             assert told.answered, told.body
             page = told.answer.decode()
             evidence = f"{node} tells {sorted(figures(page))}, and ZooKeeper's if it has them"
-            history.saw("QC-37", "SessionExpireListener" not in page, evidence)
+            history.record_evidence("QC-37", "SessionExpireListener" not in page, evidence)
     cluster.eventually(cluster.recovered)
     old = cluster.active_controller
     with faults.pause(old):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from fencepost import NodeStarted, Shape, Spare, UsageError, Witness
-from fencepost.testing import Faults, Happened
+from fencepost.testing import EventLog, Faults
 from fencepost_kafka import Role, kafka_shape
 from fencepost_kafka.testing import KafkaClients, KafkaCluster
 
@@ -47,11 +47,11 @@ def refusal(cluster: KafkaCluster, properties: Mapping[str, str]) -> str:
 
 @clause("QC-01")
 def test_an_unset_process_roles_is_legacy_mode_which_no_node_here_is_in(
-    cluster: KafkaCluster, history: Happened
+    cluster: KafkaCluster, history: EventLog
 ) -> None:
     unset = {name: value for name, value in BROKER.items() if name != "process.roles"}
     sentence = refusal(cluster, unset)
-    history.saw(
+    history.record_evidence(
         "QC-01", "legacy mode" in sentence, f"process.roles unset: {sentence}", Witness.SELF
     )
     both = {**CONTROLLER, **BROKER, "controller.id": "101"}
@@ -62,16 +62,20 @@ def test_an_unset_process_roles_is_legacy_mode_which_no_node_here_is_in(
         ("broker,controller", both),
     ):
         sentence = refusal(cluster, {**properties, "process.roles": roles})
-        history.saw("QC-01", not sentence, f"process.roles={roles}: {sentence}", Witness.SELF)
+        history.record_evidence(
+            "QC-01", not sentence, f"process.roles={roles}: {sentence}", Witness.SELF
+        )
     assert "zookeeper" in refusal(cluster, {**BROKER, "process.roles": "zookeeper"})
     # The mode is the whole cluster's: every node of it says by its role that it is in quorum mode.
     began = {body.role for body in history.of(NodeStarted)}
-    history.saw("QC-01", began == {"broker", "controller"}, f"nodes began as {sorted(began)}")
+    history.record_evidence(
+        "QC-01", began == {"broker", "controller"}, f"nodes began as {sorted(began)}"
+    )
 
 
 @clause("QC-24")
 def test_settings_have_kip_631s_defaults_and_checks(
-    cluster: KafkaCluster, history: Happened
+    cluster: KafkaCluster, history: EventLog
 ) -> None:
     for properties in (BROKER, CONTROLLER):
         read = cluster.effective(properties)
@@ -79,7 +83,9 @@ def test_settings_have_kip_631s_defaults_and_checks(
             ("registration.heartbeat.interval.ms", "2000"),
             ("registration.lease.timeout.ms", "20000"),
         ):
-            history.saw("QC-24", read[name] == default, f"{name} is {read[name]}", Witness.SELF)
+            history.record_evidence(
+                "QC-24", read[name] == default, f"{name} is {read[name]}", Witness.SELF
+            )
     given = {"registration.lease.timeout.ms": "9000"}
     read = cluster.effective({**BROKER, **given})
     assert read["registration.lease.timeout.ms"] == "9000"
@@ -87,7 +93,9 @@ def test_settings_have_kip_631s_defaults_and_checks(
         assert not refusal(cluster, good) or "broker,controller" in good["process.roles"]
         properties = {name: value for name, value in {**good, **change}.items() if value}
         sentence = refusal(cluster, properties)
-        history.saw("QC-24", bool(sentence), f"{what}: {sentence or 'taken'}", Witness.SELF)
+        history.record_evidence(
+            "QC-24", bool(sentence), f"{what}: {sentence or 'taken'}", Witness.SELF
+        )
 
 
 @pytest.mark.parametrize(
@@ -135,7 +143,7 @@ def test_a_broker_learns_the_quorum_from_the_one_good_address_it_has(
 @pytest.mark.parametrize("fencepost_shape", [kafka_shape(combined=2)], ids=["combined"])
 @clause("QC-02")
 def test_a_controller_and_a_broker_share_a_process_and_not_an_id(
-    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: Happened
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
     writes = clients.produce("orders")
     shared = [node for node in cluster.controllers if node.name.startswith("broker")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.testing import Faults, Happened
+from fencepost.testing import EventLog, Faults
 from fencepost_kafka import IsrChangeAnswered
 from fencepost_kafka.testing import KafkaClients, KafkaCluster
 from fencepost_suites.shapes import OUTLASTING_LEASE, shaped
@@ -74,7 +74,7 @@ def test_while_the_isr_is_dead_nobody_leads(
 @shaped("long-lease", registration_lease_timeout_ms="8000", replica_lag_time_max_ms="1000")
 @clause("QC-32")
 def test_an_isr_change_asked_for_in_a_former_epoch_is_refused(
-    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: Happened
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
     clients.create_topic("orders", partitions=1)
     clients.produce("orders")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from fencepost import Shape, Spare
-from fencepost.testing import Faults, Happened
+from fencepost.testing import EventLog, Faults
 from fencepost_kafka import MetricsReported, Role
 from fencepost_kafka.testing import KafkaClients, KafkaCluster, KafkaNode
 
@@ -45,7 +45,7 @@ def figures(told: MetricsReported) -> Mapping[str, float]:
 @seldom
 @clause("QC-25")
 def test_a_node_that_was_left_behind_says_how_far(
-    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: Happened
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
     clients.create_topic("orders", partitions=12)
     standby = next(c for c in cluster.controllers if c != cluster.active_controller)
@@ -70,7 +70,7 @@ def test_a_node_that_was_left_behind_says_how_far(
 @seldom
 @clause("QC-25", "QC-37")
 def test_a_nodes_metrics_page_has_the_seeds_names_and_says_what_the_history_shows(
-    cluster: KafkaCluster, clients: KafkaClients, history: Happened
+    cluster: KafkaCluster, clients: KafkaClients, history: EventLog
 ) -> None:
     clients.create_topic("orders", partitions=36)
     writes = clients.produce("orders", count=200)
@@ -86,7 +86,11 @@ def test_a_nodes_metrics_page_has_the_seeds_names_and_says_what_the_history_show
         def same(body: MetricsReported, node: KafkaNode = node, samples: object = samples) -> bool:
             return body.node_id == node.id and figures(body) == samples
 
-        shown = history.told(MetricsReported, same, f"{node}'s own word of what its page has")
+        shown = history.event_where(
+            MetricsReported, same, f"{node}'s own word of what its page has"
+        )
         held = cluster.comes_to(shown)
-        history.saw("QC-25", held, f"{node} tells {samples} to a client")
-        history.saw("QC-37", "ZooKeeper" not in page, f"{node}'s page has {sorted(samples)}")
+        history.record_evidence("QC-25", held, f"{node} tells {samples} to a client")
+        history.record_evidence(
+            "QC-37", "ZooKeeper" not in page, f"{node}'s page has {sorted(samples)}"
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fencepost import Shape
-from fencepost.testing import Faults, Happened
+from fencepost.testing import EventLog, Faults
 from fencepost_kafka.testing import KafkaClients, KafkaCluster
 from fencepost_suites.shapes import LONG_LEASE
 
@@ -131,8 +131,8 @@ def test_of_two_processes_with_one_id_the_newest_wins(
     clients.produce("orders")
     victim = cluster.leader("orders", 0)
     with faults.duplicate_id(victim, disk=disk):
-        twin = cluster.node(f"{victim.name}-twin")
-        cluster.eventually(twin.active)
+        duplicate = cluster.node(f"{victim.name}-duplicate")
+        cluster.eventually(duplicate.active)
         cluster.eventually(victim.fenced)
         cluster.eventually(victim.disowned)
         assert not clients.fetch_directly(victim, "orders", 0).answered
@@ -159,7 +159,7 @@ def test_a_broker_that_was_paused_past_its_lease_does_not_serve_from_memory(
 
 
 def test_the_history_of_a_quiet_run_has_no_fencing(
-    cluster: KafkaCluster, clients: KafkaClients, history: Happened
+    cluster: KafkaCluster, clients: KafkaClients, history: EventLog
 ) -> None:
     writes = clients.produce("orders", count=200)
     cluster.eventually(writes.settled)

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from fencepost.testing import Happened
+from fencepost.testing import EventLog
 from fencepost_kafka import ControllerElected, ControllerResigned, HeartbeatAnswered
 from fencepost_kafka.testing import KafkaClients, KafkaCluster, KafkaNode
 from fencepost_suites import wire_format as w
@@ -27,7 +27,7 @@ Answer = TypeVar("Answer")
 
 
 def of_active(
-    cluster: KafkaCluster, history: Happened, ask: Callable[[KafkaNode], Answer]
+    cluster: KafkaCluster, history: EventLog, ask: Callable[[KafkaNode], Answer]
 ) -> tuple[KafkaNode, Answer]:
     """The active controller, and what came of asking while it was in office.
 
@@ -47,7 +47,7 @@ def of_active(
 @as_bytes
 @clause("QC-34", "QC-22")
 def test_heartbeats_have_the_seeds_fields_and_are_served_to_no_client(
-    cluster: KafkaCluster, clients: KafkaClients, history: Happened
+    cluster: KafkaCluster, clients: KafkaClients, history: EventLog
 ) -> None:
     frames = w.broker_heartbeat(STRANGER, epoch=5), w.controller_heartbeat(STRANGER, -1)
     active, told_by = of_active(
@@ -62,20 +62,24 @@ def test_heartbeats_have_the_seeds_fields_and_are_served_to_no_client(
             held = held and answer.error == NOT_REGISTERED and answer.active_controller == active.id
         else:
             held = held and answer.error == NOT_CONTROLLER
-        history.saw("QC-34", held, f"{node} answered a BrokerHeartbeat: {answer}")
+        history.record_evidence("QC-34", held, f"{node} answered a BrokerHeartbeat: {answer}")
         error, start, left = w.read_controller_answer(to_controller.answer)
         held = left == 0 and not start and (error == NOT_CONTROLLER) is (node != active)
-        history.saw("QC-34", held, f"{node} answered a ControllerHeartbeat: error {error}")
+        history.record_evidence(
+            "QC-34", held, f"{node} answered a ControllerHeartbeat: error {error}"
+        )
     broker = cluster.brokers[0]
     for frame in (w.broker_heartbeat(STRANGER), w.controller_heartbeat(101, -1)):
         told = clients.send_bytes(broker, frame)
-        history.saw("QC-34", told.refused, f"{broker} on its client listener: {told.body.outcome}")
+        history.record_evidence(
+            "QC-34", told.refused, f"{broker} on its client listener: {told.body.outcome}"
+        )
 
 
 @as_bytes
 @clause("QC-27")
 def test_a_state_that_is_not_known_is_read_as_unknown(
-    cluster: KafkaCluster, clients: KafkaClients, history: Happened
+    cluster: KafkaCluster, clients: KafkaClients, history: EventLog
 ) -> None:
     frame = w.broker_heartbeat(STRANGER, target=UNKNOWN_STATE, epoch=5)
     active, told = of_active(cluster, history, lambda node: clients.send_bytes(node, frame))
@@ -84,30 +88,34 @@ def test_a_state_that_is_not_known_is_read_as_unknown(
     def ours(body: HeartbeatAnswered) -> bool:
         return body.broker_id == STRANGER and body.request_epoch == 5
 
-    cluster.comes_to(history.told(HeartbeatAnswered, ours, f"{active}'s word of its answer"))
+    cluster.comes_to(history.event_where(HeartbeatAnswered, ours, f"{active}'s word of its answer"))
     read = {body.target_state for body in history.of(HeartbeatAnswered) if ours(body)}
     held = answer.error == NOT_REGISTERED and read == {"UNKNOWN"}
-    history.saw("QC-27", held, f"the state {UNKNOWN_STATE} was read as {read}: {answer}")
+    history.record_evidence(
+        "QC-27", held, f"the state {UNKNOWN_STATE} was read as {read}: {answer}"
+    )
     assert cluster.holds(active.alive)
 
 
 @as_bytes
 @clause("QC-23")
 def test_the_requests_of_zookeepers_controllers_are_not_served(
-    cluster: KafkaCluster, clients: KafkaClients, history: Happened
+    cluster: KafkaCluster, clients: KafkaClients, history: EventLog
 ) -> None:
     for node in (cluster.brokers[0], cluster.active_controller):
         for key, name in OBSOLETE.items():
             told = clients.send_bytes(node, w.header(key, 0, flexible=False))
             # Kafka 3.9 knows the names still, of its migration, and answers with an error.
             held = told.refused or w.leading_error(told.answer) != 0
-            history.saw("QC-23", held, f"{name} to {node}: {told.body.outcome} {told.body.answer}")
+            history.record_evidence(
+                "QC-23", held, f"{name} to {node}: {told.body.outcome} {told.body.answer}"
+            )
 
 
 @as_bytes
 @clause("QC-10")
 def test_metadata_records_are_written_as_the_seed_has_them(
-    cluster: KafkaCluster, clients: KafkaClients, history: Happened
+    cluster: KafkaCluster, clients: KafkaClients, history: EventLog
 ) -> None:
     clients.create_topic("orders", config={"min.insync.replicas": "1"})
     clients.delete_topic("orders")
@@ -121,9 +129,13 @@ def test_metadata_records_are_written_as_the_seed_has_them(
         version, at = w.varint(value, at)
         kinds.add(kind)
         held = no_key and 0 <= kind <= 7 and version in (0, 1) and len(value) > at
-        history.saw("QC-10", held, f"a record of type {kind}, version {version}: {value.hex()}")
+        history.record_evidence(
+            "QC-10", held, f"a record of type {kind}, version {version}: {value.hex()}"
+        )
     # A broker, a topic, its partitions, a setting, and the topic's end.
-    history.saw("QC-10", {0, 1, 2, 3, 7} <= kinds, f"types of records in the log: {sorted(kinds)}")
+    history.record_evidence(
+        "QC-10", {0, 1, 2, 3, 7} <= kinds, f"types of records in the log: {sorted(kinds)}"
+    )
     frame = w.broker_heartbeat(STRANGER, epoch=5, tagged=UNKNOWN_TAG)
     told = clients.send_bytes(active, frame)
-    history.saw("QC-10", told.answered, "a tagged field that nobody knows was skipped")
+    history.record_evidence("QC-10", told.answered, "a tagged field that nobody knows was skipped")

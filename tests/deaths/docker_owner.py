@@ -12,7 +12,7 @@ from pathlib import Path
 from fencepost import Condition
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import SECOND
-from fencepost.runtimes.docker.host import docker_ground
+from fencepost.runtimes.docker.host import docker_backend
 from fencepost.runtimes.process.runtime import ProcessRuntime
 from fencepost_kafka import Role, kafka_shape
 
@@ -27,7 +27,7 @@ def main(folder: Path) -> None:
         kafka_shape(controllers=1, brokers=1),
         RunFolder.create(folder / name),
         kinds=echo_node.KINDS,
-        ground=docker_ground("fencepost/pod"),
+        backend=docker_backend("fencepost/pod"),
     ) as runtime:
         for slot in runtime.layout.of(Role.CONTROLLER) + runtime.layout.of(Role.BROKER):
             runtime.start(slot)

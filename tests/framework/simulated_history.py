@@ -14,7 +14,7 @@ from fencepost.runs.run import Run, RunSpec
 def main(seed: int, folder: Path) -> None:
     """A random schedule of ten virtual seconds; its history goes to standard output."""
     plugins = load()
-    spec = RunSpec(plugins.system("reference/quorum"), runtime="simulated", seed=seed, stormy=True)
+    spec = RunSpec(plugins.system("reference/quorum"), runtime="simulated", seed=seed, lossy=True)
     with Run.start(spec, plugins, RunFolder.create(folder)) as run:
         run.clients.load()
         random_schedule.conduct(run, seed, 10_000, plugins.faults)

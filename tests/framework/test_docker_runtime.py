@@ -69,13 +69,13 @@ def make(tmp_path: Path) -> Iterator[Make]:
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[ProcessRuntime]:
     """Two brokers that talk to each other."""
-    runtime = talking_pair(tmp_path / "pair", ground=docker_bench.ground())
+    runtime = talking_pair(tmp_path / "pair", backend=docker_bench.ground())
     yield runtime
     runtime.close()
 
 
-def habitat(runtime: ProcessRuntime) -> DockerHost:
-    inside = runtime._habitat
+def backend(runtime: ProcessRuntime) -> DockerHost:
+    inside = runtime._backend
     assert isinstance(inside, DockerHost)
     return inside
 
@@ -94,7 +94,7 @@ def left_of(runtime: ProcessRuntime, beside: Engine) -> list[Leftover]:
 
 def write(runtime: ProcessRuntime, name: str, file: str) -> None:
     """Puts a file on a slot's disk."""
-    pod = habitat(runtime).toxiproxies.of(slot(runtime, name))
+    pod = backend(runtime).toxiproxies.of(slot(runtime, name))
     pod.ask("write", folder=DATA, files={file: "kept"})
 
 
@@ -166,22 +166,22 @@ def test_a_paused_process_stands_still_until_it_is_resumed(pair: ProcessRuntime)
     assert goes_on(pair, "echo.answered", "broker-1")
 
 
-def test_a_twin_has_a_pod_of_its_own_and_may_have_a_copy_of_the_disk(make: Make) -> None:
-    runtime = make(EchoSystem(twins=True), kafka_shape(0, 2))
+def test_a_duplicate_has_a_pod_of_its_own_and_may_have_a_copy_of_the_disk(make: Make) -> None:
+    runtime = make(EchoSystem(duplicates=True), kafka_shape(0, 2))
     for name in ("broker-1", "broker-2"):
         runtime.start(slot(runtime, name))
     write(runtime, "broker-1", "original")
     write(runtime, "broker-2", "other")
-    twin = slot(runtime, "broker-1-twin")
-    runtime.copy_disk(slot(runtime, "broker-2"), twin)
-    runtime.copy_disk(slot(runtime, "broker-1"), twin)
-    process = runtime.start(twin)
-    assert advance(runtime, answered(process.name)), "the twin does not talk"
-    assert runtime.place(twin).address != runtime.place(slot(runtime, "broker-1")).address
+    duplicate = slot(runtime, "broker-1-duplicate")
+    runtime.copy_disk(slot(runtime, "broker-2"), duplicate)
+    runtime.copy_disk(slot(runtime, "broker-1"), duplicate)
+    process = runtime.start(duplicate)
+    assert advance(runtime, answered(process.name)), "the duplicate does not talk"
+    assert runtime.place(duplicate).address != runtime.place(slot(runtime, "broker-1")).address
     with pytest.raises(UsageError, match="its disk is in use"):
-        runtime.copy_disk(None, twin)
+        runtime.copy_disk(None, duplicate)
     runtime.close()
-    assert disk(runtime, "broker-1-twin") == {"original"}
+    assert disk(runtime, "broker-1-duplicate") == {"original"}
 
 
 # ------------------------------------------------------------------------------------------ links
@@ -226,7 +226,7 @@ def test_a_clients_link_is_published_and_can_be_cut(pair: ProcessRuntime) -> Non
 
 
 def test_a_toxiproxy_that_hangs_is_built_anew_in_its_pod(pair: ProcessRuntime) -> None:
-    pods = habitat(pair).toxiproxies
+    pods = backend(pair).toxiproxies
     pod = pods.of(slot(pair, "broker-1"))
     with docker_bench.engine() as beside:
         toxiproxy = pod.ask("proxy")["pid"]  # a new one, whose id is known; it has no links yet
@@ -239,7 +239,7 @@ def test_a_toxiproxy_that_hangs_is_built_anew_in_its_pod(pair: ProcessRuntime) -
 
 
 def test_a_pod_that_ends_is_named(pair: ProcessRuntime) -> None:
-    pod = habitat(pair).toxiproxies.of(slot(pair, "broker-1"))
+    pod = backend(pair).toxiproxies.of(slot(pair, "broker-1"))
     with docker_bench.engine() as beside:
         assert beside.kill(pod.container, signal.SIGKILL)
     with pytest.raises(EnvironmentFailed, match=r"broker-1.*should live"):
@@ -250,8 +250,8 @@ def test_a_pod_that_ends_is_named(pair: ProcessRuntime) -> None:
 
 
 def test_a_pods_toxiproxy_takes_no_orders_from_another_pod(pair: ProcessRuntime) -> None:
-    pods, other = habitat(pair).toxiproxies, slot(pair, "broker-2")
-    there = habitat(pair).addresses.own(other)
+    pods, other = backend(pair).toxiproxies, slot(pair, "broker-2")
+    there = backend(pair).addresses.own(other)
     probe = "fencepost.injection.probes:kafka_probe"
     own = slot(pair, "broker-1")
 
@@ -293,13 +293,13 @@ def test_a_stale_image_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     docker_bench.ground()
     monkeypatch.setattr(module, "digest", lambda: "other sources")
     with pytest.raises(EnvironmentFailed, match=r"built from other sources.*\./dev images"):
-        module.docker_ground("fencepost/pod")
+        module.docker_backend("fencepost/pod")
 
 
 def test_an_image_that_is_not_there_is_named() -> None:
     docker_bench.ground()
     with pytest.raises(EnvironmentFailed, match=r"the image acme/none is not there"):
-        module.docker_ground("acme/none")
+        module.docker_backend("acme/none")
 
 
 def test_nothing_is_left_when_a_run_is_over(pair: ProcessRuntime) -> None:

@@ -102,7 +102,7 @@ def test_a_doctor_without_an_engine_is_content(tmp_path: Path) -> None:
     )
     found = {one["what"]: one for one in json.loads(done.stdout)}
     assert found["container engine"]["good"]
-    assert "only the docker runtime needs" in found["container engine"]["saying"]
+    assert "only the docker runtime needs" in found["container engine"]["message"]
 
 
 # ---------------------------------------------------------------------------------------- owners

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import Cause, Event, FaultHealed, FaultStruck, NodeStarted, Witness
+from fencepost import Cause, Event, FaultHealed, FaultInjected, NodeStarted, Witness
 from fencepost.judging.explanation import LINES, STEPS, Explanation, explain, explained
 from fencepost.judging.judge import Broken, Outcome, Verdict
 from fencepost.testing import HistoryBuilder
@@ -50,7 +50,7 @@ def serve(h: HistoryBuilder, process: str = BROKER) -> Event:
 
 
 def strike(h: HistoryBuilder, *targets: str, fault_id: str = "cut-1") -> Event:
-    return h.add("harness", FaultStruck(fault_id, "cut", targets, True, "no answer"))
+    return h.add("harness", FaultInjected(fault_id, "cut", targets, True, "no answer"))
 
 
 def renew(h: HistoryBuilder, correlation: int) -> tuple[Event, Event, Event]:
@@ -153,9 +153,9 @@ def test_a_fault_that_healed_gives_way_to_one_still_on() -> None:
     strike(h, "broker-1", fault_id="pause-1")
     h.add("harness", FaultHealed("pause-1", True, ""))
     on = strike(h, "broker-1", fault_id="cut-2")
-    h.add("harness", FaultStruck("slow-3", "slow", ("broker-1",), True, ""))
+    h.add("harness", FaultInjected("slow-3", "slow", ("broker-1",), True, ""))
     h.add("harness", FaultHealed("slow-3", True, ""))
-    faults = [e for e in told(why(h, serve(h))) if isinstance(e.body, FaultStruck)]
+    faults = [e for e in told(why(h, serve(h))) if isinstance(e.body, FaultInjected)]
     assert faults == [on]
 
 

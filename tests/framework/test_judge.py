@@ -14,7 +14,7 @@ from fencepost import (
     Clause,
     Event,
     Exercised,
-    FaultStruck,
+    FaultInjected,
     Finding,
     Key,
     PhaseStarted,
@@ -212,7 +212,7 @@ def test_a_fault_that_missed_leaves_open_what_nothing_else_exercised(
     receipt: bool, word: str, outcome: Outcome
 ) -> None:
     h = HistoryBuilder()
-    h.add("harness", FaultStruck("cut-1", "cut", ("broker-1",), receipt, "no link was used"))
+    h.add("harness", FaultInjected("cut-1", "cut", ("broker-1",), receipt, "no link was used"))
     h.add("p", Said(word))
     found = judge(h.events(), [Listens()], CLAUSES, h.end(), "quorum").verdicts["X-1"]
     assert found.verdict is outcome

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 
 from fencepost.model.runtime import HEALTHY, LinkState
 from fencepost.model.topology import Layout, Link, Slot, one_way
-from fencepost.runtimes.simulated.network import SimulatedNetwork, Weather
+from fencepost.runtimes.simulated.network import NetworkProfile, SimulatedNetwork
 from fencepost.runtimes.simulated.virtual_time import Agenda
 from fencepost_kafka import Role
 
@@ -78,9 +78,11 @@ class Networking(RuleBasedStateMachine):
     def begin(self, seed: int, storm: bool) -> None:
         self.agenda = Agenda()
         self.processes = {name: Process(name) for name in NAMES}
-        weather = Weather(most_delay_ns=5 * MS if storm else MS, slow_one_in=10 if storm else 200)
+        profile = NetworkProfile(
+            most_delay_ns=5 * MS if storm else MS, slow_one_in=10 if storm else 200
+        )
         self.network = SimulatedNetwork(
-            LAYOUT, self.agenda, Random(seed), self.processes.get, weather
+            LAYOUT, self.agenda, Random(seed), self.processes.get, profile
         )
         self.dialled: dict[int, Dialled] = {}
         self.cuts: Counter[tuple[str, str]] = Counter()

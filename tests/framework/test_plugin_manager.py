@@ -11,7 +11,16 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from msgspec import Struct
 
-from fencepost import Clause, FaultFactory, Mark, Promise, UsageError, Workload, hookimpl, no_such
+from fencepost import (
+    Applicability,
+    Clause,
+    FaultFactory,
+    Promise,
+    UsageError,
+    Workload,
+    hookimpl,
+    no_such,
+)
 from fencepost.plugins.manager import PluginWarning, load, load_from
 
 
@@ -218,15 +227,15 @@ def test_marks_say_what_a_clause_is_on_another_plane() -> None:
     seeds = plugin(
         clauses=[Clause("A-1", "a", ("quorum",), "Says."), Clause("A-2", "a", (), "So.")]
     )
-    marks = [Mark("A-1", "other", Promise.SAME, "by another name")]
-    plugins = load_from((), {"seeds": seeds, "marks": plugin(marks=marks)})
+    marks = [Applicability("A-1", "other", Promise.SAME, "by another name")]
+    plugins = load_from((), {"seeds": seeds, "marks": plugin(applicability=marks)})
     clause = plugins.clause("A-1")
     assert clause.binds("other")
     assert clause.binds("quorum")
     assert not clause.binds("third")
     assert clause.unbound("third") == "it binds no third plane"
-    changed = [Mark("A-2", "other", Promise.CHANGED, "otherwise")]
-    marked = load_from((), {"seeds": seeds, "marks": plugin(marks=changed)}).clause("A-2")
+    changed = [Applicability("A-2", "other", Promise.CHANGED, "otherwise")]
+    marked = load_from((), {"seeds": seeds, "marks": plugin(applicability=changed)}).clause("A-2")
     assert not marked.binds("other")
     assert marked.binds("quorum")
     assert marked.unbound("other") == "changed: otherwise"
@@ -234,11 +243,16 @@ def test_marks_say_what_a_clause_is_on_another_plane() -> None:
 
 def test_a_mark_on_no_clause_and_two_marks_on_one_are_refused() -> None:
     seeds = plugin(clauses=[Clause("A-1", "a", (), "Says.")])
-    mark = Mark("A-1", "other", Promise.SAME, "so")
+    mark = Applicability("A-1", "other", Promise.SAME, "so")
     with pytest.raises(UsageError, match="no clause named 'B-1'"):
-        load_from((), {"x": plugin(marks=[Mark("B-1", "other", Promise.SAME, "so")])})
+        load_from(
+            (), {"x": plugin(applicability=[Applicability("B-1", "other", Promise.SAME, "so")])}
+        )
     with pytest.raises(UsageError, match="'A-1 on other' is given by two plugins, 'x' and 'y'"):
-        load_from((), {"seeds": seeds, "x": plugin(marks=[mark]), "y": plugin(marks=[mark])})
+        load_from(
+            (),
+            {"seeds": seeds, "x": plugin(applicability=[mark]), "y": plugin(applicability=[mark])},
+        )
 
 
 def test_a_version_is_asked_of_a_system_that_has_several() -> None:

@@ -118,11 +118,11 @@ def test_what_vanishes_while_a_disk_is_copied_is_not_copied(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "scandir", vanishing)
-        runtime._habitat.copy_disk(source, target)
+        runtime._backend.copy_disk(source, target)
     assert [str(path.relative_to(copy)) for path in sorted(copy.rglob("*"))] == ["kept", "kept/log"]
     os.mkfifo(disk / "pipe")
     with pytest.raises(OSError, match="named pipe"):
-        runtime._habitat.copy_disk(source, target)
+        runtime._backend.copy_disk(source, target)
 
 
 # ------------------------------------------------------------------------------ starting, ending
@@ -360,7 +360,7 @@ def test_a_node_may_leave_in_an_orderly_way(make: Make) -> None:
 
 
 def test_a_dead_supervisor_is_told_at_once_and_close_still_works(pair: ProcessRuntime) -> None:
-    os.kill(pair._habitat.launcher.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+    os.kill(pair._backend.launcher.pid, signal.SIGKILL)  # type: ignore[attr-defined]
     with pytest.raises(EnvironmentFailed, match="supervisor"):
         advance(pair, NEVER, 10)
     pair.close()

@@ -13,7 +13,7 @@ from fencepost import (
     ClusterRecovered,
     EnvironmentFailed,
     Event,
-    FaultStruck,
+    FaultInjected,
     FencepostError,
     Inconclusive,
     KnownFinding,
@@ -124,7 +124,7 @@ KNOWN = KnownFinding(
     id="serves-late",
     system="some/thing",
     clauses=("QC-17",),
-    saying=r"it served \d+ messages",
+    message=r"it served \d+ messages",
     says="It serves for a moment after its lease.",
     seen=(
         Seen(version="1.0", runs=3, of=10),
@@ -149,7 +149,7 @@ def test_a_known_finding_turns_nothing_red() -> None:
     [
         structs.replace(
             VIOLATED["QC-17"],
-            violations=(BROKEN, structs.replace(BROKEN, saying="it elected two leaders")),
+            violations=(BROKEN, structs.replace(BROKEN, message="it elected two leaders")),
             violated=2,
         ),
         structs.replace(VIOLATED["QC-17"], violated=2),
@@ -183,7 +183,7 @@ def test_a_finding_of_a_fault_is_known_where_that_fault_had_been_aimed_only(
     """A strike is told once it was measured, which may be after what it led to."""
     finding = structs.replace(KNOWN, fault="pause")
     at = BROKEN.at
-    struck = FaultStruck(
+    struck = FaultInjected(
         f"{fault}-1", fault, (at.process if target == "itself" else "broker-9#1",), True, "",
         began_ms * MS,
     )  # fmt: skip
@@ -201,8 +201,8 @@ def test_a_finding_of_a_fault_is_known_where_that_fault_had_been_aimed_only(
 def test_what_a_finding_leaves_broken_in_its_wake_is_of_its_doing(
     clause: str, partition: int, known: bool
 ) -> None:
-    finding = structs.replace(KNOWN, then=("RP-06",))
-    wake = structs.replace(BROKEN, at=Cause("broker-9#1", 5), saying="it has lost everything")
+    finding = structs.replace(KNOWN, then=("RP-06",), wake="partition")
+    wake = structs.replace(BROKEN, at=Cause("broker-9#1", 5), message="it has lost everything")
     verdict = structs.replace(VIOLATED["QC-17"], violations=(wake,))
     events = [
         Event("run", BROKEN.at.process, BROKEN.at.seq, 1, LogTruncated("t", 0, 0, 1, 0, 1, "")),

@@ -16,7 +16,7 @@ from fencepost.judging.judge import Outcome
 from fencepost.plugins.manager import load
 from fencepost.runs.replay import replay
 from fencepost.runs.run import Run, RunSpec
-from fencepost.runs.schedule import Schedule, Strike
+from fencepost.runs.schedule import Injection, Schedule
 
 pytestmark = pytest.mark.real
 
@@ -44,8 +44,8 @@ JUDGED = {Outcome.HOLDS, Outcome.VIOLATED}
 def test_a_schedule_recorded_on_processes_means_the_same_in_the_simulator(tmp_path: Path) -> None:
     plugins = load()
     planned = Schedule(
-        strikes=tuple(
-            Strike(at_ms=1_000 + APART_MS * n, fault=fault, arguments=arguments, for_ms=for_ms)
+        injections=tuple(
+            Injection(at_ms=1_000 + APART_MS * n, fault=fault, arguments=arguments, for_ms=for_ms)
             for n, (fault, arguments, for_ms) in enumerate(STRIKES)
         )
     )

@@ -29,7 +29,7 @@ from fencepost.model.topology import one_way
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import Run, RunSpec
 from fencepost.runtimes.simulated.machine import Clock
-from fencepost.runtimes.simulated.network import Weather
+from fencepost.runtimes.simulated.network import NetworkProfile
 from fencepost.runtimes.simulated.runtime import SimulatedRuntime
 from fencepost.runtimes.simulated.virtual_time import Agenda
 from fencepost_kafka import Role
@@ -169,11 +169,11 @@ def test_a_cut_between_dead_processes_has_no_receipt(run: Run) -> None:
 
 
 def test_a_slot_holds_one_process_and_a_living_disk_is_not_replaced(run: Run) -> None:
-    broker, twin = (run.runtime.layout.slot(n) for n in ("broker-1", "broker-1-twin"))
+    broker, duplicate = (run.runtime.layout.slot(n) for n in ("broker-1", "broker-1-duplicate"))
     with pytest.raises(UsageError, match="broker-1#1 is alive in broker-1"):
         run.runtime.start(broker)
     with pytest.raises(UsageError, match="its disk is in use"):
-        run.runtime.copy_disk(twin, broker)
+        run.runtime.copy_disk(duplicate, broker)
 
 
 def test_a_process_that_breaks_is_named_with_what_broke_it(
@@ -203,9 +203,9 @@ def test_connections_that_break_by_themselves_lose_nothing(
 ) -> None:
     """One message in two hundred breaks its connection: clients and nodes dial again."""
     system = plugins.system("reference/quorum")
-    weather = Weather(reset_one_in=200)
+    profile = NetworkProfile(reset_one_in=200)
     folder = RunFolder.create(tmp_path / "run")
-    runtime = SimulatedRuntime(system, Shape(), folder, seed=1, weather=weather)
+    runtime = SimulatedRuntime(system, Shape(), folder, seed=1, profile=profile)
     spec = RunSpec(system, runtime="simulated", seed=1)
     with Run(runtime, spec, plugins, folder) as run:
         run._start_nodes()

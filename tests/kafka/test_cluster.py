@@ -23,9 +23,9 @@ from fencepost_kafka import (
 from fencepost_kafka.testing import KafkaCluster, KafkaNode, missing
 
 BROKER = Slot("broker-2", Role.BROKER, 2, 2)
-TWIN = Slot("broker-2-twin", Role.BROKER, 2, 3, twin=True)
+DUPLICATE = Slot("broker-2-duplicate", Role.BROKER, 2, 3, duplicate=True)
 CONTROLLER = Slot("controller-1", Role.CONTROLLER, 1, 1)
-LAYOUT = Layout((CONTROLLER, BROKER, TWIN, Slot("clients", Role.CLIENT, 0, 4)), ())
+LAYOUT = Layout((CONTROLLER, BROKER, DUPLICATE, Slot("clients", Role.CLIENT, 0, 4)), ())
 
 
 def healthy() -> View:
@@ -65,9 +65,9 @@ def fenced_by_controller(view: View) -> None:
     view.of(KafkaView).fenced[2] = True
 
 
-def twin_lives(view: View) -> None:
-    view.newest["broker-2-twin"] = "broker-2-twin#1"
-    view.alive.add("broker-2-twin#1")
+def duplicate_lives(view: View) -> None:
+    view.newest["broker-2-duplicate"] = "broker-2-duplicate#1"
+    view.alive.add("broker-2-duplicate#1")
 
 
 def leaderless(view: View) -> None:
@@ -90,7 +90,7 @@ def shrunk(view: View) -> None:
         (restarted, "broker-2 is not started"),
         (fenced, "broker-2 is FENCED"),
         (fenced_by_controller, "broker-2 is fenced in the metadata"),
-        (twin_lives, "broker-2-twin lives"),
+        (duplicate_lives, "broker-2-duplicate lives"),
         (leaderless, "orders-0 has no leader (its ISR: [2])"),
         (not_serving_yet, "broker 2 has not begun to lead orders-0 in epoch 6"),
         (shrunk, "broker 3 not in the ISR of orders-0"),

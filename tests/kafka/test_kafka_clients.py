@@ -10,11 +10,12 @@ import pytest
 from fencepost import Condition, Violation
 from fencepost.plugins.manager import load_from
 from fencepost.runs.run import Run, RunSpec, new_folder
-from fencepost.testing.event_log import Happened
+from fencepost.testing.event_log import EventLog
 from fencepost_clusters.reference import plugin as reference
 from fencepost_kafka import (
     AdminCompleted,
     ConsumerPositioned,
+    KafkaView,
     Polled,
     ProduceCompleted,
     ReadCompleted,
@@ -56,13 +57,13 @@ def clients(run: Run) -> KafkaClients:
 
 
 @pytest.fixture
-def history(run: Run) -> Happened:
-    return Happened(run.runtime)
+def history(run: Run) -> EventLog:
+    return EventLog(run.runtime)
 
 
 @pytest.mark.parametrize("acks", ["all", 1])
 def test_acknowledged_messages_are_read_back(
-    cluster: KafkaCluster, clients: KafkaClients, history: Happened, acks: str | int
+    cluster: KafkaCluster, clients: KafkaClients, history: EventLog, acks: str | int
 ) -> None:
     topic = f"acks-{acks}"
     writes = clients.produce(topic, acks=acks, count=60, rate=500)
@@ -77,7 +78,7 @@ def test_acknowledged_messages_are_read_back(
 
 
 def test_without_acknowledgement_nothing_is_known(
-    cluster: KafkaCluster, clients: KafkaClients, history: Happened
+    cluster: KafkaCluster, clients: KafkaClients, history: EventLog
 ) -> None:
     writes = clients.produce("acks-0", acks=0, count=10)
     cluster.eventually(writes.settled)
@@ -87,7 +88,7 @@ def test_without_acknowledgement_nothing_is_known(
 
 
 def test_a_message_that_gets_no_answer_in_time_is_unknown(
-    run: Run, cluster: KafkaCluster, clients: KafkaClients, history: Happened
+    run: Run, cluster: KafkaCluster, clients: KafkaClients, history: EventLog
 ) -> None:
     clients.create_topic("mute", partitions=1)
     settings = {"message.timeout.ms": "1000"}
@@ -106,12 +107,12 @@ def test_a_message_that_gets_no_answer_in_time_is_unknown(
 def unknown_at_least(writes: Writes, count: int) -> Condition:
     return Condition(
         f"{count} writes of unknown outcome",
-        lambda view: view.completed[writes.process, "unknown"] >= count,
+        lambda view: view.of(KafkaView).completed[writes.process, "unknown"] >= count,
     )
 
 
 def test_a_consumer_reads_each_partition_in_order_and_again_after_a_seek(
-    cluster: KafkaCluster, clients: KafkaClients, history: Happened
+    cluster: KafkaCluster, clients: KafkaClients, history: EventLog
 ) -> None:
     writes = clients.produce("consumed", count=60, rate=500)
     reads = clients.consume("consumed")
@@ -130,7 +131,7 @@ def test_a_consumer_reads_each_partition_in_order_and_again_after_a_seek(
 
 
 def test_topics_come_and_go(
-    cluster: KafkaCluster, clients: KafkaClients, history: Happened
+    cluster: KafkaCluster, clients: KafkaClients, history: EventLog
 ) -> None:
     clients.create_topic("brief", partitions=2)
     with pytest.raises(Violation, match="create_topic brief ended as failed: TOPIC_ALREADY_EXISTS"):
@@ -171,13 +172,13 @@ def test_a_dead_broker_answers_no_probe(
 
 
 def test_the_final_reading_covers_every_partition(
-    run: Run, clients: KafkaClients, history: Happened
+    run: Run, clients: KafkaClients, history: EventLog
 ) -> None:
     """The last test of the module: it stops every client."""
     clients.drain()
     assert list(clients.read_finally()) == []
     read = {(r.topic, r.partition): r.outcome for r in history.of(ReadCompleted)}
-    assert set(read) == set(run.runtime.view.partitions)
+    assert set(read) == set(run.runtime.view.of(KafkaView).partitions)
     assert set(read.values()) == {"ok"}
     finals = [p for p in history.of(Polled) if p.final]
     assert {o for p in finals for o in p.operations} >= {

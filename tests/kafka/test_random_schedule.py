@@ -16,14 +16,14 @@ from fencepost_kafka import (
     Role,
     Timing,
 )
-from fencepost_kafka.random_strikes import KafkaStrikes, starting
+from fencepost_kafka.random_faults import KafkaFaultChooser, starting
 
 CONTROLLERS = tuple(Slot(f"controller-{n}", Role.CONTROLLER, 100 + n, n) for n in (1, 2, 3))
 BROKERS = tuple(Slot(f"broker-{n}", Role.BROKER, n, 3 + n) for n in (1, 2, 3))
-TWIN = Slot("broker-1-twin", Role.BROKER, 1, 7, twin=True)
-LAYOUT = Layout((*CONTROLLERS, *BROKERS, TWIN, Slot("clients", Role.CLIENT, -1, 8)), ())
+DUPLICATE = Slot("broker-1-duplicate", Role.BROKER, 1, 7, duplicate=True)
+LAYOUT = Layout((*CONTROLLERS, *BROKERS, DUPLICATE, Slot("clients", Role.CLIENT, -1, 8)), ())
 TIMING = Timing(300, 3_000, 500, 2_000, 20_000)
-STRIKES = KafkaStrikes(TIMING)
+STRIKES = KafkaFaultChooser(TIMING)
 LINKS = ("cut", "partition", "isolate", "cut_from_controllers", "slow_link")
 
 
@@ -121,7 +121,7 @@ def test_who_suffers_is_not_struck_again() -> None:
     moment = Moment(begun(), LAYOUT, LINKS, frozenset({"broker-1"}))
     drawn = [STRIKES.draw(Random(seed), moment) for seed in range(200)]
     assert all("broker-1" not in planned.victims for planned in drawn if planned)
-    quiet = replace(moment, struck=frozenset())
+    quiet = replace(moment, affected=frozenset())
     assert any(
         "broker-1" in planned.victims
         for planned in (STRIKES.draw(Random(seed), quiet) for seed in range(200))
@@ -143,13 +143,13 @@ def held(view: View) -> View:
 
 
 def doubled(moment: Moment, holder_keeps_id: bool = False) -> set[str]:
-    strikes = KafkaStrikes(TIMING, holder_keeps_id)
+    strikes = KafkaFaultChooser(TIMING, holder_keeps_id)
     drawn = (strikes.draw(Random(seed), moment) for seed in range(200))
     return {name for planned in drawn if planned is not None for name in planned.victims}
 
 
 def test_an_id_is_claimed_while_others_are_out_where_its_holder_keeps_it() -> None:
-    out = Moment(held(begun()), LAYOUT, ("duplicate_id",), struck=frozenset({"broker-3"}))
+    out = Moment(held(begun()), LAYOUT, ("duplicate_id",), affected=frozenset({"broker-3"}))
     assert doubled(out) == set()
     assert doubled(out, True) == {"broker-1", "broker-2"}
     assert doubled(replace(out, mending=frozenset({"broker-2"})), True) == {"broker-1"}

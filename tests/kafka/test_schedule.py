@@ -20,7 +20,7 @@ LAYOUT = Layout(
         Slot("controller-1", Role.CONTROLLER, 1, 1),
         Slot("broker-2", Role.BROKER, 2, 2),
         Slot("broker-3", Role.BROKER, 3, 3),
-        Slot("broker-3-twin", Role.BROKER, 3, 4, twin=True),
+        Slot("broker-3-duplicate", Role.BROKER, 3, 4, duplicate=True),
         Slot("clients", Role.CLIENT, 0, 5),
     ),
     (),
@@ -38,7 +38,7 @@ def view(leader: int, isr: tuple[int, ...] = (2, 3), controller: int | None = 1)
 
 strikes = st.lists(
     st.builds(
-        s.Strike,
+        s.Injection,
         at_ms=st.integers(0, 50),
         fault=st.just("cut"),
         arguments=st.just({}),
@@ -50,9 +50,9 @@ strikes = st.lists(
 
 @given(strikes)
 def test_actions_are_in_order_and_no_strike_heals_before_it_strikes(
-    planned: list[s.Strike],
+    planned: list[s.Injection],
 ) -> None:
-    actions = s.actions(s.Schedule(strikes=tuple(planned)))
+    actions = s.actions(s.Schedule(injections=tuple(planned)))
     assert [a.at_ms for a in actions] == sorted(a.at_ms for a in actions)
     for number, strike in enumerate(planned):
         mine = [a.heals for a in actions if a.number == number]
@@ -94,7 +94,7 @@ def test_a_selector_that_does_not_exist_is_refused(selector: str) -> None:
 
 def test_a_record_comes_back_as_written(tmp_path: Path) -> None:
     path = tmp_path / "schedule.json"
-    strike = s.Strike(
+    strike = s.Injection(
         at_ms=5,
         fault="bounce",
         arguments={"node": "broker-2", "after_ms": 30},
@@ -103,8 +103,8 @@ def test_a_record_comes_back_as_written(tmp_path: Path) -> None:
         targets=("broker-2#1",),
         receipt=True,
     )
-    s.write(path, s.Schedule(strikes=(strike,)))
-    assert s.read(path) == s.Schedule(strikes=(strike,))
+    s.write(path, s.Schedule(injections=(strike,)))
+    assert s.read(path) == s.Schedule(injections=(strike,))
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,8 @@ def test_every_kind_has_a_sentence(kind: type[Struct]) -> None:
             "got nothing of orders-0 in the final reading",
         ),
         (
-            events.FaultStruck("cut-1", "cut", ("broker-1",), False, "nobody answered before"),
-            "fault cut-1 struck broker-1: without a receipt (nobody answered before)",
+            events.FaultInjected("cut-1", "cut", ("broker-1",), False, "nobody answered before"),
+            "fault cut-1 was injected into broker-1: without a receipt (nobody answered before)",
         ),
     ],
 )

@@ -25,7 +25,7 @@ VERDICTS = {
             {
                 "at": ["broker-2#1", 7, False],
                 "witness": "client",
-                "saying": "it served 3 messages",
+                "message": "it served 3 messages",
                 "explanation": ["epoch 4 began"],
             }
         ],
@@ -111,10 +111,12 @@ def test_where_allure_writes_nothing_no_timeline_is_made(
 
 def test_a_known_finding_is_told_apart_and_stands_below_what_is_new() -> None:
     found = {
-        "KR-06": Verdict("violated", 1, "peer", "A refused process is gone.", known=("twins",)),
+        "KR-06": Verdict(
+            "violated", 1, "peer", "A refused process is gone.", known=("duplicates",)
+        ),
         "QC-17": Verdict("violated", 1, "client", "A fenced broker serves nobody."),
     }
     new, known = table(found).split("<tr>")[2:]
     assert "<td>QC-17</td><td>violated</td>" in new
     assert "<td>KR-06</td><td>known</td>" in known
-    assert "<td>twins</td>" in known
+    assert "<td>duplicates</td>" in known

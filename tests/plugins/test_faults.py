@@ -12,7 +12,7 @@ import pytest
 from fencepost import (
     Condition,
     FaultHealed,
-    FaultStruck,
+    FaultInjected,
     ProcessExited,
     ProcessSpawned,
     Runtime,
@@ -25,7 +25,7 @@ from fencepost.model.clock import MS
 from fencepost.plugins.manager import load_from
 from fencepost.runs import schedule as schedules
 from fencepost.runs.faults import Faults
-from fencepost.runs.schedule import Schedule, Strike
+from fencepost.runs.schedule import Injection, Schedule
 from fencepost.runtimes.process.runtime import ProcessRuntime
 from fencepost.supervision.launcher import state_of
 from fencepost_kafka import Role, kafka_shape
@@ -51,7 +51,7 @@ PLUGINS = load_from(
 def runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
     """One controller and two brokers, each talking to each; every test leaves it as it found it."""
     folder = RunFolder.create(tmp_path_factory.mktemp("run"))
-    system = echo_node.EchoSystem(twins=True)
+    system = echo_node.EchoSystem(duplicates=True)
     with ProcessRuntime(
         system, kafka_shape(controllers=1, brokers=2), folder, kinds=echo_node.KINDS
     ) as process_runtime:
@@ -231,22 +231,22 @@ def test_a_pause_heals_though_its_process_was_killed(runtime: Runtime, faults: F
 
 
 @pytest.mark.parametrize("disk", ["empty", "copy"])
-def test_a_twin_lives_beside_its_node(runtime: Runtime, faults: Faults, disk: str) -> None:
-    slot, twin = runtime.layout.slot("broker-1"), runtime.layout.slot("broker-1-twin")
+def test_a_duplicate_lives_beside_its_node(runtime: Runtime, faults: Faults, disk: str) -> None:
+    slot, duplicate = runtime.layout.slot("broker-1"), runtime.layout.slot("broker-1-duplicate")
     (runtime.place(slot).data_dir / "meta.properties").write_text("id=1")
     with faults.duplicate_id("broker-1", disk=disk) as doubled:
         assert doubled.receipt.true, doubled.receipt.evidence
-        assert living_pid(runtime, "broker-1") != living_pid(runtime, "broker-1-twin") != -1
-        assert hears(runtime, "broker-2", "broker-1-twin")
-        copied = [path.name for path in runtime.place(twin).data_dir.iterdir()]
+        assert living_pid(runtime, "broker-1") != living_pid(runtime, "broker-1-duplicate") != -1
+        assert hears(runtime, "broker-2", "broker-1-duplicate")
+        copied = [path.name for path in runtime.place(duplicate).data_dir.iterdir()]
         assert copied == (["meta.properties"] if disk == "copy" else [])
-        with pytest.raises(UsageError, match="the twin of broker-1 lives already"):
+        with pytest.raises(UsageError, match="the duplicate of broker-1 lives already"):
             faults.duplicate_id("broker-1")
-    assert living_pid(runtime, "broker-1-twin") == -1
+    assert living_pid(runtime, "broker-1-duplicate") == -1
     assert living_pid(runtime, "broker-1") != -1
 
 
-def test_the_twin_of_a_dead_node_doubles_nothing(runtime: Runtime, faults: Faults) -> None:
+def test_the_duplicate_of_a_dead_node_doubles_nothing(runtime: Runtime, faults: Faults) -> None:
     faults.kill("broker-1")
     doubled = faults.duplicate_id("broker-1")
     assert not doubled.receipt.true
@@ -264,14 +264,14 @@ def test_a_strike_is_an_event_and_an_entry_in_the_record(
     with faults.cut([broker], runtime.layout.slot("broker-2").name):
         pass
     events = runtime.events()
-    struck = [e for e in events if isinstance(e.body, FaultStruck)][-1]
+    struck = [e for e in events if isinstance(e.body, FaultInjected)][-1]
     healed = [e for e in events if isinstance(e.body, FaultHealed)][-1]
-    assert isinstance(struck.body, FaultStruck)
+    assert isinstance(struck.body, FaultInjected)
     assert isinstance(healed.body, FaultHealed)
     assert struck.body.fault_id == healed.body.fault_id == "cut-1"
     assert struck.body.receipt
     assert struck.body.began_at_ns < struck.at_ns < healed.body.began_at_ns < healed.at_ns
-    (strike,) = schedules.read(tmp_path / "schedule.json").strikes
+    (strike,) = schedules.read(tmp_path / "schedule.json").injections
     assert (strike.fault, strike.receipt) == ("cut", True)
     assert strike.arguments == {"sources": "broker-1", "targets": "broker-2"}
     assert strike.for_ms is not None
@@ -279,18 +279,18 @@ def test_a_strike_is_an_event_and_an_entry_in_the_record(
 
 def test_a_record_replays_as_a_schedule(runtime: Runtime, faults: Faults, tmp_path: Path) -> None:
     planned = Schedule(
-        strikes=(
-            Strike(
+        injections=(
+            Injection(
                 at_ms=0,
                 fault="cut",
                 arguments={"sources": "@broker", "targets": "controller-1"},
                 for_ms=100,
             ),
-            Strike(at_ms=50, fault="kill", arguments={"node": "broker-2"}),
+            Injection(at_ms=50, fault="kill", arguments={"node": "broker-2"}),
         )
     )
     faults.follow(planned)
-    assert [a.healed for a in faults.struck] == [True, False]
+    assert [a.healed for a in faults.injected] == [True, False]
     assert living_pid(runtime, "broker-2") == -1
     faults.heal_all()
     recorded = schedules.read(tmp_path / "schedule.json")
@@ -298,7 +298,7 @@ def test_a_record_replays_as_a_schedule(runtime: Runtime, faults: Faults, tmp_pa
     again.follow(recorded)
     again.heal_all()
     replayed = schedules.read(tmp_path / "again.json")
-    assert [(s.fault, s.arguments) for s in replayed.strikes] == [
+    assert [(s.fault, s.arguments) for s in replayed.injections] == [
         ("cut", {"sources": ["broker-1", "broker-2"], "targets": "controller-1"}),
         ("kill", {"node": "broker-2"}),
     ]

@@ -11,7 +11,7 @@ from fencepost_kafka import kafka_shape
 from fencepost_plugins import partition as p
 from fencepost_plugins.slow_link import slow_link
 
-LAYOUT = EchoSystem(twins=True).layout(kafka_shape(controllers=3, brokers=3))
+LAYOUT = EchoSystem(duplicates=True).layout(kafka_shape(controllers=3, brokers=3))
 CONTROLLERS = ("controller-1", "controller-2", "controller-3")
 BROKERS = ("broker-1", "broker-2", "broker-3")
 
@@ -54,9 +54,9 @@ def test_in_a_ring_of_majorities_every_node_hears_a_majority_of_its_own() -> Non
     assert len(set(heard.values())) == 5
 
 
-def test_the_twin_of_a_node_is_no_other_node() -> None:
+def test_the_duplicate_of_a_node_is_no_other_node() -> None:
     names = {name for pair in p.isolate("broker-1").directions(LAYOUT) for name in pair}
-    assert not any(name.endswith("-twin") for name in names)
+    assert not any(name.endswith("-duplicate") for name in names)
 
 
 def test_pairs_without_a_link_are_left_out() -> None:
@@ -88,7 +88,7 @@ def test_an_unknown_slot_is_refused_with_the_nearest_one(fault: p.Partition) -> 
 
 def test_bad_arguments_are_refused() -> None:
     with pytest.raises(UsageError, match="no role named 'brokers'; did you mean 'broker'"):
-        p.isolate_role("brokers")
+        p.isolate_role("brokers").directions(LAYOUT)
     with pytest.raises(UsageError, match="at least one node"):
         p.cut([], "broker-1")
     with pytest.raises(UsageError, match="needs a latency_ms or a rate_kb"):

@@ -53,7 +53,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return ops.build(tmp_path_factory.mktemp("porcupine"))
 
 
-def stormy(seed: int, plugins: Plugins) -> Load:
+def lossy(seed: int, plugins: Plugins) -> Load:
     """A random schedule under load."""
 
     def strike(run: Run) -> None:
@@ -103,7 +103,7 @@ def play(
     """A run and its history."""
     storm = runtime == "simulated"
     shape = Shape(defects=defects, settings=settings or {})
-    spec = RunSpec(plugins.system("reference/quorum"), shape, runtime, seed, stormy=storm)
+    spec = RunSpec(plugins.system("reference/quorum"), shape, runtime, seed, lossy=storm)
     with Run.start(spec, plugins, RunFolder.create(path)) as run:
         work(run)
         result = run.finish()
@@ -126,7 +126,7 @@ def agreed(result: RunResult, judged: Mapping[str, ops.Judged]) -> bool:
 def test_both_find_a_healthy_cluster_sound(
     seed: int, plugins: Plugins, program: Path, tmp_path: Path
 ) -> None:
-    result, events = play(plugins, tmp_path / "run", stormy(seed, plugins), seed=seed)
+    result, events = play(plugins, tmp_path / "run", lossy(seed, plugins), seed=seed)
     judged = ops.judge(program, ops.of_partitions(events))
     assert agreed(result, judged)
     assert len(judged) == 6
@@ -147,7 +147,7 @@ def test_both_find_a_healthy_cluster_sound(
 def test_both_find_a_broken_cluster_unsound(
     defect: str, seed: int, plugins: Plugins, program: Path, tmp_path: Path
 ) -> None:
-    result, events = play(plugins, tmp_path / "run", stormy(seed, plugins), defect, seed=seed)
+    result, events = play(plugins, tmp_path / "run", lossy(seed, plugins), defect, seed=seed)
     assert not agreed(result, ops.judge(program, ops.of_partitions(events)))
 
 
@@ -161,7 +161,7 @@ def test_both_find_a_broken_cluster_unsound(
 def test_a_defect_that_no_client_suffered_from_is_found_by_our_rules_alone(
     defect: str, seed: int, told_by: str, plugins: Plugins, program: Path, tmp_path: Path
 ) -> None:
-    result, events = play(plugins, tmp_path / "run", stormy(seed, plugins), defect, seed=seed)
+    result, events = play(plugins, tmp_path / "run", lossy(seed, plugins), defect, seed=seed)
     assert agreed(result, ops.judge(program, ops.of_partitions(events)))
     assert told_by in result.judgement.of(Outcome.VIOLATED)
 
@@ -207,7 +207,7 @@ def test_both_agree_on_the_metadata_log(
 @pytest.fixture(scope="module")
 def sound(plugins: Plugins, tmp_path_factory: pytest.TempPathFactory) -> Sequence[Event]:
     """A healthy history, to be lied about."""
-    return play(plugins, tmp_path_factory.mktemp("sound") / "run", stormy(1, plugins))[1]
+    return play(plugins, tmp_path_factory.mktemp("sound") / "run", lossy(1, plugins))[1]
 
 
 def where(events: Sequence[Event], holds: Callable[[Event], bool]) -> int:

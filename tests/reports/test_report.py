@@ -86,7 +86,7 @@ def fenced() -> HistoryBuilder:
     h.add("broker-1#1", k.BrokerStateChanged(1, "FENCED", "ACTIVE", 10, "unfenced"))
     struck = h.now_ns
     h.after(5).add(
-        "harness", f.FaultStruck("fault-1", "isolate", ("broker-1",), True, "no answer", struck)
+        "harness", f.FaultInjected("fault-1", "isolate", ("broker-1",), True, "no answer", struck)
     )
     h.add("clients/p#1", k.ProduceInvoked("op-1", "orders", 0, -1))
     h.add("controller-1#1", k.LeaseExpired(1, 10, 0, 3, 3000, 1))
@@ -102,7 +102,7 @@ def fenced() -> HistoryBuilder:
     h.add("broker-1#1", k.BrokerStateChanged(1, "FENCED", "ACTIVE", 11, "unfenced"))
     h.add("clients/p#1", k.ProduceInvoked("op-2", "orders", 0, -1))
     h.add("clients/p#1", k.ProduceCompleted("op-2", "orders", 0, -1, "failed", -1, "NOT_LEADER"))
-    h.add("harness", f.FaultStruck("fault-2", "pause", ("broker-2#1",), False, "it still ran"))
+    h.add("harness", f.FaultInjected("fault-2", "pause", ("broker-2#1",), False, "it still ran"))
     return h
 
 
@@ -199,7 +199,9 @@ def test_a_key_at_a_time_the_verdicts_are_the_same(
     assert there.keys() == here.keys()
     for clause, verdict in here.items():
         spark = there[clause]
-        kept = [(v["at"], v["witness"], v["saying"], v["because"]) for v in spark.pop("violations")]
+        kept = [
+            (v["at"], v["witness"], v["message"], v["because"]) for v in spark.pop("violations")
+        ]
         assert spark == {
             "run": run,
             "verdict": verdict.verdict,
@@ -210,7 +212,7 @@ def test_a_key_at_a_time_the_verdicts_are_the_same(
             "violated": verdict.violated,
         }
         assert kept == [
-            (ref(v.at), v.witness, v.saying, [ref(c) for c in v.because])
+            (ref(v.at), v.witness, v.message, [ref(c) for c in v.because])
             for v in verdict.violations
         ]
 

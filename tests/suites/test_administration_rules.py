@@ -86,7 +86,7 @@ def test_replicas_that_all_land_on_one_neighbour_break_rp_01() -> None:
     log = Log()
     log.partition(0, (1, 2))
     log.partition(3, (1, 2))
-    assert "belongs on [1, 3]" in verdict(log.h, "RP-01").violations[0].saying
+    assert "belongs on [1, 3]" in verdict(log.h, "RP-01").violations[0].message
 
 
 def test_replicas_placed_by_the_formula_keep_rp_01() -> None:
@@ -104,7 +104,7 @@ def test_replicas_placed_by_the_formula_keep_rp_01() -> None:
 def test_a_replica_on_a_fenced_broker_breaks_rp_28() -> None:
     log = Log(live=(1, 3), fenced=(2,))
     log.partition(0, (1, 2))
-    assert "broker 2, which is fenced" in verdict(log.h, "RP-28").violations[0].saying
+    assert "broker 2, which is fenced" in verdict(log.h, "RP-28").violations[0].message
 
 
 def test_replicas_on_live_brokers_alone_keep_rp_28() -> None:
@@ -139,13 +139,13 @@ def test_a_move_between_old_brokers_breaks_rp_03() -> None:
     log = three_on_three()
     log.partition(0, (4, 3, 1, 2), 1, 1, (1, 2), (4, 3), (1, 2))
     added(log)
-    assert "to broker 3 as well" in verdict(log.h, "RP-03").violations[0].saying
+    assert "to broker 3 as well" in verdict(log.h, "RP-03").violations[0].message
 
 
 def test_too_little_for_the_new_broker_breaks_rp_03() -> None:
     log = three_on_three()
     added(log)
-    assert "are to hold [3, 2, 3, 0]" in verdict(log.h, "RP-03").violations[0].saying
+    assert "are to hold [3, 2, 3, 0]" in verdict(log.h, "RP-03").violations[0].message
 
 
 def test_a_call_that_failed_is_not_rp_03s_matter() -> None:
@@ -178,7 +178,7 @@ def moving(isr: tuple[int, ...]) -> Log:
 def test_a_switch_before_a_new_replica_caught_up_breaks_rp_20() -> None:
     log = moving(ALL3)
     log.partition(0, (4, 2, 3), 4, 2)
-    assert "while brokers [4] were not in the ISR" in verdict(log.h, "RP-20").violations[0].saying
+    assert "while brokers [4] were not in the ISR" in verdict(log.h, "RP-20").violations[0].message
 
 
 def test_a_switch_once_all_are_in_the_isr_keeps_rp_20() -> None:
@@ -197,7 +197,7 @@ def test_a_reassignment_called_off_needs_nobody_to_catch_up() -> None:
 # ------------------------------------------------------------------------------------------ RP-02
 
 
-def heirs(*leaders: int) -> Log:
+def eligible_leaders(*leaders: int) -> Log:
     log = Log()
     for number, replicas in enumerate(((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2))):
         log.partition(number, replicas)
@@ -208,16 +208,16 @@ def heirs(*leaders: int) -> Log:
 
 
 def test_leaderships_that_all_go_to_one_survivor_break_rp_02() -> None:
-    assert "[2, 3] got [2, 0]" in verdict(heirs(2, 2).h, "RP-02").violations[0].saying
+    assert "[2, 3] got [2, 0]" in verdict(eligible_leaders(2, 2).h, "RP-02").violations[0].message
 
 
 def test_leaderships_shared_by_the_survivors_keep_rp_02() -> None:
-    assert verdict(heirs(2, 3).h, "RP-02").verdict is Outcome.HOLDS
-    assert verdict(heirs(2, 3).h, "RP-02", complete=False).verdict is Outcome.UNKNOWN
+    assert verdict(eligible_leaders(2, 3).h, "RP-02").verdict is Outcome.HOLDS
+    assert verdict(eligible_leaders(2, 3).h, "RP-02", complete=False).verdict is Outcome.UNKNOWN
 
 
 def test_until_all_have_moved_rp_02_is_not_exercised() -> None:
-    assert verdict(heirs(2).h, "RP-02").verdict is Outcome.NOT_EXERCISED
+    assert verdict(eligible_leaders(2).h, "RP-02").verdict is Outcome.NOT_EXERCISED
 
 
 # ------------------------------------------------------------------------------------------ RP-21
@@ -243,7 +243,7 @@ def test_leadership_that_never_goes_back_breaks_rp_21() -> None:
     log = led_by_another()
     log.h.after(5_000)
     looked(log)
-    assert "and broker 2 leads" in verdict(log.h, "RP-21").violations[0].saying
+    assert "and broker 2 leads" in verdict(log.h, "RP-21").violations[0].message
 
 
 def test_leadership_that_goes_back_keeps_rp_21() -> None:
@@ -280,7 +280,7 @@ def test_a_deleted_broker_that_registers_and_is_still_in_an_isr_breaks_qc_26() -
     log.partition(0, ALL3)
     log.deleted_broker(2)
     log.broker(2, fenced=True)
-    assert "kept its place in orders-0" in verdict(log.h, "QC-26").violations[0].saying
+    assert "kept its place in orders-0" in verdict(log.h, "QC-26").violations[0].message
 
 
 def test_a_deleted_broker_that_left_keeps_qc_26_and_a_last_member_may_stay() -> None:
@@ -311,7 +311,7 @@ def test_a_marked_topic_that_stays_breaks_qc_26_or_leaves_it_open() -> None:
     assert verdict(marked().h, "QC-26").verdict is Outcome.UNKNOWN
     log = marked()
     log.h.after(11_000)
-    assert "is still there" in verdict(log.h, "QC-26").violations[0].saying
+    assert "is still there" in verdict(log.h, "QC-26").violations[0].message
 
 
 # ------------------------------------------------------------------------------------------ RP-25
@@ -344,7 +344,7 @@ def back(h: HistoryBuilder, removes: bool) -> None:
 def test_a_broker_that_returns_with_a_deleted_topic_breaks_rp_25() -> None:
     h = deleted_while_away()
     back(h, removes=False)
-    assert "still has its log of orders-0" in verdict(h, "RP-25").violations[0].saying
+    assert "still has its log of orders-0" in verdict(h, "RP-25").violations[0].message
 
 
 def test_a_broker_that_returns_and_removes_it_keeps_rp_25() -> None:

@@ -238,7 +238,7 @@ def test_a_fenced_broker_named_to_a_client_breaks_reg_07() -> None:
     probe(h, "answered", 2, (1, 2))
     found = verdict(h, "REG-07")
     assert found.violations[0].witness is Witness.CLIENT
-    assert "broker 2" in found.violations[0].saying
+    assert "broker 2" in found.violations[0].message
 
 
 def test_a_fenced_broker_left_out_keeps_reg_07() -> None:
@@ -289,7 +289,7 @@ def test_a_broker_that_goes_untold_breaks_reg_08() -> None:
     change(h, "ACTIVE", "SHUTDOWN", "shutdown_granted")
     found = verdict(h, "REG-08")
     assert found.violations[0].witness is Witness.PEER
-    assert "leading orders-0" in found.violations[0].saying
+    assert "leading orders-0" in found.violations[0].message
 
 
 def test_a_broker_that_was_told_keeps_reg_08() -> None:

@@ -113,7 +113,7 @@ def test_an_acknowledged_write_beyond_the_last_reading_is_unseen() -> None:
     acked(h, 5)
     poll(h, READER, 0)
     read(h, 1)
-    assert "offset 5, was never seen" in verdict(h, "unseen").violations[0].saying
+    assert "offset 5, was never seen" in verdict(h, "unseen").violations[0].message
 
 
 def test_a_write_seen_by_any_consumer_is_not_unseen() -> None:
@@ -145,7 +145,7 @@ def test_two_messages_at_one_offset_are_inconsistent(first: str) -> None:
     else:
         poll(h, A, 3, 4)
     poll(h, B, 4, o4="other")
-    assert "held op-4, and other" in verdict(h, "inconsistent-offsets").violations[0].saying
+    assert "held op-4, and other" in verdict(h, "inconsistent-offsets").violations[0].message
 
 
 def test_the_same_message_for_everybody_is_consistent() -> None:
@@ -175,7 +175,7 @@ def test_what_a_consumer_got_and_a_whole_reading_does_not_show_is_inconsistent(
     poll(h, READER, *(offset for offset in range(end) if offset != 5))
     read(h, end)
     (found,) = verdict(h, "inconsistent-offsets").violations
-    assert f"offset 5 of orders-0 held op-5 when {A} read it" in found.saying
+    assert f"offset 5 of orders-0 held op-5 when {A} read it" in found.message
     assert [str(ref) for ref in found.because] == [f"{A}@0"]
 
 
@@ -212,8 +212,8 @@ def test_what_went_together_is_one_violation() -> None:
     read(h, 1)
     found = verdict(h, "inconsistent-offsets")
     assert found.violated == 1
-    assert found.violations[0].saying.startswith("offset 1 of orders-0 held op-1 when ")
-    assert found.violations[0].saying.endswith("; 2 more are gone, up to offset 3")
+    assert found.violations[0].message.startswith("offset 1 of orders-0 held op-1 when ")
+    assert found.violations[0].message.endswith("; 2 more are gone, up to offset 3")
 
 
 def test_what_is_below_the_start_of_a_log_may_be_gone() -> None:
@@ -277,7 +277,7 @@ def test_one_message_at_two_offsets_is_a_duplicate() -> None:
     h.add(PRODUCER, ProduceInvoked("op", "orders", 0, -1, idempotent=True))
     acked(h, 4, "op")
     poll(h, A, 4, 5, o4="op", o5="op")
-    assert "at offset 4 and at offset 5" in verdict(h, "duplicate").violations[0].saying
+    assert "at offset 4 and at offset 5" in verdict(h, "duplicate").violations[0].message
 
 
 def test_a_message_met_again_where_it_was_is_no_duplicate() -> None:
@@ -381,7 +381,7 @@ def test_a_message_jumped_over_that_the_reading_shows_is_skipped() -> None:
     poll(h, READER, 0, 1, 2, 3)
     read(h, 4)
     assert "next after 1, though there is a message at 2" in (
-        verdict(h, "poll-skip").violations[0].saying
+        verdict(h, "poll-skip").violations[0].message
     )
 
 

@@ -114,7 +114,7 @@ def test_an_isr_change_of_a_former_epoch_breaks_qc_32_when_it_is_granted() -> No
     partition(h, 4, 1, 3)
     h.add(B1, IsrChangeAnswered("orders", 0, 1, "NONE", (1,), 4))
     found = verdict(h, "QC-32").violations[0]
-    assert "asked for in leader epoch 1" in found.saying
+    assert "asked for in leader epoch 1" in found.message
     assert found.witness is Witness.PEER
 
 
@@ -179,7 +179,7 @@ def test_a_leader_from_outside_a_dead_isr_breaks_rp_29() -> None:
     registered(h)
     broker(h, 5, 1, fenced=True)
     partition(h, 6, 2, 2, isr=(2,))
-    assert "no member of its ISR [1] was live" in verdict(h, "RP-29").violations[0].saying
+    assert "no member of its ISR [1] was live" in verdict(h, "RP-29").violations[0].message
 
 
 def test_a_dead_isr_whose_member_comes_back_keeps_rp_29() -> None:
@@ -212,14 +212,14 @@ def test_a_write_that_never_reaches_the_new_leader_breaks_rp_11() -> None:
     sought(h)
     h.after(11_000)
     completed(h, "unknown", -1)
-    assert "and never heard of it" in verdict(h, "RP-11").violations[0].saying
+    assert "and never heard of it" in verdict(h, "RP-11").violations[0].message
 
 
 def test_a_write_still_open_when_an_unreached_leader_leaves_breaks_rp_11() -> None:
     h = HistoryBuilder()
     sought(h)
     h.after(11_000).add(B2, LeadershipEnded("orders", 0, 2, "metadata"))
-    assert "was open for 11.0 s while broker-2#1 led" in verdict(h, "RP-11").violations[0].saying
+    assert "was open for 11.0 s while broker-2#1 led" in verdict(h, "RP-11").violations[0].message
 
 
 def test_that_a_leader_was_not_found_says_nothing_if_it_was_dead() -> None:
@@ -259,7 +259,7 @@ def test_one_write_committed_twice_breaks_rp_12() -> None:
     store(h, B2, 0, sequence=0, leads=False)
     store(h, B2, 1, sequence=0, epoch=2)
     mark(h, B2, 2)
-    assert "at offset 0 of orders-0 and again at 1" in verdict(h, "RP-12").violations[0].saying
+    assert "at offset 0 of orders-0 and again at 1" in verdict(h, "RP-12").violations[0].message
 
 
 def test_a_write_that_some_replicas_kept_and_others_did_not_breaks_rp_12() -> None:
@@ -268,7 +268,7 @@ def test_a_write_that_some_replicas_kept_and_others_did_not_breaks_rp_12() -> No
     mark(h, B1, 1)
     store(h, B2, 0, sequence=1, crc="bb")
     mark(h, B2, 1)
-    assert "different writes at offset 0" in verdict(h, "RP-12").violations[0].saying
+    assert "different writes at offset 0" in verdict(h, "RP-12").violations[0].message
 
 
 def test_a_resend_known_to_the_new_leader_and_one_cut_off_and_stored_anew_keep_rp_12() -> None:
@@ -295,7 +295,7 @@ def test_a_waiting_write_acknowledged_on_stepping_down_breaks_rp_31() -> None:
     store(h, B1, 0, cause=ASKED)
     h.add(B1, LeadershipEnded("orders", 0, 1, "metadata"))
     answer(h, B1, 1, cause=ASKED)
-    assert "after it had stopped leading" in verdict(h, "RP-31").violations[0].saying
+    assert "after it had stopped leading" in verdict(h, "RP-31").violations[0].message
 
 
 def test_a_waiting_write_that_is_never_answered_breaks_rp_31() -> None:
@@ -303,7 +303,7 @@ def test_a_waiting_write_that_is_never_answered_breaks_rp_31() -> None:
     store(h, B1, 0, cause=ASKED)
     h.add(B1, LeadershipEnded("orders", 0, 1, "metadata"))
     follow(h.after(6_000), B1, 1, 0)
-    assert "never answered" in verdict(h, "RP-31").violations[0].saying
+    assert "never answered" in verdict(h, "RP-31").violations[0].message
 
 
 def test_a_waiting_write_refused_on_stepping_down_keeps_rp_31() -> None:
@@ -329,14 +329,14 @@ def test_a_mark_nobody_of_the_node_ever_told_breaks_rp_08() -> None:
     follow(h, B1, 0, 0)
     mark(h, B1, 3)
     follow(h, B1_AGAIN, 5, 5)
-    assert "broker-1 never knew one above 3" in verdict(h, "RP-08").violations[0].saying
+    assert "broker-1 never knew one above 3" in verdict(h, "RP-08").violations[0].message
 
 
 def test_a_mark_above_the_log_breaks_rp_08() -> None:
     h = HistoryBuilder()
     mark(h, B1, 9)
     follow(h, B1_AGAIN, 5, 9)
-    assert "above its log end 5" in verdict(h, "RP-08").violations[0].saying
+    assert "above its log end 5" in verdict(h, "RP-08").violations[0].message
 
 
 def test_a_checkpointed_mark_below_the_log_keeps_rp_08() -> None:
@@ -367,7 +367,7 @@ def test_flushed_messages_that_are_gone_break_rp_26() -> None:
     h = HistoryBuilder()
     flushed(h, 3)
     follow(h, B1_AGAIN, 2, 2)
-    assert "of which 3 had been flushed" in verdict(h, "RP-26").violations[0].saying
+    assert "of which 3 had been flushed" in verdict(h, "RP-26").violations[0].message
 
 
 def test_the_loss_of_what_was_not_flushed_keeps_rp_26() -> None:

@@ -24,7 +24,7 @@ from fencepost_suites import rules
 from fencepost_suites.clauses import clauses
 
 CLAUSES = {clause.id: clause for clause in clauses()}
-CONTROLLER, BROKER, TWIN = "controller-1#1", "broker-1#1", "broker-1-twin#1"
+CONTROLLER, BROKER, DUPLICATE = "controller-1#1", "broker-1#1", "broker-1-duplicate#1"
 LEADER, PROBE = "broker-2#1", "clients/probe#1"
 MS = 1_000_000
 
@@ -104,7 +104,7 @@ def test_a_broker_that_does_not_notice_the_end_of_its_lease_breaks_qc_17() -> No
     active(h)
     h.after(3200)
     store(h)
-    assert "after its lease had ended" in verdict(h, "QC-17").violations[0].saying
+    assert "after its lease had ended" in verdict(h, "QC-17").violations[0].message
 
 
 def test_requests_refused_after_the_fence_keep_qc_17() -> None:
@@ -203,7 +203,7 @@ def test_reg_05_is_open_in_a_history_cut_short() -> None:
 def taken_over(h: HistoryBuilder, *told: str) -> None:
     """Two processes of one id; the newer registration is replayed by those named."""
     h.add(BROKER, NodeStarted("broker", 1, "old", 0))
-    h.add(TWIN, NodeStarted("broker", 1, "new", 0))
+    h.add(DUPLICATE, NodeStarted("broker", 1, "new", 0))
     for process in (CONTROLLER, LEADER):
         h.add(process, BrokerCommitted(5, 1, 5, False, "old"))
     change(h, "FENCED", "ACTIVE")
@@ -212,7 +212,7 @@ def taken_over(h: HistoryBuilder, *told: str) -> None:
 
 
 def beat(h: HistoryBuilder, incarnation: str, error: str = "NONE") -> None:
-    client = BROKER if incarnation == "old" else TWIN
+    client = BROKER if incarnation == "old" else DUPLICATE
     h.add(
         CONTROLLER,
         HeartbeatAnswered(
@@ -230,7 +230,7 @@ def test_a_loser_whose_heartbeat_is_accepted_breaks_qc_19() -> None:
     taken_over(h, CONTROLLER)
     beat(h, "old")
     found = verdict(h, "QC-19").violations[0]
-    assert TWIN in found.saying
+    assert DUPLICATE in found.message
     assert [str(ref) for ref in found.because] == [f"{CONTROLLER}@1"]
 
 
@@ -238,7 +238,7 @@ def test_a_loser_whose_fetch_counts_breaks_qc_19() -> None:
     h = HistoryBuilder()
     taken_over(h, LEADER)
     count(h, BROKER)
-    assert "counted a fetch" in verdict(h, "QC-19").violations[0].saying
+    assert "counted a fetch" in verdict(h, "QC-19").violations[0].message
 
 
 def test_a_loser_whose_isr_change_is_accepted_breaks_qc_19() -> None:
@@ -260,7 +260,7 @@ def test_a_loser_that_stays_active_once_told_breaks_qc_19() -> None:
     taken_over(h, CONTROLLER)
     h.add(BROKER, HeartbeatRefused(1, 5, "DUPLICATE_BROKER_REGISTRATION", 101))
     h.add(BROKER, HeartbeatSent(1, 5, 101, 7, "ACTIVE", 0, 3))
-    assert "stays active" in verdict(h, "QC-19").violations[0].saying
+    assert "stays active" in verdict(h, "QC-19").violations[0].message
 
 
 def test_a_loser_refused_everywhere_keeps_qc_19() -> None:
@@ -273,7 +273,7 @@ def test_a_loser_refused_everywhere_keeps_qc_19() -> None:
     refused = RequestRefused("Fetch", "", -1, BROKER, 1, "STALE_BROKER_EPOCH", "x", "ACTIVE")
     h.add(LEADER, refused)
     beat(h, "new")
-    count(h, TWIN)
+    count(h, DUPLICATE)
     found = verdict(h, "QC-19")
     assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 3, Witness.PEER)
 
@@ -285,7 +285,7 @@ def test_an_id_given_back_to_its_loser_breaks_qc_19() -> None:
         h.add(process, BrokerCommitted(14, 1, 14, True, "old"))
     found = verdict(h, "QC-19")
     assert found.violated == 1
-    assert "back to incarnation old, which had lost it to new" in found.violations[0].saying
+    assert "back to incarnation old, which had lost it to new" in found.violations[0].message
 
 
 def test_an_old_record_replayed_late_gives_no_id_back() -> None:

@@ -79,7 +79,7 @@ def test_shutdown_granted_while_leading_breaks_qc_18() -> None:
     partition(h, 3, leader=1, epoch=0)
     ask(h)
     answer(h, "SHUTDOWN")
-    assert "orders-0" in verdict(h, "QC-18").violations[0].saying
+    assert "orders-0" in verdict(h, "QC-18").violations[0].message
 
 
 def test_shutdown_granted_with_the_handover_in_one_decision_breaks_qc_18() -> None:
@@ -151,7 +151,7 @@ def test_a_fenced_broker_that_keeps_its_leadership_breaks_qc_30() -> None:
     partition(h, 7, leader=2, epoch=1, isr=(2, 3), number=1)
     broker(h, 8, 1, fenced=False)
     found = verdict(h, "QC-30").violations[0]
-    assert "kept its place in orders-0" in found.saying
+    assert "kept its place in orders-0" in found.message
 
 
 def test_a_fenced_broker_that_keeps_its_leadership_to_the_end_breaks_qc_30() -> None:
@@ -171,7 +171,7 @@ def test_a_leadership_that_goes_to_the_wrong_broker_breaks_qc_30(isr: tuple[int,
         broker(h, 7, 2, fenced=True)
     broker(h, 8, 1, fenced=True)
     partition(h, 9, leader=2, epoch=2, isr=(2,))
-    assert "went from the fenced broker 1 to broker 2" in verdict(h, "QC-30").violations[0].saying
+    assert "went from the fenced broker 1 to broker 2" in verdict(h, "QC-30").violations[0].message
 
 
 def test_leaderships_moved_to_live_members_keep_qc_30() -> None:
@@ -244,7 +244,7 @@ def test_a_write_stored_after_replaying_the_next_leader_breaks_rp_18() -> None:
 def test_a_write_stored_by_a_broker_that_never_led_breaks_rp_18() -> None:
     h = HistoryBuilder()
     store(h, B2)
-    assert "never began to lead" in verdict(h, "RP-18").violations[0].saying
+    assert "never began to lead" in verdict(h, "RP-18").violations[0].message
 
 
 def test_a_fetch_served_long_after_stepping_down_breaks_rp_18() -> None:

@@ -60,7 +60,7 @@ def grant(h: HistoryBuilder, start_ms: int = 50, length_ms: int = LEASE_MS, epoc
 def test_a_lease_end_from_the_controllers_clock_breaks_qc_13() -> None:
     h = HistoryBuilder()
     answer(h, length_ms=LEASE_MS + 2)
-    assert "3002 ms" in verdict(h, "QC-13").violations[0].saying
+    assert "3002 ms" in verdict(h, "QC-13").violations[0].message
 
 
 def test_a_lease_that_arrives_with_another_length_breaks_qc_13() -> None:
@@ -121,7 +121,7 @@ def test_a_broker_active_past_its_lease_breaks_qc_14() -> None:
     expire(h)
     h.after(500)
     fence_itself(h)
-    assert "after the end of its lease" in verdict(h, "QC-14").violations[0].saying
+    assert "after the end of its lease" in verdict(h, "QC-14").violations[0].message
 
 
 def test_a_broker_active_to_the_end_breaks_qc_14() -> None:
@@ -141,7 +141,7 @@ def test_a_silent_broker_left_unfenced_breaks_qc_14() -> None:
     h.after(1300)
     found = verdict(h, "QC-14").violations[0]
     assert found.witness is Witness.PEER
-    assert "left broker 1 unfenced" in found.saying
+    assert "left broker 1 unfenced" in found.message
 
 
 def test_a_broker_made_active_again_without_having_been_fenced_breaks_qc_14() -> None:
@@ -288,7 +288,7 @@ def test_a_lease_that_outlives_the_successors_first_decision_breaks_qc_36() -> N
     grant(h)
     found = verdict(h, "QC-36").violations[0]
     assert found.witness is Witness.PEER
-    assert "after its successor may have fenced it" in found.saying
+    assert "after its successor may have fenced it" in found.message
 
 
 def test_a_controller_that_goes_on_renewing_breaks_qc_36() -> None:

@@ -48,7 +48,7 @@ def test_two_controllers_with_different_states_break_qc_06(h: HistoryBuilder) ->
     h.add(ONE, MetadataDigest(32, 5, "aa"))
     h.add(TWO, MetadataDigest(32, 5, "bb"))
     found = verdict(h, "QC-06").violations[0]
-    assert "another state at metadata offset 32" in found.saying
+    assert "another state at metadata offset 32" in found.message
     assert found.witness is Witness.PEER
 
 
@@ -81,7 +81,7 @@ def test_a_snapshot_of_another_state_or_of_more_records_breaks_qc_11(
     h: HistoryBuilder, digest: str, records: int
 ) -> None:
     written(h, digest, records)
-    assert "5 entities" in verdict(h, "QC-11").violations[0].saying
+    assert "5 entities" in verdict(h, "QC-11").violations[0].message
 
 
 def test_a_state_rebuilt_from_a_snapshot_that_is_another_breaks_qc_11(h: HistoryBuilder) -> None:
@@ -89,7 +89,7 @@ def test_a_state_rebuilt_from_a_snapshot_that_is_another_breaks_qc_11(h: History
     h.add(TWO, SnapshotLoaded(32, 1, "xx"))
     h.add(TWO, MetadataDigest(64, 5, "bb"))
     found = verdict(h, "QC-11").violations[0]
-    assert "a snapshot and the log after it" in found.saying
+    assert "a snapshot and the log after it" in found.message
     assert found.witness is Witness.PEER
 
 
@@ -162,13 +162,13 @@ def test_qc_12_is_open_in_a_history_cut_short(h: HistoryBuilder) -> None:
 def test_a_record_above_the_enabled_level_breaks_qc_33(h: HistoryBuilder) -> None:
     h.add(ONE, FeatureFinalized(1, "metadata.format", 1))
     h.add(ONE, MetadataCommitted(2, 1, "Broker", "aa", 1))
-    assert "wants version 0" in verdict(h, "QC-33").violations[0].saying
+    assert "wants version 0" in verdict(h, "QC-33").violations[0].message
 
 
 def test_a_snapshot_above_the_enabled_level_breaks_qc_33(h: HistoryBuilder) -> None:
     h.add(ONE, FeatureFinalized(1, "metadata.format", 1))
     h.add(ONE, SnapshotStored(9, 1, 5, 5, 2, "aa"))
-    assert "level 2" in verdict(h, "QC-33").violations[0].saying
+    assert "level 2" in verdict(h, "QC-33").violations[0].message
 
 
 def test_records_on_either_side_of_a_raised_level_keep_qc_33(h: HistoryBuilder) -> None:
@@ -211,7 +211,7 @@ def test_a_broker_kept_active_far_behind_breaks_qc_15(h: HistoryBuilder) -> None
         answered(h, offset=10)
     found = verdict(h, "QC-15").violations
     assert len(found) == 1
-    assert "10 records behind" in found[0].saying
+    assert "10 records behind" in found[0].message
 
 
 def test_a_broker_that_does_not_support_a_level_breaks_qc_15(h: HistoryBuilder) -> None:
@@ -227,7 +227,7 @@ def test_a_process_whose_id_was_claimed_and_that_is_accepted_breaks_qc_15(
     h.add(ONE, BrokerCommitted(3, 1, 3, True, "old"))
     h.add(ONE, BrokerCommitted(4, 1, 4, True, "new"))
     answered(h, incarnation="old", state="FENCED")
-    assert "another process had claimed" in verdict(h, "QC-15").violations[0].saying
+    assert "another process had claimed" in verdict(h, "QC-15").violations[0].message
 
 
 def test_each_refusal_with_its_own_error_keeps_qc_15(h: HistoryBuilder) -> None:
@@ -274,13 +274,13 @@ def joining(h: HistoryBuilder, replayed: int, checkpoint: bool = True) -> None:
 def test_a_broker_online_before_its_own_registration_breaks_reg_04(h: HistoryBuilder) -> None:
     joining(h, 7)
     found = verdict(h, "REG-04").violations[0]
-    assert "stands at offset 8" in found.saying
+    assert "stands at offset 8" in found.message
     assert found.witness is Witness.PEER
 
 
 def test_a_broker_online_without_a_checkpoint_breaks_reg_04(h: HistoryBuilder) -> None:
     joining(h, 8, checkpoint=False)
-    assert "without having checkpointed" in verdict(h, "REG-04").violations[0].saying
+    assert "without having checkpointed" in verdict(h, "REG-04").violations[0].message
 
 
 def test_a_broker_online_once_it_has_its_registration_keeps_reg_04(h: HistoryBuilder) -> None:

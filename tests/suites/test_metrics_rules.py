@@ -58,7 +58,7 @@ def test_a_node_that_is_behind_and_reports_another_lag_breaks_qc_25(
 ) -> None:
     h.add(BROKER, MetricsReported("broker", 1, lag, last_stable=10, replayed=4))
     found = verdict(h).violations[0]
-    assert f"a MetadataLag of {lag}, with the metadata replayed up to 4" in found.saying
+    assert f"a MetadataLag of {lag}, with the metadata replayed up to 4" in found.message
     assert found.witness is Witness.PEER
 
 
@@ -115,7 +115,7 @@ def test_figures_that_contradict_what_was_done_break_qc_25(
     heartbeat = HeartbeatAnswered(BROKER, 1, "i", 1, 1, "NONE", "ACTIVE", 0, 9, 9, 1, 101, True)
     h.add(ACTIVE, heartbeat)
     h.add(ACTIVE, controller(**wrong))
-    assert name in verdict(h).violations[0].saying
+    assert name in verdict(h).violations[0].message
 
 
 @pytest.mark.parametrize(("waited_ms", "broken"), [(400.0, False), (600.0, True)])

@@ -54,7 +54,7 @@ def test_two_winners_of_one_epoch_break_qc_07() -> None:
     elect(h, THREE, 3, 0)
     found = verdict(h, "QC-07")
     assert found.verdict is Outcome.VIOLATED
-    assert "both elected in epoch 3" in found.violations[0].saying
+    assert "both elected in epoch 3" in found.violations[0].message
 
 
 def test_a_vote_for_two_candidates_breaks_qc_07_even_over_a_restart() -> None:
@@ -69,7 +69,7 @@ def test_a_vote_beside_ones_own_candidacy_breaks_qc_07() -> None:
     h.add(TWO, NodeStarted("controller", 102, "x", 0))
     h.add(TWO, ElectionStarted(4, 5, 1))
     vote(h, 4, 101)
-    assert "both 102 and 101" in verdict(h, "QC-07").violations[0].saying
+    assert "both 102 and 101" in verdict(h, "QC-07").violations[0].message
 
 
 def test_a_winner_that_lacks_a_committed_record_breaks_qc_07() -> None:
@@ -78,7 +78,7 @@ def test_a_winner_that_lacks_a_committed_record_breaks_qc_07() -> None:
     commit(h, TWO, 7, 1)
     elect(h, THREE, 2, 7)
     found = verdict(h, "QC-07").violations[0]
-    assert "offset 7" in found.saying
+    assert "offset 7" in found.message
     assert [str(ref) for ref in found.because] == [f"{TWO}@0"]
 
 
@@ -86,7 +86,7 @@ def test_two_records_at_one_offset_break_qc_07() -> None:
     h = HistoryBuilder()
     commit(h, ONE, 7, 1)
     commit(h, TWO, 7, 2, "bb")
-    assert "another record" in verdict(h, "QC-07").violations[0].saying
+    assert "another record" in verdict(h, "QC-07").violations[0].message
 
 
 def test_a_winner_with_every_committed_record_keeps_qc_07() -> None:
@@ -123,7 +123,7 @@ def test_qc_07_is_open_in_a_history_cut_short() -> None:
 def test_an_answer_before_its_commit_breaks_qc_08() -> None:
     h = HistoryBuilder()
     h.add(ONE, ChangeAnswered("CreateTopics", "broker-1#1", "NONE", 9, 9, 1))
-    assert "offset 9 was not committed" in verdict(h, "QC-08").violations[0].saying
+    assert "offset 9 was not committed" in verdict(h, "QC-08").violations[0].message
 
 
 def test_a_granted_isr_that_nobody_has_committed_breaks_qc_08() -> None:
@@ -171,7 +171,7 @@ def test_office_taken_again_without_going_back_breaks_qc_09() -> None:
     h = HistoryBuilder()
     h.add(ONE, ControllerResigned(1, "higher_epoch"))
     elect(h, ONE, 3, 12)
-    assert "without having gone back" in verdict(h, "QC-09").violations[0].saying
+    assert "without having gone back" in verdict(h, "QC-09").violations[0].message
 
 
 def test_dropping_what_was_never_committed_keeps_qc_09() -> None:
@@ -205,7 +205,7 @@ def test_a_new_controller_without_an_acknowledged_change_breaks_qc_28() -> None:
     h.add(ONE, ChangeAnswered("CreateTopics", "broker-1#1", "NONE", 9, 10, 1))
     elect(h, TWO, 2, 9)
     assert "an acknowledged CreateTopics at offset 9 is lost" in (
-        verdict(h, "QC-28").violations[0].saying
+        verdict(h, "QC-28").violations[0].message
     )
 
 
@@ -213,7 +213,7 @@ def test_a_lost_registration_breaks_qc_28() -> None:
     h = HistoryBuilder()
     h.add(TWO, BrokerCommitted(9, 1, 9, False, "x"))
     elect(h, THREE, 2, 9)
-    assert "registration of broker 1" in verdict(h, "QC-28").violations[0].saying
+    assert "registration of broker 1" in verdict(h, "QC-28").violations[0].message
 
 
 def test_a_topic_that_a_client_cannot_find_after_a_failover_breaks_qc_28() -> None:

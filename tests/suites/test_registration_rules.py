@@ -137,7 +137,7 @@ def test_activity_regained_under_the_old_epoch_breaks_qc_20() -> None:
     h = HistoryBuilder()
     for old, new in (("INITIAL", "ACTIVE"), ("ACTIVE", "FENCED"), ("FENCED", "ACTIVE")):
         change(h, old, new, epoch=5)
-    assert "under broker epoch 5" in verdict(h, "QC-20").violations[0].saying
+    assert "under broker epoch 5" in verdict(h, "QC-20").violations[0].message
 
 
 def test_a_record_that_restores_the_old_epoch_breaks_qc_20() -> None:
@@ -187,7 +187,7 @@ def test_an_epoch_that_shrinks_after_a_larger_one_breaks_qc_21() -> None:
     record(h, 5, 5, fenced=False)
     record(h, 9, 9, fenced=False, incarnation="new")
     record(h, 12, 7, fenced=False, incarnation="newest")
-    assert "7 at offset 12, after 9" in verdict(h, "QC-21").violations[0].saying
+    assert "7 at offset 12, after 9" in verdict(h, "QC-21").violations[0].message
 
 
 def test_growing_epochs_keep_qc_21_and_a_replay_counts_for_nothing() -> None:
@@ -221,7 +221,7 @@ def test_an_answer_before_the_entry_breaks_reg_03() -> None:
     h = HistoryBuilder()
     record(h, 9, 9, fenced=True, incarnation="new", process=OTHER)
     answer(h, NEW, "FENCED", request_epoch=-1, incarnation="new")
-    assert "before its entry was committed" in verdict(h, "REG-03").violations[0].saying
+    assert "before its entry was committed" in verdict(h, "REG-03").violations[0].message
 
 
 def test_an_active_entry_taken_over_fenced_keeps_reg_03() -> None:
@@ -266,7 +266,7 @@ def test_a_refusal_for_a_dead_process_breaks_qc_35() -> None:
     h.add(NEW, HeartbeatRefused(1, -1, "DUPLICATE_BROKER_REGISTRATION", 101))
     found = verdict(h, "QC-35").violations[0]
     assert found.witness is Witness.PEER
-    assert "was dead and had 3.0 s of its lease left" in found.saying
+    assert "was dead and had 3.0 s of its lease left" in found.message
 
 
 def test_an_id_had_back_within_the_old_lease_keeps_qc_35() -> None:

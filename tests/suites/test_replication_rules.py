@@ -114,7 +114,7 @@ def test_a_follower_that_had_not_stored_it_breaks_rp_04_whatever_the_leader_says
     acknowledge(h, 1, ends=(1, 1, 1), mark=1)
     found = verdict(h, "RP-04").violations[0]
     assert found.witness is Witness.PEER
-    assert f"{B2}, in the ISR, had stored up to 0" in found.saying
+    assert f"{B2}, in the ISR, had stored up to 0" in found.message
 
 
 def test_acks_one_before_the_leader_has_it_breaks_rp_04() -> None:
@@ -167,7 +167,7 @@ def test_rp_04_is_open_in_a_history_cut_short() -> None:
 def test_a_batch_stored_past_the_end_breaks_rp_05() -> None:
     h = HistoryBuilder()
     store(h, B2, 4, expected=3)
-    assert "at offset 4 though its log ended at 3" in verdict(h, "RP-05").violations[0].saying
+    assert "at offset 4 though its log ended at 3" in verdict(h, "RP-05").violations[0].message
 
 
 @pytest.mark.parametrize("first", [B1, B2], ids=["leader first", "follower first"])
@@ -249,7 +249,7 @@ def test_a_leader_from_outside_the_isr_breaks_rp_06(isr: tuple[int, ...]) -> Non
     h = HistoryBuilder()
     h.add("controller-1#1", PartitionCommitted(4, "orders", 0, 1, 1, (1, 2), ALL3))
     h.add("controller-1#1", PartitionCommitted(5, "orders", 0, 3, 2, isr, ALL3))
-    assert "from outside the ISR [1, 2]" in verdict(h, "RP-06").violations[0].saying
+    assert "from outside the ISR [1, 2]" in verdict(h, "RP-06").violations[0].message
 
 
 def test_a_leader_that_is_not_eligible_breaks_rp_06_where_the_isr_is_empty() -> None:
@@ -402,7 +402,7 @@ def test_cutting_to_the_checkpointed_high_watermark_breaks_rp_15() -> None:
     mark(h, B1, 1)
     follow(h, B2, log_end=1, mark=0, leader=3)
     truncate(h, 0, 1, mark=0, reason="high_watermark")
-    assert "its message at 0 is committed" in verdict(h, "RP-15").violations[0].saying
+    assert "its message at 0 is committed" in verdict(h, "RP-15").violations[0].message
 
 
 @pytest.mark.parametrize(("epoch", "broken"), [(2, True), (3, False)])
@@ -419,7 +419,7 @@ def test_dropping_what_the_leader_goes_on_to_commit_breaks_rp_15(epoch: int, bro
     assert (found.verdict is Outcome.VIOLATED) is broken
     if broken:
         assert "though the leader it follows since epoch 2 has its message" in (
-            found.violations[0].saying
+            found.violations[0].message
         )
 
 
@@ -436,7 +436,7 @@ def test_fetching_on_past_a_message_that_the_leader_does_not_have_breaks_rp_15()
     store(h, B2, 0, "stale")
     follow(h, B2, log_end=1, mark=0)
     store(h, B2, 1)
-    assert "is not the committed one" in verdict(h, "RP-15").violations[0].saying
+    assert "is not the committed one" in verdict(h, "RP-15").violations[0].message
 
 
 def test_dropping_what_the_leader_does_not_have_keeps_rp_15() -> None:

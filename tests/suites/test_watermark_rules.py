@@ -148,7 +148,7 @@ def test_a_high_watermark_above_the_log_end_breaks_rp_27() -> None:
     h = HistoryBuilder()
     follow(h)
     learn(h, 6, 5)
-    assert "above its log end 5" in verdict(h, "RP-27").violations[0].saying
+    assert "above its log end 5" in verdict(h, "RP-27").violations[0].message
 
 
 def test_a_follower_that_never_learns_breaks_rp_27() -> None:
@@ -223,7 +223,7 @@ def test_a_commit_over_an_isr_that_was_never_stored_breaks_rp_32() -> None:
     mark(h, 6, 6, counted=(1, 2), isr=(1, 2))
     found = verdict(h, "RP-32").violations[0]
     assert found.witness is Witness.PEER
-    assert "without [3] of the stored ISR" in found.saying
+    assert "without [3] of the stored ISR" in found.message
 
 
 def test_a_commit_over_fewer_than_its_own_isr_breaks_rp_32() -> None:
@@ -280,7 +280,7 @@ def test_a_leader_that_lets_writes_wait_for_good_breaks_rp_09() -> None:
     store(h, B1, 0)
     h.after(6000)
     time_out(h)
-    assert "asked to drop no follower" in verdict(h, "RP-09").violations[0].saying
+    assert "asked to drop no follower" in verdict(h, "RP-09").violations[0].message
 
 
 def test_a_leader_that_says_no_time_is_held_to_kafkas_default() -> None:
@@ -336,7 +336,7 @@ def test_a_stall_of_the_leader_leaves_rp_09_open() -> None:
 def test_a_laggard_taken_back_breaks_rp_10(mark: int, start: int) -> None:
     h = HistoryBuilder()
     ask(h, ALL3, old=(1, 2), ends=(6, 6, 4), mark=mark, start=start)
-    assert "take broker 3 into the ISR" in verdict(h, "RP-10").violations[0].saying
+    assert "take broker 3 into the ISR" in verdict(h, "RP-10").violations[0].message
 
 
 def test_a_follower_that_had_not_stored_so_much_breaks_rp_10() -> None:

@@ -99,6 +99,6 @@ def test_its_fault_event_kind_and_rule_work_as_ours_do(python: Path, tmp_path: P
     struck = [
         line["body"]
         for line in map(json.loads, (folder / "history.ndjson").read_text().splitlines())
-        if line["body"]["type"] == "fault.struck"
+        if line["body"]["type"] == "fault.injected"
     ]
     assert [body["fault"] for body in struck] == ["sneeze"]

@@ -18,26 +18,26 @@ from fencepost import (
     ClientSpec,
     Cluster,
     Command,
+    FaultChooser,
     Fold,
     Layout,
-    Narrator,
+    LogParser,
     NotApplicable,
     Place,
     Probe,
     Shape,
     Slot,
-    Strikes,
     UsageError,
     View,
 )
 from fencepost_clusters.apache_kafka import distribution, settings
+from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser
 from fencepost_clusters.apache_kafka.metrics import exporter_config
-from fencepost_clusters.apache_kafka.narration import KafkaNarrator
 from fencepost_kafka import COMBINED, COUNTS, KafkaView, Role, Timing
 from fencepost_kafka.cluster import KafkaCluster
 from fencepost_kafka.layout import Ports, lay_out
 from fencepost_kafka.probe import kafka_probe
-from fencepost_kafka.random_strikes import KafkaStrikes
+from fencepost_kafka.random_faults import KafkaFaultChooser
 from fencepost_kafka.recovery import missing
 from fencepost_kafka.selectors import SELECTORS, select
 
@@ -69,7 +69,7 @@ class KRaft:
         return replace(self, version=version, name=f"apache/kraft@{version}")
 
     def layout(self, shape: Shape) -> Layout:
-        """Controllers, brokers with a twin each, and the clients' slot.
+        """Controllers, brokers with a duplicate each, and the clients' slot.
 
         Raises UsageError for a bad shape or defects, NotApplicable for what Kafka has not.
         """
@@ -122,9 +122,9 @@ class KRaft:
         """See `fencepost_kafka.selectors`."""
         return select(selector, view, layout)
 
-    def strikes(self, shape: Shape) -> Strikes:
-        """See `fencepost_kafka.random_strikes`."""
-        return KafkaStrikes(self.timing(shape), holder_keeps_id=True)
+    def fault_chooser(self, shape: Shape) -> FaultChooser:
+        """See `fencepost_kafka.random_faults`."""
+        return KafkaFaultChooser(self.timing(shape), holder_keeps_id=True)
 
     def properties(self, place: Place, shape: Shape) -> dict[str, str]:
         """How the node in a place is configured."""
@@ -184,9 +184,9 @@ class KRaft:
         """What `images/kafka/Dockerfile` makes of this version."""
         return f"fencepost/kafka:{self.version}"
 
-    def narrator(self, slot: Slot, shape: Shape) -> Narrator:
+    def log_parser(self, slot: Slot, shape: Shape) -> LogParser:
         """What makes events of a node's standard output."""
-        return KafkaNarrator(slot, self.timing(shape).lease_ms)
+        return KafkaLogParser(slot, self.timing(shape).lease_ms)
 
     def observers(self) -> Sequence[ClientSpec]:
         """The clients that read the metadata log from the controllers, and all metrics pages."""

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from fencepost import Event, FaultHealed, FaultStruck, NodeStarted, ProcessExited
+from fencepost import Event, FaultHealed, FaultInjected, NodeStarted, ProcessExited
 from fencepost_clusters.apache_kafka.keys import MS, slot_of
-from fencepost_clusters.apache_kafka.narration import SessionConfigured
+from fencepost_clusters.apache_kafka.log_parser import SessionConfigured
 from fencepost_kafka import BrokerCommitted, BrokerStopping
 
 KINDS: frozenset[type[Struct]] = frozenset(
     {
-        *(NodeStarted, ProcessExited, BrokerStopping, FaultStruck, FaultHealed),
+        *(NodeStarted, ProcessExited, BrokerStopping, FaultInjected, FaultHealed),
         *(BrokerCommitted, SessionConfigured),
     }
 )
@@ -49,7 +49,7 @@ class Holders:
                 self.gone.add(event.process)
             case SessionConfigured(timeout_ms=timeout_ms):
                 self.session_ns = max(self.session_ns, timeout_ms * MS)
-            case FaultStruck(fault_id, fault, targets) if fault != "duplicate_id":
+            case FaultInjected(fault_id, fault, targets) if fault != "duplicate_id":
                 self.struck[fault_id] = frozenset(map(slot_of, targets))
             case FaultHealed(fault_id):
                 healed = self.struck.pop(fault_id, frozenset())

@@ -11,8 +11,8 @@ from fencepost import Clause, KnownFinding, Rule, System, Workload, hookimpl
 from fencepost_clusters.apache_kafka import promises
 from fencepost_clusters.apache_kafka.cluster import METRICS_READER, OBSERVER, KRaft
 from fencepost_clusters.apache_kafka.findings import known_findings
+from fencepost_clusters.apache_kafka.log_parser import SessionConfigured
 from fencepost_clusters.apache_kafka.metrics import MetricsTold
-from fencepost_clusters.apache_kafka.narration import SessionConfigured
 
 
 @hookimpl

@@ -120,12 +120,12 @@ class RefusedChangesNothing:
         holder = state.holder(was.leader, event.at_ns)
         others = state.others(was.leader, holder)
         if holder and others:
-            saying = (
+            message = (
                 f"broker {was.leader} lost {body.topic}-{body.partition} and its place in the ISR "
                 f"at offset {body.offset}, unfenced and well, while {others[0]} claimed its id"
             )
             because = tuple(state.refused[one] for one in others if one in state.refused)
-            state.suspects.append((was.leader, Violated(event.ref, Witness.PEER, saying, because)))
+            state.suspects.append((was.leader, Violated(event.ref, Witness.PEER, message, because)))
         return found
 
     def end(self, state: _Places, end: RunEnd) -> Sequence[Finding]:

@@ -1,7 +1,7 @@
 """Rules about what nodes' metrics pages say (KR-07, KR-08).
 
 A page is no snapshot: its figures are read one after the other, and a little after what they tell
-of. So only what a page has gone on saying is judged, against all that was so in that time.
+of. So only what a page has gone on message is judged, against all that was so in that time.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _settled(event: Event, told: MetricsTold) -> bool:
 def _unless_stalled(suspect: Violated, to_ns: int, end: RunEnd) -> Finding:
     if end.stalled_ns(to_ns - SETTLED_NS, to_ns) * _STALL_SHARE <= SETTLED_NS:
         return suspect
-    return Undecided(f"{suspect.saying}, while processes stood still", suspect.at)
+    return Undecided(f"{suspect.message}, while processes stood still", suspect.at)
 
 
 class _Counts(NamedTuple):
@@ -173,12 +173,12 @@ class CountsTheMetadata:
         low, high = before[-1], recent[-1][1]
         known = state.within(low, high)
         if counts not in known:
-            saying = (
+            message = (
                 f"{process} counts {counts.active} active and {counts.fenced} fenced brokers and "
                 f"{counts.offline} partitions without a leader, as the metadata has them at no "
                 f"offset from {low} to {high}"
             )
-            suspect = Violated(event.ref, Witness.CLIENT, saying)
+            suspect = Violated(event.ref, Witness.CLIENT, message)
             state.suspects[process, counts] = _Suspect(low, high, counts, suspect, event.at_ns)
         elif len(known) == 1 and state.agreed.get(process) != counts:
             state.agreed[process] = counts
@@ -259,8 +259,8 @@ class SaysWhatItIs:
             return NOTHING
         if (body.active_controllers and not ever) or (not body.active_controllers and throughout):
             is_in = "is in office" if throughout else "is not in office"
-            saying = f"{process} {is_in}, and its ActiveControllerCount is "
-            violated = Violated(event.ref, Witness.CLIENT, f"{saying}{body.active_controllers}")
+            message = f"{process} {is_in}, and its ActiveControllerCount is "
+            violated = Violated(event.ref, Witness.CLIENT, f"{message}{body.active_controllers}")
             state.suspects.setdefault(process, (violated, event.at_ns))
         elif throughout and state.confirmed.get(process) != began_ns:
             state.confirmed[process] = began_ns
@@ -273,6 +273,6 @@ class SaysWhatItIs:
             if state.incarnations[process] in state.unfenced:
                 found.append(Exercised(event.ref, Witness.CLIENT))
             elif end.complete:
-                saying = f"{process} says that it is RUNNING, and was never unfenced"
-                found.append(Violated(event.ref, Witness.CLIENT, saying))
+                message = f"{process} says that it is RUNNING, and was never unfenced"
+                found.append(Violated(event.ref, Witness.CLIENT, message))
         return found

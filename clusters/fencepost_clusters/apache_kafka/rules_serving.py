@@ -95,9 +95,9 @@ class FencedIsNamedToNobody:
             if since_ns + APPLIED_WITHIN_NS > body.sent_at_ns:
                 continue
             if broker in body.brokers:
-                saying = f"{body.slot} named broker {broker}, which is fenced, to {event.process}"
+                message = f"{body.slot} named broker {broker}, which is fenced, to {event.process}"
                 because = (state.fenced[broker][1],)
-                violated = Violated(event.ref, Witness.CLIENT, saying, because)
+                violated = Violated(event.ref, Witness.CLIENT, message, because)
                 state.suspects.append((broker, state.applied[body.slot][0], violated))
             else:
                 found.append(Exercised(event.ref, Witness.CLIENT))
@@ -189,8 +189,8 @@ class LeavesLeadingNothing:
         for left in state.left:
             if left.places:
                 names = ", ".join(f"{topic}-{number}" for topic, number in sorted(left.places))
-                saying = f"{left.process} left the cluster leading {names}"
-                found.append(Violated(left.at, Witness.PEER, saying, (left.asked,)))
+                message = f"{left.process} left the cluster leading {names}"
+                found.append(Violated(left.at, Witness.PEER, message, (left.asked,)))
         return found
 
 
@@ -237,10 +237,10 @@ class FollowerStoresNothing:
         if ref is None or body.sent_at_ns <= since_ns:
             return NOTHING
         if body.outcome == "answered":
-            saying = (
+            message = (
                 f"{process} stored a message of {event.process} sent after it had begun to follow"
             )
-            return (Violated(event.ref, Witness.CLIENT, saying, (ref,)),)
+            return (Violated(event.ref, Witness.CLIENT, message, (ref,)),)
         return (Exercised(event.ref, Witness.CLIENT),) if "NOT_LEADER" in body.error else NOTHING
 
     def end(self, state: _Following, end: RunEnd) -> Sequence[Finding]:

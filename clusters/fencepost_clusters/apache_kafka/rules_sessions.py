@@ -13,7 +13,7 @@ from fencepost import (
     Event,
     Exercised,
     FaultHealed,
-    FaultStruck,
+    FaultInjected,
     Finding,
     Key,
     NodeStarted,
@@ -25,7 +25,7 @@ from fencepost import (
 )
 from fencepost_clusters.apache_kafka.holders import KINDS, Holders
 from fencepost_clusters.apache_kafka.keys import MS, NOTHING, SECOND, slot_of, whole_run
-from fencepost_clusters.apache_kafka.narration import SessionConfigured
+from fencepost_clusters.apache_kafka.log_parser import SessionConfigured
 from fencepost_kafka import BrokerCommitted, ControllerElected, ControllerResigned, HeartbeatRefused
 
 DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
@@ -72,11 +72,11 @@ class HolderKeepsId:
         if not state.well(holder, event.at_ns):
             return NOTHING
         newcomer = state.process(body) or "another process"
-        saying = (
+        message = (
             f"broker {body.broker_id} was given to {newcomer} at offset {body.offset}, while "
             f"{holder} held it, unfenced and well"
         )
-        return (Violated(event.ref, Witness.PEER, saying),)
+        return (Violated(event.ref, Witness.PEER, message),)
 
     def end(self, state: Holders, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -129,7 +129,7 @@ class SilentIsFenced:
     clause: str = "KR-02"
     kinds: frozenset[type[Struct]] = frozenset(
         {
-            *(NodeStarted, SessionConfigured, BrokerCommitted, ProcessExited, FaultStruck),
+            *(NodeStarted, SessionConfigured, BrokerCommitted, ProcessExited, FaultInjected),
             *(FaultHealed, ControllerElected, ControllerResigned),
         }
     )
@@ -163,7 +163,7 @@ class SilentIsFenced:
                 self._silenced(state, event, body.ended, f"{body.ended} ended")
                 if body.ended == state.active:
                     state.active = ""
-            case FaultStruck():
+            case FaultInjected():
                 if body.fault not in _BROKERS_OWN:
                     state.struck[body.fault_id] = frozenset(map(slot_of, body.targets))
                 if body.receipt and body.fault in _SILENCING:
@@ -216,11 +216,11 @@ class SilentIsFenced:
         took_ns = at_ns - silence.since_ns
         if not state.acting or not session_ns or took_ns <= bound_ns:
             return False
-        saying = (
+        message = (
             f"broker {broker} was silent for {took_ns / SECOND:.1f} s ({silence.why}) before it "
             f"was fenced; its session timeout is {session_ns / SECOND:.1f} s"
         )
-        violated = Violated(at, Witness.PEER, saying, (silence.ref,))
+        violated = Violated(at, Witness.PEER, message, (silence.ref,))
         state.suspects.append((violated, silence.since_ns, at_ns, bound_ns))
         return True
 
@@ -231,6 +231,6 @@ class SilentIsFenced:
         return tuple(
             violated
             if end.stalled_ns(from_ns, to_ns) * _STALL_SHARE <= bound_ns
-            else Undecided(f"{violated.saying}, while processes stood still", violated.at)
+            else Undecided(f"{violated.message}, while processes stood still", violated.at)
             for violated, from_ns, to_ns, bound_ns in state.suspects
         )

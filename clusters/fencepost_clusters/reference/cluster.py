@@ -1,8 +1,9 @@
 """The reference cluster's quorum plane as the framework sees it: slots, links, commands, defects.
 
-Controllers have ids from 101 on, brokers from 1: one space (QC-03). Each broker has a twin slot, so
-that a second live process with its id has addresses and links of its own. Where a broker and a
-controller share a process, they share a slot, and keep ids and endpoints of their own (QC-02).
+Controllers have ids from 101 on, brokers from 1: one space (QC-03). Each broker has a duplicate
+slot, so that a second live process with its id has addresses and links of its own. Where a broker
+and a controller share a process, they share a slot, and keep ids and endpoints of their own
+(QC-02).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from fencepost import (
     Cluster,
     Command,
     Defect,
+    FaultChooser,
     Fold,
     Host,
     Layout,
@@ -25,7 +27,6 @@ from fencepost import (
     SimulatedDisk,
     SimulatedProcess,
     Slot,
-    Strikes,
     UsageError,
     View,
     WorkerConfig,
@@ -43,7 +44,7 @@ from fencepost_kafka.cluster import KafkaCluster
 from fencepost_kafka.demo import demonstration
 from fencepost_kafka.layout import Ports, lay_out
 from fencepost_kafka.probe import kafka_probe
-from fencepost_kafka.random_strikes import KafkaStrikes
+from fencepost_kafka.random_faults import KafkaFaultChooser
 from fencepost_kafka.recovery import missing
 from fencepost_kafka.selectors import SELECTORS, select
 
@@ -76,7 +77,7 @@ class ReferenceQuorum:
     plane: str = "quorum"
 
     def layout(self, shape: Shape) -> Layout:
-        """Controllers, brokers with a twin each, and the clients' slot; raises UsageError."""
+        """Controllers, brokers with a duplicate each, and the clients' slot; raises UsageError."""
         switched_off(shape.defects)
         self._settings(shape)
         return lay_out(shape, PORTS)
@@ -122,9 +123,9 @@ class ReferenceQuorum:
         """See `fencepost_kafka.selectors`."""
         return select(selector, view, layout)
 
-    def strikes(self, shape: Shape) -> Strikes:
-        """See `fencepost_kafka.random_strikes`."""
-        return KafkaStrikes(self.timing(shape))
+    def fault_chooser(self, shape: Shape) -> FaultChooser:
+        """See `fencepost_kafka.random_faults`."""
+        return KafkaFaultChooser(self.timing(shape))
 
     def demonstration(self) -> Demonstration:
         """A broker that lost its lease goes on serving: KIP-631's zombie."""

@@ -49,7 +49,7 @@ from fencepost.model.shape import Shape
 from fencepost.model.systems import System as Tested
 from fencepost.plugins.manager import Plugins, PluginWarning, load
 from fencepost.runs.conformance import conformance as run_conformance
-from fencepost.runs.defects import BUDGETS, Hunter, hunt_all
+from fencepost.runs.defects import BUDGETS, Searcher, search_all
 from fencepost.runs.demo import DemoResult
 from fencepost.runs.demo import demo as run_demo
 from fencepost.runs.replay import replay as run_replay
@@ -170,7 +170,8 @@ def replay(
     out: Out = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
-    """Strikes a new cluster as a recorded run was struck: the same targets at the same times."""
+    """Injects a new cluster as a recorded run was struck: the same targets at the same "
+    "times."""
     plugins = _plugins()
     result = run_replay(RunFolder(folder.absolute()), plugins, out, progress(), runtime)
     _finish(result, json)
@@ -213,14 +214,14 @@ def defects(
     budget = BUDGETS[runtime]
     if clean is not None:
         budget = replace(budget, clean_seeds=clean)
-    hunter = Hunter(loaded.system(system), runtime, loaded, out / "defects", budget, progress())
-    results = hunt_all(hunter, only or ())
-    lost = [hunt.defect.name for hunt in results.hunts if not hunt.found]
+    searcher = Searcher(loaded.system(system), runtime, loaded, out / "defects", budget, progress())
+    results = search_all(searcher, only or ())
+    lost = [search.defect.name for search in results.searches if not search.found]
     if json:
         print_json(results.as_json())
     else:
-        found = len(results.hunts) - len(lost)
-        typer.echo(f"{found} of {len(results.hunts)} defects found by a clause they break")
+        found = len(results.searches) - len(lost)
+        typer.echo(f"{found} of {len(results.searches)} defects found by a clause they break")
         typer.echo(f"{len(results.false_alarms)} false alarms over {results.clean_seeds} seeds")
     if results.never_started():
         raise typer.Exit(_fail(results.never_started(), EXIT_ENVIRONMENT))
@@ -281,7 +282,9 @@ def soak(
     system: System = DEFAULT_SYSTEM,
     runtime: Runtime = "process",
     runs: Annotated[int, typer.Option(min=1, help="How many runs, one after the other.")] = 20,
-    minutes: Annotated[float, typer.Option(min=0.05, help="How long each is struck.")] = 3.0,
+    minutes: Annotated[
+        float, typer.Option(min=0.05, help="How long faults are injected in each.")
+    ] = 3.0,
     faults: Annotated[
         bool, typer.Option("--faults/--no-faults", help="Random schedules, or load at peace.")
     ] = True,
@@ -292,7 +295,7 @@ def soak(
     """Keeps a system under load and random schedules, run after run, and joins what was found."""
     loaded = _plugins()
     check_runtime(runtime)
-    spec = RunSpec(loaded.system(system), runtime=runtime, seed=seed, stormy=faults)
+    spec = RunSpec(loaded.system(system), runtime=runtime, seed=seed, lossy=faults)
     wanted = Soak(spec, runs, round(minutes * 60_000), loaded.faults if faults else ())
     soaked = run_soak(wanted, loaded, out / "soak", progress())
     violated, undecided = soaked.violated(), soaked.undecided()
@@ -319,7 +322,7 @@ def plugins(json: Json = False) -> None:
             "workloads": sorted(offer.workloads),
             "clauses": len(offer.clauses),
             "rules": len(offer.rules),
-            "marks": len(offer.marks),
+            "applicability": len(offer.applicability),
             "event_kinds": [kind.__name__ for kind in offer.event_kinds],
             "known_findings": sorted(offer.known_findings),
         }
@@ -357,7 +360,7 @@ def doctor(
         console = output()
         for one in found:
             mark = "[green]ok[/green]  " if one.good else "[red]lacks[/red]"
-            console.print(f"{mark} {one.what}: {one.saying}", soft_wrap=True)
+            console.print(f"{mark} {one.what}: {one.message}", soft_wrap=True)
     raise typer.Exit(EXIT_CLEAN if all(one.good for one in found) else EXIT_ENVIRONMENT)
 
 
@@ -461,6 +464,6 @@ def _main() -> int:
         return _fail(str(error), error.exit_code)
 
 
-def _fail(saying: str, code: int) -> int:
-    typer.echo(f"fencepost: {saying}", err=True)
+def _fail(message: str, code: int) -> int:
+    typer.echo(f"fencepost: {message}", err=True)
     return code

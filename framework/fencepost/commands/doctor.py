@@ -28,7 +28,7 @@ class Finding(Struct, frozen=True):
 
     what: str
     good: bool
-    saying: str
+    message: str
 
 
 def examine() -> Sequence[Finding]:

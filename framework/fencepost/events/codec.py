@@ -23,7 +23,7 @@ from fencepost.events.run import (
     ClusterRecovered,
     EvidenceMissed,
     FaultHealed,
-    FaultStruck,
+    FaultInjected,
     PhaseStarted,
     PromiseWitnessed,
     RunEnded,
@@ -35,7 +35,7 @@ from fencepost.events.run import (
 SCHEMA_VERSION = 2
 """Version 1 is read as well: see `OLD_NAMES`."""
 
-OLD_NAMES: Mapping[str, str] = {}
+OLD_NAMES: Mapping[str, str] = {"fault.struck": "fault.injected"}
 """The tags of schema version 1 that have another name now."""
 
 
@@ -44,7 +44,7 @@ KINDS: tuple[type[Struct], ...] = (
     PhaseStarted,
     RunEnded,
     EvidenceMissed,
-    FaultStruck,
+    FaultInjected,
     FaultHealed,
     TestStarted,
     TestEnded,

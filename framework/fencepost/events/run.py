@@ -21,7 +21,7 @@ class RunStarted(Struct, frozen=True, tag="run.started"):
 
 
 class PhaseStarted(Struct, frozen=True, tag="run.phase"):
-    """The run entered a phase: start, load, strike, heal, drain, read, end."""
+    """The run entered a phase: start, load, inject, heal, drain, read, end."""
 
     phase: str
 
@@ -50,7 +50,7 @@ class EvidenceMissed(Struct, frozen=True, tag="run.evidence_missed"):
         return f"what is missing here for good: {self.what}"
 
 
-class FaultStruck(Struct, frozen=True, tag="fault.struck"):
+class FaultInjected(Struct, frozen=True, tag="fault.injected"):
     """A fault was applied. `receipt` is true only if `evidence`, a measurement, shows it.
 
     Written once it was measured; `began_at_ns` is when applying it began (0: not known).
@@ -65,7 +65,7 @@ class FaultStruck(Struct, frozen=True, tag="fault.struck"):
 
     def sentence(self) -> str:
         proof = self.evidence if self.receipt else f"without a receipt ({self.evidence})"
-        return f"fault {self.fault_id} struck {', '.join(self.targets)}: {proof}"
+        return f"fault {self.fault_id} was injected into {', '.join(self.targets)}: {proof}"
 
 
 class FaultHealed(Struct, frozen=True, tag="fault.healed"):

@@ -1,7 +1,7 @@
 """A run's folder: all that is known of one run, readable whatever ended it (layout v2).
 
     run.json          `RunInfo`: what was run, with what, when; written before anything is started
-    schedule.json     every strike with its target and time, for replay
+    schedule.json     every fault with its target and time, for replay
     events/           one file a process, `<process>.ndjson` ("/" in a name reads "."), appended
                       one whole event a write; what a killed process had written is there
     history.ndjson    all events in happens-before order, made of events/ (`history.merge`)
@@ -46,7 +46,7 @@ class RunSlot(Struct, frozen=True):
     role: str
     node_id: int
     index: int
-    twin: bool
+    duplicate: bool
     spare: bool = False
     also: tuple[tuple[str, int], ...] = ()
 
@@ -91,7 +91,8 @@ def info_of(
         defects=shape.defects,
         own=shape.own,
         slots=tuple(
-            RunSlot(s.name, str(s.role), s.node_id, s.index, s.twin, s.spare, s.also) for s in slots
+            RunSlot(s.name, str(s.role), s.node_id, s.index, s.duplicate, s.spare, s.also)
+            for s in slots
         ),
         versions={
             "fencepost": version("fencepost"),

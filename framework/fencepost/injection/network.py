@@ -23,7 +23,7 @@ from fencepost.model.topology import Cut, Layout, Link
 ANSWER_LIMIT_S = 2.0
 LONGEST_WAIT_S = 5.0
 READY_LIMIT_S = 10.0
-"""How long a node that was just started may take to answer, before it is struck."""
+"""How long a node that was just started may take to answer, before its links change."""
 CONNECT_LIMIT_S = 5.0
 HEAL_LIMIT_S = 10.0
 COUNT_LIMIT_S = 1.0
@@ -101,23 +101,23 @@ class Network:
         """Brings the links into the states that now hold, and measures it."""
         new = {link: self._effective(link) for link in links}
         old = {link: self._links.state(link) for link in links}
-        manned = [link for link in links if self._lives(link.source) and self._lives(link.target)]
-        uncut = {link: old[link] for link in manned if not is_cut(old[link])}
+        live = [link for link in links if self._lives(link.source) and self._lives(link.target)]
+        uncut = {link: old[link] for link in live if not is_cut(old[link])}
         before = self._ask_before(uncut, new)
-        strikes = any(state != HEALTHY for state in new.values())
-        open_before = self._connections(manned, CONNECT_LIMIT_S if strikes else 0)
+        worsens = any(state != HEALTHY for state in new.values())
+        open_before = self._connections(live, CONNECT_LIMIT_S if worsens else 0)
         notes = self._links.apply(new)
-        if not manned and strikes:
+        if not live and worsens:
             pairs = {(link.source, link.target) for link in links}
             return Receipt(False, f"no process lives at both ends of {_directions(pairs)}")
-        counted = self._links.bytes_passed(manned)
+        counted = self._links.bytes_passed(live)
         slowest_s = max((answer.took_ms for answer in before.values()), default=0) / 1000
-        now = {link: new[link] for link in manned}
+        now = {link: new[link] for link in live}
         silence_s = LEAST_SILENCE_S + 3 * slowest_s
         after = dict(self._ask(now, new, HEAL_LIMIT_S, silence_s))
 
         def tried() -> Sequence[Trial]:
-            vanished = self._vanished(manned, counted, new)
+            vanished = self._vanished(live, counted, new)
             return [
                 Trial(
                     link,
@@ -128,7 +128,7 @@ class Network:
                     {stream: vanished[link, stream].dropped for stream in (UPSTREAM, DOWNSTREAM)},
                     open_before[link],
                 )
-                for link in manned
+                for link in live
             ]
 
         trials = tried()
@@ -137,7 +137,7 @@ class Network:
             after.update(self._ask(unseen, new, HEAL_LIMIT_S, LONGEST_WAIT_S))
             trials = tried()
         differences = self._links.differences(links)
-        return judge(trials, differences, notes, len(links) - len(manned))
+        return judge(trials, differences, notes, len(links) - len(live))
 
     def _ask_before(
         self, uncut: Mapping[Link, LinkState], new: Mapping[Link, LinkState]

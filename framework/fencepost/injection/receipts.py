@@ -36,7 +36,7 @@ class Trial:
     open_before: int
 
     @property
-    def struck(self) -> bool:
+    def worsened(self) -> bool:
         """Whether the change is for the worse, or at least for another state than health."""
         return self.new not in (HEALTHY, self.old)
 
@@ -93,23 +93,23 @@ def added_ms(state: LinkState) -> float:
 
 
 def judge(
-    trials: Sequence[Trial], differences: Sequence[str], notes: Sequence[str], unmanned: int
+    trials: Sequence[Trial], differences: Sequence[str], notes: Sequence[str], without_process: int
 ) -> Receipt:
-    """The receipt for changed links, of which `unmanned` had no process at one end."""
+    """The receipt for changed links, of which `without_process` had no process at one end."""
     problems = [
         f"{trial.link.source} -> {trial.link.target}:{trial.link.port}: {why}"
         for trial in trials
         if (why := trial.fails())
     ]
     problems += [f"toxiproxy disagrees: {difference}" for difference in differences]
-    struck = [trial for trial in trials if trial.struck]
-    unused = bool(struck) and not any(trial.open_before for trial in struck)
+    worsened = [trial for trial in trials if trial.worsened]
+    unused = bool(worsened) and not any(trial.open_before for trial in worsened)
     only_unused = unused and not problems
     if unused:
         problems.append("no connection was open through any of these links")
     if problems:
         return Receipt(False, "; ".join([*problems, *notes]), only_unused)
-    return Receipt(True, "; ".join([*_evidence(trials), *notes, *_beside(unmanned)]))
+    return Receipt(True, "; ".join([*_evidence(trials), *notes, *_beside(without_process)]))
 
 
 def _evidence(trials: Sequence[Trial]) -> Sequence[str]:
@@ -143,5 +143,9 @@ def _links(trials: Sequence[Trial]) -> str:
     return "1 link" if len(trials) == 1 else f"{len(trials)} links"
 
 
-def _beside(unmanned: int) -> Sequence[str]:
-    return [f"{unmanned} links without a process at both ends were set too"] if unmanned else []
+def _beside(without_process: int) -> Sequence[str]:
+    return (
+        [f"{without_process} links without a process at both ends were set too"]
+        if without_process
+        else []
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from fencepost.events import Cause, Event, FaultStruck
+from fencepost.events import Cause, Event, FaultInjected
 from fencepost.events.traits import Concerning
 from fencepost.judging.judge import Broken, Judgement, Outcome, Verdict
 from fencepost.judging.known_findings import KnownFinding
@@ -39,10 +39,10 @@ def attributed(
     def itself(clause: str, broken: Broken) -> str:
         """The finding that a violation is; empty: none."""
         scene = scenes.get(broken.at, _NOWHERE)
-        matching = (f.id for f in findings if f.matches(clause, broken.saying, scene.faults))
+        matching = (f.id for f in findings if f.matches(clause, broken.message, scene.faults))
         return next(matching, "")
 
-    struck = {
+    showed = {
         (itself(clause, broken), scope)
         for clause, verdict in judgement.verdicts.items()
         for broken in verdict.violations
@@ -56,7 +56,7 @@ def attributed(
             f.id
             for f in findings
             if clause in f.then
-            and any(s.startswith(f"{f.wake} ") and (f.id, s) in struck for s in scopes)
+            and any(s.startswith(f"{f.wake} ") and (f.id, s) in showed for s in scopes)
         )
         return itself(clause, broken) or next(wake, "")
 
@@ -67,16 +67,16 @@ def _scenes(judgement: Judgement, events: Iterable[Event]) -> Mapping[Cause, _Sc
     """The scene of every violation's event."""
     wanted = {v.at for verdict in judgement.verdicts.values() for v in verdict.violations}
     found: dict[Cause, Event] = {}
-    struck: list[tuple[int, FaultStruck]] = []
+    injected: list[tuple[int, FaultInjected]] = []
     for event in events:
         if event.ref in wanted:
             found[event.ref] = event
-        if isinstance(event.body, FaultStruck):
-            struck.append((event.body.began_at_ns or event.at_ns, event.body))
+        if isinstance(event.body, FaultInjected):
+            injected.append((event.body.began_at_ns or event.at_ns, event.body))
     return {
         at: _Scene(
             event.body.concerns() if isinstance(event.body, Concerning) else (),
-            {s.fault for t, s in struck if at.process in s.targets and t <= event.at_ns},
+            {s.fault for t, s in injected if at.process in s.targets and t <= event.at_ns},
         )
         for at, event in found.items()
     }

@@ -17,7 +17,7 @@ from typing import final
 import msgspec
 from msgspec import Struct
 
-from fencepost.events import Event, FaultHealed, FaultStruck, NodeStarted, ProcessExited
+from fencepost.events import Event, FaultHealed, FaultInjected, NodeStarted, ProcessExited
 from fencepost.events.traits import OWN, AuthorityChange, Concerning, Nearest, Sourced
 from fencepost.judging.event_formatter import sentence
 from fencepost.judging.judge import Broken, Outcome, Verdict
@@ -34,7 +34,7 @@ Ref = tuple[str, int]
 
 _PROCESS = "process "
 _SLOT = "slot "
-_OURS = (FaultStruck, FaultHealed, ProcessExited)
+_OURS = (FaultInjected, FaultHealed, ProcessExited)
 """What the harness did: no node's knowledge of it is in question."""
 _RESTARTS = (ProcessExited, NodeStarted)
 
@@ -103,7 +103,7 @@ class _Chronicle:
     def _keep(self, event: Event, body: Struct) -> None:
         sourced = isinstance(body, Sourced)
         changes = isinstance(body, AuthorityChange) and bool(body.authority())
-        if sourced or changes or isinstance(body, (FaultStruck, FaultHealed, *_RESTARTS)):
+        if sourced or changes or isinstance(body, (FaultInjected, FaultHealed, *_RESTARTS)):
             self.kept.append(event)
         if isinstance(body, Sourced):
             for name in body.source_of(event.process):
@@ -238,7 +238,7 @@ def _slot(process: str) -> str:
 def _concerns(event: Event, subjects: frozenset[str]) -> bool:
     """Whether an event of authority is about what the violation is about."""
     body = event.body
-    if isinstance(body, FaultStruck):
+    if isinstance(body, FaultInjected):
         return any(_SLOT + _slot(target) in subjects for target in body.targets)
     if isinstance(body, ProcessExited):
         return _SLOT + _slot(body.ended) in subjects
@@ -287,9 +287,9 @@ def _choose(
                 most -= 1
 
     relevant = _newest_first(before, offending, past, subjects)
-    faults = [event for event in relevant if isinstance(event.body, FaultStruck)]
-    on = [f for f in faults if isinstance(f.body, FaultStruck) and f.body.fault_id not in healed]
-    others = [event for event in relevant if not isinstance(event.body, FaultStruck)]
+    faults = [event for event in relevant if isinstance(event.body, FaultInjected)]
+    on = [f for f in faults if isinstance(f.body, FaultInjected) and f.body.fault_id not in healed]
+    others = [event for event in relevant if not isinstance(event.body, FaultInjected)]
     close = [event for event in others if not _wide(event)]
     distant = [event for event in others if _wide(event)]
     take(because, STEPS)

@@ -19,13 +19,13 @@ from typing import Any, final
 import msgspec
 from msgspec import Struct
 
-from fencepost.events import Cause, Event, FaultStruck
+from fencepost.events import Cause, Event, FaultInjected
 from fencepost.history.run_folder import write_whole
 from fencepost.judging.rules import Clause, Exercised, Finding, Key, Rule, RunEnd, Violated, Witness
 from fencepost.model.errors import UsageError, no_such
 
 VIOLATIONS_KEPT = 200
-SAYINGS_KEPT = 5
+MESSAGES_KEPT = 5
 _STRENGTH = (Witness.CLIENT, Witness.PEER, Witness.SELF)
 AT_END = 1 << 62
 """The position of what was found only when no event was left."""
@@ -49,7 +49,7 @@ class Broken(Struct, frozen=True):
 
     at: Cause
     witness: Witness
-    saying: str
+    message: str
     because: tuple[Cause, ...] = ()
     explanation: tuple[str, ...] = ()
 
@@ -83,7 +83,7 @@ class Tally(Struct):
     violated: int = 0
     violations: list[tuple[int, Broken]] = msgspec.field(default_factory=list)
     undecided: int = 0
-    sayings: list[str] = msgspec.field(default_factory=list)
+    messages: list[str] = msgspec.field(default_factory=list)
     crashed: str = ""
 
     def add(self, finding: Finding, position: int) -> None:
@@ -94,12 +94,12 @@ class Tally(Struct):
         elif isinstance(finding, Violated):
             self.violated += 1
             if len(self.violations) < VIOLATIONS_KEPT:
-                broken = Broken(finding.at, finding.witness, finding.saying, finding.because)
+                broken = Broken(finding.at, finding.witness, finding.message, finding.because)
                 self.violations.append((position, broken))
         else:
             self.undecided += 1
-            if len(self.sayings) < SAYINGS_KEPT:
-                self.sayings.append(finding.saying)
+            if len(self.messages) < MESSAGES_KEPT:
+                self.messages.append(finding.message)
 
     def merge(self, other: Tally) -> None:
         """Takes in what was found about the same clause elsewhere."""
@@ -109,13 +109,13 @@ class Tally(Struct):
         both = sorted([*self.violations, *other.violations], key=_place)
         self.violations = both[:VIOLATIONS_KEPT]
         self.undecided += other.undecided
-        self.sayings = sorted({*self.sayings, *other.sayings})[:SAYINGS_KEPT]
+        self.messages = sorted({*self.messages, *other.messages})[:MESSAGES_KEPT]
         self.crashed = min(filter(None, (self.crashed, other.crashed)), default="")
 
 
 def _place(kept: tuple[int, Broken]) -> tuple[int, str, int, str]:
     position, broken = kept
-    return position, broken.at.process, broken.at.seq, broken.saying
+    return position, broken.at.process, broken.at.seq, broken.message
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +159,10 @@ def _weigh(tally: Tally, end: RunEnd, missed: Sequence[str]) -> tuple[Outcome, s
     if tally.crashed:
         return Outcome.UNKNOWN, tally.crashed
     if not end.complete:
-        why = "; ".join(end.damage[:SAYINGS_KEPT]) or "the run was cut short"
+        why = "; ".join(end.damage[:MESSAGES_KEPT]) or "the run was cut short"
         return Outcome.UNKNOWN, f"the history is not complete: {why}"
     if tally.undecided:
-        return Outcome.UNKNOWN, "; ".join(sorted(set(tally.sayings)))
+        return Outcome.UNKNOWN, "; ".join(sorted(set(tally.messages)))
     if tally.exercised:
         return Outcome.HOLDS, ""
     if missed:
@@ -280,7 +280,7 @@ class Judge:
                                     one.tally.add(finding, position)
                         except Exception as error:
                             self._crashed([one], error, event)
-            if type(body) is FaultStruck and not body.receipt:
+            if type(body) is FaultInjected and not body.receipt:
                 self._missed.append(f"{body.fault} ({body.fault_id})")
         self._position = position + 1
 
@@ -323,7 +323,7 @@ def conclude(
                 clause, tallies.get(clause_id, Tally()), end, missed
             )  # fmt: skip
         else:
-            why = clause.unbound(plane) if clause.mark(plane) else ""
+            why = clause.unbound(plane) if clause.applies_on(plane) else ""
             verdicts[clause_id] = Verdict(Outcome.NOT_APPLICABLE, 0, None, clause.says, why)
     return Judgement(verdicts)
 

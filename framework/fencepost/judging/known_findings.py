@@ -23,11 +23,11 @@ class Seen(Struct, frozen=True, kw_only=True):
 class KnownFinding(Struct, frozen=True, kw_only=True):
     """One known way in which a system breaks a promise.
 
-    `system` is its family (`apache/kraft`), `clauses` what it breaks. `saying` is a regular
-    expression that the whole saying of such a violation matches. With a `fault`, it is known only
-    where the violation was found at a process that such a fault had been aimed at by then: a saying
-    alone may say too little. `seen` counts the runs of the schedule in `schedule`; `history` holds
-    one that showed it. Both are paths below the plugin.
+    `system` is its family (`apache/kraft`), `clauses` what it breaks. `message` is a regular
+    expression that the whole message of such a violation matches. With a `fault`, it is known only
+    where the violation was found at a process that such a fault had been aimed at by then: a
+    message alone may say too little. `seen` counts the runs of the schedule in `schedule`;
+    `history` holds one that showed it. Both are paths below the plugin.
 
     `then` are the clauses that it leaves broken in its wake: whatever of them is violated in a
     scope of authority where this finding showed, in the same run, is its consequence. `wake` is the
@@ -37,7 +37,7 @@ class KnownFinding(Struct, frozen=True, kw_only=True):
     id: str
     system: str
     clauses: tuple[str, ...]
-    saying: str
+    message: str
     fault: str = ""
     then: tuple[str, ...] = ()
     wake: str = ""
@@ -51,12 +51,12 @@ class KnownFinding(Struct, frozen=True, kw_only=True):
         """Those it showed in: of these it is known."""
         return tuple(one.version for one in self.seen if one.runs)
 
-    def matches(self, clause: str, saying: str, faults: Collection[str]) -> bool:
+    def matches(self, clause: str, message: str, faults: Collection[str]) -> bool:
         """Whether a violation is this one; `faults` had been aimed at the process at whose event it
         was found."""
         if clause not in self.clauses or (self.fault and self.fault not in faults):
             return False
-        return re.fullmatch(self.saying, saying) is not None
+        return re.fullmatch(self.message, message) is not None
 
 
 def bearing_on(

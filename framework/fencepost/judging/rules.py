@@ -38,19 +38,19 @@ class Exercised(Struct, frozen=True):
 class Violated(Struct, frozen=True):
     """The promise was broken by the event `at`; `because` are the earlier events that make it so.
 
-    `saying` is one sentence with the figures in it.
+    `message` is one sentence with the figures in it.
     """
 
     at: Cause
     witness: Witness
-    saying: str
+    message: str
     because: tuple[Cause, ...] = ()
 
 
 class Undecided(Struct, frozen=True):
-    """The evidence stops before the promise could be judged; `saying` is why, in one sentence."""
+    """The evidence stops before the promise could be judged; `message` is why, in one sentence."""
 
-    saying: str
+    message: str
     at: Cause | None = None
 
 
@@ -108,7 +108,7 @@ class Promise(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Applicability:
     """What a clause comes to on one plane, and how: by which names, otherwise in what, or why not.
 
     Only where the promise is the same do the clause's rules judge. A changed one may be another
@@ -126,7 +126,8 @@ class Clause:
     """One promise: its id, the document it comes from, the planes it binds, and its sentence.
 
     `planes` are those that its document speaks of; a clause about clients has none and binds every
-    system. `marks` say of other planes what it is there; plugins give them (`fencepost_marks`).
+    system. `applicability` say of other planes what it is there; plugins give them
+    (`fencepost_applicability`).
     """
 
     id: str
@@ -135,22 +136,22 @@ class Clause:
     says: str
     defect: str = ""
     note: str = field(default="", compare=False)
-    marks: tuple[Mark, ...] = field(default=(), compare=False)
+    applicability: tuple[Applicability, ...] = field(default=(), compare=False)
 
-    def mark(self, plane: str) -> Mark | None:
+    def applies_on(self, plane: str) -> Applicability | None:
         """What was said of it on that plane, if anything was."""
-        return next((mark for mark in self.marks if mark.plane == plane), None)
+        return next((mark for mark in self.applicability if mark.plane == plane), None)
 
     def binds(self, plane: str) -> bool:
         """Whether its rules judge systems of that plane."""
-        mark = self.mark(plane)
+        mark = self.applies_on(plane)
         if mark is not None:
             return mark.promise is Promise.SAME
         return not self.planes or plane in self.planes
 
     def unbound(self, plane: str) -> str:
         """Why it does not bind systems of that plane, in words."""
-        mark = self.mark(plane)
+        mark = self.applies_on(plane)
         if mark is None:
             return f"it binds no {plane} plane"
         return f"{mark.promise}: {mark.how}"

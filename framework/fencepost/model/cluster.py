@@ -95,18 +95,18 @@ class Cluster:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Every node, without twins and spares."""
+        """Every node, without duplicates and spares."""
         return tuple(Node(slot) for slot in self.runtime.layout.nodes())
 
     def of(self, role: str) -> tuple[Node, ...]:
-        """Every node of a role, without twins and spares; raises UsageError for no such role."""
+        """Every node of a role but duplicates and spares; raises UsageError for no such role."""
         layout = self.runtime.layout
         if role not in layout.roles:
             raise no_such("role", role, layout.roles)
         return tuple(Node(slot) for slot in layout.of(role))
 
     def node(self, name: str) -> Node:
-        """The node of that name (twins too); raises UsageError with the nearest one."""
+        """The node of that name, duplicates too; raises UsageError with the nearest."""
         nodes = {s.name: s for s in self.runtime.layout.slots if s.role != CLIENT}
         if name not in nodes:
             raise no_such("node", name, nodes)

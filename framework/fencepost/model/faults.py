@@ -1,8 +1,9 @@
 """What a fault is: data computed purely, applied by one effect, with its own healing.
 
-A plugin's fault is a frozen value with a `name`, a pure `describe`, and `strike`, which applies it
-through the `Runtime` and returns the `Struck` fault: its targets, its receipt, and how to heal it.
-The harness records both; it heals every struck fault at the end whatever happened, newest first.
+A plugin's fault is a frozen value with a `name`, `arguments`, and `inject`, which applies it
+through the `Runtime` and returns the `Injected` fault: its targets, its receipt, and how to heal
+it. The harness records both; it heals every active fault at the end whatever happened, newest
+first.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from fencepost.model.runtime import Receipt, Runtime
 
 
 @dataclass(frozen=True, slots=True)
-class Struck:
+class Injected:
     """A fault that was applied: its real targets (slot or process names), receipt, and healing.
 
     `heal` is safe to call when its target has died or restarted, and twice.
@@ -31,7 +32,7 @@ class Fault(Protocol):
 
     @property
     def name(self) -> str: ...
-    def strike(self, runtime: Runtime) -> Struck:
+    def inject(self, runtime: Runtime) -> Injected:
         """Applies the fault; raises UsageError when its target does not exist."""
         ...
 
@@ -42,7 +43,7 @@ class Fault(Protocol):
 
 @runtime_checkable
 class Passing(Protocol):
-    """A fault that is over by itself: the harness heals it `lasts_ms` after it was struck.
+    """A fault that is over by itself: the harness heals it `lasts_ms` after it was injected.
 
     None: it lasts until it is healed, as a fault without this does.
     """

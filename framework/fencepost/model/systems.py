@@ -157,31 +157,32 @@ class Launchable(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """An event body that a narrator made of a line, and when the process said that it happened."""
+class ParsedEvent:
+    """An event body that a log parser made of a line, and when the process said that it "
+    "happened."""
 
     at_ns: int
     body: Struct
 
 
-class Narrator(Protocol):
+class LogParser(Protocol):
     """Makes events of what one process prints; it knows no file, and may remember what it heard.
 
     Lines come whole, in order, without their end. One that tells nothing makes no event.
     """
 
-    def hear(self, line: str) -> Sequence[Heard]: ...
+    def parse(self, line: str) -> Sequence[ParsedEvent]: ...
 
 
 @runtime_checkable
-class Narrated(Protocol):
-    """A system whose nodes write no events: the runtime writes those that narrators hear.
+class ParsesLogs(Protocol):
+    """A system whose nodes write no events: the runtime writes those that log parsers hear.
 
-    A node's standard output is followed from its start to its end, and what its narrator makes of
+    A node's standard output is followed from its start to its end, and what its log parser makes of
     it is numbered and written to the node's events file as it comes.
     """
 
-    def narrator(self, slot: Slot, shape: Shape) -> Narrator:
+    def log_parser(self, slot: Slot, shape: Shape) -> LogParser:
         """One for the next process in a slot of a cluster of that shape."""
         ...
 

@@ -23,16 +23,16 @@ class Slot:
     """A place for a node's processes, such as `node-2`, or `clients`.
 
     `index` is unique in a cluster, from 1 to 250; addresses and ports derive from it. A slot with
-    `twin` is for a second process with the id of another slot's node. A spare slot is laid out and
-    not started with the cluster. `also` holds the role and the id of each further node that lives
-    in the same process.
+    `duplicate` is for a second process with the id of another slot's node. A spare slot is laid out
+    and not started with the cluster. `also` holds the role and the id of each further node that
+    lives in the same process.
     """
 
     name: str
     role: str
     node_id: int
     index: int
-    twin: bool = False
+    duplicate: bool = False
     spare: bool = False
     also: tuple[tuple[str, int], ...] = ()
 
@@ -81,23 +81,25 @@ class Layout:
             link.port for link in self.links if link.source in clients and link.target == name
         )
 
-    def of(self, role: str, twins: bool = False, spares: bool = False) -> tuple[Slot, ...]:
-        """The slots in which a node of that role lives, in order; twins and spares when asked for.
+    def of(self, role: str, duplicates: bool = False, spares: bool = False) -> tuple[Slot, ...]:
+        """The slots with a node of that role, in order; duplicates and spares when asked for.
 
         A slot whose process is two nodes is among those of either role.
         """
         return tuple(
             s
             for s in self.slots
-            if s.id_as(role) is not None and (twins or not s.twin) and (spares or not s.spare)
+            if s.id_as(role) is not None
+            and (duplicates or not s.duplicate)
+            and (spares or not s.spare)
         )
 
-    def nodes(self, twins: bool = False, spares: bool = False) -> tuple[Slot, ...]:
-        """The slots of all nodes, in order; twins and spares when asked for."""
+    def nodes(self, duplicates: bool = False, spares: bool = False) -> tuple[Slot, ...]:
+        """The slots of all nodes, in order; duplicates and spares when asked for."""
         return tuple(
             s
             for s in self.slots
-            if s.role != CLIENT and (twins or not s.twin) and (spares or not s.spare)
+            if s.role != CLIENT and (duplicates or not s.duplicate) and (spares or not s.spare)
         )
 
     @property

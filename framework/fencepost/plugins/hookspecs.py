@@ -15,7 +15,7 @@ import pluggy
 from msgspec import Struct
 
 from fencepost.judging.known_findings import KnownFinding
-from fencepost.judging.rules import Clause, Mark, Rule
+from fencepost.judging.rules import Applicability, Clause, Rule
 from fencepost.model.faults import FaultFactory
 from fencepost.model.systems import System
 from fencepost.workloads.workers import Workload
@@ -64,7 +64,7 @@ def fencepost_clauses() -> Sequence[Clause]:
 
 
 @hookspec
-def fencepost_marks() -> Sequence[Mark]:
+def fencepost_applicability() -> Sequence[Applicability]:
     """What clauses, of any plugin, come to on planes that their documents do not speak of."""
     raise NotImplementedError
 

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from fencepost.events import Codec, kind_name
 from fencepost.judging.known_findings import KnownFinding
-from fencepost.judging.rules import Clause, Mark, Rule
+from fencepost.judging.rules import Applicability, Clause, Rule
 from fencepost.model.errors import UsageError, no_such
 from fencepost.model.faults import Fault, FaultFactory
 from fencepost.model.systems import System, Versioned
@@ -49,7 +49,7 @@ class Offer:
     clauses: Mapping[str, Clause] = field(default_factory=dict)
     rules: tuple[Rule[Any], ...] = ()
     known_findings: Mapping[str, KnownFinding] = field(default_factory=dict)
-    marks: Mapping[str, Mark] = field(default_factory=dict)
+    applicability: Mapping[str, Applicability] = field(default_factory=dict)
     """`clause on plane` -> what it is there."""
 
 
@@ -70,7 +70,7 @@ class Plugins:
         self.workloads = _joined("workload", ((o.plugin, o.workloads) for o in offers))
         self.clauses = _marked(
             _joined("clause", ((o.plugin, o.clauses) for o in offers)),
-            _joined("mark", ((o.plugin, o.marks) for o in offers)),
+            _joined("applicability", ((o.plugin, o.applicability) for o in offers)),
         )
         self.rules = tuple(rule for offer in offers for rule in offer.rules)
         findings = _joined("known finding", ((o.plugin, o.known_findings) for o in offers))
@@ -242,15 +242,15 @@ def _known_findings(answer: Any) -> dict[str, KnownFinding]:
     for one in answer:
         if not isinstance(one, KnownFinding):
             raise TypeError(f"{one!r} is no KnownFinding")
-        re.compile(one.saying)
+        re.compile(one.message)
     return _by_name("known finding", [(one.id, one) for one in answer])
 
 
-def _marks(answer: Any) -> dict[str, Mark]:
+def _applicability(answer: Any) -> dict[str, Applicability]:
     for mark in answer:
-        if not isinstance(mark, Mark):
-            raise TypeError(f"{mark!r} is no Mark")
-    return _by_name("mark", [(f"{mark.clause} on {mark.plane}", mark) for mark in answer])
+        if not isinstance(mark, Applicability):
+            raise TypeError(f"{mark!r} is no Applicability")
+    return _by_name("applicability", [(f"{mark.clause} on {mark.plane}", mark) for mark in answer])
 
 
 _CHECKS: Mapping[str, Callable[[Any], object]] = {
@@ -261,7 +261,7 @@ _CHECKS: Mapping[str, Callable[[Any], object]] = {
     "clauses": _clauses,
     "rules": _rules,
     "known_findings": _known_findings,
-    "marks": _marks,
+    "applicability": _applicability,
 }
 
 
@@ -285,14 +285,17 @@ def _joined(what: str, offers: Iterable[tuple[str, Mapping[str, T]]]) -> Mapping
     return joined
 
 
-def _marked(clauses: Mapping[str, Clause], marks: Mapping[str, Mark]) -> Mapping[str, Clause]:
+def _marked(
+    clauses: Mapping[str, Clause], found: Mapping[str, Applicability]
+) -> Mapping[str, Clause]:
     """The clauses with what was said of them; raises UsageError for a mark on none of them."""
-    of: dict[str, list[Mark]] = {}
-    for mark in marks.values():
+    of: dict[str, list[Applicability]] = {}
+    for mark in found.values():
         _get("clause", mark.clause, clauses)
         of.setdefault(mark.clause, []).append(mark)
     return {
-        name: replace(clause, marks=tuple(of.get(name, ()))) for name, clause in clauses.items()
+        name: replace(clause, applicability=tuple(of.get(name, ())))
+        for name, clause in clauses.items()
     }
 
 

@@ -54,10 +54,10 @@ def conformance(
     system: System, runtime: str, plugins: Plugins, out: Path, seed: int | None
 ) -> Matrix:
     """Runs the suites and joins what they found."""
-    heard = testrun.Heard()
+    collected = testrun.ResultCollector()
     wanted = testrun.Wanted(system.name, runtime, out, seed)
-    ended = testrun.listen_quietly(wanted, heard)
-    found = [(ran.nodeid, verdicts_in(ran.folder)) for ran in heard.runs]
+    ended = testrun.listen_quietly(wanted, collected)
+    found = [(ran.nodeid, verdicts_in(ran.folder)) for ran in collected.runs]
     named = system.name
     if isinstance(system, Versioned) and "@" not in named:
         named = f"{named}@{system.version}"
@@ -76,13 +76,13 @@ def conformance(
         )
         for clause, described in plugins.clauses.items()
     ]
-    return Matrix(rows, _failure(ended, heard))
+    return Matrix(rows, _failure(ended, collected))
 
 
-def _failure(ended: int, heard: testrun.Heard) -> FencepostError | None:
+def _failure(ended: int, collected: testrun.ResultCollector) -> FencepostError | None:
     for kind in (UsageError, EnvironmentFailed):
-        if kind.exit_code in heard.codes:
-            return kind(heard.codes[kind.exit_code])
+        if kind.exit_code in collected.codes:
+            return kind(collected.codes[kind.exit_code])
     if ended in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         return None
     refused = ended in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED)

@@ -52,7 +52,7 @@ BUDGETS: Mapping[str, Budget] = {
 
 @final
 @dataclass(slots=True)
-class Hunt:
+class Search:
     """What became of the search for one defect; `seeds` counts its random schedules."""
 
     defect: Defect
@@ -86,7 +86,7 @@ class FalseAlarm(msgspec.Struct, frozen=True):
 
     seed: int
     clause: str
-    saying: str
+    message: str
     run: str
 
 
@@ -95,7 +95,7 @@ class FalseAlarm(msgspec.Struct, frozen=True):
 class Results:
     """What the command prints."""
 
-    hunts: list[Hunt] = field(default_factory=list)
+    searches: list[Search] = field(default_factory=list)
     unseen: dict[str, str] = field(default_factory=dict)
     """Defects that this runtime cannot show -> why: nobody looked for them."""
     clean_seeds: int = 0
@@ -105,15 +105,17 @@ class Results:
 
     def never_started(self) -> str:
         """Why no cluster ever got ready, broken or not; nothing if one did."""
-        lacking = [*(hunt.not_ready for hunt in self.hunts), *self.not_ready]
-        ready = any(hunt.found for hunt in self.hunts) or len(self.not_ready) < self.clean_seeds
+        lacking = [*(search.not_ready for search in self.searches), *self.not_ready]
+        ready = (
+            any(search.found for search in self.searches) or len(self.not_ready) < self.clean_seeds
+        )
         return lacking[0] if lacking and all(lacking) and not ready else ""
 
     def as_json(self) -> Mapping[str, object]:
         """The object that `fencepost defects --json` prints."""
         alarms = [msgspec.to_builtins(alarm) for alarm in self.false_alarms]
         return {
-            "defects": [hunt.as_json() for hunt in self.hunts],
+            "defects": [search.as_json() for search in self.searches],
             "unseen": [{"name": name, "reason": why} for name, why in self.unseen.items()],
             "clean": {"seeds": self.clean_seeds, "false_alarms": alarms},
         }
@@ -121,7 +123,7 @@ class Results:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Hunter:
+class Searcher:
     """Looks for the defects of one system on one runtime, below `out`."""
 
     system: System
@@ -143,25 +145,25 @@ class Hunter:
                 raise no_such("defect", name, names)
         return [defect for defect in defects if not only or defect.name in only]
 
-    def hunt(self, defect: Defect) -> Hunt:
+    def search(self, defect: Defect) -> Search:
         """Looks for one defect until it is found or the budget is spent.
 
         Raises EnvironmentFailed when pytest itself breaks on the suites: what is found without them
         would hide that.
         """
-        hunt = Hunt(defect)
+        search = Search(defect)
         began_ns = now_ns()
-        self._by_suites(hunt)
+        self._by_suites(search)
         for seed in range(1, self.budget.seeds + 1):
-            hunt.wall_s = (now_ns() - began_ns) / SECOND
-            if hunt.found or hunt.wall_s > self.budget.wall_s:
+            search.wall_s = (now_ns() - began_ns) / SECOND
+            if search.found or search.wall_s > self.budget.wall_s:
                 break
-            hunt.seeds = seed
+            search.seeds = seed
             conducted = self._schedule(seed, (defect.name,))
-            hunt.not_ready = conducted.trouble if conducted.result is None else ""
-            self._take(hunt, conducted.folder)
-        hunt.wall_s = (now_ns() - began_ns) / SECOND
-        return hunt
+            search.not_ready = conducted.trouble if conducted.result is None else ""
+            self._take(search, conducted.folder)
+        search.wall_s = (now_ns() - began_ns) / SECOND
+        return search
 
     def clean(self, results: Results) -> None:
         """Runs the healthy system under as many random schedules; every report is an alarm."""
@@ -172,53 +174,53 @@ class Hunter:
             if conducted.result is None:
                 results.not_ready.append(conducted.trouble)
             alarms = [
-                FalseAlarm(seed, clause, verdict.violations[0].saying, str(folder.path))
+                FalseAlarm(seed, clause, verdict.violations[0].message, str(folder.path))
                 for clause, verdict in verdicts_in(folder).items()
                 if verdict.verdict is Outcome.VIOLATED
             ]
             if conducted.trouble:
                 alarms.append(FalseAlarm(seed, "recovery", conducted.trouble, str(folder.path)))
             for alarm in alarms:
-                self.tell(f"false alarm: seed {seed}, {alarm.clause}: {alarm.saying}")
+                self.tell(f"false alarm: seed {seed}, {alarm.clause}: {alarm.message}")
             results.false_alarms += alarms
             if not alarms:
                 shutil.rmtree(folder.path)
 
     # ---------------------------------------------------------------------------------- workings
 
-    def _by_suites(self, hunt: Hunt) -> None:
+    def _by_suites(self, search: Search) -> None:
         """The suites' tests of the clauses that it breaks, up to the first that reports one."""
 
         def reported(ran: testrun.Ran) -> bool:
-            self._take(hunt, ran.folder)
-            return hunt.found
+            self._take(search, ran.folder)
+            return search.found
 
-        clauses = frozenset(hunt.defect.breaks)
+        clauses = frozenset(search.defect.breaks)
         wanted = testrun.Wanted(
-            self.system.name, self.runtime, self.out, 1, (hunt.defect.name,), clauses
+            self.system.name, self.runtime, self.out, 1, (search.defect.name,), clauses
         )
-        ended = testrun.listen_quietly(wanted, testrun.Heard(clauses, reported))
+        ended = testrun.listen_quietly(wanted, testrun.ResultCollector(clauses, reported))
         if ended in (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR):
             code = int(ended)
             raise EnvironmentFailed(f"the suites cannot be run: pytest ended with exit code {code}")
 
     def _schedule(self, seed: int, defects: tuple[str, ...]) -> Conducted:
         """One random schedule."""
-        spec = RunSpec(self.system, Shape(defects=defects), self.runtime, seed, stormy=True)
+        spec = RunSpec(self.system, Shape(defects=defects), self.runtime, seed, lossy=True)
         folder = new_folder(self.out, f"random-{seed}")
         return run_one(spec, self.plugins, folder, self.budget.span_ms, self.plugins.faults)
 
     @staticmethod
-    def _take(hunt: Hunt, folder: RunFolder) -> None:
+    def _take(search: Search, folder: RunFolder) -> None:
         """Takes in what a run came to, and forgets a run that found nothing."""
         violated = tuple(
             clause
             for clause, verdict in verdicts_in(folder).items()
             if verdict.verdict is Outcome.VIOLATED
         )
-        hunt.virtual_s += _lasted_s(folder)
-        hunt.reported_by = tuple(dict.fromkeys((*hunt.reported_by, *violated)))
-        if not set(violated) & set(hunt.defect.breaks):
+        search.virtual_s += _lasted_s(folder)
+        search.reported_by = tuple(dict.fromkeys((*search.reported_by, *violated)))
+        if not set(violated) & set(search.defect.breaks):
             shutil.rmtree(folder.path)
 
 
@@ -230,21 +232,21 @@ def verdicts_in(folder: RunFolder) -> Mapping[str, Verdict]:
     return msgspec.json.decode(path.read_bytes(), type=dict[str, Verdict])
 
 
-def hunt_all(hunter: Hunter, only: Collection[str] = ()) -> Results:
+def search_all(searcher: Searcher, only: Collection[str] = ()) -> Results:
     """Looks for each chosen defect, then for false alarms; raises UsageError as `chosen`."""
     results = Results()
-    for defect in hunter.chosen(only):
-        why = defect.unseen.get(hunter.runtime)
+    for defect in searcher.chosen(only):
+        why = defect.unseen.get(searcher.runtime)
         if why is not None:
-            hunter.tell(f"{defect.name}: not looked for on {hunter.runtime}: {why}")
+            searcher.tell(f"{defect.name}: not looked for on {searcher.runtime}: {why}")
             results.unseen[defect.name] = why
             continue
-        hunt = hunter.hunt(defect)
-        missed = f"NOT found ({hunt.not_ready})" if hunt.not_ready else "NOT found"
-        word = f"found by {', '.join(hunt.reported_by)}" if hunt.found else missed
-        hunter.tell(f"{defect.name}: {word} ({hunt.wall_s:.1f} s, {hunt.seeds} seeds)")
-        results.hunts.append(hunt)
-    hunter.clean(results)
+        search = searcher.search(defect)
+        missed = f"NOT found ({search.not_ready})" if search.not_ready else "NOT found"
+        word = f"found by {', '.join(search.reported_by)}" if search.found else missed
+        searcher.tell(f"{defect.name}: {word} ({search.wall_s:.1f} s, {search.seeds} seeds)")
+        results.searches.append(search)
+    searcher.clean(results)
     return results
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
-from fencepost.events import FaultStruck
+from fencepost.events import FaultInjected
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.judge import Outcome
 from fencepost.model.clock import now_ns, wall_clock
@@ -34,7 +34,7 @@ class DemoRun:
 
     defect: str | None
     result: RunResult
-    receipts: Sequence[FaultStruck]
+    receipts: Sequence[FaultInjected]
 
 
 @final
@@ -128,11 +128,11 @@ def _run(
     with Run.start(spec, plugins, folder, lambda phase: tell(f"  {phase}")) as run:
         scene = Scene(run.cluster, run.clients, run.faults)
         shown.load(scene)
-        run.enter("strike")
+        run.enter("inject")
         for step in shown.steps:
             tell(f"    {(step.__doc__ or '').splitlines()[0]}")
             step(scene)
             run.base.eventually(run.base.recovered)
-        receipts = [e.body for e in run.runtime.events() if isinstance(e.body, FaultStruck)]
+        receipts = [e.body for e in run.runtime.events() if isinstance(e.body, FaultInjected)]
         result = run.finish()
     return DemoRun(defect, result, receipts)

@@ -1,4 +1,4 @@
-"""What was struck in a run: each fault recorded with its receipt, and healed whatever happens."""
+"""The faults of a run: each recorded with its receipt, and healed whatever happens."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Self, final
 
 from msgspec.structs import replace
 
-from fencepost.events import FaultHealed, FaultStruck
+from fencepost.events import FaultHealed, FaultInjected
 from fencepost.model.clock import MS
 from fencepost.model.cluster import InSlot
-from fencepost.model.faults import Fault, Passing, Struck
+from fencepost.model.faults import Fault, Injected, Passing
 from fencepost.model.runtime import Condition, Receipt, Runtime, let_pass_until
 from fencepost.model.view import View
 from fencepost.plugins.manager import Plugins
 from fencepost.runs import schedule
-from fencepost.runs.schedule import Schedule, Select, Strike
+from fencepost.runs.schedule import Injection, Schedule, Select
 
 
 @final
 class Active:
-    """A fault that was struck. Used in `with`, it heals at the end of the block."""
+    """An injected fault. Used in `with`, it heals at the end of the block."""
 
-    def __init__(self, fault_id: str, struck: Struck, heal: Callable[[], Receipt]) -> None:
+    def __init__(self, fault_id: str, injected: Injected, heal: Callable[[], Receipt]) -> None:
         self.fault_id = fault_id
-        self.targets = struck.targets
-        self.receipt = struck.receipt
+        self.targets = injected.targets
+        self.receipt = injected.receipt
         self._heal = heal
         self._healed: Receipt | None = None
 
@@ -56,10 +56,10 @@ class Active:
 
 @final
 class Faults:
-    """Strikes faults by name: `faults.kill(node)`, for every fault that a loaded plugin offers.
+    """Injects faults by name: `faults.kill(node)`, for every fault that a loaded plugin offers.
 
-    Nodes may be given as `Node`s, as names, or as sequences of either. Every strike is an event and
-    an entry in the run's schedule.json.
+    Nodes may be given as `Node`s, as names, or as sequences of either. Every injection is an event
+    and an entry in the run's schedule.json.
     """
 
     def __init__(self, runtime: Runtime, plugins: Plugins, record: Path, select: Select) -> None:
@@ -69,24 +69,24 @@ class Faults:
         self._select = select
         self._record = record
         self._origin_ns = runtime.now_ns()
-        self._strikes: list[Strike] = []
+        self._injections: list[Injection] = []
         self._active: list[Active] = []
 
     def __getattr__(self, name: str) -> Callable[..., Active]:
         """The fault of that name; raises UsageError, with the nearest right name, for no fault."""
         if name.startswith("_"):
             raise AttributeError(name)
-        return partial(self._strike_nodes, name)
+        return partial(self._inject_nodes, name)
 
     def __dir__(self) -> Sequence[str]:
         return sorted({*object.__dir__(self), *self._plugins.faults})
 
     @property
-    def struck(self) -> Sequence[Active]:
+    def injected(self) -> Sequence[Active]:
         """Every fault so far, in order."""
         return tuple(self._active)
 
-    def strike(self, fault: Fault) -> Active:
+    def inject(self, fault: Fault) -> Active:
         """Applies a fault; one that passes by itself is healed when this returns.
 
         Raises UsageError when its target does not exist.
@@ -94,34 +94,34 @@ class Faults:
         number = len(self._active) + 1
         fault_id = f"{fault.name}-{number}"
         began_ns = self._runtime.now_ns()
-        struck = fault.strike(self._runtime)
-        receipt = struck.receipt
+        injected = fault.inject(self._runtime)
+        receipt = injected.receipt
         self._runtime.record(
-            FaultStruck(
-                fault_id, fault.name, struck.targets, receipt.true, receipt.evidence, began_ns
+            FaultInjected(
+                fault_id, fault.name, injected.targets, receipt.true, receipt.evidence, began_ns
             )
         )
-        self._strikes.append(
-            Strike(
+        self._injections.append(
+            Injection(
                 at_ms=self._ms(began_ns),
                 fault=fault.name,
                 arguments=fault.arguments(),
                 fault_id=fault_id,
-                targets=struck.targets,
+                targets=injected.targets,
                 receipt=receipt.true,
             )
         )
         self._write()
-        active = Active(fault_id, struck, lambda: self._heal(number - 1, struck))
+        active = Active(fault_id, injected, lambda: self._heal(number - 1, injected))
         self._active.append(active)
         if isinstance(fault, Passing) and fault.lasts_ms is not None:
             let_pass_until(self._runtime, self._runtime.now_ns() + fault.lasts_ms * MS)
             active.heal()
         return active
 
-    def strike_named(self, name: str, arguments: Mapping[str, object]) -> Active:
-        """Applies a fault by name with plain arguments; raises UsageError as `strike` does."""
-        return self.strike(self._plugins.fault(name, **arguments))
+    def inject_named(self, name: str, arguments: Mapping[str, object]) -> Active:
+        """Applies a fault by name with plain arguments; raises UsageError as `inject` does."""
+        return self.inject(self._plugins.fault(name, **arguments))
 
     def heal_all(self) -> Sequence[Receipt]:
         """Heals what is not healed, newest first; one that cannot be healed stops no other.
@@ -140,7 +140,7 @@ class Faults:
         return receipts
 
     def follow(self, planned: Schedule) -> None:
-        """Strikes and heals as planned, times counted from now; waits for targets to be known.
+        """Injects and heals as planned, times counted from now; waits for targets to be known.
 
         Raises UsageError for a fault or target that does not exist. What it did not heal lasts.
         """
@@ -151,38 +151,38 @@ class Faults:
             if action.heals:
                 active[action.number].heal()
             else:
-                strike = planned.strikes[action.number]
-                fault = self._plugins.fault(strike.fault, **self._resolved(strike))
-                active[action.number] = self.strike(fault)
+                injection = planned.injections[action.number]
+                fault = self._plugins.fault(injection.fault, **self._resolved(injection))
+                active[action.number] = self.inject(fault)
 
-    def _resolved(self, strike: Strike) -> Mapping[str, object]:
-        """The strike's arguments, once what they select is known: a leader may be missing now."""
+    def _resolved(self, injection: Injection) -> Mapping[str, object]:
+        """The injection's arguments, once what they select is known: it may be missing now."""
 
         def known(view: View) -> bool:
-            return schedule.resolve(strike.arguments, view, self._select) is not None
+            return schedule.resolve(injection.arguments, view, self._select) is not None
 
         limit_ns = self._runtime.now_ns() + _SELECT_LIMIT_MS * MS
-        self._runtime.advance(Condition(f"the targets of {strike.fault}", known), limit_ns)
-        found = schedule.resolve(strike.arguments, self._runtime.view, self._select)
-        return found or strike.arguments
+        self._runtime.advance(Condition(f"the targets of {injection.fault}", known), limit_ns)
+        found = schedule.resolve(injection.arguments, self._runtime.view, self._select)
+        return found or injection.arguments
 
-    def _strike_nodes(self, name: str, *args: object, **arguments: object) -> Active:
+    def _inject_nodes(self, name: str, *args: object, **arguments: object) -> Active:
         plain = {key: _plain(value) for key, value in arguments.items()}
-        return self.strike(self._plugins.fault(name, *map(_plain, args), **plain))
+        return self.inject(self._plugins.fault(name, *map(_plain, args), **plain))
 
-    def _heal(self, index: int, struck: Struck) -> Receipt:
+    def _heal(self, index: int, injected: Injected) -> Receipt:
         began_ns = self._runtime.now_ns()
-        receipt = struck.heal()
-        recorded = self._strikes[index]
+        receipt = injected.heal()
+        recorded = self._injections[index]
         self._runtime.record(
             FaultHealed(recorded.fault_id, receipt.true, receipt.evidence, began_ns)
         )
-        self._strikes[index] = replace(recorded, for_ms=self._ms(began_ns) - recorded.at_ms)
+        self._injections[index] = replace(recorded, for_ms=self._ms(began_ns) - recorded.at_ms)
         self._write()
         return receipt
 
     def _write(self) -> None:
-        schedule.write(self._record, Schedule(strikes=tuple(self._strikes)))
+        schedule.write(self._record, Schedule(injections=tuple(self._injections)))
 
     def _ms(self, at_ns: int) -> int:
         return (at_ns - self._origin_ns) // MS

@@ -1,7 +1,7 @@
 """Random schedules: what no suite was written for.
 
-`conduct` lets a system's `Strikes` draw one fault after another against a run, with questions of
-clients to the victims in between; `run_one` is a whole run of that kind. What was done is in the
+`conduct` lets a system's `FaultChooser` draw one fault after another against a run, with questions
+of clients to the victims in between; `run_one` is a whole run of that kind. What was done is in the
 run's schedule.json, as after any run, and replays from there.
 """
 
@@ -16,10 +16,10 @@ from fencepost.events import ClientFailed
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import MS
 from fencepost.model.errors import FencepostError, Violation
+from fencepost.model.random_faults import ChoosesFaults, Moment, Planned
 from fencepost.model.runtime import Powered, let_pass_until
-from fencepost.model.strikes import Moment, Planned, Scheduled
 from fencepost.plugins.manager import Plugins
-from fencepost.runs.default_strikes import DefaultStrikes
+from fencepost.runs.default_faults import DefaultFaultChooser
 from fencepost.runs.faults import Active
 from fencepost.runs.run import Run, RunResult, RunSpec
 
@@ -30,7 +30,7 @@ QUIET_MS = (100, 900)
 
 @dataclass(frozen=True, slots=True)
 class _Lasting:
-    """A strike that was not healed yet."""
+    """A fault that was not healed yet."""
 
     until_ns: int
     active: Active
@@ -52,7 +52,7 @@ class Conducted:
 def run_one(
     spec: RunSpec, plugins: Plugins, folder: RunFolder, span_ms: int, offered: Collection[str]
 ) -> Conducted:
-    """One run of `spec` under load, struck for `span_ms` by what is offered (nothing: at peace)."""
+    """One run of `spec` under load, with the offered faults for `span_ms` (nothing: at peace)."""
     try:
         with Run.start(spec, plugins, folder) as run:
             trouble = ""
@@ -72,15 +72,16 @@ def run_one(
 
 
 def conduct(run: Run, seed: int, span_ms: int, offered: Collection[str]) -> None:
-    """Strikes, heals and probes for `span_ms`; what still lasts then is for the run to heal."""
+    """FaultChooser, heals and probes for `span_ms`; what still lasts then is for the run to "
+    "heal."""
     random = Random(f"{seed}/schedule")
     if not isinstance(run.runtime, Powered):
         offered = frozenset(offered) - {"lose_power"}
     runtime, system = run.runtime, run.spec.system
-    strikes = (
-        system.strikes(run.spec.shape)
-        if isinstance(system, Scheduled)
-        else DefaultStrikes(run.base.recovery_bound_ms)
+    chooser = (
+        system.fault_chooser(run.spec.shape)
+        if isinstance(system, ChoosesFaults)
+        else DefaultFaultChooser(run.base.recovery_bound_ms)
     )
     end_ns = runtime.now_ns() + span_ms * MS
     lasting: list[_Lasting] = []
@@ -93,16 +94,16 @@ def conduct(run: Run, seed: int, span_ms: int, offered: Collection[str]) -> None
             lasting.remove(one)
             one.active.heal()
             healed = one.planned.victims if one.planned.ends else ()
-            mending.update(dict.fromkeys(healed, runtime.now_ns() + strikes.mending_ms * MS))
-        struck = frozenset(name for one in lasting for name in one.planned.victims)
+            mending.update(dict.fromkeys(healed, runtime.now_ns() + chooser.mending_ms * MS))
+        affected = frozenset(name for one in lasting for name in one.planned.victims)
         full = len(lasting) >= MOST_AT_ONCE or any(one.planned.alone for one in lasting)
         if not full and random.random() < 0.5:
             still = frozenset(n for n, until in mending.items() if until > runtime.now_ns())
-            moment = Moment(runtime.view, runtime.layout, offered, struck, still)
-            planned = strikes.draw(random, moment)
+            moment = Moment(runtime.view, runtime.layout, offered, affected, still)
+            planned = chooser.draw(random, moment)
             if planned is not None:
-                active = run.faults.strike_named(planned.fault, planned.arguments)
+                active = run.faults.inject_named(planned.fault, planned.arguments)
                 until_ns = runtime.now_ns() + planned.for_ms * MS
                 lasting.append(_Lasting(until_ns, active, planned))
         else:
-            run.clients.probe(random, sorted(struck))
+            run.clients.probe(random, sorted(affected))

@@ -1,4 +1,4 @@
-"""Replay: a new cluster of the same kind, struck as the record of a run says."""
+"""Replay: a new cluster of the same kind, with the faults that a run's record lists."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ def replay(
     folder = RunFolder.create_below(out, f"replay-{recorded.run}"[:80], wall_clock())
     with Run.start(spec, plugins, folder, tell) as run:
         run.clients.load(planned.selectors)
-        run.enter("strike")
+        run.enter("inject")
         run.faults.follow(planned)
         return run.finish()

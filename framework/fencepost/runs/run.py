@@ -1,13 +1,13 @@
 """The life of one run, which pytest, the command line and the demo all lead here.
 
     with Run.start(spec, plugins, folder) as run:     # start: nodes, links, ready
-        run.enter("strike")                            # load, strike: the caller's, by the facades
+        run.enter("inject")                            # load, inject: the caller's, by the facades
         run.clients.produce("orders")
         run.faults.kill(run.cluster.leader("orders", 0))
         result = run.finish()                          # heal, drain, read, end; merge and judge
     result.check(marked=("RP-13",))
 
-Phases are start, load, strike, heal, drain, read, end; each is an event. Whatever happens within,
+Phases are start, load, inject, heal, drain, read, end; each is an event. Whatever happens within,
 every fault is healed, every process ended, and what was recorded is merged and judged.
 """
 
@@ -61,7 +61,7 @@ class RunSpec:
 
     Without a `workload` it is the system's own.
 
-    `stormy`: a simulated network breaks connections by itself, too; a real one does as it likes.
+    `lossy`: a simulated network breaks connections by itself, too; a real one does as it likes.
     """
 
     system: System
@@ -69,7 +69,7 @@ class RunSpec:
     runtime: str = "process"
     seed: int = 0
     workload: str = ""
-    stormy: bool = False
+    lossy: bool = False
 
     @property
     def clients(self) -> str:
@@ -93,7 +93,7 @@ def _process(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
 
 
 def _simulated(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
-    from fencepost.runtimes.simulated.network import STORM, Weather  # noqa: PLC0415
+    from fencepost.runtimes.simulated.network import LOSSY, NetworkProfile  # noqa: PLC0415
     from fencepost.runtimes.simulated.runtime import SimulatedRuntime  # noqa: PLC0415
 
     return SimulatedRuntime(
@@ -102,12 +102,12 @@ def _simulated(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
         folder,
         seed=spec.seed,
         kinds=plugins.event_kinds,
-        weather=STORM if spec.stormy else Weather(),
+        profile=LOSSY if spec.lossy else NetworkProfile(),
     )
 
 
 def _docker(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
-    from fencepost.runtimes.docker.host import docker_ground  # noqa: PLC0415
+    from fencepost.runtimes.docker.host import docker_backend  # noqa: PLC0415
     from fencepost.runtimes.process.runtime import ProcessRuntime  # noqa: PLC0415
 
     if not isinstance(spec.system, Contained):
@@ -119,7 +119,7 @@ def _docker(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
         seed=spec.seed,
         workloads={name: one.argv for name, one in plugins.workloads.items()},
         kinds=plugins.event_kinds,
-        ground=docker_ground(spec.system.image()),
+        backend=docker_backend(spec.system.image()),
     )
 
 
@@ -167,8 +167,8 @@ class RunResult:
     unread: tuple[str, ...] = ()
     recovered: ClusterRecovered | None = None
     trouble: FencepostError | Violation | None = None
-    struck: int = 0
-    """How many faults were struck."""
+    injected: int = 0
+    """How many faults were injected."""
 
     def check(self, marked: Sequence[str] = ()) -> None:
         """Returns if no clause was violated and every marked one holds.
@@ -236,7 +236,7 @@ def explain_violations(verdicts: Mapping[str, Verdict]) -> str:
             times = f" ({verdict.violated} times)" if verdict.violated > 1 else ""
             known = f", as known: {', '.join(verdict.known)}" if verdict.known else ""
             lines.append(f"{clause} is violated{times}{known}: {verdict.sentence}")
-            lines.append(f"  {first.saying} ({first.at}, witness: {first.witness})")
+            lines.append(f"  {first.message} ({first.at}, witness: {first.witness})")
             lines += (f"  {line}" for line in first.explanation)
     return "\n".join(lines)
 
@@ -256,7 +256,7 @@ def _ignore(phase: str) -> None:
 
 @final
 class Run:
-    """A run between its start and its end; the caller loads and strikes through its facades."""
+    """A run between its start and its end; the caller works on it through its facades."""
 
     def __init__(
         self, runtime: Runtime, spec: RunSpec, plugins: Plugins, folder: RunFolder
@@ -357,10 +357,10 @@ class Run:
         self.runtime.close(completed=trouble is None)
         judgement, end = judge_folder(self.folder, self._plugins)
         self._plugins.run_judged(self.folder.path)
-        struck = self.faults.struck
-        missed = tuple(a.fault_id for a in struck if not a.receipt.true)
+        injected = self.faults.injected
+        missed = tuple(a.fault_id for a in injected if not a.receipt.true)
         return RunResult(
-            self.folder, judgement, end, missed, tuple(unread), recovered, trouble, len(struck)
+            self.folder, judgement, end, missed, tuple(unread), recovered, trouble, len(injected)
         )
 
     def _start_nodes(self) -> None:

@@ -1,8 +1,8 @@
-"""Schedules: which fault strikes when, as plain values; and the record that replays a run.
+"""Schedules: which fault is injected when, as plain values; and the record that replays a run.
 
 A planned schedule may name its targets by what they do (`@controller`): they are looked up
-when the strike is due. The record of a run, schedule.json, is a schedule too, with the targets and
-times that it really came to; on real processes only that can be replayed, never the seed.
+when the injection is due. The record of a run, schedule.json, is a schedule too, with the targets
+and times that it really came to; on real processes only that can be replayed, never the seed.
 `@ROLE` means every node of a role; a system may have more (`Selecting`).
 """
 
@@ -24,8 +24,8 @@ from fencepost.model.view import View
 SCHEDULE_VERSION = 1
 
 
-class Strike(Struct, frozen=True, kw_only=True):
-    """One strike, `at_ms` after the cluster was ready, healed `for_ms` later (None: at the end).
+class Injection(Struct, frozen=True, kw_only=True):
+    """One injection, `at_ms` after the cluster was ready, healed `for_ms` later (None: at the end).
 
     `fault_id`, `targets` and `receipt` are what a record adds.
     """
@@ -40,22 +40,22 @@ class Strike(Struct, frozen=True, kw_only=True):
 
 
 class Schedule(Struct, frozen=True, kw_only=True):
-    """Strikes in the order of their times. `version` is that of this layout."""
+    """Injects in the order of their times. `version` is that of this layout."""
 
-    strikes: tuple[Strike, ...] = ()
+    injections: tuple[Injection, ...] = msgspec.field(default=(), name="strikes")
     version: int = SCHEDULE_VERSION
 
     @property
     def selectors(self) -> Sequence[str]:
-        """Every selector among the strikes' arguments, once."""
-        values = (value for strike in self.strikes for value in strike.arguments.values())
+        """Every selector among the injections' arguments, once."""
+        values = (value for one in self.injections for value in one.arguments.values())
         found = (v for v in values if isinstance(v, str) and v.startswith("@"))
         return sorted(dict.fromkeys(found))
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What to do next: strike (the first time a number is met) or heal (the second time)."""
+    """What to do next: inject (the first time a number is met) or heal (the second time)."""
 
     at_ms: int
     number: int
@@ -63,12 +63,12 @@ class Action:
 
 
 def actions(schedule: Schedule) -> tuple[Action, ...]:
-    """The strikes and heals in the order of their times; at one time, in the schedule's own."""
-    planned = [Action(strike.at_ms, n, False) for n, strike in enumerate(schedule.strikes)]
+    """The injections and heals in the order of their times; at one time, in the schedule's own."""
+    planned = [Action(one.at_ms, n, False) for n, one in enumerate(schedule.injections)]
     planned += [
-        Action(strike.at_ms + strike.for_ms, n, True)
-        for n, strike in enumerate(schedule.strikes)
-        if strike.for_ms is not None
+        Action(one.at_ms + one.for_ms, n, True)
+        for n, one in enumerate(schedule.injections)
+        if one.for_ms is not None
     ]
     return tuple(sorted(planned, key=lambda a: (a.at_ms, a.number, a.heals)))
 

@@ -25,7 +25,7 @@ from fencepost.runs.run import RunSpec, new_folder
 @final
 @dataclass(frozen=True, slots=True)
 class Soak:
-    """How often, for how long each, and by which faults a run of `spec` is struck (none: peace).
+    """How often, for how long each, and with which faults a run of `spec` is (none: peace).
 
     Run n has the seed of the spec plus n, from 0 on.
     """
@@ -47,7 +47,7 @@ class SoakRun(Struct, frozen=True):
     """Known finding -> the clauses that were violated so."""
     unknown: Mapping[str, str]
     """Clause -> why it is undecided."""
-    strikes: int
+    faults: int
     without_receipt: int
     trouble: str
     lost: Sequence[str] = ()
@@ -119,10 +119,10 @@ def _told(conducted: Conducted, seed: int) -> SoakRun:
     return SoakRun(
         seed,
         str(conducted.folder.path),
-        {c: verdicts[c].violations[0].saying for c in result.judgement.broken},
+        {c: verdicts[c].violations[0].message for c in result.judgement.broken},
         _known(verdicts),
         {c: verdicts[c].reason for c in result.judgement.of(Outcome.UNKNOWN)},
-        result.struck,
+        result.injected,
         len(result.missed),
         conducted.trouble,
         conducted.lost,
@@ -143,5 +143,5 @@ def _sentence(run: SoakRun) -> str:
     found += [f"{clause} unknown" for clause in run.unknown]
     found += run.lost
     found += [run.trouble] if run.trouble else []
-    strikes = f"seed {run.seed}, {run.strikes} strikes"
-    return f"{strikes}: {'; '.join(found) or 'clean'}"
+    what = f"seed {run.seed}, {run.faults} faults"
+    return f"{what}: {'; '.join(found) or 'clean'}"

@@ -12,15 +12,15 @@ from fencepost.judging.rules import RunEnd
 from fencepost.model.cluster import Cluster, Node
 from fencepost.runs.demonstration import Demonstrable, Demonstration, Scene
 from fencepost.runs.faults import Faults
-from fencepost.testing.event_log import Happened
+from fencepost.testing.event_log import EventLog
 
 __all__ = [
     "Broken",
     "Cluster",
     "Demonstrable",
     "Demonstration",
+    "EventLog",
     "Faults",
-    "Happened",
     "HistoryBuilder",
     "Judgement",
     "Node",

@@ -16,7 +16,7 @@ Body = TypeVar("Body", bound=Struct)
 
 
 @final
-class Happened:
+class EventLog:
     """The events of a run so far, in happens-before order."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -35,7 +35,7 @@ class Happened:
             if isinstance(event.body, kind) and process in ("", event.process)
         ]
 
-    def told(self, kind: type[Body], such: Callable[[Body], bool], what: str) -> Condition:
+    def event_where(self, kind: type[Body], such: Callable[[Body], bool], what: str) -> Condition:
         """An event of this kind has come whose body is such; `what` is being waited for.
 
         A client may know what a node answered it before the node's own word of it has come here:
@@ -52,7 +52,7 @@ class Happened:
 
         return Condition(what, holds)
 
-    def saw(
+    def record_evidence(
         self, clause: str, held: bool, evidence: str, witness: Witness = Witness.CLIENT
     ) -> None:
         """Tells the history what the test itself saw of a promise that no event shows.

@@ -30,7 +30,7 @@ from fencepost.model.shape import Shape
 from fencepost.plugins.manager import Plugins, PluginWarning, load
 from fencepost.runs.faults import Faults
 from fencepost.runs.run import Run, RunSpec, check_runtime, new_folder
-from fencepost.testing.event_log import Happened
+from fencepost.testing.event_log import EventLog
 from fencepost.workloads.workers import Clients, Workers
 
 _DEFAULTS = {
@@ -239,9 +239,9 @@ def workers(fencepost_run: Run) -> Workers:
 
 
 @pytest.fixture
-def history(fencepost_run: Run) -> Happened:
+def history(fencepost_run: Run) -> EventLog:
     """What has happened so far in the test's run."""
-    return Happened(fencepost_run.runtime)
+    return EventLog(fencepost_run.runtime)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -56,7 +56,7 @@ class Ran:
 
 @final
 @dataclass(eq=False)
-class Heard:
+class ResultCollector:
     """Hears what became of each test, and why; `stop_when` may end the session after a test.
 
     Pytest keeps its plugins in sets where a conftest.py is not everybody's, so one has to be itself
@@ -114,7 +114,7 @@ class Heard:
         return report
 
 
-def listen_quietly(wanted: Wanted, heard: Heard) -> int:
+def listen_quietly(wanted: Wanted, heard: ResultCollector) -> int:
     """Runs the suites, of which `heard` hears alone: pytest's words are nobody's concern, but its
     exit code is.
 
@@ -132,7 +132,7 @@ def run_tests(path: str | None, wanted: Wanted, quiet: bool) -> tuple[int, Mappi
 
     `quiet` sends pytest's own words to standard error.
     """
-    heard = Heard(wanted.clauses)
+    heard = ResultCollector(wanted.clauses)
     stdout = sys.stdout
     if quiet:
         sys.stdout = sys.stderr
@@ -143,7 +143,7 @@ def run_tests(path: str | None, wanted: Wanted, quiet: bool) -> tuple[int, Mappi
     return _code(ended, heard), {"exit_code": _code(ended, heard), "tests": heard.tests}
 
 
-def listen(path: str | None, wanted: Wanted, heard: Heard, *options: str) -> int:
+def listen(path: str | None, wanted: Wanted, heard: ResultCollector, *options: str) -> int:
     """Runs the tests at `path`, or the suites, and lets `heard` hear it; pytest's exit code."""
     arguments = [path] if path is not None else ["--pyargs", SUITES]
     arguments += [
@@ -161,7 +161,7 @@ def listen(path: str | None, wanted: Wanted, heard: Heard, *options: str) -> int
     return int(pytest.main(arguments, plugins=[heard]))
 
 
-def _code(ended: int, heard: Heard) -> int:
+def _code(ended: int, heard: ResultCollector) -> int:
     match ended:
         case pytest.ExitCode.OK:
             return EXIT_CLEAN

@@ -63,7 +63,7 @@ def _violations(events: DataFrame, findings: DataFrame, runs: DataFrame) -> Data
         "witness",
         "at",
         "because",
-        f.col("saying").alias("says"),
+        f.col("message").alias("says"),
         f.col("at.process").alias("process"),
         f.col("at.seq").alias("node_seq"),
         f.col("position").alias("found_position"),

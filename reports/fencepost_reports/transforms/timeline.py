@@ -17,7 +17,7 @@ SHOWN = (
     "test.started",
     "test.ended",
     "cluster.recovered",
-    "fault.struck",
+    "fault.injected",
     "fault.healed",
     "process.spawned",
     "process.exited",

@@ -12,7 +12,7 @@ def fault_windows(events: DataFrame, runs: DataFrame) -> DataFrame:
     `receipt` is whether striking was measured, `healed` whether it was undone at all, and
     `heal_receipt` whether that was measured too.
     """
-    struck = events.where(f.col("kind") == "fault.struck").select(
+    struck = events.where(f.col("kind") == "fault.injected").select(
         "run",
         "fault_id",
         "fault",

@@ -20,7 +20,8 @@ from fencepost_kafka import (
 )
 from fencepost_suites.rules.keys import NOTHING, by_partition, slot_of
 
-TWIN = "-twin"
+DUPLICATES = ("-duplicate", "-twin")
+"""How the slot of a second process with a node's id ends, now and in older histories."""
 
 
 @dataclass(slots=True)
@@ -49,7 +50,7 @@ class RestartsFromCheckpoint:
     def step(self, state: _Marks, event: Event) -> tuple[_Marks, Sequence[Finding]]:
         body = event.body
         if isinstance(body, HighWatermarkAdvanced):
-            node = slot_of(event.process).removesuffix(TWIN)
+            node = _node_of(event.process)
             if body.high_watermark > state.told.get(node, (-1, None))[0]:
                 state.told[node] = (body.high_watermark, event.ref)
         elif event.process not in state.began:
@@ -64,19 +65,19 @@ class RestartsFromCheckpoint:
     ) -> Sequence[Finding]:
         place = f"{body.topic}-{body.partition}"
         if body.high_watermark > body.log_end:
-            saying = (
+            message = (
                 f"{event.process} begins with a high watermark of {body.high_watermark} for "
                 f"{place}, above its log end {body.log_end}"
             )
-            return (Violated(event.ref, Witness.SELF, saying),)
-        node = slot_of(event.process).removesuffix(TWIN)
+            return (Violated(event.ref, Witness.SELF, message),)
+        node = _node_of(event.process)
         told, ref = state.told.get(node, (0, None))
         if body.high_watermark > told:
-            saying = (
+            message = (
                 f"{event.process} begins with a high watermark of {body.high_watermark} for "
                 f"{place}, though {node} never knew one above {told}"
             )
-            return (Violated(event.ref, Witness.SELF, saying, () if ref is None else (ref,)),)
+            return (Violated(event.ref, Witness.SELF, message, () if ref is None else (ref,)),)
         if 0 < body.high_watermark < body.log_end:
             return (Exercised(event.ref, Witness.SELF),)
         return NOTHING
@@ -98,7 +99,7 @@ class _Disks:
 @dataclass(frozen=True, slots=True)
 class FlushedSurvives:
     """RP-26. Exercised by a process that finds less than its predecessor had stored, since the
-    machine forgot it, and all that had been flushed. A twin's disk may be laid out anew."""
+    machine forgot it, and all that had been flushed. A duplicate's disk may be laid out anew."""
 
     clause: str = "RP-26"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -139,17 +140,25 @@ class FlushedSurvives:
         end = state.ends.get(slot, body.log_end)
         state.ends[slot] = body.log_end
         flushed, ref = state.flushed.pop(slot, (0, None))
-        if slot.endswith(TWIN) or ref is None:
+        if slot.endswith(DUPLICATES) or ref is None:
             return NOTHING
         if body.log_end < flushed:
-            saying = (
+            message = (
                 f"{event.process} finds {body.topic}-{body.partition} up to offset {body.log_end}, "
                 f"of which {flushed} had been flushed"
             )
-            return (Violated(event.ref, Witness.SELF, saying, (ref,)),)
+            return (Violated(event.ref, Witness.SELF, message, (ref,)),)
         if body.log_end < end:
             return (Exercised(event.ref, Witness.SELF),)
         return NOTHING
 
     def end(self, state: _Disks, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
+
+
+def _node_of(process: str) -> str:
+    """The slot of the node that a process claims to be."""
+    slot = slot_of(process)
+    for ending in DUPLICATES:
+        slot = slot.removesuffix(ending)
+    return slot

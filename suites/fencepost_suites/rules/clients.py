@@ -107,10 +107,10 @@ class LostWrite:
 
     def end(self, state: _Unread, end: RunEnd) -> Sequence[Finding]:
         if state.waiting and state.error:
-            saying = (
+            message = (
                 f"{len(state.waiting)} acknowledged writes could not be read back: {state.error}"
             )
-            return (Undecided(saying),)
+            return (Undecided(message),)
         return NOTHING
 
 
@@ -122,11 +122,11 @@ def _lost(
     what: str,
 ) -> Violated:
     operation, process, seq = known
-    saying = (
+    message = (
         f"{operation}, acknowledged at offset {offset} of {body.topic}-{body.partition}, is lost: "
         f"{what}"
     )
-    return Violated(event.ref, CLIENT, saying, (Cause(process, seq),))
+    return Violated(event.ref, CLIENT, message, (Cause(process, seq),))
 
 
 @dataclass(slots=True)
@@ -186,15 +186,15 @@ class Unseen:
         found: list[Finding] = []
         for offset, (operation, ref) in state.waiting.items():
             if offset in state.before:
-                saying = (
+                message = (
                     f"{operation}, acknowledged at offset {offset}, was never seen: the partition "
                     f"was read up to {state.read_end}"
                 )
-                found.append(Violated(ref, CLIENT, saying))
+                found.append(Violated(ref, CLIENT, message))
         late = len(state.waiting) - len(found)
         if late:
-            saying = f"nothing was read after {late} writes had been acknowledged"
-            found.append(Undecided(saying))
+            message = f"nothing was read after {late} writes had been acknowledged"
+            found.append(Undecided(message))
         return found
 
 
@@ -277,8 +277,8 @@ class InconsistentOffsets:
 
     def end(self, state: _Contents, end: RunEnd) -> Sequence[Finding]:
         if state.got and state.error:
-            saying = f"{len(state.got)} messages were not read again: {state.error}"
-            return (Undecided(saying),)
+            message = f"{len(state.got)} messages were not read again: {state.error}"
+            return (Undecided(message),)
         return NOTHING
 
 
@@ -291,11 +291,11 @@ def _two(
     state.clashed.add(offset)
     if known:
         return NOTHING
-    saying = (
+    message = (
         f"offset {offset} of {body.topic}-{body.partition} held {state.at[offset]}, and "
         f"{operation} by the word of {event.process}"
     )
-    return (Violated(event.ref, CLIENT, saying),)
+    return (Violated(event.ref, CLIENT, message),)
 
 
 def _gone(event: Event, body: ReadCompleted, offsets: Sequence[int], state: _Contents) -> Violated:
@@ -303,12 +303,12 @@ def _gone(event: Event, body: ReadCompleted, offsets: Sequence[int], state: _Con
     first = offsets[0]
     _, poll = state.got[first]
     others = f"; {len(offsets) - 1} more are gone, up to offset {offsets[-1]}"
-    saying = (
+    message = (
         f"offset {first} of {body.topic}-{body.partition} held {state.at[first]} when "
         f"{poll.process} read it, and nothing when {event.process} read all up to {body.end}"
         f"{others if len(offsets) > 1 else ''}"
     )
-    return Violated(event.ref, CLIENT, saying, (poll,))
+    return Violated(event.ref, CLIENT, message, (poll,))
 
 
 @dataclass(slots=True)
@@ -341,12 +341,12 @@ class NonmonotonicPoll:
         state.last, state.ref = offsets[-1], event.ref
         back = next((b for a, b in pairwise((before, *offsets)) if b <= a), None)
         if back is not None:
-            saying = (
+            message = (
                 f"{event.process} got offset {back} of {body.topic}-{body.partition} after "
                 f"{max(before, *offsets)}"
             )
             refs = () if because is None else (because,)
-            return state, (Violated(event.ref, CLIENT, saying, refs),)
+            return state, (Violated(event.ref, CLIENT, message, refs),)
         return state, (Exercised(event.ref, CLIENT),) if before >= 0 else NOTHING
 
     def end(self, state: _Position, end: RunEnd) -> Sequence[Finding]:
@@ -414,8 +414,8 @@ class PollSkip:
         if not state.gaps:
             return NOTHING
         start, stop, process, ref = state.gaps[0]
-        saying = f"{process} jumped from {start} to {stop}, and nothing was read afterwards"
-        return (Undecided(saying, ref),)
+        message = f"{process} jumped from {start} to {stop}, and nothing was read afterwards"
+        return (Undecided(message, ref),)
 
 
 def _met(state: _Skips, body: Polled) -> list[Finding]:
@@ -427,11 +427,11 @@ def _met(state: _Skips, body: Polled) -> list[Finding]:
         if there is None:
             kept.append((start, stop, process, ref))
             continue
-        saying = (
+        message = (
             f"{process} got offset {stop} of {body.topic}-{body.partition} next after {start - 1}, "
             f"though there is a message at {there}"
         )
-        found.append(Violated(ref, CLIENT, saying))
+        found.append(Violated(ref, CLIENT, message))
     state.gaps = kept
     return found
 

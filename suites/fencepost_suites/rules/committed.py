@@ -15,13 +15,13 @@ from fencepost_kafka import BrokerCommitted, BrokerDeleted, PartitionCommitted, 
 TopicPartition = tuple[str, int]
 
 
-def heirs(before: PartitionCommitted, record: PartitionCommitted) -> set[int]:
+def eligible_leaders(before: PartitionCommitted, record: PartitionCommitted) -> set[int]:
     """The brokers that a record may make the leader: they have all that was committed before it.
 
     They are the ISR and the eligible ones of the record before. One that keeps the whole ISR, but
     for replicas that a reassignment removes, and adds to it stores what the leader asked for, who
-    had seen the newcomers catch up: they are heirs too. A leader elected from outside is alone in
-    its ISR, or not in it.
+    had seen the newcomers catch up: they are eligible leaders too. A leader elected from outside is
+    alone in its ISR, or not in it.
     """
     staying = set(before.isr) - set(before.removing)
     grown = set(record.isr) if staying else set(record.isr) & set(before.adding)

@@ -32,7 +32,7 @@ from fencepost_kafka import (
     TopicCommitted,
     TopicMarked,
 )
-from fencepost_suites.rules.checkpoints import TWIN
+from fencepost_suites.rules.checkpoints import DUPLICATES
 from fencepost_suites.rules.committed import Brokers, Partitions, TopicPartition
 from fencepost_suites.rules.keys import NOTHING, slot_of, whole_run
 from fencepost_suites.rules.words import named
@@ -82,8 +82,8 @@ class DeletedIsGone:
                 news, _ = state.brokers.take(body)
                 if news and body.broker_id in state.owed:
                     ref, places = state.owed.pop(body.broker_id)
-                    saying = f"broker {body.broker_id} was deleted and kept its place in "
-                    found = Violated(event.ref, Witness.PEER, f"{saying}{named(places)}", (ref,))
+                    message = f"broker {body.broker_id} was deleted and kept its place in "
+                    found = Violated(event.ref, Witness.PEER, f"{message}{named(places)}", (ref,))
                     return state, (found,)
             case TopicMarked():
                 if body.topic_id not in state.done:
@@ -131,14 +131,14 @@ class DeletedIsGone:
         found: list[Finding] = []
         for broker, (ref, places) in state.owed.items():
             if places:
-                saying = f"broker {broker} was deleted and kept its place in {named(places)}"
-                found.append(Violated(ref, Witness.PEER, saying))
+                message = f"broker {broker} was deleted and kept its place in {named(places)}"
+                found.append(Violated(ref, Witness.PEER, message))
         for topic, (at_ns, ref, _) in state.marked.items():
-            saying = f"the topic {topic} was marked as being deleted, and is still there"
+            message = f"the topic {topic} was marked as being deleted, and is still there"
             if end.ended_at_ns - at_ns > DONE_WITHIN_NS:
-                found.append(Violated(ref, Witness.PEER, saying))
+                found.append(Violated(ref, Witness.PEER, message))
             else:
-                found.append(Undecided(saying, ref))
+                found.append(Undecided(message, ref))
         return found
 
 
@@ -166,7 +166,7 @@ class _Replicas:
 class DeletedReplicasAreRemoved:
     """RP-25. A broker that knows of the deletion, or began after it, has removed its replicas by
     the time it is active. Exercised by what a broker finds and removes when it starts. A replica is
-    on a disk from its first append on. Twins, whose disks may be laid out anew, are left aside."""
+    on a disk from its first append on. Duplicates, whose disks may be new, are left aside."""
 
     clause: str = "RP-25"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -199,7 +199,7 @@ class DeletedReplicasAreRemoved:
                         state.owed.setdefault(place, (event.at_ns, event.ref))
             case LogAppended():
                 topic_id = state.ids.get((event.process, body.topic))
-                if topic_id is not None and not slot.endswith(TWIN):
+                if topic_id is not None and not slot.endswith(DUPLICATES):
                     state.held[slot, topic_id, body.partition] = body.topic
             case ReplicaRemoved():
                 place = (slot, body.topic_id, body.partition)
@@ -218,11 +218,11 @@ class DeletedReplicasAreRemoved:
             knows = at_ns < began_ns or (event.process, place[1]) in state.replayed
             if place[0] == slot and knows:
                 del state.owed[place]
-                saying = (
+                message = (
                     f"{event.process} is active and still has its log of "
                     f"{state.held[place]}-{place[2]}, a topic that was deleted before"
                 )
-                found.append(Violated(event.ref, Witness.SELF, saying, (ref,)))
+                found.append(Violated(event.ref, Witness.SELF, message, (ref,)))
         return found
 
     def end(self, state: _Replicas, end: RunEnd) -> Sequence[Finding]:
@@ -232,9 +232,9 @@ class DeletedReplicasAreRemoved:
             if process in state.exited:
                 continue
             name = state.held[slot, topic_id, partition]
-            saying = f"{process} has not removed its log of {name}-{partition}, a deleted topic"
+            message = f"{process} has not removed its log of {name}-{partition}, a deleted topic"
             if end.ended_at_ns - at_ns > DONE_WITHIN_NS:
-                found.append(Violated(ref, Witness.SELF, saying))
+                found.append(Violated(ref, Witness.SELF, message))
             else:
-                found.append(Undecided(saying, ref))
+                found.append(Undecided(message, ref))
         return found

@@ -109,11 +109,11 @@ class Duplicate:
         for offset, operation in zip(offsets, operations, strict=True):
             known = at.setdefault(operation, offset)
             if known != offset and operation and operation not in state.repeatable:
-                saying = (
+                message = (
                     f"{operation} is in {body.topic}-{body.partition} at offset {known} and at "
                     f"offset {offset}"
                 )
-                state.suspects.append((operation, Violated(event.ref, CLIENT, saying)))
+                state.suspects.append((operation, Violated(event.ref, CLIENT, message)))
 
     def end(self, state: _Places, end: RunEnd) -> Sequence[Finding]:
         return tuple(

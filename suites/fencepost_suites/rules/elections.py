@@ -66,11 +66,11 @@ class DeadIsrLeadsNobody:
         members = {*before.isr, *before.eligible}
         dead = all(state.brokers.fenced(member) for member in members)
         if dead and body.leader >= 0 and body.leader not in members:
-            saying = (
+            message = (
                 f"broker {body.leader} was made leader of {body.topic}-{body.partition} while no "
                 f"member of its ISR {list(before.isr)} was live"
             )
-            return (Violated(event.ref, Witness.PEER, saying),)
+            return (Violated(event.ref, Witness.PEER, message),)
         gone = all(state.brokers.fenced(member) for member in members - {before.leader})
         others = [r for r in body.replicas if r not in members and not state.brokers.fenced(r)]
         if gone and body.leader < 0 and others:
@@ -88,7 +88,7 @@ class _Failed:
     survivors: tuple[int, ...]
     due: dict[TopicPartition, int]
     """Each partition -> the first live member of its ISR, in replica order."""
-    heirs: dict[TopicPartition, int] = field(default_factory=dict)
+    eligible_leaders: dict[TopicPartition, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -98,9 +98,9 @@ class _Failures:
     failed: dict[int, _Failed] = field(default_factory=dict)
 
 
-def _uneven(heirs: Iterable[int], survivors: Sequence[int]) -> bool:
+def _uneven(eligible_leaders: Iterable[int], survivors: Sequence[int]) -> bool:
     counts = Counter({broker: 0 for broker in survivors})
-    counts.update(heirs)
+    counts.update(eligible_leaders)
     return max(counts.values()) - min(counts.values()) > 1
 
 
@@ -141,9 +141,9 @@ class HeirsAreMany:
         due: dict[TopicPartition, int] = {}
         for place in state.partitions.led_by(broker):
             one = state.partitions.newest[place]
-            heirs = [b for b in one.replicas if b in survivors]
-            if set(one.isr) == set(one.replicas) and heirs:
-                due[place] = heirs[0]
+            eligible_leaders = [b for b in one.replicas if b in survivors]
+            if set(one.isr) == set(one.replicas) and eligible_leaders:
+                due[place] = eligible_leaders[0]
         if len(due) >= len(survivors) >= 2 and not _uneven(due.values(), survivors):
             state.failed[broker] = _Failed(survivors, due)
 
@@ -156,17 +156,17 @@ class HeirsAreMany:
         failed = state.failed.get(before.leader)
         if failed is None or place not in failed.due:
             return NOTHING
-        failed.heirs[place] = body.leader
-        if len(failed.heirs) < len(failed.due):
+        failed.eligible_leaders[place] = body.leader
+        if len(failed.eligible_leaders) < len(failed.due):
             return NOTHING
         del state.failed[before.leader]
-        if _uneven(failed.heirs.values(), failed.survivors):
-            saying = (
+        if _uneven(failed.eligible_leaders.values(), failed.survivors):
+            message = (
                 f"of the {len(failed.due)} partitions that broker {before.leader} led, the "
                 f"survivors {list(failed.survivors)} got "
-                f"{[list(failed.heirs.values()).count(b) for b in failed.survivors]}"
+                f"{[list(failed.eligible_leaders.values()).count(b) for b in failed.survivors]}"
             )
-            return (Violated(event.ref, Witness.PEER, saying),)
+            return (Violated(event.ref, Witness.PEER, message),)
         return (Exercised(event.ref, Witness.PEER),)
 
     def end(self, state: _Failures, end: RunEnd) -> Sequence[Finding]:
@@ -251,11 +251,11 @@ class PreferredLeadsAgain:
                 state.owed[place] = event.at_ns
             elif event.at_ns - since_ns > allowed_ns:
                 state.owed[place] = event.at_ns
-                saying = (
+                message = (
                     f"broker {preferred}, the preferred replica of {place[0]}-{place[1]}, has been "
                     f"in its ISR for {span(event.at_ns - since_ns)}, and broker {one.leader} leads"
                 )
-                violated = Violated(event.ref, Witness.PEER, saying)
+                violated = Violated(event.ref, Witness.PEER, message)
                 late = Late(violated, event.process, since_ns, event.at_ns, allowed_ns)
                 state.suspects.append(late)
 

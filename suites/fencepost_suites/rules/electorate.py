@@ -63,10 +63,10 @@ class OneSpaceOfIds:
 
     @staticmethod
     def _shared(state: _Ids, event: Event, node: int, because: Cause) -> Sequence[Finding]:
-        saying = (
+        message = (
             f"broker {node} is registered, and {state.controllers[node][0]} is controller {node}"
         )
-        return (Violated(event.ref, Witness.PEER, saying, (because,)),)
+        return (Violated(event.ref, Witness.PEER, message, (because,)),)
 
     def end(self, state: _Ids, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -100,8 +100,8 @@ class TwoNodesInOneProcess:
                 other = {r: i for r, i in state.ids.items() if r != body.role}
                 state.ids[body.role] = body.node_id
                 if body.node_id in other.values():
-                    saying = f"{event.process} is broker and controller {body.node_id}"
-                    return state, (Violated(event.ref, Witness.SELF, saying),)
+                    message = f"{event.process} is broker and controller {body.node_id}"
+                    return state, (Violated(event.ref, Witness.SELF, message),)
             case HeartbeatAnswered(error="NONE", next_state="ACTIVE", active=True):
                 both = {"broker", "controller"} <= state.ids.keys()
                 if both and state.ids["broker"] == body.broker_id and not state.admitted:
@@ -157,11 +157,11 @@ class LearnsTheQuorum:
             case QuorumLearned():
                 if state.learned(event, body):
                     return state, NOTHING
-                saying = (
+                message = (
                     f"{event.process} takes {list(body.endpoints)} for the quorum, which no "
                     f"controller does"
                 )
-                return state, (Violated(event.ref, Witness.PEER, saying),)
+                return state, (Violated(event.ref, Witness.PEER, message),)
             case HeartbeatAnswered(request_epoch=-1, error="NONE", active=True):
                 if body.client in state.partial:
                     state.partial.discard(body.client)
@@ -247,11 +247,11 @@ class FollowsNewAddresses:
             return NOTHING
         if not self._strange(state, event.process):
             return NOTHING
-        saying = (
+        message = (
             f"{event.process} lost its lease without having asked controller {state.active}, the "
             f"active one, whose address it was not configured with, though others answered it"
         )
-        return (Violated(event.ref, Witness.PEER, saying, (state.elected, told)),)
+        return (Violated(event.ref, Witness.PEER, message, (state.elected, told)),)
 
     def end(self, state: _Followed, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

@@ -93,11 +93,11 @@ class ResendFindsLeader:
         for operation, (invoked_ns, client) in state.open.items():
             open_ns = event.at_ns - max(invoked_ns, state.since_ns)
             if open_ns > FOUND_WITHIN_NS and client not in state.heard:
-                saying = (
+                message = (
                     f"{operation} of {client} was open for {span(open_ns)} while {state.leader} "
                     f"led, which never heard of it"
                 )
-                return (Violated(event.ref, Witness.CLIENT, saying, (state.ref,)),)
+                return (Violated(event.ref, Witness.CLIENT, message, (state.ref,)),)
         return NOTHING
 
     @staticmethod
@@ -110,13 +110,13 @@ class ResendFindsLeader:
         silent_ns = event.at_ns - max(invoked_ns, state.since_ns)
         if silent_ns <= FOUND_WITHIN_NS or event.process in state.heard:
             return NOTHING
-        saying = (
+        message = (
             f"{body.operation} of {event.process} ended as {body.outcome} ({body.error}); "
             f"{state.leader} had led {body.topic}-{body.partition} for "
             f"{span(event.at_ns - state.since_ns)} and never heard of it"
         )
         because = () if state.ref is None else (state.ref,)
-        return (Violated(event.ref, Witness.CLIENT, saying, because),)
+        return (Violated(event.ref, Witness.CLIENT, message, because),)
 
     def end(self, state: _Search, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -178,11 +178,11 @@ class ResendIsStoredOnce:
         _, conflict = state.logs.commit(event.process, body.high_watermark)
         place = f"{body.topic}-{body.partition}"
         if conflict is not None:
-            saying = (
+            message = (
                 f"after a failover {event.process} and {conflict[1]} hold different writes at "
                 f"offset {conflict[0]} of {place}"
             )
-            return (Violated(event.ref, Witness.PEER, saying),)
+            return (Violated(event.ref, Witness.PEER, message),)
         for batch in below:
             if batch.producer_id < 0:
                 continue
@@ -194,12 +194,12 @@ class ResendIsStoredOnce:
                 and state.logs.committed[offset][0].partition(".")[0] == _content(batch)
             ]  # fmt: skip
             if twice:
-                saying = (
+                message = (
                     f"{event.process} holds one write of producer {batch.producer_id}, sequence "
                     f"{batch.base_sequence}, at offset {twice[0]} of {place} and again at "
                     f"{batch.base_offset}"
                 )
-                return (Violated(event.ref, Witness.PEER, saying),)
+                return (Violated(event.ref, Witness.PEER, message),)
         return NOTHING
 
     def end(self, state: _Sequences, end: RunEnd) -> Sequence[Finding]:
@@ -257,12 +257,12 @@ class SteppingDownFailsWrites:
             return (Exercised(event.ref, Witness.SELF),)
         if body.acks != -1 or body.high_watermark >= body.log_end:
             return NOTHING
-        saying = (
+        message = (
             f"{event.process} acknowledged {body.topic}-{body.partition} up to offset "
             f"{body.log_end} after it had stopped leading, with a high watermark of "
             f"{body.high_watermark}"
         )
-        return (Violated(event.ref, Witness.SELF, saying, (ref,)),)
+        return (Violated(event.ref, Witness.SELF, message, (ref,)),)
 
     def end(self, state: _Queue, end: RunEnd) -> Sequence[Finding]:
         found: list[Finding] = []
@@ -270,9 +270,11 @@ class SteppingDownFailsWrites:
             waiting = state.waiting.get(process)
             if not waiting:
                 continue
-            saying = f"{process} stopped leading with {len(waiting)} writes and never answered them"
+            message = (
+                f"{process} stopped leading with {len(waiting)} writes and never answered them"
+            )
             if state.last_ns[process] - at_ns > ANSWERED_WITHIN_NS:
-                found.append(Violated(ref, Witness.SELF, saying))
+                found.append(Violated(ref, Witness.SELF, message))
             else:
-                found.append(Undecided(f"{saying}, and soon said nothing more", ref))
+                found.append(Undecided(f"{message}, and soon said nothing more", ref))
         return found

@@ -124,15 +124,15 @@ class FencedBrokerServesNobody:
         waited_ns = 0 if stored else FETCH_WAIT_NS
         came_ns = event.at_ns - waited_ns
         if state.lost is not None and came_ns >= state.lost_ns:
-            saying = (
+            message = (
                 f"{event.process} {what} {span(event.at_ns - state.lost_ns)} after it had "
                 f"been fenced"
             )
-            return (Violated(event.ref, Witness.SELF, saying, (state.lost,)),)
+            return (Violated(event.ref, Witness.SELF, message, (state.lost,)),)
         if state.active and state.granted and came_ns > state.ends_ns + SLACK_NS:
             over_ns = event.at_ns - state.ends_ns
-            saying = f"{event.process} {what} {span(over_ns)} after its lease had ended"
-            violated = Violated(event.ref, Witness.SELF, saying, (state.granted,))
+            message = f"{event.process} {what} {span(over_ns)} after its lease had ended"
+            violated = Violated(event.ref, Witness.SELF, message, (state.granted,))
             # Only a stall as long as it is late by, nearly, explains it.
             state.suspects.append(
                 Late(violated, event.process, state.ends_ns, event.at_ns, over_ns * 9)
@@ -144,11 +144,11 @@ class FencedBrokerServesNobody:
         if state.lost is None or body.sent_at_ns <= state.lost_ns:
             return NOTHING
         if body.outcome == "answered":
-            saying = (
+            message = (
                 f"{state.process} answered a {body.api} of {event.process} sent "
                 f"{span(body.sent_at_ns - state.lost_ns)} after it had been fenced"
             )
-            return (Violated(event.ref, Witness.CLIENT, saying, (state.lost,)),)
+            return (Violated(event.ref, Witness.CLIENT, message, (state.lost,)),)
         if state.refused_probe(event, body):
             return (Exercised(event.ref, Witness.CLIENT),)
         return NOTHING
@@ -185,21 +185,21 @@ class StartingBrokerServesNobody:
         match body:
             case LogAppended() | FetchServed():
                 done = "stored a write to" if isinstance(body, LogAppended) else "served"
-                saying = (
+                message = (
                     f"{event.process} {done} {body.topic}-{body.partition} before it had ever "
                     f"been active"
                 )
-                return state, (Violated(event.ref, Witness.SELF, saying),)
+                return state, (Violated(event.ref, Witness.SELF, message),)
             case RequestRefused():
                 if state.refuses(event, body):
                     return state, (Exercised(event.ref, Witness.SELF),)
             case ProbeCompleted() if body.sent_at_ns > state.started_ns:
                 if body.outcome == "answered":
-                    saying = (
+                    message = (
                         f"{state.process} answered a {body.api} of {event.process} before it had "
                         f"ever been active"
                     )
-                    return state, (Violated(event.ref, Witness.CLIENT, saying),)
+                    return state, (Violated(event.ref, Witness.CLIENT, message),)
                 if state.refused_probe(event, body):
                     return state, (Exercised(event.ref, Witness.CLIENT),)
             case BrokerStateChanged():
@@ -310,11 +310,11 @@ class LoserOfIdCountsForNothing:
         if not winners or (body.broker_id, body.incarnation) in state.given_back:
             return NOTHING
         state.given_back.add((body.broker_id, body.incarnation))
-        saying = (
+        message = (
             f"the record at {body.offset} gives broker id {body.broker_id} back to incarnation "
             f"{body.incarnation}, which had lost it to {winners[-1]}"
         )
-        return (Violated(event.ref, Witness.SELF, saying),)
+        return (Violated(event.ref, Witness.SELF, message),)
 
     def _answered(
         self, state: _Claimed, event: Event, body: HeartbeatAnswered | ChangeAnswered
@@ -344,17 +344,17 @@ class LoserOfIdCountsForNothing:
     ) -> Sequence[Finding]:
         newer = state.known[node][broker]
         winner = next((p for p, who in state.who.items() if who == (broker, newer)), newer)
-        saying = f"{event.process} {what}, which had lost broker id {broker} to {winner}"
+        message = f"{event.process} {what}, which had lost broker id {broker} to {winner}"
         because = (state.takeover[*node, broker],)
-        return (Violated(event.ref, Witness.SELF, saying, because),)
+        return (Violated(event.ref, Witness.SELF, message, because),)
 
     @staticmethod
     def _goes_on(state: _Claimed, event: Event) -> Sequence[Finding]:
         told = state.told.pop(event.process, None)
         if told is None or event.process not in state.active:
             return NOTHING
-        saying = f"{event.process} was told that it lost its id and stays active"
-        return (Violated(event.ref, Witness.SELF, saying, (told,)),)
+        message = f"{event.process} was told that it lost its id and stays active"
+        return (Violated(event.ref, Witness.SELF, message, (told,)),)
 
     def end(self, state: _Claimed, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

@@ -77,8 +77,8 @@ class OneGlobalState:
         if wanted == said:
             return NOTHING
         wish = " and wants to stop" if stopping else ""
-        saying = f"{event.process} is {state}{wish} and calls that {said or 'nothing'}"
-        return (Violated(event.ref, Witness.SELF, saying),)
+        message = f"{event.process} is {state}{wish} and calls that {said or 'nothing'}"
+        return (Violated(event.ref, Witness.SELF, message),)
 
     @staticmethod
     def _online(state: _State, event: Event, body: BrokerStateChanged) -> Sequence[Finding]:
@@ -86,11 +86,11 @@ class OneGlobalState:
             return NOTHING
         if body.broker_epoch in state.epochs:
             return (Exercised(event.ref, Witness.PEER),)
-        saying = (
+        message = (
             f"{event.process} says that it is {body.global_state} under broker epoch "
             f"{body.broker_epoch}, under which no node has it active"
         )
-        return (Violated(event.ref, Witness.PEER, saying),)
+        return (Violated(event.ref, Witness.PEER, message),)
 
     def end(self, state: _State, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -140,8 +140,8 @@ class FencedBrokersLeftOut:
             if since_ns > body.sent_at_ns:
                 continue
             if broker in body.brokers:
-                saying = f"{body.slot} named broker {broker}, which is fenced, to {event.process}"
-                found.append(Violated(event.ref, Witness.CLIENT, saying, (ref,)))
+                message = f"{body.slot} named broker {broker}, which is fenced, to {event.process}"
+                found.append(Violated(event.ref, Witness.CLIENT, message, (ref,)))
             else:
                 found.append(Exercised(event.ref, Witness.CLIENT))
         return found

@@ -113,11 +113,11 @@ class LaggardIsDropped:
         if waited_ns <= (2 * state.keep_ms + 2_000) * MS:
             return
         state.waiting = False
-        saying = (
+        message = (
             f"{event.process} has had a write waiting for {span(waited_ns)} and asked to "
             f"drop no follower, though {state.keep_ms} ms are allowed"
         )
-        violated = Violated(event.ref, Witness.SELF, saying)
+        violated = Violated(event.ref, Witness.SELF, message)
         period_ns = state.keep_ms * MS
         due_ns = state.since_ns + period_ns
         state.suspects.append(
@@ -177,12 +177,12 @@ class ReturnsOnlyCaughtUp:
                 found.append(Exercised(event.ref, Witness.PEER if by_peer else Witness.SELF))
                 continue
             witness, reached = (Witness.SELF, end) if end < needed else (Witness.PEER, own)
-            saying = (
+            message = (
                 f"{event.process} asked to take broker {replica} into the ISR of {body.topic}-"
                 f"{body.partition} at offset {reached}; the high watermark was "
                 f"{body.high_watermark}, the start of its epoch {body.epoch_start}"
             )
-            found.append(Violated(event.ref, witness, saying))
+            found.append(Violated(event.ref, witness, message))
         return found
 
     def end(self, state: _Outside, end: RunEnd) -> Sequence[Finding]:
@@ -215,12 +215,12 @@ class EpochsGuardIsrChanges:
             case PartitionCommitted():
                 return state, self._changed(state, event, body)
             case IsrChangeAnswered(error="NONE") if body.granted_epoch > body.leader_epoch + 1:
-                saying = (
+                message = (
                     f"the controller applied an AlterIsr that {event.process} had asked for in "
                     f"leader epoch {body.leader_epoch} of {body.topic}-{body.partition}, though it "
                     f"was in {body.granted_epoch - 1} by then"
                 )
-                return state, (Violated(event.ref, Witness.PEER, saying),)
+                return state, (Violated(event.ref, Witness.PEER, message),)
             case IsrChangeAnswered() if body.error in _STALE:
                 return state, (Exercised(event.ref, Witness.PEER),)
         return state, NOTHING
@@ -232,12 +232,12 @@ class EpochsGuardIsrChanges:
             return NOTHING
         if (body.leader, set(body.isr)) == (before.leader, set(before.isr)):
             return NOTHING
-        saying = (
+        message = (
             f"{body.topic}-{body.partition} went from leader {before.leader} and ISR "
             f"{list(before.isr)} to {body.leader} and {list(body.isr)}, and its leader epoch from "
             f"{before.leader_epoch} to {body.leader_epoch}"
         )
-        return (Violated(event.ref, Witness.PEER, saying),)
+        return (Violated(event.ref, Witness.PEER, message),)
 
     def end(self, state: Partitions, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -267,15 +267,15 @@ class IsrOfReplicas:
             return state, NOTHING
         place = f"{body.topic}-{body.partition}"
         if len(set(body.replicas)) != len(body.replicas):
-            saying = f"a broker holds two replicas of {place}: {list(body.replicas)}"
-            return state, (Violated(event.ref, Witness.PEER, saying),)
+            message = f"a broker holds two replicas of {place}: {list(body.replicas)}"
+            return state, (Violated(event.ref, Witness.PEER, message),)
         outside = sorted(set(body.isr) - set(body.replicas))
         if outside:
-            saying = (
+            message = (
                 f"{place} has brokers {outside} in its ISR, which are none of its replicas "
                 f"{list(body.replicas)}"
             )
-            return state, (Violated(event.ref, Witness.PEER, saying),)
+            return state, (Violated(event.ref, Witness.PEER, message),)
         left = before is not None and set(before.isr) - set(body.replicas)
         return state, (Exercised(event.ref, Witness.PEER),) if left else NOTHING
 

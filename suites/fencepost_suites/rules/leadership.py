@@ -24,7 +24,7 @@ from fencepost_kafka import (
     RequestRefused,
     TopicCommitted,
 )
-from fencepost_suites.rules.committed import Brokers, Partitions, TopicPartition, heirs
+from fencepost_suites.rules.committed import Brokers, Partitions, TopicPartition, eligible_leaders
 from fencepost_suites.rules.fencing import FETCH_WAIT_NS
 from fencepost_suites.rules.keys import (
     NOTHING,
@@ -115,9 +115,9 @@ class ShutdownAfterHandover:
             del state.asked[body.broker_id]
         if leads or (asked is not None and asked.led):
             still = leads or (asked.led if asked is not None else ())
-            saying = f"{event.process} granted {body.client} SHUTDOWN while it led {named(still)}"
+            message = f"{event.process} granted {body.client} SHUTDOWN while it led {named(still)}"
             because = () if asked is None or asked.fenced is None else (asked.fenced,)
-            return (Violated(event.ref, Witness.SELF, saying, because),)
+            return (Violated(event.ref, Witness.SELF, message, because),)
         if asked is not None and asked.held_back:
             return (Exercised(event.ref, Witness.SELF),)
         return NOTHING
@@ -192,8 +192,8 @@ class FencedBrokerLosesLeaderships:
         owed = state.owed.pop(broker, None)
         if owed is None:
             return NOTHING
-        saying = f"broker {broker} was fenced and kept its place in {named(owed.places)}"
-        return (Violated(event.ref, Witness.PEER, saying, (owed.at,)),)
+        message = f"broker {broker} was fenced and kept its place in {named(owed.places)}"
+        return (Violated(event.ref, Witness.PEER, message, (owed.at,)),)
 
     @staticmethod
     def _moved(state: _Fencings, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
@@ -210,13 +210,15 @@ class FencedBrokerLosesLeaderships:
                 continue
             if body.leader >= 0 and before is not None and before.leader == broker:
                 dead = state.brokers.fenced(body.leader)
-                if body.leader != broker and (dead or body.leader not in heirs(before, body)):
+                if body.leader != broker and (
+                    dead or body.leader not in eligible_leaders(before, body)
+                ):
                     why = "is fenced" if dead else f"was not in the ISR {list(before.isr)}"
-                    saying = (
+                    message = (
                         f"{body.topic}-{body.partition} went from the fenced broker {broker} to "
                         f"broker {body.leader}, which {why}"
                     )
-                    found.append(Violated(event.ref, Witness.PEER, saying, (owed.at,)))
+                    found.append(Violated(event.ref, Witness.PEER, message, (owed.at,)))
             if body.leader != broker and (broker not in body.isr or body.isr == (broker,)):
                 owed.places.discard(place)
                 if not owed.places:
@@ -229,11 +231,11 @@ class FencedBrokerLosesLeaderships:
         for broker, owed in state.owed.items():
             if not owed.places:
                 continue
-            saying = f"broker {broker} was fenced and kept its place in {named(owed.places)}"
+            message = f"broker {broker} was fenced and kept its place in {named(owed.places)}"
             if end.ended_at_ns - owed.at_ns > MOVED_WITHIN_NS:
-                found.append(Violated(owed.at, Witness.PEER, saying))
+                found.append(Violated(owed.at, Witness.PEER, message))
             else:
-                found.append(Undecided(f"{saying} when the run ended", owed.at))
+                found.append(Undecided(f"{message} when the run ended", owed.at))
         return found
 
 
@@ -322,16 +324,16 @@ class OnlyLeaderServes:
     def _served(state: _Leading, event: Event, what: str, waited_ns: int) -> Sequence[Finding]:
         told = state.told.get(event.process)
         if told is None:
-            saying = f"{event.process} {what} though it never began to lead the partition"
-            return (Violated(event.ref, Witness.SELF, saying),)
+            message = f"{event.process} {what} though it never began to lead the partition"
+            return (Violated(event.ref, Witness.SELF, message),)
         at_ns, ref, witness = told
         if event.at_ns - waited_ns < at_ns:
             return NOTHING
-        saying = (
+        message = (
             f"{event.process} {what} {span(event.at_ns - at_ns)} after it had learnt that "
             f"it does not lead the partition"
         )
-        return (Violated(event.ref, witness, saying, (ref,)),)
+        return (Violated(event.ref, witness, message, (ref,)),)
 
     @staticmethod
     def _probed(state: _Leading, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
@@ -340,11 +342,11 @@ class OnlyLeaderServes:
         if told is None or body.sent_at_ns <= told[0]:
             return NOTHING
         if body.outcome == "answered":
-            saying = (
+            message = (
                 f"{process} answered a {body.api} of {event.process} sent after it had learnt that "
                 f"it does not lead the partition"
             )
-            return (Violated(event.ref, Witness.CLIENT, saying, (told[1],)),)
+            return (Violated(event.ref, Witness.CLIENT, message, (told[1],)),)
         at_ns, for_not_leading = state.refused.get(event.process, (-1, True))
         if "NOT_LEADER" in body.error and (for_not_leading or at_ns < body.sent_at_ns):
             return (Exercised(event.ref, Witness.CLIENT),)
@@ -400,12 +402,14 @@ class OneLeaderAnEpoch:
         name = f"{body.topic}-{body.partition}"
         known = state.leaders.setdefault(place, (event.process, event.ref))
         if known[0] != event.process:
-            saying = f"{event.process} and {known[0]} both lead {name} in epoch {body.leader_epoch}"
-            return (Violated(event.ref, Witness.PEER, saying, (known[1],)),)
+            message = (
+                f"{event.process} and {known[0]} both lead {name} in epoch {body.leader_epoch}"
+            )
+            return (Violated(event.ref, Witness.PEER, message, (known[1],)),)
         top, leader = state.tops.get((made, body.partition), (-1, event.process))
         if body.leader_epoch < top and leader == event.process:
-            saying = f"{event.process} leads {name} in epoch {body.leader_epoch}, after {top}"
-            return (Violated(event.ref, Witness.SELF, saying),)
+            message = f"{event.process} leads {name} in epoch {body.leader_epoch}, after {top}"
+            return (Violated(event.ref, Witness.SELF, message),)
         if body.leader_epoch <= top:
             return NOTHING
         state.tops[made, body.partition] = (body.leader_epoch, event.process)
@@ -422,11 +426,11 @@ class OneLeaderAnEpoch:
             return NOTHING
         if body.leader_epoch == known.leader_epoch and body.leader == known.leader:
             return NOTHING
-        saying = (
+        message = (
             f"{body.topic}-{body.partition} went from broker {known.leader} in leader epoch "
             f"{known.leader_epoch} to broker {body.leader} in {body.leader_epoch}"
         )
-        return (Violated(event.ref, Witness.PEER, saying, (ref,)),)
+        return (Violated(event.ref, Witness.PEER, message, (ref,)),)
 
     def end(self, state: _Epochs, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

@@ -68,11 +68,11 @@ def settle(suspects: Sequence[Late], end: RunEnd) -> Sequence[Finding]:
                 continue
         stalled_ns = end.stalled_ns(one.from_ns, one.to_ns, one.process)
         if stalled_ns * 10 > one.period_ns:
-            saying = (
-                f"{one.violated.saying}; but {one.process} stood still for "
+            message = (
+                f"{one.violated.message}; but {one.process} stood still for "
                 f"{span(stalled_ns)} meanwhile"
             )
-            found.append(Undecided(saying, one.violated.at))
+            found.append(Undecided(message, one.violated.at))
         else:
             found.append(one.violated)
     return found
@@ -112,22 +112,22 @@ class LeaseFromBrokersStart:
                 silent_ms = (body.now_ns - body.last_heard_ns) / MS
                 if silent_ms >= body.lease_period_ms:
                     return state, (Exercised(event.ref, Witness.SELF),)
-                saying = (
+                message = (
                     f"{event.process} expired the lease of broker {body.broker_id} {silent_ms:.0f} "
                     f"ms after it was heard, though the lease is {body.lease_period_ms} ms"
                 )
-                return state, (Violated(event.ref, Witness.SELF, saying),)
+                return state, (Violated(event.ref, Witness.SELF, message),)
         return state, NOTHING
 
     @staticmethod
     def _answered(state: _Lengths, event: Event, body: HeartbeatAnswered) -> Sequence[Finding]:
         length = body.lease_end_ms - body.lease_start_ms
         if length != body.lease_period_ms:
-            saying = (
+            message = (
                 f"{event.process} answered {body.client} a lease of {length} ms from the start the "
                 f"broker had named; the period is {body.lease_period_ms} ms"
             )
-            return (Violated(event.ref, Witness.SELF, saying),)
+            return (Violated(event.ref, Witness.SELF, message),)
         while len(state.granted) >= UNMATCHED_KEPT:
             del state.granted[next(iter(state.granted))]
         state.granted[body.lease_start_ms] = body.lease_period_ms
@@ -141,8 +141,8 @@ class LeaseFromBrokersStart:
         length = body.lease_end_ms - body.lease_start_ms
         if length == period:
             return (Exercised(event.ref, Witness.PEER),)
-        saying = f"{event.process} was answered a lease of {length} ms; the period is {period} ms"
-        return (Violated(event.ref, Witness.PEER, saying),)
+        message = f"{event.process} was answered a lease of {length} ms; the period is {period} ms"
+        return (Violated(event.ref, Witness.PEER, message),)
 
     def end(self, state: _Lengths, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -258,8 +258,8 @@ class LostLeaseIsFenced:
         over_ns = at_ns - held.ends_ns
         if held.granted is None or over_ns <= held.period_ns // 10 + 100 * MS:
             return False
-        saying = f"{process} was active {span(over_ns)} after the end of its lease"
-        violated = Violated(at or held.granted, Witness.SELF, saying, (held.granted,))
+        message = f"{process} was active {span(over_ns)} after the end of its lease"
+        violated = Violated(at or held.granted, Witness.SELF, message, (held.granted,))
         start_ns = held.ends_ns - held.period_ns
         state.suspects.append(
             Late(violated, process, start_ns, at_ns, held.period_ns, held.ends_ns)
@@ -304,11 +304,11 @@ class LostLeaseIsFenced:
         if known.heard is None or over_ns <= state.period_ns // 4 + 500 * MS:
             return
         known.watched = False
-        saying = (
+        message = (
             f"{state.controller} left broker {broker} unfenced for "
             f"{span(over_ns + state.period_ns)} without a heartbeat"
         )
-        violated = Violated(event.ref, Witness.PEER, saying, (known.heard,))
+        violated = Violated(event.ref, Witness.PEER, message, (known.heard,))
         state.suspects.append(
             Late(
                 violated,
@@ -340,11 +340,11 @@ class LostLeaseIsFenced:
         for broker, known in state.brokers.items():
             silent_ns = end.ended_at_ns - known.since_ns
             if known.watched and state.controller and known.heard and silent_ns > over > 500 * MS:
-                saying = (
+                message = (
                     f"{state.controller} left broker {broker} unfenced for {span(silent_ns)} "
                     f"without a heartbeat, to the end"
                 )
-                violated = Violated(known.heard, Witness.PEER, saying)
+                violated = Violated(known.heard, Witness.PEER, message)
                 state.suspects.append(
                     Late(
                         violated,
@@ -392,12 +392,12 @@ class OnlyActiveControllerAnswers:
             case HeartbeatAnswered(error="NOT_CONTROLLER") if not state.in_office:
                 return state, (Exercised(event.ref, Witness.SELF),)
             case HeartbeatAnswered() if not (state.in_office and body.active):
-                saying = (
+                message = (
                     f"{event.process}, not the active controller, answered {body.client} with "
                     f"{body.error}, next state {body.next_state}"
                 )
                 because = () if state.lost is None else (state.lost,)
-                return state, (Violated(event.ref, Witness.SELF, saying, because),)
+                return state, (Violated(event.ref, Witness.SELF, message, because),)
         return state, NOTHING
 
     def end(self, state: _Active, end: RunEnd) -> Sequence[Finding]:
@@ -464,12 +464,12 @@ class IsolatedControllerResigns:
         period_ns = body.lease_period_ms * MS
         if successor is None or event.at_ns <= successor[0] + period_ns // 10:
             return
-        saying = (
+        message = (
             f"{event.process} still renewed the lease of {body.client} in controller epoch "
             f"{body.controller_epoch}, {span(event.at_ns - successor[0])} after a "
             f"successor had been elected"
         )
-        violated = Violated(event.ref, Witness.SELF, saying, (successor[1],))
+        violated = Violated(event.ref, Witness.SELF, message, (successor[1],))
         from_ns = successor[0] - period_ns
         state.suspects.append(Late(violated, event.process, from_ns, event.at_ns, period_ns))
 
@@ -480,11 +480,11 @@ class IsolatedControllerResigns:
         if successor is None or body.ends_at_ns <= successor[0] + period_ns + period_ns // 10:
             return
         over_ns = body.ends_at_ns - successor[0] - period_ns
-        saying = (
+        message = (
             f"{event.process} holds a lease of controller epoch {body.controller_epoch} that ends "
             f"{span(over_ns)} after its successor may have fenced it"
         )
-        violated = Violated(event.ref, Witness.PEER, saying, (successor[1],))
+        violated = Violated(event.ref, Witness.PEER, message, (successor[1],))
         granter = state.processes.get(body.controller_epoch, event.process)
         from_ns = successor[0] - period_ns
         state.suspects.append(Late(violated, granter, from_ns, event.at_ns, period_ns))

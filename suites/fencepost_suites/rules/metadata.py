@@ -80,11 +80,11 @@ class StandbysHoldState:
             state.known[body.offset] = (body, event.ref)
             return state, NOTHING
         if not same:
-            saying = (
+            message = (
                 f"{event.process} holds another state at metadata offset {body.offset} than "
                 f"{of.process} did"
             )
-            return state, (Violated(event.ref, Witness.PEER, saying, (of,)),)
+            return state, (Violated(event.ref, Witness.PEER, message, (of,)),)
         if slot_of(of.process) == slot_of(event.process):
             return state, NOTHING
         return state, (Exercised(event.ref, Witness.PEER),)
@@ -140,11 +140,11 @@ class SnapshotRebuildsState:
         if of is None or same is None:
             return NOTHING
         if not same:
-            saying = (
+            message = (
                 f"{event.process} rebuilt from {what} another state at metadata offset {offset} "
                 f"than {of.process} had"
             )
-            return (Violated(event.ref, Witness.PEER, saying, (of,)),)
+            return (Violated(event.ref, Witness.PEER, message, (of,)),)
         own = slot_of(of.process) == slot_of(event.process)
         return (Exercised(event.ref, Witness.SELF if own else Witness.PEER),)
 
@@ -158,12 +158,12 @@ class SnapshotRebuildsState:
             return NOTHING
         told, of = known
         if body.digest != told.digest or body.records != told.entities:
-            saying = (
+            message = (
                 f"{event.process} stored a snapshot of {body.records} records at metadata offset "
                 f"{body.offset}, which do not make the {told.entities} entities that "
                 f"{of.process} had there"
             )
-            return (Violated(event.ref, Witness.SELF, saying, (of,)),)
+            return (Violated(event.ref, Witness.SELF, message, (of,)),)
         own = slot_of(of.process) == slot_of(event.process)
         witness = Witness.SELF if own else Witness.PEER
         return (Exercised(event.ref, witness),) if changed else NOTHING
@@ -238,11 +238,11 @@ class OneSnapshotAtATime:
         found: list[Finding] = []
         for other, (_, at_ns, ref) in state.asked.items():
             if other != body.controller and event.at_ns - at_ns < body.patience_ms * 1_000_000:
-                saying = (
+                message = (
                     f"{event.process} asked controller {body.controller} for a snapshot while, as "
                     f"far as it knew, that of controller {other} was under way"
                 )
-                found.append(Violated(event.ref, Witness.SELF, saying, (ref,)))
+                found.append(Violated(event.ref, Witness.SELF, message, (ref,)))
         state.asked = {body.controller: (body.last_offset, event.at_ns, event.ref)}
         if body.waited:
             state.waited.add(body.controller)
@@ -255,11 +255,11 @@ class OneSnapshotAtATime:
         found: list[Finding] = []
         for other, (at_ns, ref) in state.started.items():
             if other != event.process and event.at_ns - at_ns < state.patience_ms * 1_000_000:
-                saying = (
+                message = (
                     f"{event.process} began a snapshot while that of {other} was under way, both "
                     f"at the word of the active controller of epoch {body.controller_epoch}"
                 )
-                found.append(Violated(event.ref, Witness.PEER, saying, (ref,)))
+                found.append(Violated(event.ref, Witness.PEER, message, (ref,)))
         state.started[event.process] = (event.at_ns, event.ref)
         mine = state.ids[event.process]
         if mine in state.waited and not found:
@@ -312,24 +312,24 @@ class FormatByLevel:
                 level, ref = state.at(body.offset)
                 wanted = written_version(body.kind, level)
                 if body.version != wanted:
-                    saying = (
+                    message = (
                         f"the {body.kind} record at metadata offset {body.offset} is written in "
                         f"version {body.version}, and level {level} of metadata.format wants "
                         f"version {wanted}"
                     )
                     because = () if ref is None else (ref,)
-                    return state, (Violated(event.ref, Witness.PEER, saying, because),)
+                    return state, (Violated(event.ref, Witness.PEER, message, because),)
                 if body.kind == "Broker" and ref is not None:
                     return state, (Exercised(event.ref, Witness.PEER),)
             case SnapshotStored():
                 level, ref = state.at(body.offset)
                 if body.level != level:
-                    saying = (
+                    message = (
                         f"{event.process} stored a snapshot in the format of level {body.level}, "
                         f"and at its offset {body.offset} level {level} was enabled"
                     )
                     because = () if ref is None else (ref,)
-                    return state, (Violated(event.ref, Witness.SELF, saying, because),)
+                    return state, (Violated(event.ref, Witness.SELF, message, because),)
         return state, NOTHING
 
     def end(self, state: _Levels, end: RunEnd) -> Sequence[Finding]:

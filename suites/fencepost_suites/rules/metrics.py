@@ -187,8 +187,8 @@ class MetricsMatchHistory:
         committed = max((node.replayed for node in state.nodes.values()), default=0)
         if not end.complete or state.stable_ref is None or state.stable <= committed:
             return NOTHING
-        saying = (
+        message = (
             f"a node reports lags from a last stable offset of {state.stable}, and nobody ever "
             f"committed more than {committed}"
         )
-        return (Violated(state.stable_ref, Witness.PEER, saying),)
+        return (Violated(state.stable_ref, Witness.PEER, message),)

@@ -76,11 +76,11 @@ class PlacedByFormula:
             return state, NOTHING  # another clause's matter
         due = placed(live, one.partition, len(one.replicas))
         if one.replicas != due:
-            saying = (
+            message = (
                 f"{one.topic}-{one.partition} was placed on brokers {list(one.replicas)}; over the "
                 f"live ones {list(live)} it belongs on {list(due)}"
             )
-            return state, (Violated(event.ref, Witness.PEER, saying),)
+            return state, (Violated(event.ref, Witness.PEER, message),)
         turned = one.partition // len(live) + 1 >= TURNS and len(one.replicas) > 1
         return state, (Exercised(event.ref, Witness.PEER),) if turned else NOTHING
 
@@ -107,8 +107,8 @@ class PlacedOnLive:
             return state, NOTHING
         dead = [b for b in one.replicas if state.brokers.fenced(b)]
         if dead:
-            saying = f"{one.topic}-{one.partition} was placed on broker {dead[0]}, which is fenced"
-            return state, (Violated(event.ref, Witness.PEER, saying),)
+            message = f"{one.topic}-{one.partition} was placed on broker {dead[0]}, which is fenced"
+            return state, (Violated(event.ref, Witness.PEER, message),)
         some = len(state.brokers.live()) < len(state.brokers.newest)
         return state, (Exercised(event.ref, Witness.PEER),) if some else NOTHING
 
@@ -177,19 +177,19 @@ class AddingMovesLittle:
             after.update(target)
             stray = sorted(set(target) - set(origin) - set(new))
             if stray:
-                saying = (
+                message = (
                     f"when brokers {list(new)} were added, {place[0]}-{place[1]} moved from "
                     f"{list(origin)} to {list(target)}, to broker {stray[0]} as well"
                 )
-                return (Violated(event.ref, Witness.PEER, saying),)
+                return (Violated(event.ref, Witness.PEER, message),)
         live = state.cluster.brokers.live()
         old = [b for b in live if b not in new]
         if _spread(before, old) <= 1 < _spread(after, live):
-            saying = (
+            message = (
                 f"brokers {list(new)} were added, and the brokers {list(live)} are to hold "
                 f"{[after[b] for b in live]} replicas"
             )
-            return (Violated(event.ref, Witness.PEER, saying),)
+            return (Violated(event.ref, Witness.PEER, message),)
         return (Exercised(event.ref, Witness.PEER),) if state.since else NOTHING
 
     def end(self, state: _Moves, end: RunEnd) -> Sequence[Finding]:

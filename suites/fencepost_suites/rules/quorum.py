@@ -83,18 +83,18 @@ class OneControllerAnEpoch:
         epoch, digest, process, seq = known
         if (epoch, digest) == (body.epoch, body.digest):
             return NOTHING
-        saying = (
+        message = (
             f"{event.process} committed another record at metadata offset {body.offset} "
             f"(epoch {body.epoch}) than {process} had (epoch {epoch})"
         )
-        return (Violated(event.ref, Witness.PEER, saying, (Cause(process, seq),)),)
+        return (Violated(event.ref, Witness.PEER, message, (Cause(process, seq),)),)
 
     def _elected(self, state: _Quorum, event: Event, body: ControllerElected) -> Sequence[Finding]:
         found: list[Finding] = []
         known = state.leaders.get(body.epoch)
         if known is not None and known[0] != event.process:
-            saying = f"{event.process} and {known[0]} were both elected in epoch {body.epoch}"
-            found.append(Violated(event.ref, Witness.PEER, saying, (known[1],)))
+            message = f"{event.process} and {known[0]} were both elected in epoch {body.epoch}"
+            found.append(Violated(event.ref, Witness.PEER, message, (known[1],)))
         late = any(epoch > body.epoch for epoch in state.leaders)
         before = [offset for epoch, offset in state.highest.items() if epoch < body.epoch]
         if before and not late:
@@ -102,11 +102,11 @@ class OneControllerAnEpoch:
             top = max(before)
             _, _, process, seq = state.records[top]
             if top >= body.log_end:
-                saying = (
+                message = (
                     f"{event.process} won epoch {body.epoch} with a log that ends at "
                     f"{body.log_end}, though {process} had committed offset {top}"
                 )
-                found.append(Violated(event.ref, Witness.PEER, saying, (Cause(process, seq),)))
+                found.append(Violated(event.ref, Witness.PEER, message, (Cause(process, seq),)))
             elif state.leaders:
                 found.append(Exercised(event.ref, Witness.PEER))
         state.leaders.setdefault(body.epoch, (event.process, event.ref))
@@ -124,8 +124,8 @@ class OneControllerAnEpoch:
         known = state.votes.setdefault((voter, epoch), (candidate, event.ref))
         if known[0] == candidate:
             return NOTHING
-        saying = f"{voter} voted for both {known[0]} and {candidate} in epoch {epoch}"
-        return (Violated(event.ref, Witness.SELF, saying, (known[1],)),)
+        message = f"{voter} voted for both {known[0]} and {candidate} in epoch {epoch}"
+        return (Violated(event.ref, Witness.SELF, message, (known[1],)),)
 
     def end(self, state: _Quorum, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -169,19 +169,19 @@ class VisibleOnceCommitted:
             case ChangeAnswered() if body.error == "NONE" and body.offset >= 0:
                 if body.offset < body.high_watermark:
                     return state, (Exercised(event.ref, Witness.SELF),)
-                saying = (
+                message = (
                     f"{event.process} answered {body.api} as done while its record at offset "
                     f"{body.offset} was not committed (high watermark {body.high_watermark})"
                 )
-                return state, (Violated(event.ref, Witness.SELF, saying),)
+                return state, (Violated(event.ref, Witness.SELF, message),)
             case IsrChangeAnswered() if body.error == "NONE" and body.isr:
                 if state.isrs.get(frozenset(body.isr), -1) >= body.leader_epoch:
                     return state, (Exercised(event.ref, Witness.PEER),)
-                saying = (
+                message = (
                     f"{event.process} was granted the ISR {list(body.isr)} of {body.topic}-"
                     f"{body.partition} before any node had committed it"
                 )
-                return state, (Violated(event.ref, Witness.PEER, saying),)
+                return state, (Violated(event.ref, Witness.PEER, message),)
         return state, NOTHING
 
     def end(self, state: _Stored, end: RunEnd) -> Sequence[Finding]:
@@ -221,19 +221,19 @@ class DeposedControllerReverts:
                 because = () if state.resigned is None else (state.resigned,)
                 state.resigned = None
                 if body.offset > body.high_watermark:
-                    saying = (
+                    message = (
                         f"{event.process} left office in epoch {body.epoch} and kept state up to "
                         f"offset {body.offset}, of which only {body.high_watermark} was committed"
                     )
-                    return state, (Violated(event.ref, Witness.SELF, saying, because),)
+                    return state, (Violated(event.ref, Witness.SELF, message, because),)
             case ControllerElected():
                 was, state.resigned, state.deposed = state.resigned, None, False
                 if was is not None:
-                    saying = (
+                    message = (
                         f"{event.process} took office in epoch {body.epoch} without having gone "
                         f"back to the committed state after epoch {state.epoch}"
                     )
-                    return state, (Violated(event.ref, Witness.SELF, saying, (was,)),)
+                    return state, (Violated(event.ref, Witness.SELF, message, (was,)),)
             case MetadataTruncated():
                 dropped = body.from_offset < body.log_end
                 if state.deposed and dropped and body.from_offset >= body.high_watermark:
@@ -304,11 +304,11 @@ class ChangesSurviveFailover:
             return NOTHING
         if body.log_end > state.offset:
             return (Exercised(event.ref, Witness.PEER),)
-        saying = (
+        message = (
             f"{event.process} took over in epoch {body.epoch} with a log that ends at "
             f"{body.log_end}: {state.what} at offset {state.offset} is lost"
         )
-        return (Violated(event.ref, Witness.PEER, saying, (state.by,)),)
+        return (Violated(event.ref, Witness.PEER, message, (state.by,)),)
 
     @staticmethod
     def _read(state: _Changes, event: Event, body: ReadCompleted) -> Sequence[Finding]:
@@ -319,8 +319,8 @@ class ChangesSurviveFailover:
             return (Exercised(event.ref, Witness.CLIENT),)
         if "UNKNOWN_TOPIC" not in body.error:
             return NOTHING
-        saying = f"the topic {body.topic}, which was acknowledged, is unknown after a failover"
-        return (Violated(event.ref, Witness.CLIENT, saying),)
+        message = f"the topic {body.topic}, which was acknowledged, is unknown after a failover"
+        return (Violated(event.ref, Witness.CLIENT, message),)
 
     def end(self, state: _Changes, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

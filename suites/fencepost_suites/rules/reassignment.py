@@ -43,14 +43,14 @@ class SwitchesWhenCaughtUp:
         called_off = moving and new == set(before.replicas) - set(before.adding)
         ended = (moving or new != set(before.replicas)) and not called_off
         if ended and early:
-            saying = (
+            message = (
                 f"{place} switched from {list(before.replicas)} to {list(body.replicas)} while "
                 f"brokers {early} were not in the ISR {list(before.isr)}"
             )
-            return state, (Violated(event.ref, Witness.PEER, saying),)
+            return state, (Violated(event.ref, Witness.PEER, message),)
         if body.leader >= 0 and body.leader not in new:
-            saying = f"broker {body.leader} leads {place}, and is none of its replicas"
-            return state, (Violated(event.ref, Witness.PEER, saying),)
+            message = f"broker {body.leader} leads {place}, and is none of its replicas"
+            return state, (Violated(event.ref, Witness.PEER, message),)
         switched = bool(before.adding) and set(before.adding) <= new
         return state, (Exercised(event.ref, Witness.PEER),) if switched else NOTHING
 

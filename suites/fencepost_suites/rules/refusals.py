@@ -99,10 +99,10 @@ class UnfitBrokersRefused:
         admitted = body.error == "NONE" and (body.next_state == "ACTIVE" or "stale" not in against)
         if not admitted:
             return NOTHING
-        what = " and ".join(saying for saying, _ in against.values())
-        saying = f"{event.process} accepted {body.client} as broker {body.broker_id}, {what}"
+        what = " and ".join(message for message, _ in against.values())
+        message = f"{event.process} accepted {body.client} as broker {body.broker_id}, {what}"
         because = tuple(ref for _, ref in against.values() if ref is not None)
-        return (Violated(event.ref, Witness.PEER, saying, because),)
+        return (Violated(event.ref, Witness.PEER, message, because),)
 
     @staticmethod
     def _against(
@@ -204,14 +204,14 @@ class OnlineOnceCaughtUp:
             return NOTHING
         offset, ref = known
         if applied < offset:
-            saying = (
+            message = (
                 f"{event.process} is Online with the metadata up to offset {applied}, and its own "
                 f"registration stands at offset {offset}"
             )
-            return (Violated(event.ref, Witness.PEER, saying, (ref,)),)
+            return (Violated(event.ref, Witness.PEER, message, (ref,)),)
         if event.process not in state.checkpointed:
-            saying = f"{event.process} is Online without having checkpointed its metadata"
-            return (Violated(event.ref, Witness.SELF, saying, (ref,)),)
+            message = f"{event.process} is Online without having checkpointed its metadata"
+            return (Violated(event.ref, Witness.SELF, message, (ref,)),)
         return (Exercised(event.ref, Witness.PEER),)
 
     def end(self, state: _Joining, end: RunEnd) -> Sequence[Finding]:

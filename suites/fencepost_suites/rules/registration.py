@@ -66,11 +66,11 @@ class ActiveOnlyWhenTold:
                     return state, (Exercised(event.ref, Witness.PEER),)
                 if state.by_answer:
                     return state, (Exercised(event.ref, Witness.SELF),)
-                saying = (
+                message = (
                     f"{event.process} went from {body.old} to ACTIVE ({body.reason}) though no "
                     f"heartbeat answer had told it to since it was last fenced"
                 )
-                return state, (Violated(event.ref, Witness.PEER, saying),)
+                return state, (Violated(event.ref, Witness.PEER, message),)
             case BrokerStateChanged():
                 return _Told(), NOTHING
         return state, NOTHING
@@ -128,17 +128,17 @@ class StatesMoveAsDrawn:
         state.states[event.process] = body.new
         found: list[Finding] = []
         if (was, body.new) not in _MOVES or was != body.old:
-            saying = f"{event.process} went from {was} to {body.new} ({body.reason})"
-            found.append(Violated(event.ref, Witness.SELF, saying))
+            message = f"{event.process} went from {was} to {body.new} ({body.reason})"
+            found.append(Violated(event.ref, Witness.SELF, message))
         if body.new == "ACTIVE":
             before = state.active.get(event.process)
             state.active[event.process] = (body.broker_epoch, event.ref)
             if before is not None and body.broker_epoch <= before[0]:
-                saying = (
+                message = (
                     f"{event.process} is active again under broker epoch {body.broker_epoch}, "
                     f"under which it had lost its lease"
                 )
-                found.append(Violated(event.ref, Witness.SELF, saying, (before[1],)))
+                found.append(Violated(event.ref, Witness.SELF, message, (before[1],)))
             elif before is not None:
                 told = state.unfenced is not None and state.unfenced[0] == body.broker_epoch
                 found.append(Exercised(event.ref, Witness.PEER if told else Witness.SELF))
@@ -158,11 +158,11 @@ class StatesMoveAsDrawn:
         epoch, incarnation, ref = before
         if incarnation != body.incarnation or body.broker_epoch > epoch:
             return NOTHING
-        saying = (
+        message = (
             f"broker {body.broker_id} was made active again at offset {body.offset} under broker "
             f"epoch {body.broker_epoch}, under which it had been fenced"
         )
-        return (Violated(event.ref, Witness.PEER, saying, (ref,)),)
+        return (Violated(event.ref, Witness.PEER, message, (ref,)),)
 
     def end(self, state: _Life, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -203,11 +203,11 @@ class EpochsGrow:
         if before < 0:
             return now, NOTHING
         if after < before or (after == before and another):
-            saying = (
+            message = (
                 f"broker {body.broker_id} was given broker epoch {after} at offset {body.offset}, "
                 f"after {before}"
             )
-            return now, (Violated(event.ref, Witness.PEER, saying, because),)
+            return now, (Violated(event.ref, Witness.PEER, message, because),)
         return now, (Exercised(event.ref, Witness.PEER),) if after > before else NOTHING
 
     def end(self, state: _Epochs, end: RunEnd) -> Sequence[Finding]:
@@ -247,11 +247,11 @@ class RegistersFenced:
             return state, NOTHING
         if body.incarnation in state.committed.get(event.process, ()):
             return state, NOTHING
-        saying = (
+        message = (
             f"{event.process} answered the registration of broker {body.broker_id} by "
             f"{body.client} before its entry was committed"
         )
-        return state, (Violated(event.ref, Witness.SELF, saying),)
+        return state, (Violated(event.ref, Witness.SELF, message),)
 
     @staticmethod
     def _committed(state: _Entry, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
@@ -267,11 +267,11 @@ class RegistersFenced:
         if was is not None and was.incarnation == body.incarnation:
             return NOTHING
         if not body.fenced:
-            saying = (
+            message = (
                 f"broker {body.broker_id} was registered by a new process at offset {body.offset} "
                 f"and is active at once"
             )
-            return (Violated(event.ref, Witness.PEER, saying),)
+            return (Violated(event.ref, Witness.PEER, message),)
         if was is not None and not was.fenced:
             state.decided = (body.offset, event.process)
         return NOTHING
@@ -343,12 +343,12 @@ class RestartedProcessReclaimsId:
         if old is None:
             return NOTHING
         process, ends_ns, ref = old
-        saying = (
+        message = (
             f"{event.process} was refused broker id {broker} because of {process}, which was dead "
             f"and had {span(ends_ns - event.at_ns)} of its lease left"
         )
         because = (ref, state.exited[process])
-        return (Violated(event.ref, Witness.PEER, saying, because),)
+        return (Violated(event.ref, Witness.PEER, message, because),)
 
     def end(self, state: _Claims, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

@@ -22,7 +22,7 @@ from fencepost_kafka import (
     ProduceCompleted,
     ReadCompleted,
 )
-from fencepost_suites.rules.committed import heirs
+from fencepost_suites.rules.committed import eligible_leaders
 from fencepost_suites.rules.keys import (
     NOTHING,
     by_partition,
@@ -83,11 +83,11 @@ class AcknowledgedByAllInSync:
         end = body.log_end
         own = state.ends.get(event.process, end)
         if own < end:
-            saying = (
+            message = (
                 f"{event.process} acknowledged {body.topic}-{body.partition} up to offset {end} "
                 f"with a log that ends at {own}"
             )
-            return (Violated(event.ref, Witness.SELF, saying),)
+            return (Violated(event.ref, Witness.SELF, message),)
         if body.acks != -1 or len(body.isr) < 2:
             return NOTHING
         place = f"{body.topic}-{body.partition}"
@@ -102,17 +102,17 @@ class AcknowledgedByAllInSync:
                 continue
             heard += 1
             if reaches < end:
-                saying = (
+                message = (
                     f"{event.process} acknowledged acks=all of {place} up to offset {end} while "
                     f"{process}, in the ISR, had stored up to {reaches}"
                 )
-                return (Violated(event.ref, Witness.PEER, saying),)
+                return (Violated(event.ref, Witness.PEER, message),)
         if body.high_watermark < end and min(body.ends, default=end) < end:
-            saying = (
+            message = (
                 f"{event.process} acknowledged acks=all of {place} up to offset {end} knowing its "
                 f"ISR {list(body.isr)} only to reach {list(body.ends)}"
             )
-            return (Violated(event.ref, Witness.SELF, saying),)
+            return (Violated(event.ref, Witness.SELF, message),)
         if body.duplicate:
             return NOTHING
         witness = Witness.PEER if heard == len(body.isr) - 1 else Witness.SELF
@@ -149,11 +149,11 @@ class ReplicasAgree:
         if isinstance(body, LogAppended):
             state.logs.append(event.process, body)
             if body.base_offset != body.expected_base:
-                saying = (
+                message = (
                     f"{event.process} stored a batch of {body.topic}-{body.partition} at offset "
                     f"{body.base_offset} though its log ended at {body.expected_base}"
                 )
-                return state, (Violated(event.ref, Witness.SELF, saying),)
+                return state, (Violated(event.ref, Witness.SELF, message),)
         elif isinstance(body, HighWatermarkAdvanced):
             return state, self._commits(state, event, body)
         elif isinstance(body, LogTruncated):
@@ -171,11 +171,11 @@ class ReplicasAgree:
         agreed, conflict = state.logs.commit(process, body.high_watermark)
         if conflict is not None:
             offset, other = conflict
-            saying = (
+            message = (
                 f"{event.process} and {other} hold different messages at offset {offset} of "
                 f"{body.topic}-{body.partition}, below the high watermark"
             )
-            return (Violated(event.ref, Witness.PEER, saying),)
+            return (Violated(event.ref, Witness.PEER, message),)
         if agreed and process in state.anew:
             state.anew.discard(process)
             return (Exercised(event.ref, Witness.PEER),)
@@ -239,12 +239,12 @@ class CommittedIsNeverLost:
                     return state, (Exercised(event.ref, Witness.CLIENT),)
                 # The new leader's mark may lag behind for a while: that alone loses nothing.
                 if state.leaders_watermark >= state.high_watermark:
-                    saying = (
+                    message = (
                         f"{event.process} read {body.topic}-{body.partition} up to offset "
                         f"{body.end}, of which {state.high_watermark} had been committed"
                     )
                     because = (Cause(state.process, state.seq),)
-                    return state, (Violated(event.ref, Witness.CLIENT, saying, because),)
+                    return state, (Violated(event.ref, Witness.CLIENT, message, because),)
             case LeadershipEnded(reason="deleted"):
                 return _Committed(), NOTHING
         return state, NOTHING
@@ -263,13 +263,13 @@ class CommittedIsNeverLost:
         before, state.leader = state.leader, event.process
         state.leaders_watermark = body.high_watermark
         if body.log_end < state.high_watermark:
-            saying = (
+            message = (
                 f"{event.process} leads {body.topic}-{body.partition} in epoch {body.leader_epoch} "
                 f"with a log that ends at {body.log_end}, though {state.process} had committed up "
                 f"to {state.high_watermark}"
             )
             because = (Cause(state.process, state.seq),)
-            return (Violated(event.ref, Witness.PEER, saying, because),)
+            return (Violated(event.ref, Witness.PEER, message, because),)
         # What nobody else has told yet is for the reader to find.
         if before in ("", event.process) or not (state.high_watermark or body.high_watermark):
             return NOTHING
@@ -284,13 +284,13 @@ class CommittedIsNeverLost:
         state.record = body
         if known is None or body.leader < 0 or body.leader_epoch == 0 != known.leader_epoch:
             return NOTHING
-        if not (known.isr or known.eligible) or body.leader in heirs(known, body):
+        if not (known.isr or known.eligible) or body.leader in eligible_leaders(known, body):
             return NOTHING
-        saying = (
+        message = (
             f"broker {body.leader} was made leader of {body.topic}-{body.partition} in epoch "
             f"{body.leader_epoch} from outside the ISR {list(known.isr)}"
         )
-        return (Violated(event.ref, Witness.PEER, saying),)
+        return (Violated(event.ref, Witness.PEER, message),)
 
     def end(self, state: _Committed, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -352,12 +352,12 @@ class NewLeaderHasTheAcknowledged:
         if body.log_end <= state.acked:
             top, because, witness = state.acked + 1, state.told, Witness.CLIENT
         if body.log_end < top and because is not None:
-            saying = (
+            message = (
                 f"{event.process} leads {body.topic}-{body.partition} in epoch {body.leader_epoch} "
                 f"with a log that ends at {body.log_end}, though acks=all was acknowledged up to "
                 f"{top}"
             )
-            return (Violated(event.ref, witness, saying, (because,)),)
+            return (Violated(event.ref, witness, message, (because,)),)
         if before in ("", event.process) or max(top, state.acked + 1) == 0:
             return NOTHING
         state.before_change = state.acked
@@ -411,11 +411,11 @@ class FollowerTruncatesByEpoch:
         if isinstance(body, HighWatermarkAdvanced):
             _, conflict = state.logs.commit(event.process, body.high_watermark)
             if conflict is not None:
-                saying = (
+                message = (
                     f"{event.process} kept, at offset {conflict[0]} of {body.topic}-"
                     f"{body.partition}, what no leader confirmed: {conflict[1]} has another message"
                 )
-                return state, (Violated(event.ref, Witness.PEER, saying),)
+                return state, (Violated(event.ref, Witness.PEER, message),)
             if body.as_leader and state.dropped:
                 return state, self._confirmed(state, event, body)
         elif isinstance(body, LogTruncated):
@@ -436,11 +436,11 @@ class FollowerTruncatesByEpoch:
             return NOTHING
         offset = state.logs.diverging(event.process, body.base_offset)
         if offset is not None:
-            saying = (
+            message = (
                 f"{event.process} fetches {body.topic}-{body.partition} on from offset "
                 f"{body.base_offset} though its message at {offset} is not the committed one"
             )
-            return (Violated(event.ref, Witness.PEER, saying),)
+            return (Violated(event.ref, Witness.PEER, message),)
         kept = anew and body.base_offset >= began.log_end > began.high_watermark
         return (Exercised(event.ref, Witness.SELF),) if kept else NOTHING
 
@@ -452,11 +452,11 @@ class FollowerTruncatesByEpoch:
         committed = [batch for batch in lost if state.logs.is_committed(batch)]
         if committed or body.to_offset < body.high_watermark:
             first = committed[-1].base_offset if committed else body.to_offset
-            saying = (
+            message = (
                 f"{event.process} dropped {body.topic}-{body.partition} from offset "
                 f"{body.to_offset} on ({body.reason}), though its message at {first} is committed"
             )
-            return (Violated(event.ref, Witness.PEER, saying),)
+            return (Violated(event.ref, Witness.PEER, message),)
         for batch in lost:
             state.dropped[batch.base_offset] = event.process, body.leader_epoch, batch
         return (Exercised(event.ref, Witness.SELF),)
@@ -470,11 +470,11 @@ class FollowerTruncatesByEpoch:
         for offset in sorted(decided):
             process, epoch, batch = state.dropped.pop(offset)
             if epoch == body.leader_epoch and state.logs.is_committed(batch):
-                saying = (
+                message = (
                     f"{process} dropped {body.topic}-{body.partition} from offset {offset} on, "
                     f"though the leader it follows since epoch {epoch} has its message"
                 )
-                return (Violated(event.ref, Witness.PEER, saying),)
+                return (Violated(event.ref, Witness.PEER, message),)
         return NOTHING
 
     def end(self, state: _Following, end: RunEnd) -> Sequence[Finding]:

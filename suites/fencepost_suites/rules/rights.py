@@ -43,12 +43,12 @@ class ControllersWantRights:
                 state.refused[body.client] = event.at_ns
             case ProbeCompleted(api="CreateTopics") if state.controller is not None:
                 if body.outcome == "answered":
-                    saying = (
+                    message = (
                         f"{body.slot} did what {event.process}, which has no rights, asked of it "
                         f"at its controller's endpoint"
                     )
                     because = (state.controller,)
-                    return state, (Violated(event.ref, Witness.CLIENT, saying, because),)
+                    return state, (Violated(event.ref, Witness.CLIENT, message, because),)
                 if state.refused.get(event.process, -1) >= body.sent_at_ns:
                     return state, (Exercised(event.ref, Witness.CLIENT),)
         return state, NOTHING

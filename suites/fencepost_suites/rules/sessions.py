@@ -107,8 +107,8 @@ class EndedSessionFences:
         if not (state.serving.active and over_ns):
             return False
         granted = state.serving.granted
-        saying = f"{state.serving.process} was active {span(over_ns)} after its session ran out"
-        violated = Violated(at, Witness.SELF, saying, (granted,) if granted else ())
+        message = f"{state.serving.process} was active {span(over_ns)} after its session ran out"
+        violated = Violated(at, Witness.SELF, message, (granted,) if granted else ())
         ends_ns = state.serving.ends_ns
         state.serving.suspects.append(
             Late(violated, state.serving.process, ends_ns, at_ns, over_ns * 9, ends_ns)
@@ -124,12 +124,12 @@ class EndedSessionFences:
         over_ns = state.over_ns(body.sent_at_ns)
         if body.outcome != "answered" or not over_ns:
             return NOTHING
-        saying = (
+        message = (
             f"{serving.process} answered a {body.api} of {event.process} sent {span(over_ns)} "
             f"after its session ran out"
         )
         violated = Violated(
-            event.ref, Witness.CLIENT, saying, (serving.granted,) if serving.granted else ()
+            event.ref, Witness.CLIENT, message, (serving.granted,) if serving.granted else ()
         )
         serving.suspects.append(
             Late(violated, serving.process, serving.ends_ns, body.sent_at_ns, over_ns * 9)
@@ -157,11 +157,11 @@ class _Takeover:
 
     def broken(self, broker: int, at: Cause | None, witness: Witness) -> Violated:
         """The finding about a lease that a controller ended too early."""
-        saying, expired = self.early.pop(broker)
+        message, expired = self.early.pop(broker)
         because = (self.elected,) if self.elected else ()
         if at is None:
-            return Violated(expired, witness, saying, because)
-        return Violated(at, witness, saying, (*because, expired))
+            return Violated(expired, witness, message, because)
+        return Violated(at, witness, message, (*because, expired))
 
 
 @final
@@ -206,11 +206,11 @@ class FullPeriodAtTakeover:
         after_ns = event.at_ns - state.elected_ns
         if after_ns >= body.lease_period_ms * MS * 9 // 10:
             return (Exercised(event.ref, Witness.SELF),)
-        saying = (
+        message = (
             f"{event.process} fenced broker {body.broker_id} {span(after_ns)} after it had taken "
             f"office, though the lease is {span(body.lease_period_ms * MS)}"
         )
-        state.early[body.broker_id] = (saying, event.ref)
+        state.early[body.broker_id] = (message, event.ref)
         return NOTHING
 
     @staticmethod

@@ -47,8 +47,8 @@ class RegistersRecovered:
             case HeartbeatSent() if state.began is not None and state.logs < 0:
                 if not state.settled:
                     state.settled = True
-                    saying = f"{event.process} registers while it still recovers its logs"
-                    return state, (Violated(event.ref, Witness.SELF, saying, (state.began,)),)
+                    message = f"{event.process} registers while it still recovers its logs"
+                    return state, (Violated(event.ref, Witness.SELF, message, (state.began,)),)
             case HeartbeatAnswered(request_epoch=-1, error="NONE") if not state.settled:
                 state.settled = True
                 if state.logs > 0:

@@ -99,8 +99,8 @@ class GoesOfflineWhenTold:
             return (Exercised(event.ref, Witness.PEER),) if wish.led else NOTHING
         still = tuple(state.partitions.led_by(body.broker_id))
         leading = f", leading {named(still)}," if still else ""
-        saying = f"{event.process} went offline{leading} before any answer had told it to"
-        return (Violated(event.ref, Witness.PEER, saying, (wish.at,)),)
+        message = f"{event.process} went offline{leading} before any answer had told it to"
+        return (Violated(event.ref, Witness.PEER, message, (wish.at,)),)
 
     def end(self, state: _Stopping, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -122,11 +122,11 @@ class _Due:
         took_ns = at_ns - self.asked_ns
         if self.asked is None or took_ns <= self.limit_ns + self.limit_ns // 10 + SLACK_NS:
             return False
-        saying = (
+        message = (
             f"{self.process} was asked to stop and lives {span(took_ns)} later; "
             f"the limit it set itself is {span(self.limit_ns)}"
         )
-        violated = Violated(at, Witness.PEER, saying, (self.asked,))
+        violated = Violated(at, Witness.PEER, message, (self.asked,))
         self.suspects.append(Late(violated, self.process, self.asked_ns, at_ns, self.limit_ns))
         self.asked = None
         return True

@@ -61,21 +61,21 @@ class ReadsStayBelowWatermark:
                 state.log_end = body.log_end
         elif isinstance(body, FetchServed):
             if body.to_offset > body.high_watermark:
-                saying = (
+                message = (
                     f"{event.process} served {body.topic}-{body.partition} up to offset "
                     f"{body.to_offset} with a high watermark of {body.high_watermark}"
                 )
-                return state, (Violated(event.ref, Witness.SELF, saying),)
+                return state, (Violated(event.ref, Witness.SELF, message),)
             if body.to_offset == body.high_watermark < max(state.log_end, body.log_end):
                 state.withheld = True
                 return state, (Exercised(event.ref, Witness.SELF),)
         elif isinstance(body, Polled):
             if body.offsets and body.offsets[-1] >= state.high_watermark >= 0:
-                saying = (
+                message = (
                     f"{event.process} read offset {body.offsets[-1]} of {body.topic}-"
                     f"{body.partition}, of which only {state.high_watermark} was committed"
                 )
-                return state, (Violated(event.ref, Witness.CLIENT, saying),)
+                return state, (Violated(event.ref, Witness.CLIENT, message),)
             if state.withheld:
                 state.withheld = False
                 return state, (Exercised(event.ref, Witness.CLIENT),)
@@ -149,11 +149,11 @@ class FollowersLearnWatermark:
     @staticmethod
     def _advanced(state: _Marks, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
         if body.high_watermark > body.log_end:
-            saying = (
+            message = (
                 f"{event.process} holds a high watermark of {body.high_watermark} for "
                 f"{body.topic}-{body.partition}, above its log end {body.log_end}"
             )
-            return (Violated(event.ref, Witness.SELF, saying),)
+            return (Violated(event.ref, Witness.SELF, message),)
         if body.as_leader:
             state.leaders = max(state.leaders, body.high_watermark)
             return NOTHING
@@ -175,13 +175,13 @@ class FollowersLearnWatermark:
             one.late_ns = event.at_ns  # after a silence, what is stored first brings the mark along
         if event.at_ns - one.late_ns < LEARNT_WITH_NS:
             return NOTHING
-        saying = (
+        message = (
             f"{event.process} has stored {body.topic}-{body.partition} from its leader for "
             f"{span(event.at_ns - one.due_since_ns)} and still has a high watermark of "
             f"{one.own}, when the leader had told {one.due}"
         )
         one.own = one.due  # told once
-        return (Violated(event.ref, Witness.PEER, saying),)
+        return (Violated(event.ref, Witness.PEER, message),)
 
     def end(self, state: _Marks, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -247,12 +247,12 @@ class StoredIsrCounts:
         witness = Witness.SELF if stored is None else Witness.PEER
         missing = (frozenset(body.isr) if stored is None else stored) - counted
         if missing:
-            saying = (
+            message = (
                 f"{event.process} committed {body.topic}-{body.partition} up to offset "
                 f"{body.high_watermark} over {sorted(counted)}, without {sorted(missing)} of the "
                 f"stored ISR"
             )
-            return (Violated(event.ref, witness, saying),)
+            return (Violated(event.ref, witness, message),)
         state.last = (body.leader_epoch, body.counted)
         if state.shrink is not None and body.leader_epoch > state.shrink[1]:
             state.shrink = None

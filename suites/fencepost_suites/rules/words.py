@@ -1,4 +1,4 @@
-"""Figures in a saying: times and places, as people read them."""
+"""Figures in a message: times and places, as people read them."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fencepost import Slot
-from fencepost_clusters.apache_kafka import metadata_log, metrics, narration, schema
+from fencepost_clusters.apache_kafka import log_parser, metadata_log, metrics, schema
 from fencepost_clusters.apache_kafka.metadata_log import Stored
 from fencepost_kafka import Role
 
@@ -89,12 +89,12 @@ def page(version: str, role: str) -> str:
 
 def rows_of(line: str) -> Sequence[str]:
     """The rows of the narration that tell of a line."""
-    printed = narration.LINE.match(line)
+    printed = log_parser.LINE.match(line)
     assert printed is not None
     ending = printed[2].rpartition(".")[2]
     return [
         row.message.pattern
-        for row in narration.TABLE
+        for row in log_parser.TABLE
         if row.logger == ending and row.message.search(printed[3])
     ]
 
@@ -104,7 +104,7 @@ def unpinned(
 ) -> Mapping[str, set[str]]:
     """The rows of each table that no line, no record and no page of these exercises."""
     rows = {
-        "narration": {row.message.pattern for row in narration.TABLE},
+        "narration": {row.message.pattern for row in log_parser.TABLE},
         "metadata log": set(metadata_log.TABLE),
         "metrics": {row.field for row in metrics.TABLE},
     }

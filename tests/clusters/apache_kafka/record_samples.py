@@ -31,14 +31,14 @@ from fencepost.plugins.manager import load
 from fencepost.runs.run import Run, RunSpec
 from fencepost_clusters.apache_kafka import metadata_log, schema
 from fencepost_clusters.apache_kafka.distribution import cache
+from fencepost_clusters.apache_kafka.log_parser import LINE, TABLE, KafkaLogParser
 from fencepost_clusters.apache_kafka.metadata_log import Metadata
-from fencepost_clusters.apache_kafka.narration import LINE, TABLE, KafkaNarrator
 from fencepost_clusters.apache_kafka.observer import schemas_in
 from fencepost_clusters.apache_kafka.snapshot import batches
 
 SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "16384"}
 """How often a controller takes one; Kafka's own default is seldom."""
-NODE = re.compile(r"((?:controller|broker)-\d+)(?:-twin)?#")
+NODE = re.compile(r"((?:controller|broker)-\d+)(?:-duplicate)?#")
 PATIENCE_MS = 120_000
 """How long anything may take, on a machine with much else to do."""
 KEPT = 2
@@ -59,13 +59,13 @@ def strike(run: Run) -> dict[str, bytes]:
     nodes = {"controller": cluster.active_controller, "broker": cluster.leader("orders", 0)}
     pages = {role: clients.read_metrics(node).answer for role, node in nodes.items()}
     with faults.duplicate_id(nodes["broker"], disk="empty"):
-        twin = cluster.node(f"{nodes['broker']}-twin")
-        until(twin.refused_with("DUPLICATE_BROKER_REGISTRATION"))
+        duplicate = cluster.node(f"{nodes['broker']}-duplicate")
+        until(duplicate.refused_with("DUPLICATE_BROKER_REGISTRATION"))
     paused = cluster.leader("orders", 1)
     with faults.pause(paused):
         until(paused.fenced_by_controller)
         faults.duplicate_id(paused, disk="empty")
-        until(cluster.node(f"{paused}-twin").active)
+        until(cluster.node(f"{paused}-duplicate").active)
     until(paused.refused_with("STALE_BROKER_EPOCH"))
     faults.heal_all()
     faults.bounce(paused, after_ms=0)
@@ -105,10 +105,10 @@ def glean_logs(folder: Path, version: str, wanted: set[str]) -> None:
                 for n in range(1, 100)
                 if not (path := SAMPLES / f"{version}-{node[1]}-{n}.txt").exists()
             )
-            narrator = KafkaNarrator(slot_of(free), session_ms=3_000)
+            log_parser = KafkaLogParser(slot_of(free), session_ms=3_000)
             kept = list(some(told, found))
             free.write_text(
-                "".join(block(line, (one.body for one in narrator.hear(line))) for line in kept)
+                "".join(block(line, (one.body for one in log_parser.parse(line))) for line in kept)
             )
             print(f"{free.name}: {len(kept)} lines")
 
@@ -199,7 +199,7 @@ def block(line: str, told: Iterable[Struct]) -> str:
 
 
 def record(version: str) -> None:
-    """Strikes a cluster of that version, and gleans what it left."""
+    """Injects a cluster of that version, and gleans what it left."""
     plugins = load()
     folder = RunFolder.create(Path(tempfile.mkdtemp(prefix="kafka-samples-")) / "run")
     spec = RunSpec(plugins.system(f"apache/kraft@{version}"), Shape(settings=SNAPSHOTS))

@@ -38,9 +38,9 @@ def test_a_broker_binds_its_own_address_and_advertises_links() -> None:
         "101@controller-1:9093,102@controller-2:9093,103@controller-3:9093"
     )
     assert (read["node.id"], read["process.roles"]) == ("2", "broker")
-    twin = KRaft().properties(placed("broker-2-twin", shape), shape)
-    assert twin["node.id"] == "2"
-    assert "REPLICATION://broker-2-twin:9094" in twin["advertised.listeners"]
+    duplicate = KRaft().properties(placed("broker-2-duplicate", shape), shape)
+    assert duplicate["node.id"] == "2"
+    assert "REPLICATION://broker-2-duplicate:9094" in duplicate["advertised.listeners"]
 
 
 def test_a_controller_is_reached_by_its_name() -> None:
@@ -132,8 +132,8 @@ def test_slots_and_links_are_the_references() -> None:
     names = [slot.name for slot in layout.slots]
     assert names == [
         *("controller-1", "controller-2", "controller-3", "broker-1", "broker-2", "broker-3"),
-        *("broker-1-twin", "broker-2-twin", "broker-3-twin", "broker-4", "clients"),
+        *("broker-1-duplicate", "broker-2-duplicate", "broker-3-duplicate", "broker-4", "clients"),
     ]
     clients = {(link.target, link.port) for link in layout.links if link.source == "clients"}
     assert ("controller-1", 9093) in clients
-    assert ("broker-1-twin", 9092) in clients
+    assert ("broker-1-duplicate", 9092) in clients

@@ -43,7 +43,7 @@ def test_the_history_of_a_finding_shows_it(
 @pytest.mark.parametrize("finding", known_findings(), ids=lambda one: one.id)
 def test_a_finding_can_be_replayed(finding: KnownFinding) -> None:
     kept = Path(str(files("fencepost_clusters.apache_kafka")))
-    assert read(kept / finding.schedule).strikes
+    assert read(kept / finding.schedule).injections
     assert RunFolder((kept / finding.schedule).parent).info().system == finding.system
     assert finding.versions
     assert all(0 <= one.runs <= one.of for one in finding.seen)

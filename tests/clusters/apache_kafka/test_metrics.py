@@ -18,6 +18,7 @@ from fencepost_clusters.apache_kafka.metrics import (
     figures,
     query,
 )
+from fencepost_kafka import KINDS
 
 SAID = {
     "controller": {
@@ -43,7 +44,7 @@ def test_a_page_says_the_same_in_every_version(role: str, version: str) -> None:
 def test_what_is_told_of_a_nodes_page(role: str) -> None:
     assert figures(page("4.3.1", role)) == SAID[role]
     event = Event("run", "clients/metrics#1", 0, 9, MetricsTold("broker-1", 7, **SAID[role]))
-    codec = Codec((MetricsTold,))
+    codec = Codec((MetricsTold, *KINDS))
     assert codec.decode(codec.encode(event).rstrip()) == event
 
 

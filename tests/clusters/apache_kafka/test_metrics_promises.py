@@ -74,7 +74,7 @@ def test_a_count_that_stays_what_it_was_long_after_a_fencing_was_applied_breaks_
     counts(h, 2, 0)
     broken = verdict(h, "KR-07")
     assert broken.violated == 1
-    assert f"{CONTROLLER} counts 2 active and 0 fenced brokers" in broken.violations[0].saying
+    assert f"{CONTROLLER} counts 2 active and 0 fenced brokers" in broken.violations[0].message
 
 
 def test_a_count_that_agrees_exercises_kr_07() -> None:
@@ -160,7 +160,7 @@ def test_a_controller_in_office_that_says_it_is_not_breaks_kr_08() -> None:
     says(h, 0)
     broken = verdict(h, "KR-08")
     assert f"{CONTROLLER} is in office, and its ActiveControllerCount is 0" in (
-        broken.violations[0].saying
+        broken.violations[0].message
     )
 
 
@@ -209,7 +209,7 @@ def running(unfenced: bool | None) -> HistoryBuilder:
 def test_a_broker_that_runs_and_was_never_unfenced_breaks_kr_08() -> None:
     for unfenced in (None, False):
         broken = verdict(running(unfenced), "KR-08")
-        assert f"{BROKER} says that it is RUNNING" in broken.violations[0].saying
+        assert f"{BROKER} says that it is RUNNING" in broken.violations[0].message
         assert verdict(running(unfenced), "KR-08", complete=False).verdict is Outcome.UNKNOWN
 
 

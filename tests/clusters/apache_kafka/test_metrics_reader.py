@@ -14,6 +14,7 @@ from fencepost.events import Codec
 from fencepost_clusters.apache_kafka import metrics_reader
 from fencepost_clusters.apache_kafka.metrics import MetricsTold
 from fencepost_clusters.apache_kafka.metrics_reader import follow, read_page
+from fencepost_kafka import KINDS
 
 PAGE = b"kafka_server_raft_metrics_current_epoch 4.0\n"
 OK = b"HTTP/1.0 200 OK\r\n\r\n"
@@ -98,10 +99,10 @@ def test_a_page_is_told_once_until_it_changes_or_the_reader_is_stopped(
             await closed.wait()
 
     events = tmp_path / "events.ndjson"
-    recorder = Recorder.open(events, "run", "clients/metrics#1", (MetricsTold,))
+    recorder = Recorder.open(events, "run", "clients/metrics#1", (MetricsTold, *KINDS))
     asyncio.run(served())
     recorder.close()
-    codec = Codec((MetricsTold,))
+    codec = Codec((MetricsTold, *KINDS))
     told = [codec.decode(line).body for line in events.read_bytes().splitlines()]
     assert [(one.slot, one.epoch) for one in told if isinstance(one, MetricsTold)] == [
         ("broker-1", 4),

@@ -7,14 +7,16 @@ from collections.abc import Mapping
 import pytest
 from kafka_samples import VERSIONS, recorded, rows_of, unpinned
 
-from fencepost_clusters.apache_kafka import metadata_log, metrics, narration
+from fencepost_clusters.apache_kafka import log_parser, metadata_log, metrics
 from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION
 
-INELIGIBLE = {row.message.pattern for row in narration.TABLE if "ineligible" in row.message.pattern}
+INELIGIBLE = {
+    row.message.pattern for row in log_parser.TABLE if "ineligible" in row.message.pattern
+}
 NOT_SEEN: Mapping[str, set[str]] = {"3.9.2": INELIGIBLE, "4.1.0": INELIGIBLE}
 """Messages that no run of ours has made a version print yet: others pin them."""
 ROWS = {
-    "narration": [row.message.pattern for row in narration.TABLE],
+    "narration": [row.message.pattern for row in log_parser.TABLE],
     "metadata log": list(metadata_log.TABLE),
     "metrics": [row.field for row in metrics.TABLE],
 }

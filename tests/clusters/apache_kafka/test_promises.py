@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fencepost import FaultHealed, FaultStruck, NodeStarted, ProcessExited, Stalled
+from fencepost import FaultHealed, FaultInjected, NodeStarted, ProcessExited, Stalled
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
-from fencepost_clusters.apache_kafka.narration import SessionConfigured
+from fencepost_clusters.apache_kafka.log_parser import SessionConfigured
 from fencepost_clusters.apache_kafka.promises import CLAUSES, RULES
 from fencepost_kafka import (
     BrokerCommitted,
@@ -20,7 +20,7 @@ from fencepost_kafka import (
     ProbeCompleted,
 )
 
-FIRST, TWIN, PEER = "broker-1#1", "broker-1-twin#1", "broker-2#1"
+FIRST, DUPLICATE, PEER = "broker-1#1", "broker-1-duplicate#1", "broker-2#1"
 OBSERVER, CONTROLLER = "clients/observer#1", "controller-1#1"
 DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
 SESSION_MS = 3_000
@@ -55,7 +55,7 @@ def ended(h: HistoryBuilder, process: str) -> None:
 
 
 def struck(h: HistoryBuilder, fault: str, *targets: str) -> None:
-    h.add("harness", FaultStruck(f"{fault}-1", fault, targets, True, "seen"))
+    h.add("harness", FaultInjected(f"{fault}-1", fault, targets, True, "seen"))
 
 
 def healed(h: HistoryBuilder, fault: str) -> None:
@@ -67,8 +67,8 @@ def healed(h: HistoryBuilder, fault: str) -> None:
 
 def claimed() -> HistoryBuilder:
     h = begun()
-    struck(h, "duplicate_id", FIRST, TWIN)
-    h.add(TWIN, NodeStarted("broker", 1, "two", -1))
+    struck(h, "duplicate_id", FIRST, DUPLICATE)
+    h.add(DUPLICATE, NodeStarted("broker", 1, "two", -1))
     return h
 
 
@@ -77,12 +77,12 @@ def test_an_id_that_goes_to_another_while_its_holder_is_well_breaks_kr_01() -> N
     record(h, 20, fenced=True, incarnation="two")
     broken = verdict(h, "KR-01")
     assert broken.violated == 1
-    assert f"given to {TWIN}" in broken.violations[0].saying
+    assert f"given to {DUPLICATE}" in broken.violations[0].message
 
 
 def test_a_refusal_while_another_holds_the_id_exercises_kr_01() -> None:
     h = claimed()
-    h.add(TWIN, HeartbeatRefused(1, -1, DUPLICATE, -1))
+    h.add(DUPLICATE, HeartbeatRefused(1, -1, DUPLICATE, -1))
     assert verdict(h, "KR-01").verdict is Outcome.HOLDS
 
 
@@ -118,7 +118,7 @@ def test_a_dead_broker_that_is_fenced_too_late_breaks_kr_02() -> None:
     ended(h, FIRST)
     h.after(BOUND_MS)
     record(h, 20, fenced=True)
-    assert "silent for 4.8 s" in verdict(h, "KR-02").violations[0].saying
+    assert "silent for 4.8 s" in verdict(h, "KR-02").violations[0].message
 
 
 def test_a_dead_broker_that_is_fenced_in_time_exercises_kr_02() -> None:
@@ -208,9 +208,9 @@ def test_a_broker_that_is_late_while_the_machine_stood_still_decides_nothing() -
     assert verdict(h, "KR-02").verdict is Outcome.UNKNOWN
 
 
-def test_a_twin_that_dies_leaves_the_holder_of_the_id_well() -> None:
+def test_a_duplicate_that_dies_leaves_the_holder_of_the_id_well() -> None:
     h = claimed()
-    ended(h, TWIN)
+    ended(h, DUPLICATE)
     h.after(60_000)
     assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
 
@@ -238,7 +238,7 @@ def fenced_and_applied() -> HistoryBuilder:
 def test_a_fenced_broker_that_is_named_breaks_kr_03() -> None:
     h = fenced_and_applied()
     asked(h, 1, 2)
-    assert "named broker 1, which is fenced" in verdict(h, "KR-03").violations[0].saying
+    assert "named broker 1, which is fenced" in verdict(h, "KR-03").violations[0].message
 
 
 def test_a_fenced_broker_that_is_left_out_exercises_kr_03() -> None:
@@ -288,7 +288,7 @@ def test_a_broker_that_leaves_while_it_leads_breaks_kr_04() -> None:
     left(h, applied=15)
     partition(h, 16, 2, 2)
     broken = verdict(h, "KR-04")
-    assert f"{FIRST} left the cluster leading orders-0" in broken.violations[0].saying
+    assert f"{FIRST} left the cluster leading orders-0" in broken.violations[0].message
 
 
 def test_a_broker_that_leaves_once_its_leaderships_are_moved_exercises_kr_04() -> None:
@@ -334,7 +334,7 @@ def following() -> HistoryBuilder:
 def test_a_produce_that_a_follower_stores_breaks_kr_05() -> None:
     h = following()
     produced(h, "answered")
-    assert f"{FIRST} stored a message" in verdict(h, "KR-05").violations[0].saying
+    assert f"{FIRST} stored a message" in verdict(h, "KR-05").violations[0].message
 
 
 def test_a_produce_that_a_follower_refuses_exercises_kr_05() -> None:
@@ -361,9 +361,9 @@ def intruded() -> HistoryBuilder:
     """Broker 1 leads; another process with its id is refused."""
     h = begun()
     led(h, 12, 1, 1, 2, 3)
-    struck(h, "duplicate_id", FIRST, TWIN)
-    h.add(TWIN, NodeStarted("broker", 1, "two", -1))
-    h.add(TWIN, HeartbeatRefused(1, -1, DUPLICATE, -1))
+    struck(h, "duplicate_id", FIRST, DUPLICATE)
+    h.add(DUPLICATE, NodeStarted("broker", 1, "two", -1))
+    h.add(DUPLICATE, HeartbeatRefused(1, -1, DUPLICATE, -1))
     return h
 
 
@@ -372,15 +372,15 @@ def test_a_leadership_lost_to_nobodys_fencing_while_another_claims_the_id_breaks
     led(h, 20, 2, 2, 3)
     broken = verdict(h, "KR-06")
     assert (
-        f"lost orders-0 and its place in the ISR at offset 20, unfenced and well, while {TWIN}"
-        in (broken.violations[0].saying)
+        f"lost orders-0 and its place in the ISR at offset 20, unfenced and well, while {DUPLICATE}"
+        in (broken.violations[0].message)
     )
     assert broken.violations[0].because
 
 
 def test_a_refused_process_that_ends_and_changed_nothing_exercises_kr_06() -> None:
     h = intruded()
-    ended(h, TWIN)
+    ended(h, DUPLICATE)
     assert verdict(h, "KR-06").verdict is Outcome.HOLDS
 
 
@@ -391,7 +391,7 @@ def test_a_leadership_that_goes_by_right_keeps_kr_06() -> None:
         lambda h: led(h, 20, 2, 1, 2, 3),  # balanced: it stays in the ISR
         lambda h: (struck(h, "pause", FIRST), led(h, 20, 2, 2, 3)),
         lambda h: (h.add(FIRST, BrokerStopping(1, "ACTIVE", "", 1)), led(h, 20, 2, 2, 3)),
-        lambda h: (ended(h, TWIN), led(h, 20, 2, 2, 3)),  # nobody claims the id any more
+        lambda h: (ended(h, DUPLICATE), led(h, 20, 2, 2, 3)),  # nobody claims the id any more
     ):
         h = intruded()
         lose(h)
@@ -416,6 +416,6 @@ def test_a_fencing_of_another_batch_explains_no_loss() -> None:
 
 def test_a_run_that_was_cut_short_decides_nothing() -> None:
     h = claimed()
-    h.add(TWIN, HeartbeatRefused(1, -1, DUPLICATE, -1))
+    h.add(DUPLICATE, HeartbeatRefused(1, -1, DUPLICATE, -1))
     for clause in ("KR-01", "KR-03", "KR-04", "KR-05", "KR-06"):
         assert verdict(h, clause, complete=False).verdict is Outcome.UNKNOWN

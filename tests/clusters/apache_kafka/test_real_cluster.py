@@ -14,7 +14,7 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.judging.judge import Outcome
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import Run, RunSpec
-from fencepost.testing.event_log import Happened
+from fencepost.testing.event_log import EventLog
 from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION, OBSERVER
 from fencepost_clusters.apache_kafka.distribution import cache
 from fencepost_clusters.apache_kafka.metrics import MetricsTold
@@ -62,13 +62,13 @@ def test_a_killed_leader_is_fenced_and_nothing_acknowledged_is_lost(
             cluster.eventually(writes.settled, within_ms=60_000)
         cluster.eventually(cluster.recovered)
         assert writes.acked <= clients.read_all("orders")
-        history = Happened(run.runtime)
+        history = EventLog(run.runtime)
         assert {body.broker_id for body in history.of(BrokerCommitted)} == {1, 2, 3}
         assert len(list(history.of(LeadershipStarted))) >= 4
         assert any(history.of(MetadataApplied, "broker-1#1"))
         nodes = {node.name for node in (*cluster.controllers, *cluster.brokers)}
         for name in nodes:  # each page is asked for on its own, again where none came in time
-            of_it = history.told(
+            of_it = history.event_where(
                 MetricsTold, lambda told, name=name: told.slot == name, f"a page of {name}"
             )
             cluster.eventually(of_it)
@@ -120,7 +120,7 @@ def test_an_observer_that_comes_too_late_for_the_log_says_so_and_nothing_holds(
             run.cluster.eventually(
                 Condition(f"{kind} by {late}", lambda v, kind=kind: (late, kind) in v.latest)
             )
-        told = {body.topic for body in Happened(run.runtime).of(TopicCommitted, late)}
+        told = {body.topic for body in EventLog(run.runtime).of(TopicCommitted, late)}
         assert told == {"orders", "bills", "notes"}
         result = run.finish()
     assert result.judgement.of(Outcome.HOLDS) == ()

@@ -125,7 +125,7 @@ class Clients:
             error = Error(fetched.error_code).name
             outcome = "answered" if fetched.error_code == 0 else "refused"
             records = len(read_values(fetched)) if outcome == "answered" else 0
-        broker = int(slot.removesuffix("-twin").rpartition("-")[2])
+        broker = int(slot.removesuffix("-duplicate").rpartition("-")[2])
         body = ProbeCompleted(
             operation, api, broker, slot, self.topic, -1 if api == "Metadata" else 0, outcome,
             error, records, offset, sent,
@@ -228,13 +228,13 @@ def _kill_leader(world: World, clients: Clients) -> None:
 
 def _duplicate(world: World, clients: Clients) -> None:
     old = world.leader("orders")
-    twin = f"{old}-twin"
-    world.start(twin, copy_disk_of=old)
+    duplicate = f"{old}-duplicate"
+    world.start(duplicate, copy_disk_of=old)
     for _ in range(6):
         world.run(0.5)
         clients.probe(old, "Fetch")
         clients.probe(old, "Produce")
-    world.kill(twin)
+    world.kill(duplicate)
     world.kill(old)
     world.run(0.2)
     world.start(old)

@@ -1,4 +1,4 @@
-"""Strikes about the life of a broker: takeovers, ends in good order, what clients are told."""
+"""Injects about the life of a broker: takeovers, ends in good order, what clients are told."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 from fencepost.history.run_folder import RunFolder
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import Run, RunSpec
-from fencepost_kafka import Polled, ProduceCompleted
+from fencepost_kafka import KafkaView, Polled, ProduceCompleted
 
 pytestmark = pytest.mark.real
 
@@ -72,7 +72,7 @@ def work(workload: str, plugins: Plugins, path: Path) -> dict[str, Any]:
             )
         ]
         cluster.eventually(reads.polled_at_least(MESSAGES + 60))
-        before = run.runtime.view.polled[reads.process]
+        before = run.runtime.view.of(KafkaView).polled[reads.process]
         reads.seek("orders", 0, 0)
         cluster.eventually(reads.polled_at_least(before + 1))
         found["acked"] = len(writes.acked & clients.read_all("orders"))

@@ -57,8 +57,8 @@ def test_placement_puts_no_two_replicas_on_one_broker_and_spreads_them(brokers: 
     preferred = Counter(replicas[0] for replicas in placed)
     assert set(preferred.values()) == {brokers - 1}
     for broker in range(1, brokers + 1):  # a failed broker's load goes to all others alike
-        heirs = Counter(replicas[1] for replicas in placed if replicas[0] == broker)
-        assert set(heirs.values()) == {1}
+        eligible_leaders = Counter(replicas[1] for replicas in placed if replicas[0] == broker)
+        assert set(eligible_leaders.values()) == {1}
 
 
 def test_a_gone_broker_leaves_isrs_but_as_the_last_member() -> None:

@@ -15,7 +15,7 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs import random_schedule
 from fencepost.runs.run import Run, RunSpec
-from fencepost.runtimes.simulated.network import STORM
+from fencepost.runtimes.simulated.network import LOSSY
 from fencepost.runtimes.simulated.runtime import SimulatedRuntime
 from fencepost_clusters.reference.core.quorum.broker.broker import BrokerNode
 from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
@@ -131,7 +131,7 @@ def conduct(seed: int, plugins: Plugins, folder: Path, *defects: str) -> Invaria
     system = plugins.system("reference/quorum")
     made = RunFolder.create(folder)
     shape = Shape(defects=defects)
-    runtime = SimulatedRuntime(system, shape, made, seed=seed, weather=STORM, watch=invariants.look)
+    runtime = SimulatedRuntime(system, shape, made, seed=seed, profile=LOSSY, watch=invariants.look)
     spec = RunSpec(system, shape, "simulated", seed)
     with Run(runtime, spec, plugins, made) as run:
         run._start_nodes()

@@ -144,9 +144,9 @@ def test_a_controller_that_fell_behind_is_not_elected(world: World) -> None:
 def test_the_newest_process_with_an_id_wins_and_the_old_one_is_refused(world: World) -> None:
     write(world, 3)
     old = world.leader("orders")
-    twin = f"{old}-twin"
-    world.start(twin)
-    assert world.until(lambda: world.broker(twin).lifecycle.state.name == "ACTIVE", 10)
+    duplicate = f"{old}-duplicate"
+    world.start(duplicate)
+    assert world.until(lambda: world.broker(duplicate).lifecycle.state.name == "ACTIVE", 10)
     assert world.until(lambda: world.broker(old).lifecycle.state.name == "FENCED", 4)
     world.run(2)
     assert world.broker(old).lifecycle.lost

@@ -31,7 +31,7 @@ def test_a_healthy_cluster_comes_out_clean_and_leaves_no_folder(
 ) -> None:
     found = soaked(plugins, tmp_path, runs=2, peace=peace)
     assert [run.seed for run in found.runs] == [5, 6]
-    assert all((run.strikes == 0) is peace for run in found.runs)
+    assert all((run.faults == 0) is peace for run in found.runs)
     assert (found.violated(), found.undecided(), found.never_started()) == ([], [], "")
     assert [path.name for path in tmp_path.iterdir()] == [".gitignore"]
 

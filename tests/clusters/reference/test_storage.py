@@ -89,7 +89,8 @@ def test_a_deleted_log_is_gone(tmp_path: Path) -> None:
     assert Disk(tmp_path, 400).recover().logs == {}
 
 
-# ----------------------------------------------------------- the index against a naive twin of it
+# ----------------------------------------------------------- the index against a naive duplicate of
+# it
 
 batches = st.lists(
     st.tuples(st.integers(1, 4), st.integers(0, 2), st.integers(-1, 2)), min_size=1, max_size=25

@@ -91,7 +91,7 @@ class World:
         self._paused: dict[str, list[e.Input]] = {}
         self._paused_at: dict[str, int] = {}
         for slot in self.layout.slots:
-            if not slot.twin and slot.role != "client" and slot.name not in later:
+            if not slot.duplicate and slot.role != "client" and slot.name not in later:
                 self.start(slot.name)
 
     # ---------------------------------------------------------------------------------- processes

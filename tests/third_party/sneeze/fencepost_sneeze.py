@@ -13,13 +13,13 @@ from fencepost import (
     Exercised,
     FaultFactory,
     Finding,
+    Injected,
     Key,
     Receipt,
     Rule,
     RunEnd,
     Runtime,
     Signal,
-    Struck,
     Undecided,
     UsageError,
     Witness,
@@ -42,7 +42,7 @@ class Sneeze:
     node: str
     name: str = "sneeze"
 
-    def strike(self, runtime: Runtime) -> Struck:
+    def inject(self, runtime: Runtime) -> Injected:
         slot = runtime.layout.slot(self.node)
         process = runtime.living(slot)
         if process is None:
@@ -50,7 +50,7 @@ class Sneeze:
         stopped = runtime.signal(process, Signal.STOP)
         runtime.record(Sneezed(self.node, process.name))
         runtime.signal(process, Signal.CONT)
-        return Struck((process.name,), stopped, lambda: Receipt(True, "it was over at once"))
+        return Injected((process.name,), stopped, lambda: Receipt(True, "it was over at once"))
 
     def arguments(self) -> Mapping[str, object]:
         return {"node": self.node}

@@ -32,7 +32,7 @@ from fencepost.model.topology import CLIENT, Layout, Slot
 from fencepost.runtimes.docker.engine import Container, Engine, Leftover, Stream, connect, owner
 from fencepost.runtimes.docker.pods import DATA, IMAGE, MOUNT, WORK, PodProber, Pods, named
 from fencepost.runtimes.docker.sources import SOURCES_LABEL, digest
-from fencepost.runtimes.process.backend import Ground, Habitat, Home
+from fencepost.runtimes.process.backend import Backend, BackendKind, Home
 from fencepost.supervision.addresses import Addresses, Claim, claim
 from fencepost.supervision.launcher import Child, Exit, Launcher
 
@@ -47,7 +47,7 @@ _SIGNALLED = 128
 _MOST_CLAIMS = 20
 
 
-def docker_ground(image: str) -> Ground:
+def docker_backend(image: str) -> BackendKind:
     """Containers of that image, in pods; raises EnvironmentFailed without an engine or images."""
     engine = connect(os.environ)
     try:
@@ -62,10 +62,10 @@ def docker_ground(image: str) -> Ground:
     finally:
         engine.close()
 
-    def settle(layout: Layout, folder: RunFolder) -> Habitat:
+    def settle(layout: Layout, folder: RunFolder) -> Backend:
         return DockerHost(layout, folder, image)
 
-    return Ground("docker", settle, versions)
+    return BackendKind("docker", settle, versions)
 
 
 @final
@@ -294,7 +294,7 @@ def _exit(name: str, engine: Engine, container: str, at_ns: int) -> Exit:
 
 @final
 class DockerHost:
-    """See `Habitat`. Removes what dead runs left, claims a network; pods come when needed."""
+    """See `Backend`. Removes what dead runs left, claims a network; pods come when needed."""
 
     def __init__(self, layout: Layout, folder: RunFolder, image: str) -> None:
         self._layout = layout
@@ -329,16 +329,16 @@ class DockerHost:
         self._image = image
 
     def prober(self, probe: Probe) -> Prober:
-        """See `Habitat.prober`."""
+        """See `Backend.prober`."""
         return PodProber(self.toxiproxies, self._layout, probe)
 
     def home(self, slot: Slot, process: str) -> Home:
-        """See `Habitat.home`: places in the pod."""
+        """See `Backend.home`: places in the pod."""
         work = PurePosixPath(WORK) / process.replace("/", ".")
         return Home(Path(DATA), Path(work), Path(_EVENTS), self._image)
 
     def copy_disk(self, source: Slot | None, target: Slot) -> None:
-        """See `Habitat.copy_disk`."""
+        """See `Backend.copy_disk`."""
         pod = self.toxiproxies.of(target)
         packed = None if source is None else self.toxiproxies.of(source).pack()
         pod.ask("wipe", folder=DATA)
@@ -346,7 +346,7 @@ class DockerHost:
             pod.unpack(packed)
 
     def close(self) -> None:
-        """See `Habitat.close`; the disks are in the run's folder then."""
+        """See `Backend.close`; the disks are in the run's folder then."""
         if self._closed:
             return
         self._closed = True

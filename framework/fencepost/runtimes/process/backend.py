@@ -1,7 +1,7 @@
 """Where a run's processes live: all that the process and the docker runtime differ in.
 
-`fencepost.runtimes.process.runtime` lives a run's life over one of these: a `Ground` says what it
-is and settles on it, once a layout is known; `fencepost.runtimes.process.host` and
+`fencepost.runtimes.process.runtime` lives a run's life over one of these: a `BackendKind` says what
+it is and settles on it, once a layout is known; `fencepost.runtimes.process.host` and
 `fencepost.runtimes.docker.host` are the two.
 """
 
@@ -84,7 +84,7 @@ class Home:
     image: str = ""
 
 
-class Habitat(Protocol):
+class Backend(Protocol):
     """The parts of one run's place to live, settled on; all of it is gone after `close`."""
 
     @property
@@ -108,13 +108,13 @@ class Habitat(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class BackendKind:
     """A place to live before anybody does.
 
-    `runtime` is its name; `tools` are the versions of what it uses, for run.json; `settle` opens
+    `runtime` is its name; `tools` are the versions of what it uses, for run.json; `open` opens
     it for one run, and raises EnvironmentFailed when something is missing.
     """
 
     runtime: str
-    settle: Callable[[Layout, RunFolder], Habitat]
+    open: Callable[[Layout, RunFolder], Backend]
     tools: Mapping[str, str] = field(default_factory=dict)

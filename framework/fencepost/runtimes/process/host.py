@@ -13,24 +13,24 @@ from fencepost.injection.probes import HostProber, Prober
 from fencepost.injection.toxiproxies import HostToxiproxies, find_toxiproxy, toxiproxy_version
 from fencepost.model.probe import Probe
 from fencepost.model.topology import Layout, Slot
-from fencepost.runtimes.process.backend import Ground, Habitat, Home
+from fencepost.runtimes.process.backend import Backend, BackendKind, Home
 from fencepost.supervision.addresses import Addresses, claim
 from fencepost.supervision.launcher import Launcher
 
 
-def host_ground() -> Ground:
+def host_backend() -> BackendKind:
     """This host; raises EnvironmentFailed when toxiproxy is missing."""
     versions = {"toxiproxy": toxiproxy_version(find_toxiproxy(os.environ))}
-    return Ground("process", _settle, versions)
+    return BackendKind("process", _settle, versions)
 
 
-def _settle(layout: Layout, folder: RunFolder) -> Habitat:
+def _settle(layout: Layout, folder: RunFolder) -> Backend:
     return Host(layout, folder)
 
 
 @final
 class Host:
-    """See `Habitat`. Claims addresses and starts the supervisor, nothing else."""
+    """See `Backend`. Claims addresses and starts the supervisor, nothing else."""
 
     def __init__(self, layout: Layout, folder: RunFolder) -> None:
         self._folder = folder
@@ -49,16 +49,16 @@ class Host:
             raise
 
     def prober(self, probe: Probe) -> Prober:
-        """See `Habitat.prober`."""
+        """See `Backend.prober`."""
         return HostProber(probe, self.toxiproxies.listen)
 
     def home(self, slot: Slot, process: str) -> Home:
-        """See `Habitat.home`: folders of the run."""
+        """See `Backend.home`: folders of the run."""
         folder = self._folder
         return Home(folder.data_of(slot.name), folder.work_of(process), folder.events_of(process))
 
     def copy_disk(self, source: Slot | None, target: Slot) -> None:
-        """See `Habitat.copy_disk`; a process that writes meanwhile is copied as it is read, and
+        """See `Backend.copy_disk`; a process that writes meanwhile is copied as it is read, and
         what it removes meanwhile is not."""
         disk = self._folder.data_of(target.name)
         shutil.rmtree(disk, ignore_errors=True)
@@ -68,7 +68,7 @@ class Host:
             _copy(self._folder.data_of(source.name), disk)
 
     def close(self) -> None:
-        """See `Habitat.close`."""
+        """See `Backend.close`."""
         self._finish.close()
 
 

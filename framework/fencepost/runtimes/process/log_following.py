@@ -1,4 +1,4 @@
-"""Events of processes that write none: their standard output, followed and told by narrators.
+"""Events of processes that write none: their standard output, followed and told by log parsers.
 
 A log is a file that a process writes through, so what it printed before a SIGKILL is there to be
 read after it. Nothing polls: like `fencepost.history.feed`, this has a descriptor to select on.
@@ -13,17 +13,17 @@ from inotify_simple import flags
 
 from fencepost.history.feed import notices
 from fencepost.history.recorder import Recorder
-from fencepost.model.systems import Narrator
+from fencepost.model.systems import LogParser
 
 _LINE_END = b"\n"
 
 
 @final
-class Narration:
-    """One process's log and what its narrator makes of it; free of inotify, for any stream."""
+class ParsedLog:
+    """One process's log and what its log parser makes of it; free of inotify, for any stream."""
 
-    def __init__(self, narrator: Narrator, recorder: Recorder) -> None:
-        self._narrator = narrator
+    def __init__(self, log_parser: LogParser, recorder: Recorder) -> None:
+        self._log_parser = log_parser
         self._recorder = recorder
         self._rest = b""
 
@@ -31,7 +31,7 @@ class Narration:
         """Takes in what came of the stream; a line without its end waits for the rest of it."""
         *whole, self._rest = (self._rest + come).split(_LINE_END)
         for line in whole:
-            for heard in self._narrator.hear(line.decode(errors="replace")):
+            for heard in self._log_parser.parse(line.decode(errors="replace")):
                 self._recorder.record(heard.body, at_ns=heard.at_ns)
 
     def close(self) -> None:
@@ -40,20 +40,20 @@ class Narration:
 
 
 @final
-class Narrations:
+class ParsedLogs:
     """All the processes of a run whose logs are followed."""
 
     def __init__(self) -> None:
         """Raises EnvironmentFailed when the kernel has no more inotify instances."""
         self._notify = notices()
-        self._followed: dict[int, tuple[Path, int, Narration]] = {}
+        self._followed: dict[int, tuple[Path, int, ParsedLog]] = {}
         """inotify's number of the log -> the log, how much of it was read, and who is told."""
 
     def fileno(self) -> int:
         """What to select on: readable when `read` may have something."""
         return int(self._notify.fileno())
 
-    def follow(self, log: Path, narration: Narration) -> None:
+    def follow(self, log: Path, narration: ParsedLog) -> None:
         """Follows a log, which exists, from its beginning."""
         watch = self._notify.add_watch(log, flags.MODIFY)
         self._followed[watch] = log, 0, narration

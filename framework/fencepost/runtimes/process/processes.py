@@ -137,6 +137,6 @@ class Processes:
         return Receipt(reached and bool(state), f"{tracked} is in state {state or 'gone'}")
 
 
-def obituary(tracked: Tracked) -> tuple[str, str]:
+def exit_message(tracked: Tracked) -> tuple[str, str]:
     """A sentence on a process that should live and has died, and the last lines of its log."""
     return f"{tracked} {tracked.exit}, and should live", tail(tracked.log)

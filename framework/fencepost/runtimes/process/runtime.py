@@ -5,7 +5,7 @@
             runtime.start(slot)
         runtime.advance(ready, runtime.now_ns() + 20 * SECOND)
 
-It satisfies `fencepost.model.runtime.Runtime`. On which ground its processes live is a parameter:
+It satisfies `fencepost.model.runtime.Runtime`. On which backend its processes live is a parameter:
 this host makes it the process runtime, a container engine the docker runtime, and they differ in
 nothing else. Constructing it settles there and starts the toxiproxy of every slot that is to be
 occupied; a slot's links are there before its first process; no node runs yet. `close` (or leaving
@@ -68,13 +68,13 @@ from fencepost.model.runtime import (
     clients_slot,
 )
 from fencepost.model.shape import Shape
-from fencepost.model.systems import Launchable, Narrated, Place, System, Versioned
+from fencepost.model.systems import Launchable, ParsesLogs, Place, System, Versioned
 from fencepost.model.topology import CLIENT, Cut, Layout, Link, Slot
 from fencepost.model.view import View
-from fencepost.runtimes.process.backend import Ground
-from fencepost.runtimes.process.host import host_ground
-from fencepost.runtimes.process.log_following import Narration, Narrations
-from fencepost.runtimes.process.processes import Processes, Tracked, obituary
+from fencepost.runtimes.process.backend import BackendKind
+from fencepost.runtimes.process.host import host_backend
+from fencepost.runtimes.process.log_following import ParsedLog, ParsedLogs
+from fencepost.runtimes.process.processes import Processes, Tracked, exit_message
 from fencepost.runtimes.process.worker_session import WorkerSession
 from fencepost.supervision.addresses import check_layout
 from fencepost.supervision.launcher import Child, Exit, tail
@@ -98,13 +98,13 @@ class ProcessRuntime:
         seed: int = 0,
         workloads: Mapping[str, Sequence[str]] | None = None,
         kinds: tuple[type[Struct], ...] = (),
-        ground: Ground | None = None,
+        backend: BackendKind | None = None,
     ) -> None:
         """`kinds` are the loaded plugins' event kinds; `ground` is where its processes live (this
         host, unless told otherwise).
 
         Raises UsageError for a system without programs or a bad shape, EnvironmentFailed when
-        toxiproxy is missing, a port is taken, or what the ground needs is not there.
+        toxiproxy is missing, a port is taken, or what the backend needs is not there.
         """
         if not isinstance(system, Launchable):
             raise UsageError(f"{system.name} cannot be started as processes")
@@ -122,42 +122,42 @@ class ProcessRuntime:
         self._starts: Counter[str] = Counter()
         self._dead: dict[str, tuple[str, str]] = {}
         self._may_die: set[str] = set()
-        self._said_goodbye: set[str] = set()
+        self._clean_exits: set[str] = set()
         self._closed = False
         self._sessions: list[WorkerSession] = []
         self._finish = ExitStack()
         try:
-            self._open(kinds, ground or host_ground())
+            self._open(kinds, backend or host_backend())
         except BaseException:
             self._finish.close()
             raise
 
-    def _open(self, kinds: tuple[type[Struct], ...], ground: Ground) -> None:
+    def _open(self, kinds: tuple[type[Struct], ...], backend: BackendKind) -> None:
         folder, layout, finish = self._folder, self._layout, self._finish
         own_events = folder.events_of(history.HARNESS)
-        self._write_info(ground)
+        self._write_info(backend)
         self._recorder = Recorder.open(own_events, folder.run, history.HARNESS, kinds)
         finish.callback(self._recorder.close)
-        self.record(RunStarted(self._system.name, ground.runtime, self._seed))
+        self.record(RunStarted(self._system.name, backend.runtime, self._seed))
         self._feed = Feed(folder.events, self._codec, own_events)
         finish.callback(self._feed.close)
-        self._narrations = Narrations()
-        finish.callback(self._narrations.close)
-        self._habitat = ground.settle(layout, folder)
-        finish.callback(self._habitat.close)
-        self._launcher = self._habitat.launcher
+        self._parsed_logs = ParsedLogs()
+        finish.callback(self._parsed_logs.close)
+        self._backend = backend.open(layout, folder)
+        finish.callback(self._backend.close)
+        self._launcher = self._backend.launcher
         self._processes = Processes(self._launcher)
-        self._links = Links(layout, self._habitat.toxiproxies)
-        self._links.begin(slot for slot in layout.slots if not slot.twin and not slot.spare)
+        self._links = Links(layout, self._backend.toxiproxies)
+        self._links.begin(slot for slot in layout.slots if not slot.duplicate and not slot.spare)
         self._network = Network(
             layout,
             self._links,
-            self._habitat.prober(probe_of(self._system)),
+            self._backend.prober(probe_of(self._system)),
             lambda slot: self._processes.living(slot) is not None,
         )
         self._waiting = finish.enter_context(selectors.DefaultSelector())
         self._waiting.register(self._feed.fileno(), selectors.EVENT_READ)
-        self._waiting.register(self._narrations.fileno(), selectors.EVENT_READ)
+        self._waiting.register(self._parsed_logs.fileno(), selectors.EVENT_READ)
         self._waiting.register(self._launcher.fileno(), selectors.EVENT_READ)
 
     def __enter__(self) -> Self:
@@ -265,11 +265,11 @@ class ProcessRuntime:
         self._dead.pop(slot.name, None)
         self._starts[slot.name] += 1
         process = self._spawn(child, slot)
-        if isinstance(self._system, Narrated):
+        if isinstance(self._system, ParsesLogs):
             events = self._folder.events_of(place.process)
             recorder = Recorder.open(events, self._folder.run, place.process, self._kinds)
-            self._narrations.follow(
-                child.log, Narration(self._system.narrator(slot, self._shape), recorder)
+            self._parsed_logs.follow(
+                child.log, ParsedLog(self._system.log_parser(slot, self._shape), recorder)
             )
         return process
 
@@ -284,18 +284,18 @@ class ProcessRuntime:
         return self._processes.living(slot.name)
 
     def copy_disk(self, source: Slot | None, target: Slot) -> None:
-        """See `Runtime.copy_disk`, and `Habitat.copy_disk`."""
+        """See `Runtime.copy_disk`, and `Backend.copy_disk`."""
         self._take_in()
         occupant = self._processes.living(target.name)
         if occupant is not None:
             raise UsageError(f"{occupant.name} is alive in {target.name}: its disk is in use")
         self._links.open([target])
-        self._habitat.copy_disk(source, target)
+        self._backend.copy_disk(source, target)
 
     def place(self, slot: Slot) -> Place:
         """Where the slot's next process would live."""
         process = f"{slot.name}#{self._starts[slot.name] + 1}"
-        addresses, home = self._habitat.addresses, self._habitat.home(slot, process)
+        addresses, home = self._backend.addresses, self._backend.home(slot, process)
         return Place(
             run=self._folder.run,
             process=process,
@@ -419,11 +419,11 @@ class ProcessRuntime:
                 self._note_end(end)
 
     def _read_feed(self) -> None:
-        self._narrations.read()  # into the files that the feed follows
+        self._parsed_logs.read()  # into the files that the feed follows
         for event in self._feed.read():
             self._pending.append(event)
             if type(event.body) is NodeStopped:
-                self._said_goodbye.add(event.process)
+                self._clean_exits.add(event.process)
 
     def _note_end(self, end: Exit) -> None:
         if end.name in self._links.processes:
@@ -441,13 +441,13 @@ class ProcessRuntime:
                 self._record(ClientFailed(f"{end.name} {end}", fatal=True))
             if end.name not in self._may_die or not end.signal:
                 named = end.name if slot.role == CLIENT else slot.name
-                self._dead[named] = obituary(tracked)
+                self._dead[named] = exit_message(tracked)
 
     def _died(self, tracked: Tracked, end: Exit) -> bool:
         """Whether nobody asked for this end and the process did not choose it in an orderly way."""
         chose = end.code == 0 and end.signal == 0
         client = tracked.process.slot.role == CLIENT
-        return not tracked.expected and not (chose and (client or end.name in self._said_goodbye))
+        return not tracked.expected and not (chose and (client or end.name in self._clean_exits))
 
     def _spawn(self, child: Child, slot: Slot) -> Process:
         process, at_ns = self._processes.start(child, slot)
@@ -469,11 +469,11 @@ class ProcessRuntime:
         return {end for link in self._network.crossed(cut) for end in (link.source, link.target)}
 
     def _advertised(self, slot: Slot) -> str:
-        clients, addresses = self._layout.of(CLIENT), self._habitat.addresses
+        clients, addresses = self._layout.of(CLIENT), self._backend.addresses
         return addresses.seen(clients[0], slot) if clients else addresses.own(slot)
 
     def _worker_config(self, process: str, slot: Slot, spec: ClientSpec) -> bytes:
-        addresses = self._habitat.addresses
+        addresses = self._backend.addresses
         return msgspec.json.encode(
             WorkerConfig(
                 run=self._folder.run,
@@ -487,13 +487,13 @@ class ProcessRuntime:
             )
         )
 
-    def _write_info(self, ground: Ground) -> None:
-        tools = dict(ground.tools)
+    def _write_info(self, backend: BackendKind) -> None:
+        tools = dict(backend.tools)
         if isinstance(self._system, Versioned):
             tools[self._system.name.partition("@")[0]] = self._system.version
         self._folder.write_info(
             info_of(
-                self._folder, self._system.name, self._shape, self._layout.slots, ground.runtime,
+                self._folder, self._system.name, self._shape, self._layout.slots, backend.runtime,
                 self._seed, now_ns(), tools,
             )
         )  # fmt: skip

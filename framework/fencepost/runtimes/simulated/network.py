@@ -24,7 +24,7 @@ MOST_LATENCY_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Weather:
+class NetworkProfile:
     """What the network does by itself. A message takes between the two delays, one in `slow_one_in`
     ten times as long, and one in `reset_one_in` breaks its connection (0: none does)."""
 
@@ -34,7 +34,7 @@ class Weather:
     reset_one_in: int = 0
 
 
-STORM = Weather(most_delay_ns=5 * MS, slow_one_in=50, reset_one_in=5_000)
+LOSSY = NetworkProfile(most_delay_ns=5 * MS, slow_one_in=50, reset_one_in=5_000)
 """For random schedules: slower, and connections break by themselves."""
 
 
@@ -72,22 +72,22 @@ class SimulatedNetwork:
         agenda: Agenda,
         draw: Random,
         living: Callable[[str], End | None],
-        weather: Weather,
+        profile: NetworkProfile,
     ) -> None:
         self._layout = layout
         self._agenda = agenda
         self._random = draw.random
         self._living = living
-        self._weather = weather
+        self._weather = profile
         self._links = {(link.source, link.target, link.port): link for link in layout.links}
         self._own = dict.fromkeys(layout.links, HEALTHY)
         self._cuts: Counter[tuple[str, str]] = Counter()
         self._connections: dict[int, _Connection] = {}
         self._dialled = 0
-        self._least = weather.least_delay_ns
-        self._spread = weather.most_delay_ns - weather.least_delay_ns
-        self._slow = 1 / weather.slow_one_in
-        self._reset = 1 / weather.reset_one_in if weather.reset_one_in else 0.0
+        self._least = profile.least_delay_ns
+        self._spread = profile.most_delay_ns - profile.least_delay_ns
+        self._slow = 1 / profile.slow_one_in
+        self._reset = 1 / profile.reset_one_in if profile.reset_one_in else 0.0
 
     # --------------------------------------------------------------------------- what processes do
 
@@ -238,12 +238,12 @@ class SimulatedNetwork:
         ]
 
     def _receipt(self, links: Sequence[Link], what: str) -> Receipt:
-        manned = [k for k in links if self._living(k.source) and self._living(k.target)]
-        if not manned:
+        live = [k for k in links if self._living(k.source) and self._living(k.target)]
+        if not live:
             pairs = {(link.source, link.target) for link in links}
             return Receipt(False, f"no process lives at both ends of {_directions(pairs)}")
         crossed = sum(1 for one in self._connections.values() if one.open and one.link in links)
-        return Receipt(True, f"{what}: {len(manned)} links, {crossed} open connections on them")
+        return Receipt(True, f"{what}: {len(live)} links, {crossed} open connections on them")
 
     def _cut_ones(self) -> list[_Connection]:
         return [

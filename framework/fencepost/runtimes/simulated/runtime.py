@@ -52,7 +52,7 @@ from fencepost.model.systems import Place, System
 from fencepost.model.topology import CLIENT, Cut, Layout, Link, Slot
 from fencepost.model.view import View
 from fencepost.runtimes.simulated.machine import Clock, Machine
-from fencepost.runtimes.simulated.network import SimulatedNetwork, Weather
+from fencepost.runtimes.simulated.network import NetworkProfile, SimulatedNetwork
 from fencepost.runtimes.simulated.virtual_time import START_NS, Agenda
 from fencepost.workloads.config import WorkerConfig
 
@@ -74,7 +74,7 @@ class SimulatedRuntime:
         *,
         seed: int = 0,
         kinds: tuple[type[Struct], ...] = (),
-        weather: Weather | None = None,
+        profile: NetworkProfile | None = None,
         watch: Callable[[Mapping[str, SimulatedProcess]], None] | None = None,
     ) -> None:
         """`watch` is shown the living processes of nodes, by name, after every step.
@@ -98,13 +98,17 @@ class SimulatedRuntime:
         self._machines: dict[str, Machine] = {}
         self._clients: dict[str, Machine] = {}
         self._disks: dict[str, SimulatedDisk] = {}
-        self._said_goodbye: set[str] = set()
+        self._clean_exits: set[str] = set()
         self._dead: dict[str, str] = {}
         self._pids = 0
         self._closed = False
         self._watch = watch
         self._network = SimulatedNetwork(
-            self._layout, self._agenda, self._stream("network"), self._end_in, weather or Weather()
+            self._layout,
+            self._agenda,
+            self._stream("network"),
+            self._end_in,
+            profile or NetworkProfile(),
         )
         self._write_info()
         self.record(RunStarted(system.name, "simulated", seed))
@@ -323,7 +327,7 @@ class SimulatedRuntime:
         event = Event(self._folder.run, process, number, self._agenda.now_ns, body, cause)
         self._events.append(event)
         if type(body) is NodeStopped:
-            self._said_goodbye.add(process)
+            self._clean_exits.add(process)
         return event
 
     def _nodes(self) -> Mapping[str, SimulatedProcess]:
@@ -371,15 +375,15 @@ class SimulatedRuntime:
         process = machine.process
         self._record_exit(machine, code, 0)
         client = process.slot.role == CLIENT
-        chose = code == 0 and (client or process.name in self._said_goodbye)
+        chose = code == 0 and (client or process.name in self._clean_exits)
         if machine.expected or chose:
             return
-        obituary = f"{process.name} exited with code {code}, and should live: {why}"
+        exit_message = f"{process.name} exited with code {code}, and should live: {why}"
         if client:
-            self._dead[process.name] = obituary
-            self.record(ClientFailed(obituary, fatal=True))
+            self._dead[process.name] = exit_message
+            self.record(ClientFailed(exit_message, fatal=True))
         else:
-            self._dead[process.slot.name] = obituary
+            self._dead[process.slot.name] = exit_message
 
     def _record_exit(self, machine: Machine, code: int, signal: int) -> None:
         self.record(ProcessExited(machine.process.name, code, signal, machine.expected))

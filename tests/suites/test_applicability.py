@@ -5,7 +5,7 @@ from __future__ import annotations
 from fencepost import Promise
 from fencepost.plugins.manager import load
 from fencepost_suites import plugin, rules
-from fencepost_suites.clauses import clauses, marks
+from fencepost_suites.clauses import applicability, clauses
 
 OWN = ("KR-01", "KR-02", "KR-03", "KR-04", "KR-05", "KR-06", "KR-07", "KR-08")
 LEAST = 20
@@ -13,20 +13,22 @@ LEAST = 20
 
 
 def test_every_clause_is_marked_once() -> None:
-    assert sorted(mark.clause for mark in marks()) == sorted(clause.id for clause in clauses())
-    assert {mark.plane for mark in marks()} == {"kraft"}
-    assert plugin.fencepost_marks() == marks()
+    assert sorted(mark.clause for mark in applicability()) == sorted(
+        clause.id for clause in clauses()
+    )
+    assert {mark.plane for mark in applicability()} == {"kraft"}
+    assert plugin.fencepost_applicability() == applicability()
 
 
 def test_a_mark_says_how_or_why() -> None:
-    for mark in marks():
+    for mark in applicability():
         assert len(mark.how) >= LEAST or mark.clause.startswith("JEPSEN"), mark
         assert not mark.how.endswith("."), mark
 
 
 def test_a_changed_promise_names_a_clause_that_exists() -> None:
     known = load().clauses
-    for mark in marks():
+    for mark in applicability():
         named = {
             word.strip("(),:;") for word in mark.how.split() if word.startswith(("KR-", "(KR-"))
         }
@@ -37,7 +39,7 @@ def test_a_changed_promise_names_a_clause_that_exists() -> None:
 def test_only_the_same_promise_is_judged_there() -> None:
     plugins = load()
     judged = {rule.clause for rule in rules.ALL}
-    for mark in marks():
+    for mark in applicability():
         clause = plugins.clause(mark.clause)
         assert clause.binds("kraft") is (mark.promise is Promise.SAME)
         assert clause.binds("quorum")

@@ -39,7 +39,7 @@ class _Situation:
 
     def misses(self, planned: Planned) -> bool:
         """Whether a strike would hit who suffers already, or links that nobody may be using."""
-        if planned.victims & self.moment.struck or planned.ends & self.starting:
+        if planned.victims & self.moment.affected or planned.ends & self.starting:
             return True
         if planned.holding and not planned.victims <= self.holding:
             return True
@@ -79,7 +79,7 @@ class _Situation:
     def quiet(self) -> bool:
         """Whether nobody suffers, and every ISR is full."""
         full = (set(p.isr) == set(p.replicas) for p in self.kafka.partitions.values())
-        return not self.moment.struck and all(full)
+        return not self.moment.affected and all(full)
 
 
 def starting(view: View, layout: Layout) -> frozenset[str]:
@@ -286,7 +286,7 @@ _MENU: Sequence[tuple[int, str, Callable[[_Draw], Planned]]] = (
 
 @final
 @dataclass(frozen=True, slots=True)
-class KafkaStrikes:
+class KafkaFaultChooser:
     """Combines faults, aims at what holds authority just now, and times bounces around the lease.
 
     `holder_keeps_id`: the system refuses a second process as long as the first one has a session.
@@ -301,7 +301,7 @@ class KafkaStrikes:
         return self.timing.lease_ms
 
     def draw(self, random: Random, moment: Moment) -> Planned | None:
-        """See `Strikes.draw`."""
+        """See `FaultChooser.draw`."""
         menu = [row for row in _MENU if row[1] in moment.offered]
         if not menu:
             return None

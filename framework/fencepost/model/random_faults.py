@@ -1,7 +1,7 @@
 """What a random schedule may do next: a pure value, drawn from chance and the view of the run.
 
-A system that knows where its authority changes hands draws its own (`Scheduled`); others get
-`fencepost.runs.default_strikes`, which knows roles, links and holders of authority only.
+A system that knows where its authority changes hands draws its own (`ChoosesFaults`); others get
+`fencepost.runs.default_faults`, which knows roles, links and holders of authority only.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a strike is chosen from.
+    """What a fault is chosen from.
 
-    `offered` are the names of the faults there are, `struck` the slots that a fault affects now,
+    `offered` are the names of the faults there are, `affected` the slots that a fault affects now,
     `mending` those whose links were healed so lately that they may not be in touch again.
     """
 
     view: View
     layout: Layout
     offered: Collection[str]
-    struck: frozenset[str] = frozenset()
+    affected: frozenset[str] = frozenset()
     mending: frozenset[str] = frozenset()
 
 
-class Strikes(Protocol):
+class FaultChooser(Protocol):
     """Chooses the next fault of a random schedule."""
 
     @property
@@ -68,7 +68,7 @@ class Strikes(Protocol):
 
 
 @runtime_checkable
-class Scheduled(Protocol):
+class ChoosesFaults(Protocol):
     """A system that draws the faults of random schedules by its own state."""
 
-    def strikes(self, shape: Shape) -> Strikes: ...
+    def fault_chooser(self, shape: Shape) -> FaultChooser: ...

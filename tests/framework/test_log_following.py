@@ -1,4 +1,4 @@
-"""Narration: what processes print becomes their events, as it comes, and nothing is told twice."""
+"""ParsedLog: what processes print becomes their events, as it comes, and nothing is told twice."""
 
 from __future__ import annotations
 
@@ -10,13 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from fencepost import Command, Fold, Heard, Layout, Narrator, Place, Recorder, Shape, Slot, Stalled
+from fencepost import (
+    Command,
+    Fold,
+    Layout,
+    LogParser,
+    ParsedEvent,
+    Place,
+    Recorder,
+    Shape,
+    Slot,
+    Stalled,
+)
 from fencepost.events import Codec, Event
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import SECOND, now_ns
 from fencepost.model.runtime import Condition, Process, Signal
 from fencepost.model.view import View
-from fencepost.runtimes.process.log_following import Narration, Narrations
+from fencepost.runtimes.process.log_following import ParsedLog, ParsedLogs
 from fencepost.runtimes.process.runtime import ProcessRuntime
 from fencepost_kafka import Role
 
@@ -24,13 +35,13 @@ from fencepost_kafka import Role
 class Counting:
     """Tells of each line that is a number, at that time."""
 
-    def hear(self, line: str) -> Sequence[Heard]:
-        return [Heard(int(line), Stalled(int(line)))] if line.isdigit() else ()
+    def parse(self, line: str) -> Sequence[ParsedEvent]:
+        return [ParsedEvent(int(line), Stalled(int(line)))] if line.isdigit() else ()
 
 
 @pytest.fixture
-def narrations() -> Iterator[Narrations]:
-    made = Narrations()
+def parsed_logs() -> Iterator[ParsedLogs]:
+    made = ParsedLogs()
     yield made
     made.close()
     made.close()
@@ -40,23 +51,23 @@ def told(path: Path) -> list[Event]:
     return [Codec().decode(line) for line in path.read_bytes().splitlines()]
 
 
-def narration(folder: Path) -> Narration:
-    return Narration(Counting(), Recorder.open(folder / "a#1.ndjson", "run", "a#1"))
+def parsed_log(folder: Path) -> ParsedLog:
+    return ParsedLog(Counting(), Recorder.open(folder / "a#1.ndjson", "run", "a#1"))
 
 
 def test_what_was_printed_before_and_after_is_told_in_order(
-    tmp_path: Path, narrations: Narrations
+    tmp_path: Path, parsed_logs: ParsedLogs
 ) -> None:
     log = tmp_path / "a.log"
     log.write_bytes(b"7\nnoise\n")
-    narrations.follow(log, narration(tmp_path))
+    parsed_logs.follow(log, parsed_log(tmp_path))
     with log.open("ab", buffering=0) as printing:
         printing.write(b"8\n9")
-        assert select.select([narrations], [], [], 5)[0]
-        narrations.read()
+        assert select.select([parsed_logs], [], [], 5)[0]
+        parsed_logs.read()
         printing.write(b"1\n\xff\n")
-        narrations.read()
-    narrations.read()
+        parsed_logs.read()
+    parsed_logs.read()
     events = told(tmp_path / "a#1.ndjson")
     assert [(e.process, e.node_seq, e.at_ns) for e in events] == [
         ("a#1", 0, 7),
@@ -65,17 +76,17 @@ def test_what_was_printed_before_and_after_is_told_in_order(
     ]
 
 
-def test_logs_of_several_processes_are_kept_apart(tmp_path: Path, narrations: Narrations) -> None:
+def test_logs_of_several_processes_are_kept_apart(tmp_path: Path, parsed_logs: ParsedLogs) -> None:
     logs = []
     for name in ("a", "b"):
         log = tmp_path / f"{name}.log"
         log.touch()
         recorder = Recorder.open(tmp_path / f"{name}#1.ndjson", "run", f"{name}#1")
-        narrations.follow(log, Narration(Counting(), recorder))
+        parsed_logs.follow(log, ParsedLog(Counting(), recorder))
         logs.append(log)
     for number, log in enumerate(logs):
         log.write_bytes(f"{number}\n".encode())
-    narrations.read()
+    parsed_logs.read()
     assert [e.at_ns for e in told(tmp_path / "a#1.ndjson")] == [0]
     assert [e.at_ns for e in told(tmp_path / "b#1.ndjson")] == [1]
 
@@ -112,7 +123,7 @@ class Printing:
     def command(self, place: Place, shape: Shape) -> Command:
         return Command((sys.executable, "-c", PROGRAM))
 
-    def narrator(self, slot: Slot, shape: Shape) -> Narrator:
+    def log_parser(self, slot: Slot, shape: Shape) -> LogParser:
         return Counting()
 
 

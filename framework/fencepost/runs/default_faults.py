@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random  # noqa: TID251 - a seeded stream is passed in
 from typing import final
 
-from fencepost.model.strikes import Moment, Planned
+from fencepost.model.random_faults import Moment, Planned
 from fencepost.model.view import Holders
 
 LEAST_MS = 50
@@ -20,7 +20,7 @@ AIMED = 0.7
 
 @final
 @dataclass(frozen=True, slots=True)
-class DefaultStrikes:
+class DefaultFaultChooser:
     """See the module; a fault lasts up to half of the time that a recovery may take."""
 
     recovery_bound_ms: int
@@ -31,7 +31,7 @@ class DefaultStrikes:
         return self.recovery_bound_ms // 4
 
     def draw(self, random: Random, moment: Moment) -> Planned | None:
-        """See `Strikes.draw`."""
+        """See `FaultChooser.draw`."""
         menu = [make for name, make in _MENU if name in moment.offered]
         nodes = [slot.name for slot in moment.layout.nodes()]
         if not menu or len(nodes) < 2:
@@ -40,8 +40,8 @@ class DefaultStrikes:
         others = [name for name in nodes if name != victim]
         for_ms = random.randint(LEAST_MS, max(LEAST_MS, self.recovery_bound_ms // 2))
         planned = menu[random.randrange(len(menu))](random, victim, others, for_ms)
-        taken = moment.struck | (moment.mending if planned.ends else frozenset())
-        if planned.alone and moment.struck:
+        taken = moment.affected | (moment.mending if planned.ends else frozenset())
+        if planned.alone and moment.affected:
             return None
         living = all(moment.view.newest.get(n) in moment.view.alive for n in planned.ends)
         return None if planned.victims & taken or not living else planned

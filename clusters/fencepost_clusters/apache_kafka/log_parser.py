@@ -2,7 +2,7 @@
 
 A row names the end of the logger's name, since classes have moved between packages, the message as
 a pattern, and what is told. Samples of each, as versions print them, pin the rows in the tests.
-What a line leaves out is -1 or empty. The narrator remembers no more than what later lines leave
+What a line leaves out is -1 or empty. The log parser remembers no more than what later lines leave
 out: what its node leads, and how far its replicas reached when they began to follow.
 """
 
@@ -16,7 +16,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Heard, NodeStarted, NodeStopped, Slot
+from fencepost import NodeStarted, NodeStopped, ParsedEvent, Slot
 from fencepost_kafka import (
     BrokerStateChanged,
     BrokerStopping,
@@ -98,13 +98,13 @@ class Row:
 
 
 @final
-class KafkaNarrator:
-    """The narrator of one process, of the node in a slot; see the module."""
+class KafkaLogParser:
+    """The log parser of one process, of the node in a slot; see the module."""
 
     def __init__(self, slot: Slot, session_ms: int) -> None:
         self._memory = Memory(slot.node_id, session_ms, registers=slot.role is Role.BROKER)
 
-    def hear(self, line: str) -> Sequence[Heard]:
+    def parse(self, line: str) -> Sequence[ParsedEvent]:
         """The events of one line; most have none, nor has what no logger printed."""
         printed = LINE.match(line)
         if printed is None:
@@ -114,7 +114,7 @@ class KafkaNarrator:
             found = row.message.search(message)
             if found is not None:
                 self._memory.at_ns = at_ns
-                return [Heard(at_ns, body) for body in row.tell(self._memory, found)]
+                return [ParsedEvent(at_ns, body) for body in row.tell(self._memory, found)]
         return ()
 
 

@@ -12,7 +12,7 @@ from fencepost import UsageError
 from fencepost.judging.judge import Outcome
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.conformance import Row, conformance
-from fencepost.runs.defects import BUDGETS, Hunt, Hunter, Results, hunt_all
+from fencepost.runs.defects import BUDGETS, Results, Search, Searcher, search_all
 from fencepost_clusters.reference.core.node.protections import DEFECTS
 
 CLEAN_SEEDS = 5
@@ -25,47 +25,47 @@ def plugins() -> Plugins:
     return load()
 
 
-def hunter(plugins: Plugins, out: Path, clean_seeds: int = 0) -> Hunter:
+def searcher(plugins: Plugins, out: Path, clean_seeds: int = 0) -> Searcher:
     budget = replace(BUDGETS["simulated"], clean_seeds=clean_seeds)
     system = plugins.system("reference/quorum")
-    return Hunter(system, "simulated", plugins, out, budget, lambda line: None)
+    return Searcher(system, "simulated", plugins, out, budget, lambda line: None)
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda d: d.name)
 def test_a_defect_is_found_by_a_clause_it_breaks(
     defect: object, plugins: Plugins, tmp_path: Path
 ) -> None:
-    hunting = hunter(plugins, tmp_path)
+    hunting = searcher(plugins, tmp_path)
     assert hasattr(defect, "name")
     (chosen,) = hunting.chosen([defect.name])
-    hunt = hunting.hunt(chosen)
-    assert hunt.found, hunt.as_json()
+    search = hunting.search(chosen)
+    assert search.found, search.as_json()
 
 
 def test_a_defect_that_a_runtime_cannot_show_is_not_looked_for_there(
     plugins: Plugins, tmp_path: Path
 ) -> None:
-    hunting = replace(hunter(plugins, tmp_path), runtime="process")
-    results = hunt_all(hunting, ["registers-unrecovered"]).as_json()
+    hunting = replace(searcher(plugins, tmp_path), runtime="process")
+    results = search_all(hunting, ["registers-unrecovered"]).as_json()
     assert results["defects"] == []
     assert [one["name"] for one in results["unseen"]] == ["registers-unrecovered"]
 
 
 def test_a_healthy_cluster_is_blamed_for_nothing(plugins: Plugins, tmp_path: Path) -> None:
     results = Results()
-    hunter(plugins, tmp_path, CLEAN_SEEDS).clean(results)
+    searcher(plugins, tmp_path, CLEAN_SEEDS).clean(results)
     assert results.as_json()["clean"] == {"seeds": CLEAN_SEEDS, "false_alarms": []}
 
 
 def test_a_hunt_in_which_no_cluster_ever_got_ready_says_why() -> None:
-    here = Hunt(DEFECTS[0], not_ready="no processor")
-    found = Hunt(DEFECTS[1], reported_by=DEFECTS[1].breaks)
+    here = Search(DEFECTS[0], not_ready="no processor")
+    found = Search(DEFECTS[1], reported_by=DEFECTS[1].breaks)
     assert Results([here]).never_started() == "no processor"
     assert Results([here], clean_seeds=2, not_ready=["no", "no"]).never_started() == "no processor"
     assert Results(clean_seeds=1, not_ready=["no"]).never_started() == "no"
     assert Results([here], clean_seeds=2, not_ready=["no"]).never_started() == ""
     assert Results([here, found]).never_started() == ""
-    assert Results([here, Hunt(DEFECTS[1])]).never_started() == ""
+    assert Results([here, Search(DEFECTS[1])]).never_started() == ""
     assert Results().never_started() == ""
 
 
@@ -73,7 +73,7 @@ def test_an_unknown_defect_is_refused_with_the_nearest_name(
     plugins: Plugins, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match="votes-twice"):
-        hunter(plugins, tmp_path).chosen(["vote-twice"])
+        searcher(plugins, tmp_path).chosen(["vote-twice"])
 
 
 @pytest.fixture(scope="module")

@@ -10,18 +10,18 @@ from kafka_samples import LOGS, blocks, rows_of, slot_of
 
 from fencepost import NodeStopped, Slot
 from fencepost.events import Codec, Event
-from fencepost_clusters.apache_kafka.narration import KafkaNarrator, SessionConfigured
-from fencepost_kafka import FollowingStarted, LeadershipStarted, Role
+from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser, SessionConfigured
+from fencepost_kafka import KINDS, FollowingStarted, LeadershipStarted, Role
 
 BROKER = Slot("broker-1", Role.BROKER, 1, 4)
 
 
 @pytest.mark.parametrize("sample", LOGS, ids=lambda sample: sample.stem)
 def test_what_is_told_of_a_nodes_log(sample: Path) -> None:
-    narrator = KafkaNarrator(slot_of(sample), session_ms=3_000)
-    codec = Codec((SessionConfigured,))
+    log_parser = KafkaLogParser(slot_of(sample), session_ms=3_000)
+    codec = Codec((SessionConfigured, *KINDS))
     for line, told in blocks(sample):
-        heard = narrator.hear(line)
+        heard = log_parser.parse(line)
         assert [msgspec.json.encode(one.body).decode() for one in heard] == told, line
         for one in heard:
             assert line.startswith(f"@{one.at_ns} ")
@@ -47,7 +47,7 @@ def test_no_line_is_told_by_two_rows() -> None:
     ],
 )
 def test_what_no_logger_printed_tells_nothing(line: str) -> None:
-    assert KafkaNarrator(BROKER, 3_000).hear(line) == ()
+    assert KafkaLogParser(BROKER, 3_000).parse(line) == ()
 
 
 LEADS = (
@@ -62,9 +62,9 @@ UNFENCED = (
 
 
 def test_a_broker_that_was_never_unfenced_leads_nobody_whatever_its_metadata_says() -> None:
-    narrator = KafkaNarrator(BROKER, 3_000)
-    assert narrator.hear(LEADS.format(at=5)) == []
-    told = narrator.hear(UNFENCED.format(at=9))
+    log_parser = KafkaLogParser(BROKER, 3_000)
+    assert log_parser.parse(LEADS.format(at=5)) == []
+    told = log_parser.parse(UNFENCED.format(at=9))
     began = LeadershipStarted("orders", 0, 3, (1, 3), -1, 10, 9)
     assert {one.at_ns for one in told} == {9}
     assert [one.body for one in told if isinstance(one.body, LeadershipStarted)] == [began]
@@ -72,9 +72,9 @@ def test_a_broker_that_was_never_unfenced_leads_nobody_whatever_its_metadata_say
 
 def test_a_partition_named_with_dashes_is_taken_apart_at_the_last_one() -> None:
     line = LEADS.replace("orders-0", "my-orders-12").format(at=5)
-    narrator = KafkaNarrator(BROKER, 3_000)
-    narrator.hear(UNFENCED.format(at=1))
-    (heard,) = narrator.hear(line)
+    log_parser = KafkaLogParser(BROKER, 3_000)
+    log_parser.parse(UNFENCED.format(at=1))
+    (heard,) = log_parser.parse(line)
     assert isinstance(heard.body, LeadershipStarted)
     assert (heard.body.topic, heard.body.partition) == ("my-orders", 12)
 
@@ -85,13 +85,13 @@ def test_a_follower_of_nobody_is_told_as_such() -> None:
         "offset 10 with partition epoch 43 and high watermark 9. Current leader is -1. Previous "
         "leader Some(1) and previous leader epoch was 3."
     )
-    (heard,) = KafkaNarrator(BROKER, 3_000).hear(line)
+    (heard,) = KafkaLogParser(BROKER, 3_000).parse(line)
     assert heard.body == FollowingStarted("orders", 0, -1, 4, 10, 9)
 
 
 def test_the_end_is_told_once() -> None:
     line = "@5 INFO org.apache.kafka.common.utils.AppInfoParser "
     line += "App info kafka.server for 1 unregistered"
-    narrator = KafkaNarrator(BROKER, 3_000)
-    assert [one.body for one in narrator.hear(line)] == [NodeStopped("shutdown")]
-    assert narrator.hear(line) == []
+    log_parser = KafkaLogParser(BROKER, 3_000)
+    assert [one.body for one in log_parser.parse(line)] == [NodeStopped("shutdown")]
+    assert log_parser.parse(line) == []
