@@ -175,7 +175,7 @@ def test_the_final_reading_covers_every_partition(
     run: Run, clients: KafkaClients, history: EventLog
 ) -> None:
     """The last test of the module: it stops every client."""
-    clients.drain()
+    run.workers.drain()
     assert list(clients.read_finally()) == []
     read = {(r.topic, r.partition): r.outcome for r in history.of(ReadCompleted)}
     assert set(read) == set(run.runtime.view.of(KafkaView).partitions)
