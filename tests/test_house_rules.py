@@ -13,7 +13,7 @@ import pytest
 
 import fencepost
 from fencepost import events
-from fencepost_clusters.reference.core.node.protections import DEFECTS
+from fencepost_clusters.reference.defects.catalogue import DEFECTS
 
 pytestmark = pytest.mark.tool
 
@@ -245,7 +245,7 @@ def test_the_project_speaks_of_itself_alone(path: Path) -> None:
 
 def looks_at_defects(module: ast.Module) -> Iterator[str]:
     """Where it asks which defects are on: by attribute, by name as `getattr` does, in run.json."""
-    asked = {"defects", "protections", "holds_defect"}
+    asked = {"defects", "policies"}
     words = asked | {defect.name for defect in DEFECTS}
     for node in ast.walk(module):
         if isinstance(node, ast.Attribute) and node.attr in asked:
@@ -257,7 +257,7 @@ def looks_at_defects(module: ast.Module) -> Iterator[str]:
         ):
             yield node.value
     for name in imported(ast.walk(module)):
-        if {"protections", "run_folder"} & {*name.split(".")}:
+        if {"defects", "policies", "run_folder"} & {*name.split(".")}:
             yield name
 
 
@@ -275,7 +275,7 @@ def test_no_rule_and_no_suite_can_see_which_defects_are_on(path: Path) -> None:
         "json.loads((folder / 'run.json').read_text())['shape']",
         "open(f'{folder}/run.json')",
         f"'{DEFECTS[0].name}' in said",
-        "from fencepost_clusters.reference.core.node.protections import DEFECTS",
+        "from fencepost_clusters.reference.defects.catalogue import DEFECTS",
         "import fencepost.history.run_folder",
     ],
 )

@@ -26,9 +26,9 @@ from fencepost.runs.run import Run, RunSpec
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.node import settings as s
 from fencepost_clusters.reference.core.node.assembly import Stored, assemble
-from fencepost_clusters.reference.core.node.protections import AllBut
 from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
+from fencepost_clusters.reference.core.quorum.policies import Policies
 from fencepost_clusters.reference.wire import messages as m
 
 SECOND = 1_000_000_000
@@ -92,7 +92,7 @@ class Quorum:
         """A controller's process on what is stored, in office."""
         site = Site("controller-1", "controller-1", {"CONTROLLER": 9093}, "controller-1#1")
         now = e.Instant(self.now_ns, 0)
-        core = assemble(self.settings, site, stored, Random(1).randint, AllBut(), now)
+        core = assemble(self.settings, site, stored, Random(1).randint, Policies(), now)
         assert isinstance(core, ControllerNode)
         self.core = core
         while not core.active:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost_clusters.reference.core.node.protections import DEFECTS
+from fencepost_clusters.reference.defects.catalogue import DEFECTS
 from fencepost_suites import plugin, rules
 from fencepost_suites.clauses import clauses
 

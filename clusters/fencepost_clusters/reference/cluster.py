@@ -33,12 +33,12 @@ from fencepost import (
 )
 from fencepost.testing import Demonstration
 from fencepost_clusters.reference.core.node import settings as s
-from fencepost_clusters.reference.core.node.protections import DEFECTS, switched_off
 from fencepost_clusters.reference.core.node.settings import (
     CLIENT_LISTENER,
     CONTROLLER_LISTENER,
     REPLICATION_LISTENER,
 )
+from fencepost_clusters.reference.defects.catalogue import DEFECTS, policies_with
 from fencepost_kafka import COUNTS, KafkaView, Role, Timing
 from fencepost_kafka.cluster import KafkaCluster
 from fencepost_kafka.demo import demonstration
@@ -78,7 +78,7 @@ class ReferenceQuorum:
 
     def layout(self, shape: Shape) -> Layout:
         """Controllers, brokers with a duplicate each, and the clients' slot; raises UsageError."""
-        switched_off(shape.defects)
+        policies_with(shape.defects)
         self._settings(shape)
         return lay_out(shape, PORTS)
 
@@ -210,8 +210,8 @@ class ReferenceQuorum:
         from fencepost_clusters.reference.simulation import processes  # noqa: PLC0415
 
         settings = s.read(self.properties(place.slot, place.layout, shape, place.run))
-        protections = switched_off(shape.defects)
-        return processes.node(place, settings, self.ports(place.slot), protections, disk, host)
+        policies = policies_with(shape.defects)
+        return processes.node(place, settings, self.ports(place.slot), policies, disk, host)
 
     def simulated_client(self, config: WorkerConfig, host: Host) -> SimulatedProcess:
         """One client's core on the simulator's host."""
@@ -220,7 +220,7 @@ class ReferenceQuorum:
         return processes.client(config, host)
 
     def defects(self) -> Sequence[Defect]:
-        """The protections that can be switched off."""
+        """The defects that can be switched on."""
         return DEFECTS
 
     def effective(self, properties: Mapping[str, str]) -> Mapping[str, str]:

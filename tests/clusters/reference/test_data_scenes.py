@@ -7,7 +7,7 @@ from scenes import FINDS, play, reassigned_while_brokers_die
 
 from fencepost.judging.judge import Outcome, judge
 from fencepost.plugins.manager import Plugins, load
-from fencepost_clusters.reference.core.node.protections import DEFECTS
+from fencepost_clusters.reference.defects.catalogue import DEFECTS
 
 BREAKS = {defect.name: defect.breaks for defect in DEFECTS}
 

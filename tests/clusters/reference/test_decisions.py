@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 
 import pytest
 
 from fencepost import Shape, UsageError
 from fencepost_clusters.reference.cluster import ReferenceQuorum
 from fencepost_clusters.reference.core.node import settings
-from fencepost_clusters.reference.core.node.protections import DEFECTS, AllBut, switched_off
 from fencepost_clusters.reference.core.quorum.controller import leadership, placement, topics
+from fencepost_clusters.reference.core.quorum.controller.policies import (
+    ElectionPolicies,
+    PlacementPolicies,
+)
 from fencepost_clusters.reference.core.quorum.metadata.image import Image
+from fencepost_clusters.reference.core.quorum.policies import Policies
+from fencepost_clusters.reference.defects.catalogue import DEFECTS, POLICY_DEFECTS
+from fencepost_clusters.reference.defects.defect import PolicyDefect
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
@@ -62,17 +70,17 @@ def test_placement_puts_no_two_replicas_on_one_broker_and_spreads_them(brokers: 
 
 
 def test_a_gone_broker_leaves_isrs_but_as_the_last_member() -> None:
-    (change,) = leadership.on_broker_gone(with_partition(image(), (1, 2), 1), 1, AllBut())
+    (change,) = leadership.on_broker_gone(with_partition(image(), (1, 2), 1), 1, ElectionPolicies())
     assert isinstance(change, r.IsrChangeRecord)
     assert (change.isr, change.leader, change.leader_epoch) == ((2,), 2, 5)
-    (last,) = leadership.on_broker_gone(with_partition(image(), (1,), 1), 1, AllBut())
+    (last,) = leadership.on_broker_gone(with_partition(image(), (1,), 1), 1, ElectionPolicies())
     assert isinstance(last, r.IsrChangeRecord)
     assert (last.isr, last.leader) == ((1,), -1)
 
 
 def test_leadership_goes_to_no_fenced_member() -> None:
     built = with_partition(image(live=(1, 3), fenced=(2,)), (1, 2, 3), 1)
-    (change,) = leadership.on_broker_gone(built, 1, AllBut())
+    (change,) = leadership.on_broker_gone(built, 1, ElectionPolicies())
     assert isinstance(change, r.IsrChangeRecord)
     assert change.leader == 3
 
@@ -96,7 +104,7 @@ def test_an_isr_change_is_judged(
     built = with_partition(image(live=(1, 2), fenced=(3,)), (1,), 1)
     asked = m.AlterPartitionData(0, epoch, tuple(m.IsrMember(b, e) for b, e in members))
     topic = m.AlterPartitionTopic(TOPIC, (asked,))
-    got, record = leadership.alter_isr(built, asker, topic, asked, AllBut())
+    got, record = leadership.alter_isr(built, asker, topic, asked, ElectionPolicies())
     assert got is error
     assert (record is not None) == (error is Error.NONE)
 
@@ -122,7 +130,9 @@ def test_an_isr_change_is_judged(
 def test_a_topic_is_created_or_refused_with_kafkas_error(
     topic: m.CreatableTopic, error: Error
 ) -> None:
-    records, result = topics.create(image(), topic, settings.read(BROKER), TOPIC, AllBut())
+    records, result = topics.create(
+        image(), topic, settings.read(BROKER), TOPIC, PlacementPolicies()
+    )
     assert result.error_code == error
     assert bool(records) == (error is Error.NONE)
 
@@ -164,9 +174,35 @@ def test_a_shape_with_an_unknown_setting_or_defect_is_refused() -> None:
         system.layout(Shape(defects=("no-such",)))
 
 
-def test_each_defect_switches_one_protection_off() -> None:
-    for defect in DEFECTS:
-        off = switched_off((defect.name,)).off
-        assert len(off) == 1
-        assert not switched_off((defect.name,)).holds(next(iter(off)))
-    assert len({d.name for d in DEFECTS}) == len(DEFECTS)
+def leaves(policies: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """Every single policy by the path to it."""
+    for part in fields(policies):  # type: ignore[arg-type]
+        value = getattr(policies, part.name)
+        if is_dataclass(value):
+            yield from leaves(value, f"{path}{part.name}.")
+        else:
+            yield path + part.name, value
+
+
+@pytest.mark.parametrize("one", POLICY_DEFECTS, ids=lambda one: one.defect.name)
+def test_a_defect_replaces_one_policy(one: PolicyDefect) -> None:
+    healthy = dict(leaves(Policies()))
+    replaced = [path for path, value in leaves(one.replace(Policies())) if value != healthy[path]]
+    # Which of two processes has an id is decided wherever one of them is heard.
+    assert len(replaced) == (6 if one.defect.name == "loser-still-counts" else 1), replaced
+
+
+def test_every_policy_is_replaced_by_a_defect() -> None:
+    """Or it need not be a policy."""
+    healthy = dict(leaves(Policies()))
+    replaced = {
+        path
+        for one in POLICY_DEFECTS
+        for path, value in leaves(one.replace(Policies()))
+        if value != healthy[path]
+    }
+    assert replaced == set(healthy)
+
+
+def test_names_of_defects_differ() -> None:
+    assert len({d.name for d in DEFECTS}) == len(DEFECTS) == 62

@@ -224,13 +224,12 @@ def test_a_rebalance_comes_to_rest_at_once(
 ) -> None:
     factor = data.draw(st.integers(1, len(brokers)))
     some = st.lists(st.sampled_from(brokers), min_size=factor, max_size=factor, unique=True)
-    held = {t: {p: tuple(data.draw(some)) for p in range(n)} for t, n in topics.items()}
+    held = {(t, p): tuple(data.draw(some)) for t, n in topics.items() for p in range(n)}
     moved = placement.rebalance(held, brokers)
-    for (topic, index), replicas in moved.items():
-        assert replicas != held[topic][index]
-        held[topic][index] = replicas
+    for key, replicas in moved.items():
+        assert replicas != held[key]
+        held[key] = replicas
     assert placement.rebalance(held, brokers) == {}
-    for parts in held.values():
-        assert [parts[p] for p in sorted(parts)] == list(
-            placement.place(brokers, len(parts), factor)
-        )
+    for topic, count in topics.items():
+        placed = placement.place(brokers, count, factor)
+        assert tuple(held[topic, p] for p in range(count)) == placed

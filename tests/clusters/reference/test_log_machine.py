@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from fencepost_clusters.reference.core.log.index import PRODUCER_WINDOW, Entry, LogIndex
-from fencepost_clusters.reference.core.replication.producing import Producing, Stored
+from fencepost_clusters.reference.core.log.producers import check_sequence
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.reference.wire.record_batch import BatchHeader
 
@@ -116,9 +114,8 @@ class OneProducer(RuleBasedStateMachine):
     def _header(self, epoch: int, sequence: int, count: int) -> BatchHeader:
         return BatchHeader(0, 80, 0, 0, count - 1, 0, 7, epoch, sequence % SEQUENCES, count, 0)
 
-    def _send(self, epoch: int, sequence: int, count: int) -> Stored | Error | None:
-        replica = SimpleNamespace(log=self.log)
-        return Producing._sequence(replica, self._header(epoch, sequence, count))  # type: ignore[arg-type]
+    def _send(self, epoch: int, sequence: int, count: int) -> Entry | Error | None:
+        return check_sequence(self.log.producer(7), self._header(epoch, sequence, count))
 
     def _store(self, sequence: int, count: int) -> None:
         base = self.log.end
@@ -155,8 +152,8 @@ class OneProducer(RuleBasedStateMachine):
         if one.producer_epoch != self.stored[-1].producer_epoch:
             assert found is Error.INVALID_PRODUCER_EPOCH
         elif back <= PRODUCER_WINDOW:
-            assert isinstance(found, Stored)
-            assert (found.base, found.end, found.duplicate) == (one.base, one.end, True)
+            assert isinstance(found, Entry)
+            assert (found.base, found.end) == (one.base, one.end)
         else:
             assert found is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
 

@@ -11,7 +11,7 @@ from world import World
 from fencepost import Event
 from fencepost.judging.judge import Outcome, judge
 from fencepost.plugins.manager import Plugins, load
-from fencepost_clusters.reference.core.node.protections import DEFECTS
+from fencepost_clusters.reference.defects.catalogue import DEFECTS
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_kafka import MetadataDigest, SnapshotLoaded
 

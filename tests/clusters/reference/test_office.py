@@ -11,9 +11,9 @@ import pytest
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.node import settings as s
 from fencepost_clusters.reference.core.node.assembly import Stored, assemble
-from fencepost_clusters.reference.core.node.protections import AllBut
 from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
+from fencepost_clusters.reference.core.quorum.policies import Policies
 from fencepost_clusters.reference.core.quorum.raft.messages import fetch
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
@@ -41,7 +41,9 @@ class Office:
         )
         site = Site("controller-1", "controller-1", {"CONTROLLER": 9093}, "controller-1#1")
         now = e.Instant(self.now_ns, 0)
-        core = assemble(settings, site, Stored(metadata=metadata), Random(1).randint, AllBut(), now)
+        core = assemble(
+            settings, site, Stored(metadata=metadata), Random(1).randint, Policies(), now
+        )
         assert isinstance(core, ControllerNode)
         self.core = core
         while not core.active:

@@ -13,7 +13,7 @@ from fencepost.judging.judge import Outcome
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.conformance import Row, conformance
 from fencepost.runs.defects import BUDGETS, Results, Search, Searcher, search_all
-from fencepost_clusters.reference.core.node.protections import DEFECTS
+from fencepost_clusters.reference.defects.catalogue import DEFECTS
 
 CLEAN_SEEDS = 5
 SUITES_OF_PROCESSES = {"QC-10", "QC-23", "QC-25", "QC-27", "QC-34", "QC-37"}

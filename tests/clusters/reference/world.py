@@ -25,12 +25,12 @@ from fencepost_clusters.reference.cluster import (
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.node import settings as s
 from fencepost_clusters.reference.core.node.assembly import assemble
-from fencepost_clusters.reference.core.node.protections import switched_off
 from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.core.quorum.broker.broker import BrokerNode
 from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
 from fencepost_clusters.reference.core.quorum.metadata.image import Partition
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import Snapshot
+from fencepost_clusters.reference.defects.catalogue import policies_with
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_kafka import kafka_shape
@@ -113,7 +113,7 @@ class World:
             Site(slot_name, slot_name, self.system.ports(slot), name),
             disk.stored(),
             self._draw.randint,
-            switched_off(self.shape.defects),
+            policies_with(self.shape.defects),
             self.instant(),
         )
         assert isinstance(core, BrokerNode | ControllerNode)

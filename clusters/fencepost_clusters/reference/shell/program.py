@@ -20,8 +20,8 @@ import msgspec
 from fencepost import NodeStopped, Recorder, UsageError
 from fencepost_clusters.reference.core.node import settings as s
 from fencepost_clusters.reference.core.node.assembly import assemble, check_site
-from fencepost_clusters.reference.core.node.protections import switched_off
 from fencepost_clusters.reference.core.node.site import Site
+from fencepost_clusters.reference.defects.catalogue import policies_with
 from fencepost_clusters.reference.shell.node import Node, instant
 from fencepost_clusters.reference.shell.storage import DamagedFile, Disk
 from fencepost_clusters.reference.wire.record_batch import CorruptBatch
@@ -61,7 +61,7 @@ def main(argv: list[str]) -> int:
         settings = s.read(node.properties)
         site = Site(node.name, node.advertised, node.ports, node.process)
         check_site(settings, site)
-        protections = switched_off(node.defects)
+        policies = policies_with(node.defects)
     except (OSError, msgspec.DecodeError, UsageError) as error:
         print(f"bad node configuration: {error}", file=sys.stderr)
         return 2
@@ -72,7 +72,7 @@ def main(argv: list[str]) -> int:
         draw = random.Random(f"{node.run}/{node.seed}/{node.process}")
         offset_ms = settings.ms("clock.offset.ms")
         now = instant(offset_ms)
-        core = assemble(settings, site, disk.stored(), draw.randint, protections, now)
+        core = assemble(settings, site, disk.stored(), draw.randint, policies, now)
         running = Node(core, disk, recorder, node.process, node.hosts, settings.rights, offset_ms)
         listeners = {name: (node.address, port) for name, port in node.ports.items()}
         metrics = None if node.metrics_port is None else (node.address, node.metrics_port)

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from fencepost import Host, Place, SimulatedDisk, UsageError, WorkerConfig
 from fencepost_clusters.reference.client.node import ClientNode, read_options
 from fencepost_clusters.reference.core.node.assembly import assemble
-from fencepost_clusters.reference.core.node.effects import Instant, Protections
+from fencepost_clusters.reference.core.node.effects import Instant
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.node.site import Site
+from fencepost_clusters.reference.core.quorum.policies import Policies
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.simulation.shell import Core, Shell
 
@@ -18,7 +19,7 @@ def node(
     place: Place,
     settings: Settings,
     ports: Mapping[str, int],
-    protections: Protections,
+    policies: Policies,
     disk: SimulatedDisk,
     host: Host,
 ) -> Shell:
@@ -27,7 +28,7 @@ def node(
     site = Site(place.slot.name, place.advertised, ports, place.process)
 
     def make(now: Instant) -> Core:
-        return assemble(settings, site, disk.stored(), host.chance, protections, now)
+        return assemble(settings, site, disk.stored(), host.chance, policies, now)
 
     listeners = {port: name for name, port in ports.items()}
     offset_ms = settings.ms("clock.offset.ms")

@@ -130,10 +130,6 @@ class LogIndex:
         """The newest batches of an idempotent producer, oldest first."""
         return tuple(self._producers.get(producer_id, ()))
 
-    def forget_producers(self) -> None:
-        """Drops what is known of producers, but not their batches."""
-        self._producers.clear()
-
     def _remember(self, one: Entry) -> None:
         if one.producer_id < 0:
             return

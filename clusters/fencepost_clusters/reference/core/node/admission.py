@@ -5,21 +5,22 @@ from __future__ import annotations
 from fencepost_clusters.reference.core.node.effects import (
     Close,
     Outbox,
-    Protections,
     Received,
     Reply,
 )
 from fencepost_clusters.reference.core.node.rights import Rights
 from fencepost_clusters.reference.core.quorum.controller import changes
+from fencepost_clusters.reference.core.quorum.controller.policies import RegistrationPolicies
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import RequestRefused
 
 
-def refused(received: Received, rights: Rights, protections: Protections, out: Outbox) -> bool:
+def refused(
+    received: Received, rights: Rights, policies: RegistrationPolicies, out: Outbox
+) -> bool:
     """Refuses a request of somebody without rights, by an error or a closed connection, and says
     so; False for one that is admitted."""
-    allowed = rights.cluster_action(received.principal)
-    if allowed or not protections.holds("controllers-want-rights"):
+    if policies.is_admitted(rights, received.principal):
         return False
     message = received.message
     error = Error.CLUSTER_AUTHORIZATION_FAILED

@@ -20,7 +20,6 @@ from fencepost_clusters.reference.core.node.effects import (
     Input,
     Instant,
     Outbox,
-    Protections,
 )
 from fencepost_clusters.reference.core.node.settings import (
     CLIENT_LISTENER,
@@ -30,6 +29,7 @@ from fencepost_clusters.reference.core.node.settings import (
 from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.core.quorum.broker.broker import BrokerNode
 from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
+from fencepost_clusters.reference.core.quorum.policies import Policies
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog, Snapshot
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_kafka import MetricsReported
@@ -71,7 +71,7 @@ def assemble(
     site: Site,
     stored: Stored,
     chance: Chance,
-    protections: Protections,
+    policies: Policies,
     now: Instant,
 ) -> Core:
     """The core of a process that starts now; it draws its incarnation from `chance`.
@@ -86,7 +86,7 @@ def assemble(
         return ControllerNode(
             settings.for_role("controller"), incarnation,
             MetadataLog(stored.metadata, stored.snapshot), stored.epoch, stored.voted_for, chance,
-            protections, now, Outbox(calls),
+            policies, now, Outbox(calls),
         )  # fmt: skip
 
     def broker(log: MetadataLog) -> BrokerNode:
@@ -95,7 +95,7 @@ def assemble(
             m.Listener(REPLICATION_LISTENER, site.name, site.ports[REPLICATION_LISTENER]),
         )
         return BrokerNode(
-            settings.for_role("broker"), incarnation, endpoints, log, chance, protections, now,
+            settings.for_role("broker"), incarnation, endpoints, log, chance, policies, now,
             Outbox(calls),
         )  # fmt: skip
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -40,12 +39,6 @@ class Instant(Struct, frozen=True):
 
     monotonic_ns: int
     wall_ms: int
-
-
-class Protections(Protocol):
-    """Which protections hold: all, unless a defect of the reference cluster is switched on."""
-
-    def holds(self, name: str) -> bool: ...
 
 
 # ----------------------------------------------------------------------------------------- inputs

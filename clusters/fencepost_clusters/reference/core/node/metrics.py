@@ -11,8 +11,9 @@ from typing import final
 
 from msgspec.structs import replace
 
-from fencepost_clusters.reference.core.node.effects import Instant, Outbox, Protections
+from fencepost_clusters.reference.core.node.effects import Instant, Outbox
 from fencepost_clusters.reference.core.quorum.metadata.committed import Committed
+from fencepost_clusters.reference.core.quorum.metadata.policies import MetadataPolicies
 from fencepost_clusters.reference.core.quorum.raft.raft import Raft
 from fencepost_kafka import MetricsReported
 
@@ -25,11 +26,11 @@ class Metrics:
     """The metrics of one node; `latest` is what it says of them to whoever asks."""
 
     def __init__(
-        self, role: str, node_id: int, protections: Protections, out: Outbox, now: Instant
+        self, role: str, node_id: int, policies: MetadataPolicies, out: Outbox, now: Instant
     ) -> None:
         self.latest = MetricsReported(role, node_id)
         self._controls = role == "controller"
-        self._protections = protections
+        self._policies = policies
         self._out = out
         self._since_ns = now.monotonic_ns
         self._requests = 0
@@ -71,9 +72,7 @@ class Metrics:
             self.latest = told
 
     def _with_offsets(self, raft: Raft, committed: Committed, snapshot: int) -> MetricsReported:
-        lag = max(0, raft.last_stable - committed.applied)
-        if not self._protections.holds("lag-is-told"):
-            lag = 0
+        lag = self._policies.metadata_lag(raft.last_stable, committed.applied)
         since = raft.last_stable - snapshot if self._controls and snapshot >= 0 else 0
         return replace(
             self.latest,

@@ -15,13 +15,13 @@ from fencepost_clusters.reference.core.node.effects import (
     LONGEST_WAIT_MS,
     Instant,
     Outbox,
-    Protections,
     Received,
     Reply,
 )
 from fencepost_clusters.reference.core.quorum.broker.lifecycle import Lifecycle
 from fencepost_clusters.reference.core.quorum.metadata.committed import Committed
 from fencepost_clusters.reference.core.replication.following import Following
+from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
 from fencepost_clusters.reference.core.replication.replica import Key, Replica
 from fencepost_clusters.reference.core.replication.replicas import Replicas
 from fencepost_clusters.reference.wire import messages as m
@@ -55,7 +55,7 @@ class Fetching:
         following: Following,
         lifecycle: Lifecycle,
         refuse: Callable[[Received], None],
-        protections: Protections,
+        policies: ReplicationPolicies,
         out: Outbox,
     ) -> None:
         self._committed = committed
@@ -63,7 +63,7 @@ class Fetching:
         self._following = following
         self._lifecycle = lifecycle
         self._refuse = refuse
-        self._protections = protections
+        self._policies = policies
         self._out = out
         self._parked: dict[int, _Parked] = {}
         """By the number of the request, in the order in which they came."""
@@ -180,9 +180,7 @@ class Fetching:
             error = Error.UNKNOWN_LEADER_EPOCH
         if one is None or error is not Error.NONE:
             return m.PartitionData(index, error, -1, records=b""), None
-        below = one.high_watermark
-        if not self._protections.holds("read-below-watermark"):
-            below = one.log.end
+        below = self._policies.readable_end(one.high_watermark, one.log.end)
         if not one.log.start <= asked.fetch_offset <= below:
             # Just after an election the high watermark may lag behind what was read before.
             if one.log.start <= asked.fetch_offset <= one.log.end:

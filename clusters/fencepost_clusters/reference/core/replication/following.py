@@ -10,14 +10,15 @@ from fencepost_clusters.reference.core.node.effects import (
     Call,
     Instant,
     Outbox,
-    Protections,
     Received,
 )
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
 from fencepost_clusters.reference.core.quorum.broker.lifecycle import Lifecycle
 from fencepost_clusters.reference.core.quorum.metadata.image import Image
-from fencepost_clusters.reference.core.replication.replica import Part, Replica
+from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
+from fencepost_clusters.reference.core.replication.replica import Replica
 from fencepost_clusters.reference.core.replication.replicas import Replicas
+from fencepost_clusters.reference.core.replication.roles import Part
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error
@@ -45,13 +46,13 @@ class Following:
         settings: Settings,
         replicas: Replicas,
         lifecycle: Lifecycle,
-        protections: Protections,
+        policies: ReplicationPolicies,
         out: Outbox,
     ) -> None:
         self._settings = settings
         self._replicas = replicas
         self._lifecycle = lifecycle
-        self._protections = protections
+        self._policies = policies
         self._out = out
         self._fetchers: dict[int, _Fetcher] = {}
         self._calls: dict[int, int] = {}
@@ -176,11 +177,7 @@ class Following:
         """Whether a fetch of another broker may be served at all (QC-19)."""
         state = request.replica_state
         known = image.brokers.get(state.replica_id)
-        if (
-            known is not None
-            and state.replica_epoch < known.epoch
-            and self._protections.holds("newest-incarnation-wins")
-        ):
+        if known is not None and self._policies.is_past_epoch(state.replica_epoch, known.epoch):
             self._out.note(
                 RequestRefused(
                     "Fetch",
@@ -217,10 +214,8 @@ class Following:
         if one is None or error is not Error.NONE:
             return m.PartitionData(asked.partition, error, -1)
         epoch, end = one.log.end_for_epoch(asked.last_fetched_epoch)
-        if (
-            asked.fetch_offset > 0
-            and self._protections.holds("truncate-by-epoch")
-            and (epoch != asked.last_fetched_epoch or end < asked.fetch_offset)
+        if asked.fetch_offset > 0 and self._policies.diverges(
+            asked.last_fetched_epoch, asked.fetch_offset, epoch, end
         ):
             diverging = m.EpochEndOffset(max(epoch, 0), end)
             return m.PartitionData(
@@ -230,8 +225,8 @@ class Following:
             return m.PartitionData(asked.partition, Error.OFFSET_OUT_OF_RANGE, -1)
         state = request.replica_state
         known = image.brokers.get(state.replica_id)
-        current = known is not None and state.replica_epoch == known.epoch
-        if current or not self._protections.holds("newest-incarnation-wins"):
+        epoch_now = known.epoch if known is not None else None
+        if self._policies.is_current_epoch(state.replica_epoch, epoch_now):
             one.fetched(
                 state.replica_id, received.client, state.replica_epoch, asked.fetch_offset, now
             )

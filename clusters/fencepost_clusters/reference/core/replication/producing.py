@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from fencepost import Cause
+from fencepost_clusters.reference.core.log.producers import check_sequence
 from fencepost_clusters.reference.core.node.effects import (
     Instant,
     Note,
     Outbox,
-    Protections,
     Received,
     Reply,
 )
@@ -19,7 +19,8 @@ from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.quorum.broker.lifecycle import Lifecycle
 from fencepost_clusters.reference.core.quorum.controller import configs
 from fencepost_clusters.reference.core.quorum.metadata.image import Image
-from fencepost_clusters.reference.core.replication.replica import Part, Replica
+from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
+from fencepost_clusters.reference.core.replication.replica import Replica
 from fencepost_clusters.reference.core.replication.replicas import Replicas
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
@@ -61,13 +62,13 @@ class Producing:
         settings: Settings,
         replicas: Replicas,
         lifecycle: Lifecycle,
-        protections: Protections,
+        policies: ReplicationPolicies,
         out: Outbox,
     ) -> None:
         self._settings = settings
         self._replicas = replicas
         self._lifecycle = lifecycle
-        self._protections = protections
+        self._policies = policies
         self._out = out
         self._pending: list[_Pending] = []
 
@@ -114,8 +115,7 @@ class Producing:
         one = self._replicas.get(partition.topic_id, part.index) if partition is not None else None
         if partition is None:
             return Error.UNKNOWN_TOPIC_OR_PARTITION
-        former = one is not None and not self._protections.holds("only-leader-serves")
-        if one is None or not (one.leading or (former and one.part is Part.FOLLOWER)):
+        if one is None or not self._policies.accepts_writes(one.part):
             self._refused(received, topic, part.index, Error.NOT_LEADER_OR_FOLLOWER, "not_leader")
             return Error.NOT_LEADER_OR_FOLLOWER
         if request.acks not in (-1, 0, 1):
@@ -145,34 +145,14 @@ class Producing:
             if header.control or header.transactional:
                 return Error.INVALID_REQUEST
         header, _ = batches[0]
-        known = self._sequence(one, header)
-        if known is not None:
+        window = one.log.producer(header.producer_id)
+        known = check_sequence(self._policies.remembered_batches(window, one.epoch_start), header)
+        if isinstance(known, Error):
             return known
+        if known is not None:
+            return Stored(one, known.base, known.end, known.epoch, True)
         stored = [one.append(header, data) for header, data in batches]
         return Stored(one, stored[0].base, stored[-1].end, one.epoch, False)
-
-    @staticmethod
-    def _sequence(one: Replica, header: BatchHeader) -> Stored | Error | None:
-        """An idempotent producer's batch: stored before, out of order, or (None) to be stored."""
-        if header.producer_id < 0:
-            return None
-        window = one.log.producer(header.producer_id)
-        if not window:
-            return None
-        last = window[-1]
-        if header.producer_epoch < last.producer_epoch:
-            return Error.INVALID_PRODUCER_EPOCH
-        for known in window:
-            if (
-                known.producer_epoch == header.producer_epoch
-                and known.base_sequence == header.base_sequence
-                and known.end - known.base == header.count
-            ):
-                return Stored(one, known.base, known.end, known.epoch, True)
-        if header.producer_epoch > last.producer_epoch:
-            return None if header.base_sequence == 0 else Error.OUT_OF_ORDER_SEQUENCE_NUMBER
-        expected = (last.base_sequence + last.end - last.base) & 0x7FFFFFFF
-        return None if header.base_sequence == expected else Error.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     # ------------------------------------------------------------------------------- acknowledging
 
@@ -202,13 +182,11 @@ class Producing:
 
     def _verdict(self, pending: _Pending, stored: Stored, now: Instant) -> Error | None:
         """The error to answer (NONE: stored as asked), or None to go on waiting."""
-        if pending.request.acks in (0, 1) or not self._protections.holds("ack-after-isr"):
+        if not self._policies.waits_for_followers(pending.request.acks):
             return Error.NONE
         one = stored.replica
         if not one.leading or one.log.end < stored.end:
-            if not self._protections.holds("stepping-down-fails-writes"):
-                return Error.NONE
-            return Error.NOT_LEADER_OR_FOLLOWER  # never as committed (RP-31)
+            return self._policies.error_on_stepping_down
         if one.high_watermark >= stored.end:
             return Error.NONE
         return Error.REQUEST_TIMED_OUT if now.monotonic_ns >= pending.deadline_ns else None

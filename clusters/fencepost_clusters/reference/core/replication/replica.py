@@ -6,8 +6,6 @@ any replica it has asked to add, never among fewer: a shrink counts only once it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
 from uuid import UUID
 
 from fencepost_clusters.reference.core.log.index import Entry, LogIndex, entry
@@ -15,11 +13,12 @@ from fencepost_clusters.reference.core.node.effects import (
     Append,
     Instant,
     Outbox,
-    Protections,
     Sync,
     Truncate,
 )
 from fencepost_clusters.reference.core.quorum.metadata.image import Partition
+from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
+from fencepost_clusters.reference.core.replication.roles import Follower, Part
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.record_batch import BatchHeader
 from fencepost_kafka import (
@@ -34,26 +33,6 @@ from fencepost_kafka import (
 )
 
 Key = tuple[UUID, int]
-
-
-class Part(Enum):
-    """What a replica is just now."""
-
-    IDLE = "idle"
-    LEADER = "leader"
-    FOLLOWER = "follower"
-
-
-@dataclass(slots=True)
-class Follower:
-    """What the leader knows of a follower; `end` is -1 until it has fetched."""
-
-    end: int = -1
-    broker_epoch: int = -1
-    caught_up_ns: int = 0
-    leader_end: int = 0
-    fetched_ns: int = 0
-    told_watermark: int = -1
 
 
 def log_name(topic: str, partition: Partition) -> str:
@@ -73,7 +52,7 @@ class Replica:
         checkpoint: int,
         keep_in_sync_ms: int,
         stirred: set[Key],
-        protections: Protections,
+        policies: ReplicationPolicies,
         out: Outbox,
     ) -> None:
         """`stirred` takes the replica's key whenever something changes that a fetch waits for."""
@@ -84,12 +63,10 @@ class Replica:
         self.name = log_name(topic, partition)
         self._keep_in_sync_ms = keep_in_sync_ms
         self.log = LogIndex(entries)
-        restored = protections.holds("restart-from-checkpoint")
-        self.high_watermark = min(checkpoint, self.log.end) if restored else self.log.end  # RP-08
+        self.high_watermark = policies.restored_watermark(checkpoint, self.log.end)
         self.flushed = 0
         """The log is synced to disk below this offset, for all that this process knows (RP-26)."""
         self._stored = (-1, -1)
-        self._sync_owed = False
         self.part = Part.IDLE
         self.followers: dict[int, Follower] = {}
         self.adding: tuple[int, ...] = ()
@@ -98,10 +75,11 @@ class Replica:
         """The AlterIsr in flight, by its call; or that was granted and is not replayed yet."""
         self.retry_ns = 0
         self.epoch_start = 0
-        self._dropped: tuple[int, ...] = ()
+        self.proposed: tuple[int, ...] | None = None
+        """The ISR that this leader wants instead of the stored one, if any."""
         self._key = (partition.topic_id, partition.index)
         self._stirred = stirred
-        self._protections = protections
+        self._policies = policies
         self._out = out
 
     @property
@@ -111,11 +89,6 @@ class Replica:
     @property
     def epoch(self) -> int:
         return self.partition.leader_epoch
-
-    @property
-    def isr(self) -> tuple[int, ...]:
-        """The stored ISR (less what the defect of RP-32 dropped on its own)."""
-        return tuple(r for r in self.partition.isr if r not in self._dropped)
 
     # ------------------------------------------------------------------------------------- roles
 
@@ -149,8 +122,6 @@ class Replica:
     def _lead(self, now: Instant) -> None:
         self.part = Part.LEADER
         self.epoch_start = self.log.end
-        if not self._protections.holds("producers-from-log"):
-            self.log.forget_producers()
         self.followers = {
             r: Follower(caught_up_ns=now.monotonic_ns)
             for r in {*self.partition.replicas, *self.partition.isr}
@@ -160,7 +131,7 @@ class Replica:
 
     def _continue(self, now: Instant) -> None:
         """A leader's next epoch: its ISR was stored. Nothing is truncated (ruling on epochs)."""
-        self.asked, self.adding, self._dropped = None, (), ()
+        self.asked, self.adding, self.proposed = None, (), None
         self._out.note(
             LeadershipStarted(
                 self.topic,
@@ -187,8 +158,8 @@ class Replica:
                 self.high_watermark,
             )
         )
-        if not self._protections.holds("truncate-to-confirmed"):
-            self._cut(self.high_watermark, "high_watermark")
+        kept = self._policies.kept_when_following(self.high_watermark, self.log.end)
+        self._cut(kept, "high_watermark")
 
     # ------------------------------------------------------------------------------- as a leader
 
@@ -223,7 +194,7 @@ class Replica:
 
     def counted(self) -> tuple[int, ...]:
         """The replicas over which the high watermark is the least log end."""
-        return tuple(sorted({*self.isr, *self.adding}))
+        return self._policies.counted_replicas(self.partition.isr, self.adding, self.proposed)
 
     def end_of(self, replica: int) -> int:
         """A replica's log end as this leader knows it; -1 when it does not."""
@@ -284,51 +255,39 @@ class Replica:
 
     def laggards(self, now: Instant, lag_ns: int) -> tuple[int, ...]:
         """The ISR's members that have not kept up for the time allowed (RP-09)."""
-        if not self._protections.holds("drop-laggards"):
-            return ()
+        silent_ns = {r: now.monotonic_ns - f.caught_up_ns for r, f in self.followers.items()}
         return tuple(
             r
             for r in self.partition.isr
-            if r != self.me and now.monotonic_ns - self.followers[r].caught_up_ns >= lag_ns
+            if r != self.me and self._policies.is_laggard(silent_ns[r], lag_ns)
         )
 
     def joiners(self, now: Instant, lag_ns: int) -> tuple[int, ...]:
-        """The replicas that have reached the high watermark and this epoch's start (RP-10).
-
-        One that would be a laggard at once stays out, or it would come and go: a dead one on a
-        quiet log, or one whose last question had waited, and was answered, since it was heard.
-        """
-        lenient = not self._protections.holds("join-when-caught-up")
+        """The replicas outside the ISR that may join it (RP-10)."""
+        least_end = max(self.high_watermark, self.epoch_start)
         return tuple(
             r
             for r, known in sorted(self.followers.items())
             if r in self.partition.replicas
             and r not in self.partition.isr
             and known.end >= 0
-            and now.monotonic_ns - (known.fetched_ns if lenient else known.caught_up_ns) < lag_ns
-            and (lenient or known.end >= max(self.high_watermark, self.epoch_start))
+            and self._policies.may_join(known, least_end, now.monotonic_ns, lag_ns)
         )
 
-    def drop_unstored(self, dropped: tuple[int, ...]) -> None:
-        """The defect of RP-32: counts a shrink that nobody stored."""
-        self._dropped = dropped
+    def propose(self, isr: tuple[int, ...]) -> None:
+        """This leader wants another ISR. Until that is stored, the high watermark moves by what
+        `counted_replicas` says."""
+        self.proposed = isr
+        self.advance()
 
     # ------------------------------------------------------------------------------ to the disk
 
     def flush(self) -> None:
-        """Syncs what is not synced yet, and then says so: the offset never runs ahead of the disk.
-
-        The defect of RP-26 says so first, and leaves the syncing to the next time.
-        """
-        if self._protections.holds("flushed-after-sync"):
-            if self.flushed < self.log.end:
-                self._out.add(Sync(self.name))
-            self.flushed = self.log.end
-        elif self._sync_owed:
+        """Syncs what is not synced yet, then moves the flushed offset: it never runs ahead of the
+        disk (RP-26)."""
+        if self._policies.sync_is_due(self.flushed, self.log.end):
             self._out.add(Sync(self.name))
-            self._sync_owed = False
-        else:
-            self.flushed, self._sync_owed = self.log.end, True
+        self.flushed = self.log.end
         if (self.high_watermark, self.flushed) != self._stored:
             self._stored = (self.high_watermark, self.flushed)
             self._out.note(
@@ -341,24 +300,22 @@ class Replica:
         """Stores a batch from the leader, as it is, at the end of the log (RP-05)."""
         if header.base_offset < self.log.end:
             return  # the tail of an answer that came before a truncation
-        stored = entry(header)
-        if not self._protections.holds("append-at-end"):
-            data = record_batch.stamp(data, self.log.end + 1, header.leader_epoch)
-            stored = entry(record_batch.parse(data, verify=False))
-        self._store(header, data, stored, as_leader=False)
+        header, data = self._policies.batch_from_leader(header, data, self.log.end)
+        self._store(header, data, entry(header), as_leader=False)
 
     def learn(self, leaders_watermark: int) -> None:
         """The leader's high watermark, as far as our log reaches (RP-27)."""
-        known = min(leaders_watermark, self.log.end)
-        if known > self.high_watermark and self._protections.holds("watermark-travels"):
-            self.high_watermark = known
+        before = self.high_watermark
+        self.high_watermark = self._policies.learned_watermark(
+            before, leaders_watermark, self.log.end
+        )
+        if self.high_watermark > before:
             self._note_watermark(False, ())
 
     def diverged(self, epoch: int, end_offset: int) -> None:
         """The leader's log parts from ours after `epoch` at `end_offset`: cut ours (RP-15)."""
-        if self._protections.holds("truncate-by-epoch"):
-            _, mine = self.log.end_for_epoch(epoch)
-            self._cut(min(end_offset, mine), "leader_epoch")
+        _, mine = self.log.end_for_epoch(epoch)
+        self._cut(min(end_offset, mine), "leader_epoch")
 
     def _cut(self, to_offset: int, reason: str) -> None:
         before = self.log.end

@@ -12,12 +12,12 @@ from fencepost_clusters.reference.core.node.effects import (
     Delete,
     Instant,
     Outbox,
-    Protections,
     Recovered,
 )
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.quorum.metadata.image import Image, Partition
 from fencepost_clusters.reference.core.quorum.raft.electorate import Voters
+from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
 from fencepost_clusters.reference.core.replication.replica import Key, Replica, log_name
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
@@ -37,7 +37,7 @@ class Replicas:
         self,
         settings: Settings,
         controllers: Voters,
-        protections: Protections,
+        policies: ReplicationPolicies,
         out: Outbox,
     ) -> None:
         self.me = settings.node_id
@@ -51,7 +51,7 @@ class Replicas:
         self._controllers = controllers
         self._disk_logs: dict[str, tuple[Entry, ...]] = {}
         self._checkpoints: dict[str, int] = {}
-        self._protections = protections
+        self._policies = policies
         self._out = out
         self._calls: dict[int, tuple[Key, int]] = {}
         """AlterIsr in flight -> the partition, and the leader epoch in which it was asked."""
@@ -106,7 +106,7 @@ class Replicas:
         return Replica(
             self.me, topic, partition, self._disk_logs.pop(name, ()),
             self._checkpoints.get(name, 0),
-            self._settings.ms("replica.lag.time.max.ms"), self.stirred, self._protections,
+            self._settings.ms("replica.lag.time.max.ms"), self.stirred, self._policies,
             self._out,
         )  # fmt: skip
 
@@ -117,9 +117,7 @@ class Replicas:
             for one in image.all_partitions()
             if self.me in one.replicas
         }
-        if not self._protections.holds("strays-go"):
-            return
-        for name in sorted(set(self._disk_logs) - known):
+        for name in self._policies.strays(self._disk_logs, known):
             del self._disk_logs[name]
             self._remove(name, "stray")
 
@@ -196,16 +194,14 @@ class Replicas:
             # Not before the laggard's own deadline, and not in a loop over a fenced joiner.
             one.retry_ns = now.monotonic_ns + RETRY_NS
             return
-        if gone and not self._protections.holds("stored-isr-counts"):
-            one.drop_unstored(gone)
-            one.advance()
-        if controller is None or controller not in self._controllers:
-            one.retry_ns = now.monotonic_ns + RETRY_NS
-            return
         members = tuple(
             r for r in one.partition.replicas
             if (r in one.partition.isr and r not in gone) or r in joined
         )  # fmt: skip
+        one.propose(members)
+        if controller is None or controller not in self._controllers:
+            one.retry_ns = now.monotonic_ns + RETRY_NS
+            return
         epochs = {
             r: broker_epoch if r == self.me
             else one.followers[r].broker_epoch if r in joined

@@ -15,7 +15,6 @@ from fencepost_clusters.reference.core.node.effects import (
     Input,
     Instant,
     Outbox,
-    Protections,
     Received,
     Recover,
     Recovered,
@@ -28,10 +27,11 @@ from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.quorum.broker import serving
 from fencepost_clusters.reference.core.quorum.broker.forwarding import Forwarding
 from fencepost_clusters.reference.core.quorum.broker.lifecycle import Lifecycle
+from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
 from fencepost_clusters.reference.core.quorum.controller import changes, configs
-from fencepost_clusters.reference.core.quorum.controller.registration import BrokerState
 from fencepost_clusters.reference.core.quorum.metadata.committed import Committed
 from fencepost_clusters.reference.core.quorum.metadata.snapshots import Snapshots
+from fencepost_clusters.reference.core.quorum.policies import Policies
 from fencepost_clusters.reference.core.quorum.raft.electorate import Electorate
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog, Snapshot
 from fencepost_clusters.reference.core.quorum.raft.raft import Raft
@@ -60,36 +60,37 @@ class BrokerNode:
         listeners: tuple[m.Listener, ...],
         log: MetadataLog,
         chance: Chance,
-        protections: Protections,
+        policies: Policies,
         now: Instant,
         out: Outbox,
     ) -> None:
         self.settings = settings
-        self._protections = protections
+        self._policies = policies.broker
         self._out = out
         self.log = log
         self._out.note(NodeStarted("broker", settings.node_id, str(incarnation), self.log.end))
-        electorate = Electorate({}, settings.bootstrap, protections, self._out)
+        electorate = Electorate({}, settings.bootstrap, policies.raft, self._out)
         self.raft = Raft(
             settings.node_id, electorate, self.log, max(0, self.log.last_epoch), None,
-            raft_timing(settings), chance, protections, self._out, now,
+            raft_timing(settings), chance, policies.raft, self._out, now,
         )  # fmt: skip
         controllers = electorate.voters
         self.committed = Committed(self._out, log, "broker")
-        self.snapshots = Snapshots(settings, log, protections, self._out)
+        self.snapshots = Snapshots(settings, log, policies.metadata, self._out)
         self.lifecycle = Lifecycle(
-            settings, incarnation, listeners, controllers, protections, self._out, now
+            settings, incarnation, listeners, controllers, policies.broker, self._out, now
         )
-        self.replicas = Replicas(settings, controllers, protections, self._out)
-        self.following = Following(settings, self.replicas, self.lifecycle, protections, self._out)
-        self.producing = Producing(settings, self.replicas, self.lifecycle, protections, self._out)
+        rules = policies.replication
+        self.replicas = Replicas(settings, controllers, rules, self._out)
+        self.following = Following(settings, self.replicas, self.lifecycle, rules, self._out)
+        self.producing = Producing(settings, self.replicas, self.lifecycle, rules, self._out)
         self.fetching = Fetching(
             self.committed,
             self.replicas,
             self.following,
             self.lifecycle,
             self._fenced_answer,
-            protections,
+            rules,
             self._out,
         )
         self._changed: set[tuple[UUID, int]] = set()
@@ -97,7 +98,7 @@ class BrokerNode:
         self._due_ns: int | None = now.monotonic_ns
         self.forwarding = Forwarding(settings, controllers, self._out)
         self._producers = 0
-        self.metrics = Metrics("broker", settings.node_id, protections, self._out, now)
+        self.metrics = Metrics("broker", settings.node_id, policies.metadata, self._out, now)
         self._recovered = False
         self._out.note(RecoveryStarted(settings.node_id))
         self._out.add(Recover())
@@ -179,7 +180,7 @@ class BrokerNode:
 
     def _fenced(self, now: Instant) -> None:
         """Client requests that still wait are answered, none as committed."""
-        if self._protections.holds("lease-gates-clients"):
+        if not self.lifecycle.serving(now):
             self.producing.fail_all(now)
 
     def _stop(self, now: Instant) -> None:
@@ -221,7 +222,7 @@ class BrokerNode:
             self.lifecycle.deleted(now)
             self.replicas.retire_all("unassigned")
             self.producing.settle(now)
-        if self._joined and not holds and self._protections.holds("newest-incarnation-wins"):
+        if self._joined and self._policies.has_lost_id(mine, self.lifecycle.incarnation):
             self._joined = False
             self.lifecycle.taken_over()
             self.replicas.retire_all("taken_over")
@@ -336,7 +337,7 @@ class BrokerNode:
                 return
             case m.MetadataRequest():
                 cluster = self.settings.cluster_id
-                answer = serving.metadata(image, message, me, cluster, self._protections)
+                answer = serving.metadata(image, message, me, cluster, self._policies)
             case a.DescribeConfigsRequest():
                 answer = configs.describe(image, self.settings, me, message)
             case m.ListOffsetsRequest():

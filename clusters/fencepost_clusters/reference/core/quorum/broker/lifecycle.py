@@ -13,12 +13,10 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from fencepost_clusters.reference.core.node.effects import Call, Instant, Outbox, Protections
+from fencepost_clusters.reference.core.node.effects import Call, Instant, Outbox
 from fencepost_clusters.reference.core.node.settings import Settings
-from fencepost_clusters.reference.core.quorum.controller.registration import (
-    BrokerState,
-    global_state,
-)
+from fencepost_clusters.reference.core.quorum.broker.policies import BrokerPolicies, StopReason
+from fencepost_clusters.reference.core.quorum.broker_state import BrokerState, global_state
 from fencepost_clusters.reference.core.quorum.metadata import features
 from fencepost_clusters.reference.core.quorum.raft.electorate import Voters, known
 from fencepost_clusters.reference.wire import messages as m
@@ -54,7 +52,7 @@ class Lifecycle:
         incarnation: UUID,
         listeners: tuple[m.Listener, ...],
         controllers: Voters,
-        protections: Protections,
+        policies: BrokerPolicies,
         out: Outbox,
         now: Instant,
     ) -> None:
@@ -69,47 +67,40 @@ class Lifecycle:
         self.granted_shutdown = False
         self._settings = settings
         self._listeners = listeners
-        self._may_register = not protections.holds("register-after-recovery")
+        self._recovered = False
         self._controllers = controllers
-        self._protections = protections
+        self._policies = policies
         self._out = out
         self._next_ns = now.monotonic_ns
         self._beat: _Beat | None = None
         self._target = -1
-        self._stopping_ns: int | None = None
+        self._stop: tuple[int, StopReason] | None = None
+        """When it ends although no controller lets it go, once it is asked to stop."""
 
     # ------------------------------------------------------------------------------- questions
 
     def serving(self, now: Instant) -> bool:
         """Whether client requests may be processed: active, and within the lease (QC-14, QC-17)."""
-        if self.state is BrokerState.ACTIVE and not self._session_over(now):
-            return True
-        if self.was_active:
-            return not self._protections.holds("lease-gates-clients")
-        return not self._protections.holds("fenced-start")
+        holds_lease = self.state is BrokerState.ACTIVE and not self._session_over(now)
+        return self._policies.serves_clients(holds_lease, self.was_active)
 
     def _session_over(self, now: Instant) -> bool:
         """Whether the heartbeat session, which is the lease, has run out (REG-06)."""
-        ended = now.monotonic_ns >= self.lease_ends_ns
-        return ended and self._protections.holds("session-end-fences")
+        return now.monotonic_ns >= self._policies.session_ends_ns(self.lease_ends_ns)
 
-    def _stop_overdue(self, now: Instant) -> bool:
-        """Whether it ends without having been told to: it has waited long enough (REG-09)."""
-        if self._stopping_ns is None or self.granted_shutdown:
-            return False
-        if not self._protections.holds("stop-in-time"):
-            return False
-        return now.monotonic_ns >= self._stopping_ns
+    def _may_ask(self) -> bool:
+        """Whether a heartbeat may leave: there is one at a time."""
+        return self._beat is None and self._policies.may_register(self._recovered)
 
     def deadline_ns(self) -> int | None:
         """When a Tick is wanted next."""
         times: list[int] = []
-        if self._beat is None and self._may_register and known(self._controllers):
+        if self._may_ask() and known(self._controllers):
             times.append(self._next_ns)
-        if self.state is BrokerState.ACTIVE and self._protections.holds("session-end-fences"):
-            times.append(self.lease_ends_ns)
-        if self._stopping_ns is not None and self._protections.holds("stop-in-time"):
-            times.append(self._stopping_ns)
+        if self.state is BrokerState.ACTIVE:
+            times.append(self._policies.session_ends_ns(self.lease_ends_ns))
+        if self._stop is not None:
+            times.append(self._stop[0])
         return min(times, default=None)
 
     # ------------------------------------------------------------------------------ time passes
@@ -118,17 +109,16 @@ class Lifecycle:
         """Loses the lease, or sends a heartbeat, as is due; `applied` is the metadata replayed."""
         if self.state is BrokerState.ACTIVE and self._session_over(now):
             self._become(BrokerState.FENCED, "lease_expired")
-            if not self._protections.holds("unfence-by-controller"):
-                self.lease_ends_ns = now.monotonic_ns + self._settings.lease_ms * MS
-                self._become(BrokerState.ACTIVE, "unfenced")
-        if self._stop_overdue(now):
-            self._grant_shutdown("shutdown_timeout")
-        if self._beat is None and self._may_register and now.monotonic_ns >= self._next_ns:
+        if self._stop is not None and not self.granted_shutdown:
+            ends_ns, reason = self._stop
+            if now.monotonic_ns >= ends_ns:
+                self._grant_shutdown(reason)
+        if self._may_ask() and now.monotonic_ns >= self._next_ns:
             self._ask(now, leader, applied)
 
     def recovered(self, now: Instant) -> None:
         """The logs are recovered: nothing keeps the broker from registering (REG-02)."""
-        self._may_register = True
+        self._recovered = True
         self.hurry(now)
 
     def hurry(self, now: Instant) -> None:
@@ -137,9 +127,9 @@ class Lifecycle:
 
     def stop(self, now: Instant) -> None:
         """SIGTERM or SIGINT: ask for SHUTDOWN, and go without it when the time set is over."""
-        if self._stopping_ns is None:
+        if self._stop is None:
             limit_ms = self._settings.ms("controlled.shutdown.timeout.ms")
-            self._stopping_ns = now.monotonic_ns + limit_ms * MS
+            self._stop = self._policies.stops_without_grant(now.monotonic_ns, limit_ms * MS)
             self.hurry(now)
             self._out.note(
                 BrokerStopping(
@@ -177,7 +167,7 @@ class Lifecycle:
                 state.name,
                 self.epoch,
                 reason,
-                global_state(state, self._stopping_ns is not None),
+                global_state(state, self._stop is not None),
             )
         )
 
@@ -191,7 +181,7 @@ class Lifecycle:
         target = self._controller(leader)
         if target is None:
             return  # until an answer to a fetch of the metadata names some
-        goal = BrokerState.ACTIVE if self._stopping_ns is None else BrokerState.SHUTDOWN
+        goal = BrokerState.ACTIVE if self._stop is None else BrokerState.SHUTDOWN
         request = m.BrokerHeartbeatRequest(
             goal, self._settings.node_id, self.epoch, now.wall_ms, applied - 1, self._listeners,
             self.incarnation, self.state, features.mine(self._settings),
@@ -211,8 +201,6 @@ class Lifecycle:
         timeout_ms = max(self._settings.heartbeat_ms, self._settings.lease_ms // 3)
         self._out.add(Call(call, self._controllers[target], "heartbeat", request, timeout_ms))
         self._beat = _Beat(call, target, now.monotonic_ns, now.wall_ms, self.state)
-        if goal is BrokerState.SHUTDOWN and not self._protections.holds("stop-when-told"):
-            self._grant_shutdown("shutdown_requested")
 
     def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:
         """Takes in a heartbeat's answer; False if the call was not the newest heartbeat."""
@@ -268,7 +256,7 @@ class Lifecycle:
             return
         self.epoch = answer.broker_epoch
         if self.state is BrokerState.INITIAL:
-            self._become(BrokerState.FENCED, "registered")
+            self._become(self._policies.registered_state, "registered")
             self._next_ns = now.monotonic_ns + RETRY_NS
             return
         if next_state is BrokerState.SHUTDOWN:
@@ -287,7 +275,7 @@ class Lifecycle:
         self.lease_ends_ns = max(self.lease_ends_ns, ends_ns)
         if self.state is BrokerState.FENCED and now.monotonic_ns < self.lease_ends_ns:
             self._become(BrokerState.ACTIVE, "unfenced")
-        if self._stopping_ns is not None:
+        if self._stop is not None:
             self._next_ns = now.monotonic_ns + RETRY_NS
 
     def _refused(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fencepost_clusters.reference.core.node.effects import Protections
 from fencepost_clusters.reference.core.node.settings import CLIENT_LISTENER
+from fencepost_clusters.reference.core.quorum.broker.policies import BrokerPolicies
 from fencepost_clusters.reference.core.quorum.metadata.image import Image
 from fencepost_clusters.reference.core.replication.replicas import Replicas
 from fencepost_clusters.reference.wire import messages as m
@@ -14,38 +14,34 @@ LATEST = -1
 
 
 def metadata(
-    image: Image, request: m.MetadataRequest, me: int, cluster_id: str, protections: Protections
+    image: Image, request: m.MetadataRequest, me: int, cluster_id: str, policies: BrokerPolicies
 ) -> m.MetadataResponse:
     """Live brokers and topics as committed; fenced brokers are left out (REG-07).
 
     `controller_id` names this broker: it forwards administrative requests.
     """
     brokers: list[m.MetadataResponseBroker] = []
-    named = image.live()
-    if not protections.holds("metadata-leaves-out-fenced"):
-        named = tuple(sorted(image.brokers))
-    for broker in named:
+    for broker in policies.named_brokers(image):
         address = image.brokers[broker].endpoint(CLIENT_LISTENER)
         if address is not None:
             brokers.append(m.MetadataResponseBroker(broker, *address))
     there = sorted(name for name, topic in image.topics.items() if topic not in image.deleting)
     wanted = there if request.topics is None else [t.name for t in request.topics]
     live = set(image.live())
-    topics = tuple(_topic(image, name, live, protections) for name in wanted)
+    topics = tuple(_topic(image, name, live, policies) for name in wanted)
     return m.MetadataResponse(tuple(brokers), cluster_id, me, topics)
 
 
 def _topic(
-    image: Image, name: str, live: set[int], protections: Protections
+    image: Image, name: str, live: set[int], policies: BrokerPolicies
 ) -> m.MetadataResponseTopic:
     topic_id = image.topics.get(name)
     if topic_id is None or topic_id in image.deleting:
         return m.MetadataResponseTopic(Error.UNKNOWN_TOPIC_OR_PARTITION, name, ())
-    now = protections.holds("metadata-names-leader")
     parts = tuple(
         m.MetadataResponsePartition(
             Error.NONE if one.leader >= 0 else Error.LEADER_NOT_AVAILABLE,
-            index, one.leader if now else one.replicas[0], one.leader_epoch, one.replicas, one.isr,
+            index, policies.named_leader(one), one.leader_epoch, one.replicas, one.isr,
             tuple(r for r in one.replicas if r not in live),
         )
         for index, one in sorted(image.partitions[topic_id].items())

@@ -21,7 +21,9 @@ from fencepost_clusters.reference.core.quorum.controller import (
     registration,
     topics,
 )
-from fencepost_clusters.reference.core.quorum.controller.decision_context import Decided, Grounds
+from fencepost_clusters.reference.core.quorum.controller.decision_context import DecisionContext
+from fencepost_clusters.reference.core.quorum.controller.decisions import ChangeDecision
+from fencepost_clusters.reference.core.quorum.controller.policies import preferred_can_lead
 from fencepost_clusters.reference.core.quorum.raft import messages as quorum_messages
 from fencepost_clusters.reference.core.quorum.raft import voter_changes as quorum_changes
 from fencepost_clusters.reference.wire import administration as a
@@ -35,7 +37,7 @@ class _Change(Struct, frozen=True):
     `reads`: it changes nothing, and may be asked again."""
 
     name: str
-    decide: Callable[[Grounds, Any], Decided]
+    decide: Callable[[DecisionContext, Any], ChangeDecision]
     refuse: Callable[[Any, Error], m.Response]
     forwarded: bool = True
     reads: bool = False
@@ -61,9 +63,9 @@ def name(request: m.Request) -> str:
     return _TABLE[type(request)].name
 
 
-def decide(grounds: Grounds, request: m.Request) -> Decided:
+def decide(on: DecisionContext, request: m.Request) -> ChangeDecision:
     """What the active controller does about a request; changes nothing."""
-    return _TABLE[type(request)].decide(grounds, request)
+    return _TABLE[type(request)].decide(on, request)
 
 
 def refused(request: m.Request, error: Error) -> m.Response:
@@ -85,11 +87,11 @@ def errors(answer: Struct) -> Iterator[Error]:
 # ------------------------------------------------------------------------------------- AlterIsr
 
 
-def _alter_isr(on: Grounds, asked: m.AlterPartitionRequest) -> Decided:
+def _alter_isr(on: DecisionContext, asked: m.AlterPartitionRequest) -> ChangeDecision:
     known = on.image.brokers.get(asked.broker_id)
-    stale = known is not None and asked.broker_epoch != known.epoch
-    if known is None or (stale and on.protections.holds("newest-incarnation-wins")):
-        return Decided((), m.AlterPartitionResponse(Error.STALE_BROKER_EPOCH, ()))
+    current = on.policies.registration.is_current_epoch
+    if known is None or not current(asked.broker_epoch, known.epoch):
+        return ChangeDecision((), m.AlterPartitionResponse(Error.STALE_BROKER_EPOCH, ()))
     records: list[r.Record] = []
     results: list[m.AlterPartitionTopicResult] = []
     seen: set[tuple[object, int]] = set()
@@ -101,13 +103,13 @@ def _alter_isr(on: Grounds, asked: m.AlterPartitionRequest) -> Decided:
                 continue
             seen.add((topic.topic_id, one.partition_index))
             error, record = leadership.alter_isr(
-                on.image, asked.broker_id, topic, one, on.protections
+                on.image, asked.broker_id, topic, one, on.policies.election
             )
             if record is not None:
                 records.append(record)
             parts.append(_isr_result(one, error, record))
         results.append(m.AlterPartitionTopicResult(topic.topic_id, tuple(parts)))
-    return Decided(tuple(records), m.AlterPartitionResponse(Error.NONE, tuple(results)))
+    return ChangeDecision(tuple(records), m.AlterPartitionResponse(Error.NONE, tuple(results)))
 
 
 def _isr_result(
@@ -127,7 +129,7 @@ def _isr_refused(asked: m.AlterPartitionRequest, error: Error) -> m.Response:
 # --------------------------------------------------------------------------------------- topics
 
 
-def _create_topics(on: Grounds, asked: m.CreateTopicsRequest) -> Decided:
+def _create_topics(on: DecisionContext, asked: m.CreateTopicsRequest) -> ChangeDecision:
     records: list[r.Record] = []
     results: list[m.CreatableTopicResult] = []
     names: set[str] = set()
@@ -138,11 +140,11 @@ def _create_topics(on: Grounds, asked: m.CreateTopicsRequest) -> Decided:
             continue
         names.add(topic.name)
         new_id = topics.topic_id(on.quorum.epoch, on.end + len(records))
-        made, result = topics.create(on.image, topic, on.settings, new_id, on.protections)
+        made, result = topics.create(on.image, topic, on.settings, new_id, on.policies.placement)
         if not asked.validate_only:
             records += made
         results.append(result)
-    return Decided(tuple(records), m.CreateTopicsResponse(tuple(results)))
+    return ChangeDecision(tuple(records), m.CreateTopicsResponse(tuple(results)))
 
 
 def _create_refused(asked: m.CreateTopicsRequest, error: Error) -> m.Response:
@@ -151,14 +153,14 @@ def _create_refused(asked: m.CreateTopicsRequest, error: Error) -> m.Response:
     )
 
 
-def _delete_topics(on: Grounds, asked: m.DeleteTopicsRequest) -> Decided:
+def _delete_topics(on: DecisionContext, asked: m.DeleteTopicsRequest) -> ChangeDecision:
     records: list[r.Record] = []
     results: list[m.DeletableTopicResult] = []
     for topic in dict.fromkeys(asked.topic_names):
         gone, result = topics.delete(on.image, topic)
         records += gone
         results.append(result)
-    return Decided(tuple(records), m.DeleteTopicsResponse(tuple(results)))
+    return ChangeDecision(tuple(records), m.DeleteTopicsResponse(tuple(results)))
 
 
 def _delete_refused(asked: m.DeleteTopicsRequest, error: Error) -> m.Response:
@@ -170,10 +172,10 @@ def _delete_refused(asked: m.DeleteTopicsRequest, error: Error) -> m.Response:
 # ----------------------------------------------------------------------- elections and brokers
 
 
-def _elect_leaders(on: Grounds, asked: a.ElectLeadersRequest) -> Decided:
+def _elect_leaders(on: DecisionContext, asked: a.ElectLeadersRequest) -> ChangeDecision:
     """Preferred elections; an unclean one would lose what is committed, and is refused."""
     if asked.election_type != 0:
-        return Decided((), _elect_refused(asked, Error.INVALID_REQUEST))
+        return ChangeDecision((), _elect_refused(asked, Error.INVALID_REQUEST))
     places: dict[tuple[str, int], None]
     if asked.topic_partitions is None:
         every = on.image.all_partitions()
@@ -187,7 +189,8 @@ def _elect_leaders(on: Grounds, asked: a.ElectLeadersRequest) -> Decided:
         record = None
         error = Error.UNKNOWN_TOPIC_OR_PARTITION
         if one is not None:
-            record = leadership.to_preferred(one, on.ready, on.protections)
+            if preferred_can_lead(one, on.ready):
+                record = leadership.to_preferred(one, on.policies.election)
             there = one.leader == one.replicas[0]
             error = Error.ELECTION_NOT_NEEDED if there else Error.PREFERRED_LEADER_NOT_AVAILABLE
         if record is not None:
@@ -196,27 +199,27 @@ def _elect_leaders(on: Grounds, asked: a.ElectLeadersRequest) -> Decided:
         if asked.topic_partitions is not None or error is Error.NONE:
             results.setdefault(topic, []).append(a.PartitionResult(index, error))
     listed = tuple(a.ReplicaElectionResult(t, tuple(found)) for t, found in results.items())
-    return Decided(tuple(records), a.ElectLeadersResponse(Error.NONE, listed))
+    return ChangeDecision(tuple(records), a.ElectLeadersResponse(Error.NONE, listed))
 
 
 def _elect_refused(asked: a.ElectLeadersRequest, error: Error) -> m.Response:
     return a.ElectLeadersResponse(error, ())
 
 
-def _unregister(on: Grounds, asked: a.UnregisterBrokerRequest) -> Decided:
+def _unregister(on: DecisionContext, asked: a.UnregisterBrokerRequest) -> ChangeDecision:
     """DeleteBroker: it leaves every ISR but as the last member (QC-26)."""
     if asked.broker_id not in on.image.brokers:
-        return Decided((), a.UnregisterBrokerResponse(Error.BROKER_ID_NOT_REGISTERED))
-    records = registration.delete(on.image, asked.broker_id, on.protections)
-    return Decided(records, a.UnregisterBrokerResponse(Error.NONE))
+        return ChangeDecision((), a.UnregisterBrokerResponse(Error.BROKER_ID_NOT_REGISTERED))
+    records = registration.delete(on.image, asked.broker_id, on.policies.election)
+    return ChangeDecision(records, a.UnregisterBrokerResponse(Error.NONE))
 
 
 def _unregister_refused(asked: a.UnregisterBrokerRequest, error: Error) -> m.Response:
     return a.UnregisterBrokerResponse(error)
 
 
-def _describe_quorum(on: Grounds, asked: a.DescribeQuorumRequest) -> Decided:
-    return Decided((), quorum_messages.described(on.quorum, asked))
+def _describe_quorum(on: DecisionContext, asked: a.DescribeQuorumRequest) -> ChangeDecision:
+    return ChangeDecision((), quorum_messages.described(on.quorum, asked))
 
 
 def _describe_refused(asked: a.DescribeQuorumRequest, error: Error) -> m.Response:
@@ -226,14 +229,14 @@ def _describe_refused(asked: a.DescribeQuorumRequest, error: Error) -> m.Respons
 # --------------------------------------------------------------------------------- the quorum
 
 
-def _add_voter(on: Grounds, asked: a.AddRaftVoterRequest) -> Decided:
-    records, error, why = quorum_changes.add(on.quorum, on.image, asked, on.protections)
-    return Decided(records, a.AddRaftVoterResponse(error, why))
+def _add_voter(on: DecisionContext, asked: a.AddRaftVoterRequest) -> ChangeDecision:
+    records, error, why = quorum_changes.add(on.quorum, on.image, asked, on.policies.registration)
+    return ChangeDecision(records, a.AddRaftVoterResponse(error, why))
 
 
-def _remove_voter(on: Grounds, asked: a.RemoveRaftVoterRequest) -> Decided:
+def _remove_voter(on: DecisionContext, asked: a.RemoveRaftVoterRequest) -> ChangeDecision:
     records, error, why = quorum_changes.remove(on.quorum, asked)
-    return Decided(records, a.RemoveRaftVoterResponse(error, why))
+    return ChangeDecision(records, a.RemoveRaftVoterResponse(error, why))
 
 
 _TABLE: Mapping[type, _Change] = {

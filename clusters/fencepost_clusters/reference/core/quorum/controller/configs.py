@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fencepost_clusters.reference.core.node.settings import TOPIC_SETTINGS, Settings
-from fencepost_clusters.reference.core.quorum.controller.decision_context import Decided, Grounds
+from fencepost_clusters.reference.core.quorum.controller.decision_context import DecisionContext
+from fencepost_clusters.reference.core.quorum.controller.decisions import ChangeDecision
 from fencepost_clusters.reference.core.quorum.metadata.image import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
@@ -29,7 +30,7 @@ def number(image: Image, settings: Settings, topic: str, name: str) -> int:
     return int(own) if own else settings.ms(name)
 
 
-def alter(on: Grounds, asked: a.IncrementalAlterConfigsRequest) -> Decided:
+def alter(on: DecisionContext, asked: a.IncrementalAlterConfigsRequest) -> ChangeDecision:
     """Sets and deletes settings, each resource wholly or not at all."""
     records: list[r.Record] = []
     responses: list[a.AlterConfigsResourceResponse] = []
@@ -48,7 +49,7 @@ def alter(on: Grounds, asked: a.IncrementalAlterConfigsRequest) -> Decided:
         responses.append(
             a.AlterConfigsResourceResponse(error, saying, one.resource_type, one.resource_name)
         )
-    return Decided(tuple(records), a.IncrementalAlterConfigsResponse(tuple(responses)))
+    return ChangeDecision(tuple(records), a.IncrementalAlterConfigsResponse(tuple(responses)))
 
 
 def _judge(image: Image, asked: a.AlterConfigsResource) -> tuple[Error, str | None]:

@@ -26,7 +26,6 @@ from fencepost_clusters.reference.core.node.effects import (
     Instant,
     Note,
     Outbox,
-    Protections,
     Received,
     Reply,
     ShutdownAsked,
@@ -34,14 +33,18 @@ from fencepost_clusters.reference.core.node.effects import (
 )
 from fencepost_clusters.reference.core.node.metrics import Metrics
 from fencepost_clusters.reference.core.node.settings import Settings
+from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
 from fencepost_clusters.reference.core.quorum.controller import (
     changes,
     reassigning,
     registration,
     topics,
 )
-from fencepost_clusters.reference.core.quorum.controller.decision_context import Grounds, Quorum
-from fencepost_clusters.reference.core.quorum.controller.registration import BrokerState, Leases
+from fencepost_clusters.reference.core.quorum.controller.decision_context import (
+    DecisionContext,
+    Quorum,
+)
+from fencepost_clusters.reference.core.quorum.controller.registration import Leases
 from fencepost_clusters.reference.core.quorum.controller.snapshot_coordination import (
     Coordination,
     Reporting,
@@ -50,6 +53,7 @@ from fencepost_clusters.reference.core.quorum.metadata import features
 from fencepost_clusters.reference.core.quorum.metadata.committed import Committed
 from fencepost_clusters.reference.core.quorum.metadata.image import Image
 from fencepost_clusters.reference.core.quorum.metadata.snapshots import Snapshots
+from fencepost_clusters.reference.core.quorum.policies import Policies
 from fencepost_clusters.reference.core.quorum.raft import messages as quorum_messages
 from fencepost_clusters.reference.core.quorum.raft.electorate import Electorate
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog
@@ -73,7 +77,7 @@ class _Waiting(Struct, frozen=True):
     offset: int
     received: Received
     answer: m.Response
-    event: HeartbeatAnswered | ChangeAnswered | None
+    event: HeartbeatAnswered | ChangeAnswered
     cause: Cause | None
 
 
@@ -88,22 +92,23 @@ class ControllerNode:
         epoch: int,
         voted_for: int | None,
         chance: Chance,
-        protections: Protections,
+        policies: Policies,
         now: Instant,
         out: Outbox,
     ) -> None:
         self.settings = settings
-        self._protections = protections
+        self._policies = policies.controller
+        self._metadata_policies = policies.metadata
         self._out = out
         self.log = log
         self._out.note(NodeStarted("controller", settings.node_id, str(incarnation), self.log.end))
-        electorate = Electorate(settings.voters, (), protections, self._out)
+        electorate = Electorate(settings.voters, (), policies.raft, self._out)
         self.raft = Raft(
             settings.node_id, electorate, self.log, epoch, voted_for,
-            raft_timing(settings), chance, protections, self._out, now,
+            raft_timing(settings), chance, policies.raft, self._out, now,
         )  # fmt: skip
         self.committed = Committed(self._out, log, "controller")
-        self.snapshots = Snapshots(settings, log, protections, self._out)
+        self.snapshots = Snapshots(settings, log, policies.metadata, self._out)
         self._coordination: Coordination | None = None
         self._reporting = Reporting(settings, electorate, self._out, now)
         self._ahead: Image | None = None
@@ -111,7 +116,7 @@ class ControllerNode:
         self._leases = Leases()
         self._waiting: list[_Waiting] = []
         self._next_check_ns = 0
-        self.metrics = Metrics("controller", settings.node_id, protections, self._out, now)
+        self.metrics = Metrics("controller", settings.node_id, policies.metadata, self._out, now)
 
     # ------------------------------------------------------------------------------------- driver
 
@@ -164,8 +169,7 @@ class ControllerNode:
         times = [t for t in known if t is not None]
         if self._ahead is not None:
             times.append(self._next_check_ns)
-            if self._protections.holds("controller-fences"):
-                times.append(self._leases.ends_ns)
+            times.append(self._policies.leases.next_check_ns(self._leases.ends_ns))
         return min(times, default=None)
 
     def metrics_now(self) -> tuple[MetricsReported, ...]:
@@ -189,11 +193,11 @@ class ControllerNode:
                 for at, record in enumerate(batch.records, batch.base):
                     self._ahead.replay(record, at)
             self._leases = registration.at_takeover(
-                self._ahead, now, self.settings.lease_ms * 1_000_000, self._protections
+                self._ahead, now, self.settings.lease_ms * 1_000_000, self._policies.leases
             )
             self._next_check_ns = now.monotonic_ns
             self._coordination = Coordination(
-                self.settings, self.raft.epoch, self._protections, self._out
+                self.settings, self.raft.epoch, self._policies.term, self._out
             )
             wanted = self.settings.ms("metadata.format.level")
             self._apply(features.finalize(self._ahead, wanted), now)
@@ -227,11 +231,11 @@ class ControllerNode:
         self._coordination = None
         self.metrics.left_office()
         assert ahead is not None
-        reverted = self.committed.applied
-        if not self._protections.holds("revert-on-deposition"):
-            self.committed.image, self.committed.applied = ahead, self.log.end
-            reverted = self.log.end
-        self._out.note(StateReverted(reverted, self.raft.high_watermark, self._led_epoch))
+        image, applied = self._policies.term.kept_on_deposition(
+            (self.committed.image, self.committed.applied), (ahead, self.log.end)
+        )
+        self.committed.image, self.committed.applied = image, applied
+        self._out.note(StateReverted(applied, self.raft.high_watermark, self._led_epoch))
         refused, self._waiting = self._waiting, []
         for one in refused:
             self._refuse(one.received, one.cause)
@@ -244,9 +248,7 @@ class ControllerNode:
         assert self._ahead is not None
         if batch:
             base = self.log.end
-            level = features.level(self._ahead)
-            if not self._protections.holds("format-by-level"):
-                level = r.MAX_LEVEL
+            level = self._metadata_policies.record_level(self._ahead)
             self.raft.append([r.encode(record, level) for record in batch], now)
             for at, record in enumerate(batch, base):
                 self._ahead.replay(record, at)
@@ -255,9 +257,8 @@ class ControllerNode:
         return self.log.end
 
     def _expire(self, now: Instant) -> None:
-        if self._ahead is None or now.monotonic_ns < self._leases.ends_ns:
-            return
-        if not self._protections.holds("controller-fences"):
+        check_ns = self._policies.leases.next_check_ns(self._leases.ends_ns)
+        if self._ahead is None or now.monotonic_ns < check_ns:
             return
         lease_ns = self.settings.lease_ms * 1_000_000
         for broker in registration.expired(self._ahead, self._leases, now, lease_ns):
@@ -267,12 +268,14 @@ class ControllerNode:
                     now.monotonic_ns, self.settings.lease_ms, self.raft.epoch,
                 )
             )  # fmt: skip
-            self._apply(registration.fence(self._ahead, broker, self._protections), now)
+            self._apply(registration.fence(self._ahead, broker, self._policies.election), now)
         self._leases.looked_at(self._ahead, lease_ns)
 
     def _request(self, received: Received, now: Instant) -> None:
         self.metrics.requested()
-        if admission.refused(received, self.settings.rights, self._protections, self._out):
+        if admission.refused(
+            received, self.settings.rights, self._policies.registration, self._out
+        ):
             return
         message = received.message
         if isinstance(message, quorum_messages.Request):
@@ -313,28 +316,22 @@ class ControllerNode:
         return m.ControllerHeartbeatResponse(Error.NONE, start)
 
     def _heartbeat(self, received: Received, asked: m.BrokerHeartbeatRequest, now: Instant) -> None:
-        image = self._ahead
-        if (
-            image is None
-            and self._led_epoch >= 0
-            and not self._protections.holds("only-active-renews")
-        ):
-            image = self.committed.image
+        image = self._policies.leases.renewing_image(
+            self._ahead, self.committed.image, self._led_epoch >= 0
+        )
         if image is None:
             self._refuse(received, self._out.cause)
             return
         decision = registration.heartbeat(
             image, self._leases, asked, now, self.log.end, self.settings, self.raft.voters,
-            self._protections,
+            self._policies,
         )  # fmt: skip
         granted = decision.error is Error.NONE
-        start_ms = asked.lease_start_time_ms
-        if not self._protections.holds("lease-from-request"):
-            start_ms = now.wall_ms
+        start_ms = self._policies.leases.lease_start_ms(asked.lease_start_time_ms, now.wall_ms)
         end_ms = start_ms + self.settings.lease_ms if granted else -1
         offset = 0
         if self._ahead is not None:
-            if decision.heard:
+            if decision.renews:
                 lease_ns = self.settings.lease_ms * 1_000_000
                 self._leases.heard(asked, self.committed.applied, now, lease_ns)
             offset = self._apply(decision.records, now)
@@ -343,7 +340,7 @@ class ControllerNode:
             end_ms, self.raft.epoch,
         )  # fmt: skip
         event = self._heartbeat_event(received, asked, answer)
-        self._answer_later(_Waiting(offset, received, answer, event, self._out.cause))
+        self._answer_later(offset, received, answer, event)
 
     def _heartbeat_event(
         self, received: Received, asked: m.BrokerHeartbeatRequest, answer: m.BrokerHeartbeatResponse
@@ -374,10 +371,10 @@ class ControllerNode:
             self.raft.settled,
             self.raft.observed,
         )
-        grounds = Grounds(
-            self._ahead, self.log.end, quorum, self._ready(), self.settings, self._protections
+        context = DecisionContext(
+            self._ahead, self.log.end, quorum, self._ready(), self.settings, self._policies
         )
-        decided = changes.decide(grounds, received.message)
+        decided = changes.decide(context, received.message)
         end = self._apply(decided.records, now)
         if isinstance(received.message, m.AlterPartitionRequest):
             self._settle(decided.records, now)
@@ -389,7 +386,7 @@ class ControllerNode:
             -1,
             self.raft.epoch,
         )
-        self._answer_later(_Waiting(end, received, decided.answer, event, self._out.cause))
+        self._answer_later(end, received, decided.answer, event)
 
     # ------------------------------------------------------------------------- what nobody asks for
 
@@ -417,9 +414,7 @@ class ControllerNode:
             for record in records
             if isinstance(record, r.IsrChangeRecord) and record.topic_id is not None
         ]
-        self._apply(
-            reassigning.settle(self._ahead, places, self._willing(), self._protections), now
-        )
+        self._apply(reassigning.settle(self._ahead, places, self._willing(), self._policies), now)
 
     def _maintain(self, now: Instant) -> None:
         """Finishes deletions once marked, and at times looks at every partition."""
@@ -430,7 +425,7 @@ class ControllerNode:
         if now.monotonic_ns >= self._next_check_ns:
             every = self._ahead.all_partitions()
             self._apply(
-                reassigning.settle(self._ahead, every, self._willing(), self._protections), now
+                reassigning.settle(self._ahead, every, self._willing(), self._policies), now
             )
             self._next_check_ns = now.monotonic_ns + self.settings.ns(
                 "leader.imbalance.check.interval.ms"
@@ -438,11 +433,16 @@ class ControllerNode:
 
     # ---------------------------------------------------------------------------------- answering
 
-    def _answer_later(self, waiting: _Waiting) -> None:
-        if self._protections.holds("answer-after-commit"):
-            self._waiting.append(waiting)
-        else:
-            self._answer(waiting)
+    def _answer_later(
+        self,
+        log_end: int,
+        received: Received,
+        answer: m.Response,
+        event: HeartbeatAnswered | ChangeAnswered,
+    ) -> None:
+        """Keeps an answer until the log it rests on is committed."""
+        offset = self._policies.term.answer_offset(log_end)
+        self._waiting.append(_Waiting(offset, received, answer, event, self._out.cause))
 
     def _answer_committed(self) -> None:
         ready = [w for w in self._waiting if w.offset <= self.raft.high_watermark]
@@ -463,14 +463,14 @@ class ControllerNode:
         event = waiting.event
         if isinstance(event, ChangeAnswered):
             event = replace(event, high_watermark=self.raft.high_watermark)
-        if event is not None:
-            self._out.add(Note(event, waiting.cause))
+        self._out.add(Note(event, waiting.cause))
         self._out.add(Reply(waiting.received.request_id, waiting.answer))
 
     def _overtaken(self, asked: m.BrokerHeartbeatRequest) -> bool:
         """Whether the committed metadata names another process for the id by now (QC-19)."""
-        taken = self.committed.image.has_lost(asked.broker_id, asked.incarnation_id)
-        return taken and self._protections.holds("newest-incarnation-wins")
+        return self._policies.registration.has_lost_id(
+            self.committed.image, asked.broker_id, asked.incarnation_id
+        )
 
     def _refuse(self, received: Received, cause: Cause | None) -> None:
         """NOT_CONTROLLER, naming the active controller where the answer can (QC-22)."""

@@ -1,4 +1,4 @@
-"""What a decision about a request rests on, and what it leads to."""
+"""What the active controller decides about a change from."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from fencepost_clusters.reference.core.node.effects import Protections
 from fencepost_clusters.reference.core.node.settings import Settings
+from fencepost_clusters.reference.core.quorum.controller.policies import ControllerPolicies
 from fencepost_clusters.reference.core.quorum.metadata.image import Image
 from fencepost_clusters.reference.core.quorum.raft.electorate import Voters
-from fencepost_clusters.reference.wire import messages as m
-from fencepost_clusters.reference.wire import records as r
 
 
 class Quorum(Struct, frozen=True):
@@ -30,7 +28,7 @@ class Quorum(Struct, frozen=True):
     observed: Mapping[int, int]
 
 
-class Grounds(Struct, frozen=True):
+class DecisionContext(Struct, frozen=True):
     """See the module. `end` is the offset at which the first record will stand; `ready` are the
     brokers that may be given leaderships: active, heard of in this office, and not stopping."""
 
@@ -39,11 +37,4 @@ class Grounds(Struct, frozen=True):
     quorum: Quorum
     ready: frozenset[int]
     settings: Settings
-    protections: Protections
-
-
-class Decided(Struct, frozen=True):
-    """What a request leads to: records, in one batch, and its answer once they are committed."""
-
-    records: tuple[r.Record, ...]
-    answer: m.Response
+    policies: ControllerPolicies

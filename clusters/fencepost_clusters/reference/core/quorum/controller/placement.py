@@ -10,21 +10,18 @@ K = TypeVar("K")
 Replicas = tuple[int, ...]
 
 
-def place(
-    brokers: Sequence[int], partitions: int, replicas: int, spread: bool = True
-) -> tuple[Replicas, ...]:
+def place(brokers: Sequence[int], partitions: int, replicas: int) -> tuple[Replicas, ...]:
     """The replicas of each new partition, preferred one first (RP-01).
 
     Partition p has its preferred replica on broker i = p mod n; replica j (from 1) of the k-th
-    partition (from 0) of broker i goes to broker (i + 1 + (j - 1 + k) mod (n - 1)) mod n. Without
-    `spread`, the defect, k does not count, and one neighbour gets it all.
+    partition (from 0) of broker i goes to broker (i + 1 + (j - 1 + k) mod (n - 1)) mod n.
     """
     ordered = sorted(brokers)
     n = len(ordered)
     assert 0 < replicas <= n, "checked by the caller"
     placed: list[Replicas] = []
     for number in range(partitions):
-        i, k = number % n, number // n if spread else 0
+        i, k = number % n, number // n
         others = [(i + 1 + (j - 1 + k) % (n - 1)) % n for j in range(1, replicas)]
         placed.append(tuple(ordered[x] for x in (i, *others)))
     return tuple(placed)
@@ -86,15 +83,18 @@ def _next_move(
 
 
 def rebalance(
-    topics: Mapping[str, Mapping[int, Replicas]], brokers: Sequence[int]
+    held: Mapping[tuple[str, int], Replicas], brokers: Sequence[int]
 ) -> dict[tuple[str, int], Replicas]:
     """Every partition placed anew over these brokers as if its topic were made now; those whose
     replicas change, with their new ones."""
+    topics: dict[str, dict[int, Replicas]] = {}
+    for (topic, index), replicas in held.items():
+        topics.setdefault(topic, {})[index] = replicas
     moved: dict[tuple[str, int], Replicas] = {}
-    for topic, held in topics.items():
-        factor = min(len(brokers), max((len(r) for r in held.values()), default=1))
-        placed = place(brokers, max(held, default=-1) + 1, factor)
-        for index, replicas in held.items():
+    for topic, partitions in topics.items():
+        factor = min(len(brokers), max(len(r) for r in partitions.values()))
+        placed = place(brokers, max(partitions) + 1, factor)
+        for index, replicas in partitions.items():
             if placed[index] != replicas:
                 moved[topic, index] = placed[index]
     return moved

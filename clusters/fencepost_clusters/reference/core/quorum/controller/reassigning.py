@@ -9,9 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fencepost_clusters.reference.core.node.effects import Protections
 from fencepost_clusters.reference.core.quorum.controller import leadership, placement
-from fencepost_clusters.reference.core.quorum.controller.decision_context import Decided, Grounds
+from fencepost_clusters.reference.core.quorum.controller.decision_context import DecisionContext
+from fencepost_clusters.reference.core.quorum.controller.decisions import ChangeDecision
+from fencepost_clusters.reference.core.quorum.controller.policies import (
+    ControllerPolicies,
+    PlacementPolicies,
+    first_live,
+)
 from fencepost_clusters.reference.core.quorum.metadata.image import Image, Partition
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import records as r
@@ -54,7 +59,7 @@ def _record(
     )
 
 
-def begin(on: Grounds, one: Partition, wanted: tuple[int, ...]) -> Outcome:
+def begin(on: DecisionContext, one: Partition, wanted: tuple[int, ...]) -> Outcome:
     """The record that begins a reassignment, or that carries it out where nothing is to be waited
     for; a reassignment under way is replaced."""
     if not wanted or len(set(wanted)) != len(wanted) or min(wanted) < 0:
@@ -70,17 +75,17 @@ def begin(on: Grounds, one: Partition, wanted: tuple[int, ...]) -> Outcome:
     if not isr:
         saying = "no member of the ISR would be left: call the reassignment under way off first"
         return None, Error.INVALID_REPLICA_ASSIGNMENT, saying
-    leader = one.leader if one.leader in isr else _elect(on.image, replicas, isr)
+    leader = one.leader if one.leader in isr else first_live(replicas, isr, on.image.live())
     begun = Partition(
         one.topic_id, one.index, replicas, isr, leader, one.leader_epoch, adding, removing
     )
-    done = switch(on.image, begun, on.protections)
+    done = switch(on.image, begun, on.policies.placement)
     if done is not None:
         return done, Error.NONE, None
     return _record(one, replicas, isr, leader, adding, removing), Error.NONE, None
 
 
-def call_off(on: Grounds, one: Partition) -> Outcome:
+def call_off(on: DecisionContext, one: Partition) -> Outcome:
     """The record that undoes a reassignment under way."""
     if not under_way(one):
         return None, Error.NO_REASSIGNMENT_IN_PROGRESS, None
@@ -89,50 +94,40 @@ def call_off(on: Grounds, one: Partition) -> Outcome:
     if not isr:
         saying = "none of the former replicas is in the ISR"
         return None, Error.INVALID_REPLICA_ASSIGNMENT, saying
-    leader = one.leader if one.leader in isr else _elect(on.image, origin, isr)
+    leader = one.leader if one.leader in isr else first_live(origin, isr, on.image.live())
     return _record(one, origin, isr, leader), Error.NONE, None
 
 
-def switch(image: Image, one: Partition, protections: Protections) -> r.PartitionRecord | None:
+def switch(image: Image, one: Partition, policies: PlacementPolicies) -> r.PartitionRecord | None:
     """The record with which a reassignment ends: the new replicas alone, all in the ISR, and a
     leader elected anew; None while it has to wait."""
     wanted = target(one)
-    caught_up = set(wanted) <= set(one.isr)
-    if not caught_up and protections.holds("switch-when-caught-up"):
+    if not policies.has_caught_up(wanted, one.isr):
         return None
-    isr = wanted
-    if not protections.holds("removed-leave-isr"):
-        isr = (*wanted, *(b for b in one.isr if b not in wanted))
-    return _record(one, wanted, isr, _elect(image, wanted, wanted))
-
-
-def _elect(image: Image, replicas: Sequence[int], isr: Sequence[int]) -> int:
-    live = image.live()
-    return next((b for b in replicas if b in isr and b in live), -1)
+    isr = policies.isr_after_reassignment(wanted, one.isr)
+    return _record(one, wanted, isr, first_live(wanted, wanted, image.live()))
 
 
 def settle(
-    image: Image, places: Sequence[Partition], ready: frozenset[int], protections: Protections
+    image: Image, places: Sequence[Partition], ready: frozenset[int], policies: ControllerPolicies
 ) -> tuple[r.Record, ...]:
     """What is due on these partitions without anybody asking: the end of a reassignment, or
     leadership back to the preferred replica (RP-21)."""
     found: list[r.Record] = []
     for one in places:
         if under_way(one):
-            done = switch(image, one, protections)
+            done = switch(image, one, policies.placement)
             if done is not None:
                 found.append(done)
-        elif protections.holds("preferred-leads"):
-            back = leadership.to_preferred(one, ready, protections)
-            if back is not None:
-                found.append(back)
+        elif policies.election.returns_to_preferred(one, ready):
+            found.append(leadership.to_preferred(one, policies.election))
     return tuple(found)
 
 
 # --------------------------------------------------------------------------------------- requests
 
 
-def alter(on: Grounds, asked: a.AlterPartitionReassignmentsRequest) -> Decided:
+def alter(on: DecisionContext, asked: a.AlterPartitionReassignmentsRequest) -> ChangeDecision:
     """Begins and calls off reassignments, each partition by itself."""
     records: list[r.Record] = []
     topics: list[a.ReassignableTopicResponse] = []
@@ -157,14 +152,14 @@ def alter(on: Grounds, asked: a.AlterPartitionReassignmentsRequest) -> Decided:
             parts.append(a.ReassignablePartitionResponse(part.partition_index, error, saying))
         topics.append(a.ReassignableTopicResponse(topic.name, tuple(parts)))
     answer = a.AlterPartitionReassignmentsResponse(Error.NONE, tuple(topics))
-    return Decided(tuple(records), answer)
+    return ChangeDecision(tuple(records), answer)
 
 
 def alter_refused(asked: a.AlterPartitionReassignmentsRequest, error: Error) -> a.AdminResponse:
     return a.AlterPartitionReassignmentsResponse(error, ())
 
 
-def listed(on: Grounds, asked: a.ListPartitionReassignmentsRequest) -> Decided:
+def listed(on: DecisionContext, asked: a.ListPartitionReassignmentsRequest) -> ChangeDecision:
     """The reassignments under way, of all partitions or of those asked for."""
     wanted = None
     if asked.topics is not None:
@@ -177,29 +172,26 @@ def listed(on: Grounds, asked: a.ListPartitionReassignmentsRequest) -> Decided:
                 a.OngoingPartitionReassignment(one.index, one.replicas, one.adding, one.removing)
             )
     topics = tuple(a.OngoingTopicReassignment(name, tuple(p)) for name, p in found.items())
-    return Decided((), a.ListPartitionReassignmentsResponse(Error.NONE, topics))
+    return ChangeDecision((), a.ListPartitionReassignmentsResponse(Error.NONE, topics))
 
 
 def list_refused(asked: a.ListPartitionReassignmentsRequest, error: Error) -> a.AdminResponse:
     return a.ListPartitionReassignmentsResponse(error, ())
 
 
-def rebalance(on: Grounds, asked: a.RebalanceRequest) -> Decided:
+def rebalance(on: DecisionContext, asked: a.RebalanceRequest) -> ChangeDecision:
     """Adds brokers with as few moves as may be (RP-03), or places every partition anew (RP-33)."""
     live = on.image.live()
     dead = sorted(set(asked.brokers) - set(live))
     if dead or not live:
         saying = f"broker {dead[0]} is not live" if dead else "no broker is live"
-        return Decided((), a.RebalanceResponse(Error.INVALID_REPLICA_ASSIGNMENT, 0, saying))
+        return ChangeDecision((), a.RebalanceResponse(Error.INVALID_REPLICA_ASSIGNMENT, 0, saying))
     held = {(on.image.names[p.topic_id], p.index): target(p) for p in on.image.all_partitions()}
-    if asked.brokers and on.protections.holds("adding-moves-little"):
+    if asked.brokers:
         old = [b for b in live if b not in asked.brokers]
-        moved = placement.add_brokers(held, old, asked.brokers)
+        moved = on.policies.placement.moves_for_new_brokers(held, old, asked.brokers)
     else:
-        topics: dict[str, dict[int, tuple[int, ...]]] = {}
-        for (topic, index), replicas in held.items():
-            topics.setdefault(topic, {})[index] = replicas
-        moved = placement.rebalance(topics, live)
+        moved = placement.rebalance(held, live)
     records: list[r.Record] = []
     for (topic, index), replicas in sorted(moved.items()):
         one = on.image.partition(topic, index)
@@ -207,7 +199,7 @@ def rebalance(on: Grounds, asked: a.RebalanceRequest) -> Decided:
         record, _, _ = begin(on, one, replicas)
         if record is not None:
             records.append(record)
-    return Decided(tuple(records), a.RebalanceResponse(Error.NONE, len(records)))
+    return ChangeDecision(tuple(records), a.RebalanceResponse(Error.NONE, len(records)))
 
 
 def rebalance_refused(asked: a.RebalanceRequest, error: Error) -> a.AdminResponse:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from fencepost_clusters.reference.core.node.effects import Instant, Outbox, Protections
+from fencepost_clusters.reference.core.node.effects import Instant, Outbox
 from fencepost_clusters.reference.core.node.settings import Settings
+from fencepost_clusters.reference.core.quorum.controller.policies import TermPolicies
 from fencepost_clusters.reference.core.quorum.raft.electorate import Electorate
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_kafka import SnapshotAsked, SnapshotKnown
@@ -28,12 +29,10 @@ class _Known:
 class Coordination:
     """The active controller's part: one snapshot at a time, as far as it knows (QC-12)."""
 
-    def __init__(
-        self, settings: Settings, epoch: int, protections: Protections, out: Outbox
-    ) -> None:
+    def __init__(self, settings: Settings, epoch: int, policies: TermPolicies, out: Outbox) -> None:
         self._settings = settings
         self._epoch = epoch
-        self._protections = protections
+        self._policies = policies
         self._out = out
         self._known: dict[int, _Known] = {}
         self._asked: tuple[int, int] | None = None
@@ -60,8 +59,7 @@ class Coordination:
             if other == controller:
                 return True  # the answer that told it may have been lost
             silent_ns = now.monotonic_ns - self._known[other].heard_ns
-            alive = silent_ns < self._settings.lease_ms * 1_000_000
-            if alive and self._protections.holds("one-snapshot-at-a-time"):
+            if self._policies.snapshot_must_wait(silent_ns, self._settings.lease_ms * 1_000_000):
                 self._made_to_wait.add(controller)
                 return False
         self._asked = (controller, last)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from uuid import UUID
 
-from fencepost_clusters.reference.core.node.effects import Protections
 from fencepost_clusters.reference.core.node.settings import TOPIC_SETTINGS, Settings
-from fencepost_clusters.reference.core.quorum.controller.placement import place
+from fencepost_clusters.reference.core.quorum.controller.policies import PlacementPolicies
 from fencepost_clusters.reference.core.quorum.metadata.image import TOPIC_RESOURCE, Image
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
@@ -27,10 +26,10 @@ def create(
     asked: m.CreatableTopic,
     settings: Settings,
     new_id: UUID,
-    protections: Protections,
+    policies: PlacementPolicies,
 ) -> tuple[list[r.Record], m.CreatableTopicResult]:
     """The records that make a topic, placed on brokers that are live now (RP-28), or why not."""
-    error, saying, replicas = _judge(image, asked, settings, protections)
+    error, saying, replicas = _judge(image, asked, settings, policies)
     if error is not Error.NONE:
         return [], m.CreatableTopicResult(asked.name, error, saying)
     found: list[r.Record] = [r.TopicRecord(name=asked.name, topic_id=new_id)]
@@ -62,7 +61,7 @@ def create(
 
 
 def _judge(
-    image: Image, asked: m.CreatableTopic, settings: Settings, protections: Protections
+    image: Image, asked: m.CreatableTopic, settings: Settings, policies: PlacementPolicies
 ) -> tuple[Error, str | None, tuple[tuple[int, ...], ...]]:
     if not _LEGAL.fullmatch(asked.name) or asked.name in (".", "..", m.METADATA_TOPIC):
         return Error.INVALID_TOPIC_EXCEPTION, f"{asked.name!r} is no legal topic name", ()
@@ -72,9 +71,7 @@ def _judge(
         if config.name not in TOPIC_SETTINGS or not (config.value or "").isdecimal():
             saying = f"{config.name}={config.value} cannot be set for a topic here"
             return Error.INVALID_CONFIG, saying, ()
-    live = image.live()
-    if not protections.holds("placed-on-live"):
-        live = tuple(sorted(image.brokers))
+    live = policies.brokers_for_replicas(image)
     if asked.assignments:
         chosen = {a.partition_index: a.broker_ids for a in asked.assignments}
         members = tuple(chosen.get(i, ()) for i in range(len(chosen)))
@@ -90,8 +87,7 @@ def _judge(
     if not 0 < factor <= len(live):
         saying = f"replication factor {factor}; {len(live)} brokers are live"
         return Error.INVALID_REPLICATION_FACTOR, saying, ()
-    spread = protections.holds("placement-spreads")
-    return Error.NONE, None, place(live, count, factor, spread)
+    return Error.NONE, None, policies.place(live, count, factor)
 
 
 def delete(image: Image, name: str) -> tuple[list[r.Record], m.DeletableTopicResult]:

@@ -7,7 +7,6 @@ the log after it, it is the same state.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import final
 from uuid import UUID
 from zlib import crc32
@@ -17,7 +16,6 @@ import msgspec
 from fencepost_clusters.reference.core.node.effects import (
     Instant,
     Outbox,
-    Protections,
     StoreSnapshot,
 )
 from fencepost_clusters.reference.core.node.settings import Settings
@@ -30,6 +28,7 @@ from fencepost_clusters.reference.core.quorum.metadata.image import (
     Partition,
     broker_record,
 )
+from fencepost_clusters.reference.core.quorum.metadata.policies import MetadataPolicies
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import (
     LOG_NAME,
     MetadataLog,
@@ -131,11 +130,11 @@ class Snapshots:
     """The snapshots of one node: the one it is writing, and the offset of the last."""
 
     def __init__(
-        self, settings: Settings, log: MetadataLog, protections: Protections, out: Outbox
+        self, settings: Settings, log: MetadataLog, policies: MetadataPolicies, out: Outbox
     ) -> None:
         self._settings = settings
         self._log = log
-        self._protections = protections
+        self._policies = policies
         self._out = out
         self._writing: _Writing | None = None
         if log.snapshot is not None:
@@ -190,7 +189,8 @@ class Snapshots:
 
     def _slice(self, writing: _Writing, image: Image, now: Instant) -> None:
         most = self._settings.ms("metadata.snapshot.slice.records")
-        chosen = self._unchanged(writing.records[writing.done : writing.done + most], image)
+        copied = writing.records[writing.done : writing.done + most]
+        chosen = self._policies.snapshot_slice(copied, image)
         writing.done += most
         writing.next_ns = now.monotonic_ns + SLICE_NS
         if chosen:
@@ -199,13 +199,6 @@ class Snapshots:
             writing.written += len(chosen)
         if writing.done >= len(writing.records):
             self._store(writing)
-
-    def _unchanged(self, records: Sequence[r.Record], image: Image) -> Sequence[r.Record]:
-        """All of them: what has changed meanwhile is as it was in the copy."""
-        if self._protections.holds("snapshot-of-a-copy"):
-            return records
-        current = set(records_of(image))
-        return [record for record in records if record in current]
 
     def _store(self, writing: _Writing) -> None:
         self._writing = None

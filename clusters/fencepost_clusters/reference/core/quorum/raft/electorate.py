@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeGuard
 
-from fencepost_clusters.reference.core.node.effects import Address, Outbox, Protections
+from fencepost_clusters.reference.core.node.effects import Address, Outbox
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog
+from fencepost_clusters.reference.core.quorum.raft.policies import RaftPolicies
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire import records as r
@@ -66,7 +67,7 @@ class Electorate:
         self,
         configured: Voters,
         bootstrap: tuple[Address, ...],
-        protections: Protections,
+        policies: RaftPolicies,
         out: Outbox,
     ) -> None:
         """A controller is configured with voters; a broker with `bootstrap` addresses, whose ids it
@@ -75,7 +76,7 @@ class Electorate:
         self._history: list[tuple[int, Voters]] = [(-1, dict(configured))]
         self._told: dict[int, Address] = {}
         self._bootstrap = bootstrap
-        self._protections = protections
+        self._policies = policies
         self._out = out
         if bootstrap:
             self.voters = {-2 - number: address for number, address in enumerate(bootstrap)}
@@ -135,10 +136,9 @@ class Electorate:
         if not self._bootstrap:
             self._told.update(found)
             return
-        if not self._protections.holds("follow-learned-voters"):
-            found = {node: a for node, a in found.items() if a in self._bootstrap}
-        if found and found != self.voters:
-            self._replace(found)
+        followed = self._policies.voters_to_follow(found, self._bootstrap)
+        if followed and followed != self.voters:
+            self._replace(followed)
 
     def _replace(self, found: Voters) -> None:
         self.voters.clear()

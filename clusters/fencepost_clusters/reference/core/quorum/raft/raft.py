@@ -14,13 +14,11 @@ from enum import Enum
 
 from fencepost_clusters.reference.core.node.effects import (
     EXIT_UNREADABLE,
-    NEVER_NS,
     Append,
     Chance,
     Delete,
     Instant,
     Outbox,
-    Protections,
     Received,
     Reply,
     StoreSnapshot,
@@ -31,6 +29,7 @@ from fencepost_clusters.reference.core.node.effects import (
 from fencepost_clusters.reference.core.quorum.raft import messages
 from fencepost_clusters.reference.core.quorum.raft.electorate import Electorate
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME, MetadataLog
+from fencepost_clusters.reference.core.quorum.raft.policies import RaftPolicies, VoteReason
 from fencepost_clusters.reference.core.quorum.raft.serving import Serving
 from fencepost_clusters.reference.core.quorum.raft.snapshot_download import Download
 from fencepost_clusters.reference.core.quorum.raft.timing import RaftTiming
@@ -72,7 +71,7 @@ class Raft:
         voted_for: int | None,
         timing: RaftTiming,
         chance: Chance,
-        protections: Protections,
+        policies: RaftPolicies,
         out: Outbox,
         now: Instant,
         replica_epoch: int = -1,
@@ -91,7 +90,7 @@ class Raft:
         self.role = Role.UNATTACHED if me in self.voters else Role.OBSERVER
         self.replica_epoch = replica_epoch
         self._chance = chance
-        self._protections = protections
+        self._policies = policies
         self._out = out
         # Nobody leads a cluster that just started, so its first election comes soon. A process that
         # comes back does not know whom it promised to follow: it waits until that promise is over.
@@ -105,7 +104,7 @@ class Raft:
         self._download = Download()
         self._epoch_start = 0
         self._announced: dict[int, int] = {}
-        self._serving = Serving(me, electorate, log, self, protections, out)
+        self._serving = Serving(me, electorate, log, self, out)
 
     # ------------------------------------------------------------------------------- questions
 
@@ -155,7 +154,7 @@ class Raft:
     def _quorum_lost_ns(self) -> int:
         """When the leader must have resigned, unless a voter fetches before."""
         seen_ns = self._serving.majority_seen_ns()
-        return NEVER_NS if seen_ns is None else seen_ns + self.timing.resign_after_ns
+        return self._policies.resigns_at_ns(seen_ns, self.timing.resign_after_ns)
 
     def _reseat(self, now: Instant) -> None:
         """Takes up what a change of the voters means for this node."""
@@ -313,7 +312,7 @@ class Raft:
         faithful = self.role is not Role.LEADER and now.monotonic_ns < self._faithful_ns
         if asked.replica_epoch > self.epoch and not faithful:
             self._adopt(asked.replica_epoch, None, now)
-        reason = "has_leader" if faithful else self._judge_candidate(asked)
+        reason: VoteReason = "has_leader" if faithful else self._judge_candidate(asked)
         granted = reason == "granted"
         if granted:
             self.voted_for = asked.replica_id
@@ -334,20 +333,15 @@ class Raft:
         answer = messages.vote_answer(self.leader, self.epoch, granted)
         self._out.add(Reply(received.request_id, answer))
 
-    def _judge_candidate(self, asked: m.VotePartition) -> str:
+    def _judge_candidate(self, asked: m.VotePartition) -> VoteReason:
         if asked.replica_epoch < self.epoch:
             return "old_epoch"
-        if self._protections.holds("one-vote-an-epoch"):
-            if self.leader is not None:
-                return "has_leader"
-            if self.voted_for not in (None, asked.replica_id):
-                return "already_voted"
+        taken = self._policies.vote_taken(self.leader, self.voted_for, asked.replica_id)
+        if taken is not None:
+            return taken
+        theirs = (asked.last_offset_epoch, asked.last_offset)
         mine = (self.log.last_epoch, self.log.end)
-        if (asked.last_offset_epoch, asked.last_offset) < mine and self._protections.holds(
-            "complete-log-wins"
-        ):
-            return "log_behind"
-        return "granted"
+        return "granted" if self._policies.log_is_complete(theirs, mine) else "log_behind"
 
     def begin_epoch(
         self, received: Received, request: m.BeginQuorumEpochRequest, now: Instant

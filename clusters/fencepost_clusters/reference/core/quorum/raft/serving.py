@@ -16,7 +16,6 @@ from fencepost_clusters.reference.core.node.effects import (
     NEVER_NS,
     Instant,
     Outbox,
-    Protections,
     Received,
     Reply,
 )
@@ -63,7 +62,6 @@ class Serving:
         electorate: Electorate,
         log: MetadataLog,
         standing: Standing,
-        protections: Protections,
         out: Outbox,
     ) -> None:
         self._me = me
@@ -71,7 +69,6 @@ class Serving:
         self._voters = electorate.voters
         self._log = log
         self._standing = standing
-        self._protections = protections
         self._out = out
         self._ends: dict[int, int] = {}
         self.observed: dict[int, int] = {}
@@ -105,7 +102,7 @@ class Serving:
     def majority_seen_ns(self) -> int | None:
         """When the last fetch came that made a majority; None where the leader is one by itself."""
         needed = self._majority() - (self._me in self._voters)
-        if needed == 0 or not self._protections.holds("check-quorum"):
+        if needed == 0:
             return None
         seen = (self._fetched_ns[v] for v in self._voters if v != self._me)
         return sorted(seen, reverse=True)[needed - 1]

@@ -6,9 +6,9 @@ anything of this controller's own epoch, is not committed: so any two majorities
 
 from __future__ import annotations
 
-from fencepost_clusters.reference.core.node.effects import Protections
 from fencepost_clusters.reference.core.node.settings import CONTROLLER_LISTENER
 from fencepost_clusters.reference.core.quorum.controller.decision_context import Quorum
+from fencepost_clusters.reference.core.quorum.controller.policies import RegistrationPolicies
 from fencepost_clusters.reference.core.quorum.metadata.image import Image
 from fencepost_clusters.reference.core.quorum.raft.electorate import voters_record
 from fencepost_clusters.reference.wire import administration as a
@@ -23,7 +23,7 @@ Outcome = tuple[tuple[r.Record, ...], Error, str | None]
 
 
 def add(
-    quorum: Quorum, image: Image, asked: a.AddRaftVoterRequest, protections: Protections
+    quorum: Quorum, image: Image, asked: a.AddRaftVoterRequest, policies: RegistrationPolicies
 ) -> Outcome:
     """What asking for another voter leads to."""
     node = asked.voter_id
@@ -32,7 +32,7 @@ def add(
     )
     if node < 0 or address is None:
         return _refused(Error.INVALID_REQUEST, "a voter has an id and a controller listener")
-    if node in image.brokers and protections.holds("one-space-of-ids"):
+    if policies.id_clashes(node, image.brokers):
         return _refused(Error.INVALID_REQUEST, f"{node} is a broker's id")
     if node in quorum.voters:
         return _refused(Error.DUPLICATE_VOTER, f"{node} votes already")

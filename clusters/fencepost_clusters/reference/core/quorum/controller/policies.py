@@ -1,0 +1,283 @@
+"""The active controller's decisions that a defect can replace, as pure functions grouped by
+concern; see `quorum.policies`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from fencepost_clusters.reference.core.node.rights import Rights
+from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
+from fencepost_clusters.reference.core.quorum.controller import placement
+from fencepost_clusters.reference.core.quorum.controller.decisions import HeartbeatDecision
+from fencepost_clusters.reference.core.quorum.metadata import features
+from fencepost_clusters.reference.core.quorum.metadata.image import Broker, Image, Partition
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.errors import Error
+
+# ------------------------------------------------------------------------------------ elections
+
+Elected = tuple[int, tuple[int, ...]]
+"""A leader, -1 for none, and the ISR with which it starts."""
+
+
+def first_live(replicas: Sequence[int], isr: Collection[int], live: Collection[int]) -> int:
+    """The first live member of the ISR in replica order; -1 if none is live."""
+    return next((r for r in replicas if r in isr and r in live), -1)
+
+
+def elect(partition: Partition, isr: tuple[int, ...], live: Collection[int]) -> Elected:
+    """The leader is the first live member of the ISR in replica order (RP-02, RP-06, RP-29)."""
+    return first_live(partition.replicas, isr, live), isr
+
+
+def next_leader_epoch(partition: Partition) -> int:
+    """Each change of a partition's leader or ISR has an epoch of its own (RP-24)."""
+    return partition.leader_epoch + 1
+
+
+def affected_partitions(image: Image, broker: int) -> list[Partition]:
+    """The partitions that a broker leads or that have it in their ISR."""
+    return [one for one in image.all_partitions() if broker in one.isr or one.leader == broker]
+
+
+def isr_change_refusal(partition: Partition, broker: int, leader_epoch: int) -> Error:
+    """Only the current leader, in its current epoch, may change the ISR (QC-32)."""
+    if partition.leader != broker:
+        return Error.NOT_LEADER_OR_FOLLOWER
+    return Error.NONE if leader_epoch == partition.leader_epoch else Error.FENCED_LEADER_EPOCH
+
+
+def preferred_can_lead(partition: Partition, ready: Collection[int]) -> bool:
+    """Whether the preferred replica does not lead, but could (RP-21)."""
+    preferred = partition.replicas[0]
+    if partition.leader in (preferred, -1):
+        return False
+    return preferred in partition.isr and preferred in ready
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionPolicies:
+    """Leaders, ISRs and their epochs."""
+
+    elect: Callable[[Partition, tuple[int, ...], Collection[int]], Elected] = elect
+    next_leader_epoch: Callable[[Partition], int] = next_leader_epoch
+    affected_by_fencing: Callable[[Image, int], Iterable[Partition]] = affected_partitions
+    affected_by_deletion: Callable[[Image, int], Iterable[Partition]] = affected_partitions
+    isr_change_refusal: Callable[[Partition, int, int], Error] = isr_change_refusal
+    returns_to_preferred: Callable[[Partition, Collection[int]], bool] = preferred_can_lead
+
+
+# ------------------------------------------------------------------------------------ placement
+
+Moves = Mapping[tuple[str, int], tuple[int, ...]]
+"""(topic, partition) -> replicas."""
+
+
+def brokers_for_replicas(image: Image) -> tuple[int, ...]:
+    """The brokers on which a new topic's replicas may be placed: the live ones (RP-28)."""
+    return image.live()
+
+
+def moves_for_new_brokers(held: Moves, old: Sequence[int], new: Sequence[int]) -> Moves:
+    """The partitions that move when brokers are added: as few as possible (RP-03)."""
+    return placement.add_brokers(held, old, new)
+
+
+def has_caught_up(wanted: Collection[int], isr: Collection[int]) -> bool:
+    """Whether a reassignment can end: all its new replicas are in the ISR (RP-20)."""
+    return set(wanted) <= set(isr)
+
+
+def isr_after_reassignment(wanted: tuple[int, ...], isr: tuple[int, ...]) -> tuple[int, ...]:
+    """The ISR at the end of a reassignment: its new replicas and no other (RP-19)."""
+    return wanted
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementPolicies:
+    """Where replicas are placed, and when they are moved."""
+
+    brokers_for_replicas: Callable[[Image], tuple[int, ...]] = brokers_for_replicas
+    place: Callable[[Sequence[int], int, int], tuple[tuple[int, ...], ...]] = placement.place
+    moves_for_new_brokers: Callable[[Moves, Sequence[int], Sequence[int]], Moves] = (
+        moves_for_new_brokers
+    )
+    has_caught_up: Callable[[Collection[int], Collection[int]], bool] = has_caught_up
+    isr_after_reassignment: Callable[[tuple[int, ...], tuple[int, ...]], tuple[int, ...]] = (
+        isr_after_reassignment
+    )
+
+
+# --------------------------------------------------------------------------------------- leases
+
+
+def next_check_ns(next_end_ns: int) -> int:
+    """When the controller looks for ended leases: as soon as the next one ends (QC-14)."""
+    return next_end_ns
+
+
+def heard_at_takeover_ns(now_ns: int, lease_ns: int) -> int:
+    """When a new active controller assumes that it last heard from each broker: now, so that each
+    broker has one full period (QC-31)."""
+    return now_ns
+
+
+def lease_start_ms(requested_ms: int, now_ms: int) -> int:
+    """When a lease starts: when the broker sent its heartbeat, by the broker's clock (QC-13)."""
+    return requested_ms
+
+
+def renewing_image(ahead: Image | None, committed: Image, has_led: bool) -> Image | None:
+    """The state from which heartbeats are answered; None where they are refused.
+
+    Only the active controller has an image that is ahead of the committed one (QC-22).
+    """
+    return ahead
+
+
+def is_too_far_behind(committed: int, replayed: int, most: int) -> bool:
+    """Whether an active broker has not kept up with the metadata (QC-15).
+
+    `committed` is the last committed offset when the broker was last heard, so that the broker had
+    time to fetch it: a large change alone makes no broker stale.
+    """
+    return committed - replayed > most
+
+
+def has_caught_up_with_metadata(newest: int, replayed: int, registered_at: int, most: int) -> bool:
+    """Whether a fenced broker may become active: it has replayed its own registration, and lacks
+    no more than `most` records (REG-04)."""
+    return replayed >= registered_at and newest - replayed <= most
+
+
+@dataclass(frozen=True, slots=True)
+class LeasePolicies:
+    """Who holds a lease, and for how long."""
+
+    next_check_ns: Callable[[int], int] = next_check_ns
+    heard_at_takeover_ns: Callable[[int, int], int] = heard_at_takeover_ns
+    lease_start_ms: Callable[[int, int], int] = lease_start_ms
+    renewing_image: Callable[[Image | None, Image, bool], Image | None] = renewing_image
+    is_too_far_behind: Callable[[int, int, int], bool] = is_too_far_behind
+    has_caught_up_with_metadata: Callable[[int, int, int, int], bool] = has_caught_up_with_metadata
+
+
+# --------------------------------------------------------------------------------- registration
+
+
+def is_admitted(rights: Rights, principal: str) -> bool:
+    """Whether a principal may send requests to a controller (QC-04)."""
+    return rights.cluster_action(principal)
+
+
+def id_clashes(node: int, others: Collection[int]) -> bool:
+    """Whether an id is taken by the other kind of node: there is one space of ids (QC-03)."""
+    return node in others
+
+
+def unsupported_feature(image: Image, supported: Iterable[m.Feature]) -> str | None:
+    """The feature that keeps a broker from being admitted, or None (QC-15)."""
+    return features.unsupported(image, supported)
+
+
+def may_take_id(holder_lease_ends_ns: int, now_ns: int) -> bool:
+    """Whether a new process may take an id whose holder is not fenced: always, at once (QC-35)."""
+    return True
+
+
+def registers_fenced(known: Broker | None) -> bool:
+    """Whether a registered broker starts fenced: always (REG-03)."""
+    return True
+
+
+def new_broker_epoch(next_offset: int) -> int:
+    """A broker epoch is the offset of its record: no later leader can give it again (QC-21)."""
+    return next_offset
+
+
+def epoch_on_regain(current: int, new: int) -> int:
+    """The broker epoch under which a fenced broker becomes active: a new one (QC-20)."""
+    return new
+
+
+def must_hand_over(image: Image, broker: int) -> bool:
+    """Whether a broker that wants to shut down has to wait: it still leads a partition (QC-18)."""
+    return any(one.leader == broker for one in image.all_partitions())
+
+
+def has_lost_id(image: Image, broker: int, incarnation: UUID | None) -> bool:
+    """Whether another process took the broker id from this incarnation (QC-19)."""
+    return image.has_lost(broker, incarnation)
+
+
+def answer_to_former(asked: m.BrokerHeartbeatRequest, lost: bool) -> HeartbeatDecision:
+    """The answer to a heartbeat of an earlier registration: refused (QC-15, QC-19)."""
+    error = Error.DUPLICATE_BROKER_REGISTRATION if lost else Error.STALE_BROKER_EPOCH
+    return HeartbeatDecision(error, BrokerState.FENCED, -1)
+
+
+def is_current_epoch(claimed: int, current: int) -> bool:
+    """Whether a leader that changes an ISR is the registered process (QC-19)."""
+    return claimed == current
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationPolicies:
+    """Which process is which broker, and what it may do."""
+
+    is_admitted: Callable[[Rights, str], bool] = is_admitted
+    id_clashes: Callable[[int, Collection[int]], bool] = id_clashes
+    unsupported_feature: Callable[[Image, Iterable[m.Feature]], str | None] = unsupported_feature
+    may_take_id: Callable[[int, int], bool] = may_take_id
+    registers_fenced: Callable[[Broker | None], bool] = registers_fenced
+    new_broker_epoch: Callable[[int], int] = new_broker_epoch
+    epoch_on_regain: Callable[[int, int], int] = epoch_on_regain
+    must_hand_over: Callable[[Image, int], bool] = must_hand_over
+    has_lost_id: Callable[[Image, int, UUID | None], bool] = has_lost_id
+    answer_to_former: Callable[[m.BrokerHeartbeatRequest, bool], HeartbeatDecision] = (
+        answer_to_former
+    )
+    is_current_epoch: Callable[[int, int], bool] = is_current_epoch
+
+
+# ----------------------------------------------------------------------------------------- term
+
+Applied = tuple[Image, int]
+"""An image, and the first offset that is not replayed into it."""
+
+
+def answer_offset(log_end: int) -> int:
+    """How far the log must be committed before an answer leaves: all it rests on (QC-08)."""
+    return log_end
+
+
+def kept_on_deposition(committed: Applied, ahead: Applied) -> Applied:
+    """The state that a controller keeps when it stops leading: what is committed (QC-09)."""
+    return committed
+
+
+def snapshot_must_wait(other_silent_ns: int, lease_ns: int) -> bool:
+    """Whether a snapshot waits for that of another controller, which is not silent (QC-12)."""
+    return other_silent_ns < lease_ns
+
+
+@dataclass(frozen=True, slots=True)
+class TermPolicies:
+    """What a controller answers, keeps and coordinates during and after its term."""
+
+    answer_offset: Callable[[int], int] = answer_offset
+    kept_on_deposition: Callable[[Applied, Applied], Applied] = kept_on_deposition
+    snapshot_must_wait: Callable[[int, int], bool] = snapshot_must_wait
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerPolicies:
+    """All groups of the active controller."""
+
+    election: ElectionPolicies = field(default_factory=ElectionPolicies)
+    placement: PlacementPolicies = field(default_factory=PlacementPolicies)
+    leases: LeasePolicies = field(default_factory=LeasePolicies)
+    registration: RegistrationPolicies = field(default_factory=RegistrationPolicies)
+    term: TermPolicies = field(default_factory=TermPolicies)
