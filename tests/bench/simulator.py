@@ -25,7 +25,7 @@ from fencepost.plugins.manager import load
 from fencepost.runs.run import Run, RunSpec
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.node import settings as s
-from fencepost_clusters.reference.core.node.assembly import Stored, assemble
+from fencepost_clusters.reference.core.node.assembly import DiskContents, assemble
 from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
 from fencepost_clusters.reference.core.quorum.policies import Policies
@@ -79,7 +79,7 @@ class Quorum:
             }
         )
         self.epochs = dict.fromkeys(range(1, brokers + 1), -1)
-        self.core = self.start(Stored())
+        self.core = self.start(DiskContents())
         self.beat_all()
         self.beat_all()
         each = PARTITIONS // TOPICS
@@ -88,7 +88,7 @@ class Quorum:
             self.ask(m.CreateTopicsRequest((topic,), 10_000))
             self.beat_all()
 
-    def start(self, stored: Stored) -> ControllerNode:
+    def start(self, stored: DiskContents) -> ControllerNode:
         """A controller's process on what is stored, in office."""
         site = Site("controller-1", "controller-1", {"CONTROLLER": 9093}, "controller-1#1")
         now = e.Instant(self.now_ns, 0)
@@ -144,7 +144,7 @@ def failovers(brokers: int) -> tuple[float, float]:
         quorum.now_ns += LEASE_MS * 1_000_000 // 3
         messages += quorum.beat_all(but=victim)
     of_broker = _per(began, quorum.core.log.end - before + messages)
-    stored = Stored(metadata=tuple(quorum.log))
+    stored = DiskContents(metadata=tuple(quorum.log))
     records = quorum.core.log.end
     began = time.perf_counter()
     quorum.start(stored)

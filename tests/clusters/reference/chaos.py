@@ -21,7 +21,6 @@ BROKERS = ("broker-1", "broker-2", "broker-3")
 PRODUCER = "clients/producer#1"
 READER = "clients/reader#1"
 PROBE = "clients/probe#1"
-DEFINITE = {Error.NOT_LEADER_OR_FOLLOWER, Error.NOT_ENOUGH_REPLICAS}
 
 
 class Clients:

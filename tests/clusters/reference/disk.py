@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from fencepost_clusters.reference.core.log.index import entry
-from fencepost_clusters.reference.core.node.assembly import Stored
+from fencepost_clusters.reference.core.node.assembly import DiskContents
 from fencepost_clusters.reference.core.node.effects import Recovered
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME, Snapshot
 from fencepost_clusters.reference.wire import messages as m
@@ -25,8 +25,8 @@ class FakeDisk:
     vote: tuple[int, int | None] = (0, None)
     snapshot: Snapshot | None = None
 
-    def stored(self) -> Stored:
-        return Stored(tuple(self.logs.get(LOG_NAME, ())), *self.vote, self.snapshot)
+    def stored(self) -> DiskContents:
+        return DiskContents(tuple(self.logs.get(LOG_NAME, ())), *self.vote, self.snapshot)
 
     def recover(self) -> Recovered:
         logs = {

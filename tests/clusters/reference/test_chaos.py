@@ -11,8 +11,6 @@ from fencepost.plugins.manager import Plugins, load
 from fencepost_clusters.reference.core.quorum.raft import messages as quorum_messages
 
 NEEDS_TWO_CANDIDATES = "votes-twice"
-SEEDS = (1, 2, 3)
-"""Some defects need a fault at the right moment: as many schedules are tried."""
 
 
 @pytest.fixture(scope="module")

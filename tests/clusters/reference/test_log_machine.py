@@ -92,9 +92,6 @@ class TwoLogs(RuleBasedStateMachine):
                 older = [one for one in model if one.epoch <= epoch]
                 expected = (older[-1].epoch, older[-1].end) if older else (-1, 0)
                 assert log.end_for_epoch(epoch) == expected
-            for offset in range(log.end + 1):
-                before = [one for one in model if one.base <= offset - 1]
-                assert log.epoch_at(offset) == (before[-1].epoch if before else -1)
 
     def _append(self, which: int, one: Entry) -> None:
         self.logs[which].append(one)

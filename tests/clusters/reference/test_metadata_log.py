@@ -246,7 +246,7 @@ def test_a_node_that_meets_an_unknown_record_ends_with_a_sentence(world: World) 
 )
 def test_an_answer_about_nothing_is_as_good_as_none(world: World, answer: m.Response) -> None:
     core = world.broker("broker-1")
-    core.raft._calls[10_000] = ("fetch", 101, 1)
+    core.raft._calls[10_000] = (101, 1)
     core.raft._fetch_call = 10_000
     assert core.raft.answered(10_000, answer, world.instant())
 

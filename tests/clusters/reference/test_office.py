@@ -10,7 +10,7 @@ import pytest
 
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.node import settings as s
-from fencepost_clusters.reference.core.node.assembly import Stored, assemble
+from fencepost_clusters.reference.core.node.assembly import DiskContents, assemble
 from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
 from fencepost_clusters.reference.core.quorum.policies import Policies
@@ -42,7 +42,7 @@ class Office:
         site = Site("controller-1", "controller-1", {"CONTROLLER": 9093}, "controller-1#1")
         now = e.Instant(self.now_ns, 0)
         core = assemble(
-            settings, site, Stored(metadata=metadata), Random(1).randint, Policies(), now
+            settings, site, DiskContents(metadata=metadata), Random(1).randint, Policies(), now
         )
         assert isinstance(core, ControllerNode)
         self.core = core

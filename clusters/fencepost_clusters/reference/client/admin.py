@@ -8,7 +8,11 @@ from dataclasses import dataclass
 
 from fencepost import ClientFailed
 from fencepost_clusters.reference.client import outcomes
-from fencepost_clusters.reference.client.requests import Asked, ask_admin, count_records
+from fencepost_clusters.reference.client.requests import (
+    AdminRequest,
+    ask_admin,
+    count_records,
+)
 from fencepost_clusters.reference.client.routes import CHANNEL, MS, Routes
 from fencepost_clusters.reference.core.node.effects import Instant, Outbox
 from fencepost_clusters.reference.wire import administration as a
@@ -36,7 +40,9 @@ MOST_BYTES = 1 << 20
 PROBE_WAIT_MS = 100
 AGAIN_NS = 100 * MS
 
-Known = ProbeFetch | ProbeProduce | ProbeMetadata | ProbeController | AddVoter | RemoveVoter
+CommandedProbe = (
+    ProbeFetch | ProbeProduce | ProbeMetadata | ProbeController | AddVoter | RemoveVoter
+)
 """The probes that travel as values; bytes do not."""
 
 
@@ -48,13 +54,13 @@ def refuse(out: Outbox, command: ClientCommand) -> None:
 @dataclass(slots=True)
 class _Doing:
     command: AdminCommand
-    asked: Asked
+    asked: AdminRequest
     limit_ns: int
     call: int | None = None
     again_ns: int = 0
 
 
-class Administering:
+class AdminClient:
     """See the module."""
 
     def __init__(self, options: AdminOptions, routes: Routes, out: Outbox, now: Instant) -> None:
@@ -139,7 +145,7 @@ class Administering:
         self._doing = None
 
 
-class Probing:
+class ProbeClient:
     """See the module."""
 
     def __init__(self, port: int, out: Outbox) -> None:
@@ -147,7 +153,7 @@ class Probing:
         self._port = port
         self._out = out
         self._todo: deque[ClientCommand] = deque()
-        self._doing: tuple[int, Known, int] | None = None
+        self._doing: tuple[int, CommandedProbe, int] | None = None
         self._stopping = False
 
     def told(self, command: ClientCommand) -> None:
@@ -249,7 +255,7 @@ class Probing:
 API = {ProbeController: "CreateTopics", AddVoter: "AddRaftVoter", RemoveVoter: "RemoveRaftVoter"}
 
 
-def _probe(command: Known, now: Instant) -> m.Request:
+def _probe(command: CommandedProbe, now: Instant) -> m.Request:
     match command:
         case ProbeFetch():
             part = m.FetchPartition(command.partition, command.offset, MOST_BYTES)

@@ -1,20 +1,19 @@
 """One client as a core: `handle(input, now) -> effects`, like a node's.
 
-Its inputs are a node's, and `Told` besides; its effects are calls, notes and the exit.
+Its inputs are a node's, and `Commanded` besides; its effects are calls, notes and the exit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import msgspec
 from msgspec import Struct
 
 from fencepost import ClientFailed, ClientStarted, NodeStopped
-from fencepost_clusters.reference.client.admin import Administering, Probing, refuse
-from fencepost_clusters.reference.client.producer import Producing
-from fencepost_clusters.reference.client.reading import Consuming, Reading
+from fencepost_clusters.reference.client.admin import AdminClient, ProbeClient, refuse
+from fencepost_clusters.reference.client.producer import ProducerClient
+from fencepost_clusters.reference.client.readers import ConsumerClient, ReaderClient
 from fencepost_clusters.reference.client.routes import Routes
 from fencepost_clusters.reference.core.node.effects import (
     Address,
@@ -27,7 +26,6 @@ from fencepost_clusters.reference.core.node.effects import (
     ShutdownAsked,
     Tick,
 )
-from fencepost_clusters.reference.wire import messages as m
 from fencepost_kafka import (
     AdminOptions,
     ClientCommand,
@@ -42,24 +40,13 @@ from fencepost_kafka import (
 LIBRARY = "fencepost client core"
 
 
-class Told(Struct, frozen=True):
+class Commanded(Struct, frozen=True):
     """A command of the harness."""
 
     command: ClientCommand
 
 
-Input = Answered | CallFailed | Tick | ShutdownAsked | Told
-
-
-class Work(Protocol):
-    """What one kind of client does."""
-
-    @property
-    def done(self) -> bool: ...
-    def stop(self, now: Instant) -> None: ...
-    def deadline_ns(self) -> int | None: ...
-    def tick(self, now: Instant) -> None: ...
-    def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool: ...
+Input = Answered | CallFailed | Tick | ShutdownAsked | Commanded
 
 
 class ClientNode:
@@ -78,23 +65,21 @@ class ClientNode:
         self._ended = False
         kind = str(options.__struct_config__.tag)
         self._out.note(ClientStarted(kind, LIBRARY))
-        self._work: Producing | Consuming | Reading | Administering | Probing
+        self._work: ProducerClient | ConsumerClient | ReaderClient | AdminClient | ProbeClient
         match options:
             case ProducerOptions():
                 routes = Routes(bootstrap, [t for t, _ in options.partitions], self._out)
-                self._work = Producing(process, options, routes, self._out, now)
+                self._work = ProducerClient(process, options, routes, self._out, now)
             case ConsumerOptions():
                 routes = Routes(bootstrap, [t for t, _ in options.partitions], self._out)
-                self._work = Consuming(options, routes, self._out, now)
+                self._work = ConsumerClient(options, routes, self._out, now)
             case ReaderOptions():
                 routes = Routes(bootstrap, [t for t, _ in options.partitions], self._out)
-                self._work = Reading(options, routes, self._out, now)
+                self._work = ReaderClient(options, routes, self._out, now)
             case AdminOptions():
-                self._work = Administering(
-                    options, Routes(bootstrap, (), self._out), self._out, now
-                )
+                self._work = AdminClient(options, Routes(bootstrap, (), self._out), self._out, now)
             case ProbeOptions():
-                self._work = Probing(client_port, self._out)
+                self._work = ProbeClient(client_port, self._out)
 
     def deadline_ns(self) -> int | None:
         """The monotonic time of the next Tick."""
@@ -109,14 +94,14 @@ class ClientNode:
             case Answered():
                 work.answered(what.call_id, what.message, now)
             case CallFailed():
-                if isinstance(work, Administering | Probing):
+                if isinstance(work, AdminClient | ProbeClient):
                     work.failed(what.call_id, now, what.reason)
                 else:
                     work.failed(what.call_id, now)
             case ShutdownAsked():
                 self._stopping = True
                 work.stop(now)
-            case Told():
+            case Commanded():
                 self._told(what.command)
             case Tick():
                 pass
@@ -130,11 +115,11 @@ class ClientNode:
 
     def _told(self, command: ClientCommand) -> None:
         work = self._work
-        if isinstance(work, Administering | Probing):
+        if isinstance(work, AdminClient | ProbeClient):
             work.told(command)
-        elif isinstance(work, Consuming) and isinstance(command, Seek):
+        elif isinstance(work, ConsumerClient) and isinstance(command, Seek):
             work.seek(command)
-        elif not isinstance(work, Consuming):
+        elif not isinstance(work, ConsumerClient):
             self._out.note(ClientFailed("a producer and a reader take no commands", False))
         else:
             refuse(self._out, command)

@@ -53,7 +53,7 @@ class _Partition:
     next_sequence: int = 0
 
 
-class Producing:
+class ProducerClient:
     """See the module. `done` is true once it will say no more."""
 
     def __init__(

@@ -29,7 +29,7 @@ from fencepost_kafka import (
 )
 
 
-class Asked(Struct, frozen=True):
+class AdminRequest(Struct, frozen=True):
     """A request, what it is called in events, and how to read the error out of its answer."""
 
     api: str
@@ -40,7 +40,7 @@ class Asked(Struct, frozen=True):
     details_in: Callable[[Any], tuple[str, ...]] = lambda answer: ()
 
 
-def ask_admin(command: AdminCommand, limit_ms: int) -> Asked:
+def ask_admin(command: AdminCommand, limit_ms: int) -> AdminRequest:
     """What a command asks of the cluster."""
     match command:
         case CreateTopic():
@@ -49,18 +49,20 @@ def ask_admin(command: AdminCommand, limit_ms: int) -> Asked:
                 command.topic, command.partitions, command.replication, configs=configs
             )
             request = m.CreateTopicsRequest((new,), limit_ms)
-            return Asked("create_topic", command.topic, request, lambda a: a.topics[0].error_code)
+            return AdminRequest(
+                "create_topic", command.topic, request, lambda a: a.topics[0].error_code
+            )
         case DeleteTopic():
-            return Asked(
+            return AdminRequest(
                 "delete_topic",
                 command.topic,
                 m.DeleteTopicsRequest((command.topic,), limit_ms),
                 lambda a: a.responses[0].error_code,
             )
         case ListTopics():
-            return Asked("list_topics", "", m.MetadataRequest(None), _no_error, True)
+            return AdminRequest("list_topics", "", m.MetadataRequest(None), _no_error, True)
         case DescribeCluster():
-            return Asked("describe_cluster", "", m.MetadataRequest(()), _no_error, True)
+            return AdminRequest("describe_cluster", "", m.MetadataRequest(()), _no_error, True)
         case Reassign():
             topics = tuple(
                 a.ReassignableTopic(t, (a.ReassignablePartition(p, replicas or None),))
@@ -68,27 +70,29 @@ def ask_admin(command: AdminCommand, limit_ms: int) -> Asked:
             )
             asked = a.AlterPartitionReassignmentsRequest(limit_ms, topics)
             subject = ",".join(f"{t}-{p}" for t, p, _ in command.moves)
-            return Asked("reassign", subject, asked, _first_error)
+            return AdminRequest("reassign", subject, asked, _first_error)
         case ListReassignments():
             listing = a.ListPartitionReassignmentsRequest(limit_ms, None)
-            return Asked("list_reassignments", "", listing, _first_error, True, _under_way)
+            return AdminRequest("list_reassignments", "", listing, _first_error, True, _under_way)
         case ElectPreferred():
             places = (a.TopicPartitions(command.topic, command.partitions),)
             election = a.ElectLeadersRequest(0, places, limit_ms)
-            return Asked("elect_preferred", command.topic, election, _election_error)
+            return AdminRequest("elect_preferred", command.topic, election, _election_error)
         case AlterSettings():
             changed = tuple(a.AlterableConfig(k, 0, v) for k, v in command.config.items())
             resource = a.AlterConfigsResource(TOPIC_RESOURCE, command.topic, changed)
             altering = a.IncrementalAlterConfigsRequest((resource,))
-            return Asked("alter_settings", command.topic, altering, _first_error)
+            return AdminRequest("alter_settings", command.topic, altering, _first_error)
         case DeleteBroker():
             deletion = a.UnregisterBrokerRequest(command.broker)
-            return Asked("delete_broker", str(command.broker), deletion, _first_error)
+            return AdminRequest("delete_broker", str(command.broker), deletion, _first_error)
         case AddBrokers():
             adding = a.RebalanceRequest(limit_ms, command.brokers)
-            return Asked("add_brokers", ",".join(map(str, command.brokers)), adding, _first_error)
+            return AdminRequest(
+                "add_brokers", ",".join(map(str, command.brokers)), adding, _first_error
+            )
         case Rebalance():
-            return Asked("rebalance", "", a.RebalanceRequest(limit_ms, ()), _first_error)
+            return AdminRequest("rebalance", "", a.RebalanceRequest(limit_ms, ()), _first_error)
 
 
 def _first_error(answer: Any) -> int:

@@ -16,7 +16,7 @@ from typing import BinaryIO
 import msgspec
 
 from fencepost import ClientFailed, Recorder, WorkerConfig
-from fencepost_clusters.reference.client.node import ClientNode, Input, Told, read_options
+from fencepost_clusters.reference.client.node import ClientNode, Commanded, Input, read_options
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.node.rights import Rights
 from fencepost_clusters.reference.shell.node import instant
@@ -54,7 +54,7 @@ class ClientProgram:
         decode = msgspec.json.Decoder[ClientCommand](ClientCommand).decode
         try:
             for line in commands:
-                loop.call_soon_threadsafe(self._step, Told(decode(line)))
+                loop.call_soon_threadsafe(self._step, Commanded(decode(line)))
         except msgspec.DecodeError as error:
             self._recorder.record(ClientFailed(f"not a command: {error}", True))
         loop.call_soon_threadsafe(self._step, e.ShutdownAsked())

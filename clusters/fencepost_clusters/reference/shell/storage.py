@@ -26,7 +26,7 @@ from pathlib import Path
 import msgspec
 
 from fencepost_clusters.reference.core.log.index import Entry, entry
-from fencepost_clusters.reference.core.node.assembly import Stored
+from fencepost_clusters.reference.core.node.assembly import DiskContents
 from fencepost_clusters.reference.core.node.effects import Recovered
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME, Snapshot
 from fencepost_clusters.reference.wire import record_batch
@@ -196,11 +196,11 @@ class Disk:
         self._segment_bytes = segment_bytes
         self.logs: dict[str, Log] = {}
 
-    def stored(self) -> Stored:
+    def stored(self) -> DiskContents:
         """What a process that starts finds here, before it recovers the logs of partitions."""
         epoch, voted_for = self.vote()
         metadata = self.log(LOG_NAME).batches() if (self.folder / LOG_NAME).exists() else ()
-        return Stored(metadata, epoch, voted_for, self.snapshot(LOG_NAME))
+        return DiskContents(metadata, epoch, voted_for, self.snapshot(LOG_NAME))
 
     def recover(self) -> Recovered:
         """Opens every log but the metadata's, and says what is in them. It may run beside whoever

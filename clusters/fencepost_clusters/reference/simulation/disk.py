@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from fencepost_clusters.reference.core.log.index import entry
-from fencepost_clusters.reference.core.node.assembly import Stored
+from fencepost_clusters.reference.core.node.assembly import DiskContents
 from fencepost_clusters.reference.core.node.effects import Chance, Recovered
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME, Snapshot
 from fencepost_clusters.reference.wire import record_batch
@@ -81,10 +81,10 @@ class MemoryDisk:
             self.logs[name] = MemoryLog()
         return self.logs[name]
 
-    def stored(self) -> Stored:
+    def stored(self) -> DiskContents:
         """What a process that starts on this disk finds."""
         metadata = self.logs.get(LOG_NAME)
-        return Stored(
+        return DiskContents(
             tuple(metadata.batches) if metadata is not None else (),
             *self.vote,
             self.snapshot,

@@ -15,7 +15,7 @@ from typing import Any, Protocol, assert_never
 import msgspec
 
 from fencepost import Host, Signal
-from fencepost_clusters.reference.client.node import Told
+from fencepost_clusters.reference.client.node import Commanded
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import Snapshot
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
@@ -162,7 +162,7 @@ class Shell:
         self._step(e.ShutdownAsked())
 
     def told(self, command: Mapping[str, object]) -> None:
-        self._step(Told(msgspec.convert(command, ClientCommand)))
+        self._step(Commanded(msgspec.convert(command, ClientCommand)))
 
     # ------------------------------------------------------------------------------------ stepping
 

@@ -224,15 +224,6 @@ def api_versions(listener: str, header: Header) -> m.ApiVersionsResponse:
     )
 
 
-def preload() -> None:
-    """Loads every schema a node may need, so that no first request is slow; takes about 0.3 s."""
-    for listener in LISTENERS.values():
-        for api in listener.values():
-            for version in range(api.min_version, api.max_version + 1):
-                _from_entity(_request_schema(api.key, version), api.request)
-                _to_entity(api.response, _response_schema(api.key, version))
-
-
 # --------------------------------------------------------------------------------------- entities
 
 

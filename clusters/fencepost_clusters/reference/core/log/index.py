@@ -96,11 +96,6 @@ class LogIndex:
             return self._begin_epoch, self._begin
         return (self._entries[at - 1].epoch, self._entries[at - 1].end) if at else (-1, 0)
 
-    def epoch_at(self, offset: int) -> int:
-        """The epoch of the batch that holds `offset - 1`, the last one before `offset`; else -1."""
-        at = bisect_right(self._bases, offset - 1)
-        return self._entries[at - 1].epoch if at else -1
-
     def span(self, from_offset: int, below: int, max_bytes: int) -> tuple[int, int]:
         """The whole batches to serve: from the one that holds `from_offset`, below an offset.
 

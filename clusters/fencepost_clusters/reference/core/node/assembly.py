@@ -43,7 +43,7 @@ class Core(Protocol):
     def metrics_now(self) -> tuple[MetricsReported, ...]: ...
 
 
-class Stored(Struct, frozen=True):
+class DiskContents(Struct, frozen=True):
     """What a disk holds when a process starts upon it; the defaults are an empty one's.
 
     `metadata` are the batches of the metadata log after its `snapshot`, `epoch` and `voted_for` the
@@ -69,7 +69,7 @@ def check_site(settings: Settings, site: Site) -> None:
 def assemble(
     settings: Settings,
     site: Site,
-    stored: Stored,
+    stored: DiskContents,
     chance: Chance,
     policies: Policies,
     now: Instant,

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from fencepost import UsageError, no_such
 
 PLAIN = "PLAIN"
-SETTINGS = ("sasl.enabled.mechanisms", "sasl.plain.users", "super.users")
-"""What all nodes of a cluster have alike; `sasl.username` and `sasl.password` are a node's own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ MS = 1_000_000
 Key = tuple[str, int]
 
 
-class Stored(Struct, frozen=True):
+class Appended(Struct, frozen=True):
     """Where a partition's batches stand: [base, end) in the log of `replica`."""
 
     replica: Replica
@@ -50,7 +50,7 @@ class _Pending:
     request: m.ProduceRequest
     cause: Cause | None
     deadline_ns: int
-    waiting: dict[Key, Stored]
+    waiting: dict[Key, Appended]
     done: dict[Key, m.PartitionProduceResponse] = field(default_factory=dict)
 
 
@@ -78,8 +78,8 @@ class Producing:
 
     def produce(
         self, received: Received, request: m.ProduceRequest, image: Image, now: Instant
-    ) -> tuple[Replica, ...]:
-        """Handles a Produce; the replicas that were appended to."""
+    ) -> None:
+        """Handles a Produce."""
         pending = _Pending(
             received, request, self._out.cause, now.monotonic_ns + request.timeout * MS, {}
         )
@@ -99,7 +99,6 @@ class Producing:
             one.advance()
         self._pending.append(pending)
         self.settle(now)
-        return tuple(touched)
 
     # ---------------------------------------------------------------------------------- appending
 
@@ -110,7 +109,7 @@ class Producing:
         image: Image,
         topic: str,
         part: m.PartitionProduceData,
-    ) -> Stored | Error:
+    ) -> Appended | Error:
         partition = image.partition(topic, part.index)
         one = self._replicas.get(partition.topic_id, part.index) if partition is not None else None
         if partition is None:
@@ -138,7 +137,7 @@ class Producing:
 
     def _store(
         self, one: Replica, batches: tuple[tuple[BatchHeader, bytes], ...]
-    ) -> Stored | Error:
+    ) -> Appended | Error:
         for header, _ in batches:
             if header.size > self._settings.ms("message.max.bytes"):
                 return Error.MESSAGE_TOO_LARGE
@@ -150,9 +149,9 @@ class Producing:
         if isinstance(known, Error):
             return known
         if known is not None:
-            return Stored(one, known.base, known.end, known.epoch, True)
+            return Appended(one, known.base, known.end, known.epoch, True)
         stored = [one.append(header, data) for header, data in batches]
-        return Stored(one, stored[0].base, stored[-1].end, one.epoch, False)
+        return Appended(one, stored[0].base, stored[-1].end, one.epoch, False)
 
     # ------------------------------------------------------------------------------- acknowledging
 
@@ -180,7 +179,7 @@ class Producing:
             self._answer(pending)
         self._pending = []
 
-    def _verdict(self, pending: _Pending, stored: Stored, now: Instant) -> Error | None:
+    def _verdict(self, pending: _Pending, stored: Appended, now: Instant) -> Error | None:
         """The error to answer (NONE: stored as asked), or None to go on waiting."""
         if not self._policies.waits_for_followers(pending.request.acks):
             return Error.NONE
@@ -191,12 +190,12 @@ class Producing:
             return Error.NONE
         return Error.REQUEST_TIMED_OUT if now.monotonic_ns >= pending.deadline_ns else None
 
-    def _finish(self, pending: _Pending, key: Key, stored: Stored, error: Error) -> None:
+    def _finish(self, pending: _Pending, key: Key, stored: Appended, error: Error) -> None:
         base = stored.base if error is Error.NONE else -1
         pending.done[key] = m.PartitionProduceResponse(key[1], error, base, 0)
         self._note(pending, key, error, stored)
 
-    def _note(self, pending: _Pending, key: Key, error: Error, stored: Stored | None) -> None:
+    def _note(self, pending: _Pending, key: Key, error: Error, stored: Appended | None) -> None:
         one = stored.replica if stored is not None else None
         good = stored is not None and error is Error.NONE
         isr = one.partition.isr if one is not None else ()

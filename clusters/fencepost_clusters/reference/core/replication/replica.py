@@ -92,8 +92,8 @@ class Replica:
 
     # ------------------------------------------------------------------------------------- roles
 
-    def adopt(self, partition: Partition, now: Instant) -> bool:
-        """Takes on what the committed metadata says; True if this replica stops leading."""
+    def adopt(self, partition: Partition, now: Instant) -> None:
+        """Takes on what the committed metadata says."""
         before, self.partition = self.partition, partition
         was = self.part
         self._stirred.add(self._key)
@@ -101,23 +101,21 @@ class Replica:
             if was is not Part.LEADER:
                 self._lead(now)
             elif partition.leader_epoch != before.leader_epoch:
-                self._continue(now)
-            return False
+                self._continue()
+            return
         if partition.leader < 0:
             self.part = Part.IDLE
         elif was is not Part.FOLLOWER or partition.leader_epoch != before.leader_epoch:
             self._follow()
         if was is Part.LEADER:
             self._out.note(LeadershipEnded(self.topic, self.index, before.leader_epoch, "metadata"))
-        return was is Part.LEADER
 
-    def retire(self, reason: str) -> bool:
-        """Stops whatever it does; True if it was leading."""
+    def retire(self, reason: str) -> None:
+        """Stops leading or following."""
         was, self.part = self.part, Part.IDLE
         self._stirred.add(self._key)
         if was is Part.LEADER:
             self._out.note(LeadershipEnded(self.topic, self.index, self.epoch, reason))
-        return was is Part.LEADER
 
     def _lead(self, now: Instant) -> None:
         self.part = Part.LEADER
@@ -127,9 +125,9 @@ class Replica:
             for r in {*self.partition.replicas, *self.partition.isr}
             if r != self.me
         }
-        self._continue(now)
+        self._continue()
 
-    def _continue(self, now: Instant) -> None:
+    def _continue(self) -> None:
         """A leader's next epoch: its ISR was stored. Nothing is truncated (ruling on epochs)."""
         self.asked, self.adding, self.proposed = None, (), None
         self._out.note(
@@ -202,15 +200,13 @@ class Replica:
             return self.log.end
         return self.followers[replica].end if replica in self.followers else -1
 
-    def advance(self) -> bool:
-        """Moves the leader's high watermark as far as it may; True if it moved."""
+    def advance(self) -> None:
+        """Moves the leader's high watermark as far as it may."""
         counted = self.counted()
         held = min((self.end_of(r) for r in counted), default=-1)
-        if held <= self.high_watermark:
-            return False
-        self.high_watermark = held
-        self._note_watermark(True, counted)
-        return True
+        if held > self.high_watermark:
+            self.high_watermark = held
+            self._note_watermark(True, counted)
 
     def _note_watermark(self, as_leader: bool, counted: tuple[int, ...]) -> None:
         self._stirred.add(self._key)
@@ -229,8 +225,8 @@ class Replica:
 
     def fetched(
         self, follower: int, client: str, broker_epoch: int, offset: int, now: Instant
-    ) -> bool:
-        """Counts a follower's fetch from `offset`; True if the high watermark moved."""
+    ) -> None:
+        """Counts a follower's fetch from `offset`."""
         known = self.followers.setdefault(follower, Follower())
         if offset >= self.log.end:
             known.caught_up_ns = now.monotonic_ns
@@ -238,14 +234,14 @@ class Replica:
             known.caught_up_ns = max(known.caught_up_ns, known.fetched_ns)
         known.fetched_ns, known.leader_end = now.monotonic_ns, self.log.end
         if offset == known.end and broker_epoch == known.broker_epoch:
-            return False
+            return
         known.end, known.broker_epoch = offset, broker_epoch
         self._out.note(
             FollowerFetched(
                 self.topic, self.index, self.epoch, follower, client, broker_epoch, offset
             )
         )
-        return self.advance()
+        self.advance()
 
     def forget(self, follower: int) -> None:
         """A follower's process was replaced: what its predecessor had fetched is no word of it."""

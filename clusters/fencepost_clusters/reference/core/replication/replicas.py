@@ -77,9 +77,8 @@ class Replicas:
 
     # --------------------------------------------------------------------- following the metadata
 
-    def adopt(self, image: Image, changed: Iterable[Key], now: Instant) -> tuple[Replica, ...]:
-        """Takes on the committed state of the changed partitions; those that stopped leading."""
-        stopped: list[Replica] = []
+    def adopt(self, image: Image, changed: Iterable[Key], now: Instant) -> None:
+        """Takes on the committed state of the changed partitions."""
         self.version += 1
         self._ordered = ()
         for key in sorted(changed):
@@ -89,17 +88,14 @@ class Replicas:
                 if mine is not None:
                     del self.by_key[key]
                     reason = "deleted" if partition is None else "unassigned"
-                    if mine.retire(reason):
-                        stopped.append(mine)
+                    mine.retire(reason)
                     self._remove(mine.name, reason)
                 continue
             if mine is None:
                 mine = self._open(image.names[key[0]], partition)
                 self.by_key[key] = mine
-            if mine.adopt(partition, now):
-                stopped.append(mine)
+            mine.adopt(partition, now)
         self._due_ns = now.monotonic_ns
-        return tuple(stopped)
 
     def _open(self, topic: str, partition: Partition) -> Replica:
         name = log_name(topic, partition)
@@ -126,10 +122,11 @@ class Replicas:
         self._out.note(ReplicaRemoved(topic, int(index), str(UUID(topic_id)), reason))
         self._out.add(Delete(name))
 
-    def retire_all(self, reason: str) -> tuple[Replica, ...]:
-        """Stops every replica; those that were leading."""
+    def retire_all(self, reason: str) -> None:
+        """Stops every replica."""
         self.version += 1
-        return tuple(one for one in self.all() if one.retire(reason))
+        for one in self.all():
+            one.retire(reason)
 
     # --------------------------------------------------------------------------------------- ISR
 

@@ -74,7 +74,6 @@ class Raft:
         policies: RaftPolicies,
         out: Outbox,
         now: Instant,
-        replica_epoch: int = -1,
     ) -> None:
         self.me = me
         self.electorate = electorate
@@ -88,7 +87,6 @@ class Raft:
         self._told_stable = 0
         electorate.follow(log)
         self.role = Role.UNATTACHED if me in self.voters else Role.OBSERVER
-        self.replica_epoch = replica_epoch
         self._chance = chance
         self._policies = policies
         self._out = out
@@ -97,7 +95,8 @@ class Raft:
         self._faithful_ns = now.monotonic_ns + (timing.fetch_timeout_ns if epoch > 0 else 0)
         self._election_ns = self._faithful_ns + chance(timing.election_ns // 10, timing.election_ns)
         self._votes: set[int] = set()
-        self._calls: dict[int, tuple[str, int, int]] = {}
+        self._calls: dict[int, tuple[int, int]] = {}
+        """call id -> the controller that was called, and our epoch then."""
         self._fetch_call: int | None = None
         self._next_fetch_ns = now.monotonic_ns
         self._fetch_target = -1
@@ -213,7 +212,7 @@ class Raft:
                 call = self._out.call(
                     self.voters[voter], "quorum", request, self.timing.election_ns // MS
                 )
-                self._calls[call] = ("vote", voter, self.epoch)
+                self._calls[call] = (voter, self.epoch)
         self._count_votes(now)
 
     def _count_votes(self, now: Instant) -> None:
@@ -237,7 +236,7 @@ class Raft:
         call = self._out.call(
             self.voters[voter], "quorum", request, self.timing.fetch_wait_ns // MS
         )
-        self._calls[call] = ("begin", voter, self.epoch)
+        self._calls[call] = (voter, self.epoch)
 
     def _resign(self, reason: str, now: Instant) -> None:
         assert self.role is Role.LEADER
@@ -255,7 +254,7 @@ class Raft:
         request = messages.end_epoch(self.me, self.epoch)
         for voter in sorted(v for v in self.voters if v != self.me):
             call = self._out.call(self.voters[voter], "quorum", request, 500)
-            self._calls[call] = ("end", voter, self.epoch)
+            self._calls[call] = (voter, self.epoch)
         self._resign(reason, now)
 
     def _adopt(self, epoch: int, leader: int | None, now: Instant) -> None:
@@ -434,13 +433,13 @@ class Raft:
             epoch,
             self.log.last_epoch,
             self.timing.fetch_wait_ns // MS,
-            m.ReplicaState(self.me, self.replica_epoch),
+            m.ReplicaState(self.me),
         )
         timeout_ms = self.timing.fetch_timeout_ns // MS
         address = self.electorate.address(target)
         assert address is not None, "its address was known just now"
         self._fetch_call = self._out.call(address, "metadata", request, timeout_ms)
-        self._calls[self._fetch_call] = ("fetch", target, self.epoch)
+        self._calls[self._fetch_call] = (target, self.epoch)
 
     def _fetch_snapshot(self, wanted: m.SnapshotId, peer: int) -> None:
         request = self._download.request(wanted, self.me, self.epoch)
@@ -448,14 +447,14 @@ class Raft:
         address = self.electorate.address(peer)
         assert address is not None, "it answered just now"
         self._fetch_call = self._out.call(address, "metadata", request, timeout_ms)
-        self._calls[self._fetch_call] = ("fetch", peer, self.epoch)
+        self._calls[self._fetch_call] = (peer, self.epoch)
 
     def answered(self, call_id: int, message: m.Response, now: Instant) -> bool:
         """Takes in the answer to a call of the quorum; False if the call was not one."""
         known = self._calls.pop(call_id, None)
         if known is None:
             return False
-        _, peer, epoch = known
+        peer, epoch = known
         newest = call_id == self._fetch_call
         if newest:
             self._fetch_call = None

@@ -1,4 +1,4 @@
-"""Reading partitions from their leaders: positions, one fetch a broker at a time, what came."""
+"""Reads partitions from their leaders: positions, one fetch at a time to a broker, results."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Position:
     not_before_ns: int = 0
 
 
-class Fetching:
+class Fetcher:
     """See the module."""
 
     def __init__(self, routes: Routes, out: Outbox) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fencepost import ClientFailed
-from fencepost_clusters.reference.client.fetching import Came, Fetching, Refused
+from fencepost_clusters.reference.client.fetcher import Came, Fetcher, Refused
 from fencepost_clusters.reference.client.routes import CHANNEL, MS, Place, Routes
 from fencepost_clusters.reference.core.node.effects import Address, Instant, Outbox
 from fencepost_clusters.reference.wire import messages as m
@@ -30,14 +30,14 @@ ASK_AGAIN_NS = 100 * MS
 MOST_IN_EVENT = 500
 
 
-class Consuming:
+class ConsumerClient:
     """See the module."""
 
     def __init__(self, options: ConsumerOptions, routes: Routes, out: Outbox, now: Instant) -> None:
         self.done = False
         self._routes = routes
         self._out = out
-        self._fetching = Fetching(routes, out)
+        self._fetching = Fetcher(routes, out)
         for place in options.partitions:
             self._move(place, options.offset)
 
@@ -101,7 +101,7 @@ class _Progress:
         return self.start >= 0 and self.end >= 0 and self.missing == 0
 
 
-class Reading:
+class ReaderClient:
     """See the module."""
 
     def __init__(self, options: ReaderOptions, routes: Routes, out: Outbox, now: Instant) -> None:
@@ -109,7 +109,7 @@ class Reading:
         self._options = options
         self._routes = routes
         self._out = out
-        self._fetching = Fetching(routes, out)
+        self._fetching = Fetcher(routes, out)
         self._progress = {place: _Progress() for place in options.partitions}
         self._limit_ns = now.monotonic_ns + options.limit_ms * MS
         self._calls: dict[int, Place] = {}
