@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from fencepost_clusters.reference.core.log.index import entry
-from fencepost_clusters.reference.core.node.assembly import DiskContents
+from fencepost_clusters.reference.core.assembly import DiskContents
+from fencepost_clusters.reference.core.log.entry import entry
 from fencepost_clusters.reference.core.node.effects import Recovered
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME, Snapshot
 from fencepost_clusters.reference.wire import messages as m

@@ -19,7 +19,8 @@ from fencepost.runtimes.simulated.network import LOSSY
 from fencepost.runtimes.simulated.runtime import SimulatedRuntime
 from fencepost_clusters.reference.core.quorum.broker.broker import BrokerNode
 from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
-from fencepost_clusters.reference.core.quorum.metadata.image import Broker, Image
+from fencepost_clusters.reference.core.quorum.metadata.image import Image
+from fencepost_clusters.reference.core.replication.cluster_state import Broker
 from fencepost_clusters.reference.core.replication.replica import Replica
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.simulation.shell import Shell

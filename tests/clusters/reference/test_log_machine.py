@@ -6,8 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fencepost_clusters.reference.core.log.index import PRODUCER_WINDOW, Entry, LogIndex
-from fencepost_clusters.reference.core.log.producers import check_sequence
+from fencepost_clusters.reference.core.log.entry import Entry
+from fencepost_clusters.reference.core.log.index import LogIndex
+from fencepost_clusters.reference.core.log.producers import PRODUCER_WINDOW, check_sequence
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.reference.wire.record_batch import BatchHeader
 

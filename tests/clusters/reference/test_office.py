@@ -8,9 +8,9 @@ from random import Random  # noqa: TID251 - the node's own seeded stream
 
 import pytest
 
+from fencepost_clusters.reference.core.assembly import DiskContents, assemble
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.node import settings as s
-from fencepost_clusters.reference.core.node.assembly import DiskContents, assemble
 from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
 from fencepost_clusters.reference.core.quorum.policies import Policies

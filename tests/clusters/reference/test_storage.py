@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost_clusters.reference.core.log.index import Entry, LogIndex
+from fencepost_clusters.reference.core.log.entry import Entry
+from fencepost_clusters.reference.core.log.index import LogIndex
 from fencepost_clusters.reference.shell.storage import Disk, Log
 from fencepost_clusters.reference.wire import record_batch
 

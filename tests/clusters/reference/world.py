@@ -22,14 +22,14 @@ from fencepost_clusters.reference.cluster import (
     PORTS,
     ReferenceQuorum,
 )
+from fencepost_clusters.reference.core.assembly import assemble
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.node import settings as s
-from fencepost_clusters.reference.core.node.assembly import assemble
 from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.core.quorum.broker.broker import BrokerNode
 from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
-from fencepost_clusters.reference.core.quorum.metadata.image import Partition
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import Snapshot
+from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.defects.catalogue import policies_with
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch

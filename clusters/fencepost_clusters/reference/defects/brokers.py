@@ -8,8 +8,9 @@ from fencepost import Defect
 from fencepost_clusters.reference.core.node.effects import NEVER_NS
 from fencepost_clusters.reference.core.quorum.broker.policies import StopReason
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
-from fencepost_clusters.reference.core.quorum.metadata.image import Image, Partition
+from fencepost_clusters.reference.core.quorum.metadata.image import Image
 from fencepost_clusters.reference.core.quorum.policies import Policies
+from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.defects.defect import PolicyDefect
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fencepost import Defect
-from fencepost_clusters.reference.core.log.index import Entry
+from fencepost_clusters.reference.core.log.entry import Entry
 from fencepost_clusters.reference.core.quorum.policies import Policies
 from fencepost_clusters.reference.core.replication.roles import Part
 from fencepost_clusters.reference.defects.defect import PolicyDefect

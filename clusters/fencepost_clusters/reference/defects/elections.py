@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from fencepost import Defect
 from fencepost_clusters.reference.core.quorum.controller.policies import Elected, elect
-from fencepost_clusters.reference.core.quorum.metadata.image import Image, Partition
+from fencepost_clusters.reference.core.quorum.metadata.image import Image
 from fencepost_clusters.reference.core.quorum.policies import Policies
+from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.defects.defect import PolicyDefect
 from fencepost_clusters.reference.wire.errors import Error
 

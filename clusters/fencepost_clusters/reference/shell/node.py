@@ -13,8 +13,8 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from fencepost import ConnectionClosed, Recorder, Stalled
+from fencepost_clusters.reference.core.assembly import Core
 from fencepost_clusters.reference.core.node import effects as e
-from fencepost_clusters.reference.core.node.assembly import Core
 from fencepost_clusters.reference.core.node.rights import Rights
 from fencepost_clusters.reference.shell.listener import BACKLOG, Connection
 from fencepost_clusters.reference.shell.metrics_page import MetricsConnection

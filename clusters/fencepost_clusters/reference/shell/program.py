@@ -18,8 +18,8 @@ from typing import Annotated
 import msgspec
 
 from fencepost import NodeStopped, Recorder, UsageError
+from fencepost_clusters.reference.core.assembly import assemble, check_site
 from fencepost_clusters.reference.core.node import settings as s
-from fencepost_clusters.reference.core.node.assembly import assemble, check_site
 from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.defects.catalogue import policies_with
 from fencepost_clusters.reference.shell.node import Node, instant

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from fencepost_clusters.reference.core.log.index import entry
-from fencepost_clusters.reference.core.node.assembly import DiskContents
+from fencepost_clusters.reference.core.assembly import DiskContents
+from fencepost_clusters.reference.core.log.entry import entry
 from fencepost_clusters.reference.core.node.effects import Chance, Recovered
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME, Snapshot
 from fencepost_clusters.reference.wire import record_batch

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from fencepost import Host, Place, SimulatedDisk, UsageError, WorkerConfig
 from fencepost_clusters.reference.client.node import ClientNode, read_options
-from fencepost_clusters.reference.core.node.assembly import assemble
+from fencepost_clusters.reference.core.assembly import assemble
 from fencepost_clusters.reference.core.node.effects import Instant
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.node.site import Site

@@ -1,1 +1,1 @@
-"""The index of a log."""
+"""What a node knows of a log without its bytes: batches, epochs, producers."""

@@ -9,33 +9,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 
-from msgspec import Struct
-
-from fencepost_clusters.reference.wire.record_batch import BatchHeader
-
-PRODUCER_WINDOW = 5
-"""How many batches of a producer are remembered for deduplication, as Kafka's clients expect."""
-
-
-class Entry(Struct, frozen=True):
-    """One stored batch; `end` is exclusive, `max_timestamp` in milliseconds."""
-
-    base: int
-    end: int
-    epoch: int
-    size: int
-    max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-
-
-def entry(header: BatchHeader) -> Entry:
-    """The index entry of a stored batch."""
-    return Entry(
-        header.base_offset, header.last_offset + 1, header.leader_epoch, header.size,
-        header.max_timestamp, header.producer_id, header.producer_epoch, header.base_sequence,
-    )  # fmt: skip
+from fencepost_clusters.reference.core.log.entry import Entry
+from fencepost_clusters.reference.core.log.producers import Producers
 
 
 class LogIndex:
@@ -44,7 +19,7 @@ class LogIndex:
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self._entries: list[Entry] = []
         self._bases: list[int] = []
-        self._producers: dict[int, list[Entry]] = {}
+        self._producers = Producers()
         self._begin, self._begin_epoch = 0, -1
         for one in entries:
             self.append(one)
@@ -74,16 +49,14 @@ class LogIndex:
         assert one.epoch >= self.last_epoch, f"epoch {one.epoch} after {self.last_epoch}"
         self._entries.append(one)
         self._bases.append(one.base)
-        self._remember(one)
+        self._producers.add(one)
 
     def truncate(self, to_offset: int) -> int:
         """Drops every batch that reaches past `to_offset`; the new end."""
         while self._entries and self._entries[-1].end > to_offset:
             self._entries.pop()
             self._bases.pop()
-        self._producers.clear()
-        for one in self._entries:
-            self._remember(one)
+        self._producers = Producers(self._entries)
         return self.end
 
     def end_for_epoch(self, epoch: int) -> tuple[int, int]:
@@ -123,11 +96,4 @@ class LogIndex:
 
     def producer(self, producer_id: int) -> tuple[Entry, ...]:
         """The newest batches of an idempotent producer, oldest first."""
-        return tuple(self._producers.get(producer_id, ()))
-
-    def _remember(self, one: Entry) -> None:
-        if one.producer_id < 0:
-            return
-        window = self._producers.setdefault(one.producer_id, [])
-        window.append(one)
-        del window[:-PRODUCER_WINDOW]
+        return self._producers.window(producer_id)

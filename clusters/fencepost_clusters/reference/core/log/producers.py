@@ -1,14 +1,37 @@
-"""Deduplication: what the newest batches of an idempotent producer say of another one (KIP-98)."""
+"""Idempotent producers: their newest batches, and what these say of another one (KIP-98)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from fencepost_clusters.reference.core.log.index import Entry
+from fencepost_clusters.reference.core.log.entry import Entry
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.reference.wire.record_batch import BatchHeader
 
 _SEQUENCES = 0x7FFFFFFF
+PRODUCER_WINDOW = 5
+"""How many batches of a producer are remembered for deduplication, as Kafka's clients expect."""
+
+
+class Producers:
+    """The newest batches of each idempotent producer in a log."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self._windows: dict[int, list[Entry]] = {}
+        for one in entries:
+            self.add(one)
+
+    def add(self, one: Entry) -> None:
+        """Remembers a batch that was appended."""
+        if one.producer_id < 0:
+            return
+        window = self._windows.setdefault(one.producer_id, [])
+        window.append(one)
+        del window[:-PRODUCER_WINDOW]
+
+    def window(self, producer_id: int) -> tuple[Entry, ...]:
+        """The newest batches of a producer, oldest first."""
+        return tuple(self._windows.get(producer_id, ()))
 
 
 def check_sequence(window: Sequence[Entry], header: BatchHeader) -> Entry | Error | None:

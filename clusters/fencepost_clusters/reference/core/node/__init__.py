@@ -1,1 +1,1 @@
-"""What every node has: effects, settings, assembly."""
+"""What the nodes of every plane have: inputs and effects, settings, rights."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from msgspec import Struct
 
 from fencepost import Cause, NodeStopped
-from fencepost_clusters.reference.core.log.index import Entry
+from fencepost_clusters.reference.core.log.entry import Entry
 from fencepost_clusters.reference.wire import messages as m
 
 Address = tuple[str, int]

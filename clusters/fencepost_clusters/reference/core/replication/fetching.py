@@ -18,8 +18,7 @@ from fencepost_clusters.reference.core.node.effects import (
     Received,
     Reply,
 )
-from fencepost_clusters.reference.core.quorum.broker.lifecycle import Lifecycle
-from fencepost_clusters.reference.core.quorum.metadata.committed import Committed
+from fencepost_clusters.reference.core.replication.cluster_state import ClusterState, Session
 from fencepost_clusters.reference.core.replication.following import Following
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
 from fencepost_clusters.reference.core.replication.replica import Key, Replica
@@ -50,18 +49,16 @@ class Fetching:
 
     def __init__(
         self,
-        committed: Committed,
         replicas: Replicas,
         following: Following,
-        lifecycle: Lifecycle,
+        session: Session,
         refuse: Callable[[Received], None],
         policies: ReplicationPolicies,
         out: Outbox,
     ) -> None:
-        self._committed = committed
         self._replicas = replicas
         self._following = following
-        self._lifecycle = lifecycle
+        self._session = session
         self._refuse = refuse
         self._policies = policies
         self._out = out
@@ -74,7 +71,9 @@ class Fetching:
         """When the first parked fetch has waited long enough."""
         return min((p.deadline_ns for p in self._parked.values()), default=None)
 
-    def fetch(self, received: Received, request: m.FetchRequest, now: Instant) -> None:
+    def fetch(
+        self, received: Received, request: m.FetchRequest, state: ClusterState, now: Instant
+    ) -> None:
         """Answers a fetch, now or when there is something to say."""
         if request.session_id != 0:
             answer = m.FetchResponse(Error.FETCH_SESSION_ID_NOT_FOUND, ())
@@ -85,29 +84,29 @@ class Fetching:
             request,
             now.monotonic_ns + min(request.max_wait, LONGEST_WAIT_MS) * MS,
             self._out.cause,
-            self._asked_for(request),
+            _asked_for(request, state),
         )
-        if not self._try_fetch(parked, now, final=request.max_wait == 0):
+        if not self._try_fetch(parked, state, now, final=request.max_wait == 0):
             self._park(parked)
 
-    def release(self, now: Instant) -> None:
+    def release(self, state: ClusterState, now: Instant) -> None:
         """Answers the parked fetches for which something came, or whose time is up."""
         stirred = self._replicas.stirred
         if self._parked:
             look = {one for key in stirred for one in self._waiting.get(key, ())}
-            serving = self._lifecycle.serving(now)
+            serving = self._session.serving(now)
             for number, parked in self._parked.items():
                 if now.monotonic_ns >= parked.deadline_ns or (parked.of_client and not serving):
                     look.add(number)
             for number in sorted(look):
                 parked = self._parked[number]
                 self._out.cause = parked.cause
-                if self._answered(parked, now, serving):
+                if self._answered(parked, state, now, serving):
                     self._unpark(number)
             self._out.cause = None
         stirred.clear()
 
-    def _answered(self, parked: _Parked, now: Instant, serving: bool) -> bool:
+    def _answered(self, parked: _Parked, state: ClusterState, now: Instant, serving: bool) -> bool:
         """Whether a parked fetch is answered, or refused, now."""
         if parked.of_client and not serving:
             self._refuse(parked.received)
@@ -115,17 +114,7 @@ class Fetching:
         due = now.monotonic_ns >= parked.deadline_ns
         if not parked.of_client and not due and not self._following.has_news(parked.request):
             return False
-        return self._try_fetch(parked, now, final=due or not parked.of_client)
-
-    def _asked_for(self, request: m.FetchRequest) -> tuple[Key, ...]:
-        """The partitions of a fetch, by the ids that clients, who name topics, do not tell."""
-        topics = self._committed.image.topics
-        return tuple(
-            (topic_id, asked.partition)
-            for topic in request.topics
-            if (topic_id := topic.topic_id or topics.get(topic.topic)) is not None
-            for asked in topic.partitions
-        )
+        return self._try_fetch(parked, state, now, final=due or not parked.of_client)
 
     def _park(self, parked: _Parked) -> None:
         number = parked.received.request_id
@@ -139,17 +128,17 @@ class Fetching:
             if not self._waiting[key]:
                 del self._waiting[key]
 
-    def _try_fetch(self, parked: _Parked, now: Instant, final: bool) -> bool:
+    def _try_fetch(self, parked: _Parked, state: ClusterState, now: Instant, final: bool) -> bool:
         """Answers a fetch if there is enough to say; `final`: whatever there is."""
         if not parked.of_client:
-            return self._try_replica_fetch(parked, now, final)
+            return self._try_replica_fetch(parked, state, now, final)
         topics: list[m.FetchableTopicResponse] = []
         served: list[FetchServed] = []
         enough = final
         for topic in parked.request.topics:
             parts: list[m.PartitionData] = []
             for asked in topic.partitions:
-                part, event = self._client_partition(parked, topic.topic, asked)
+                part, event = self._client_partition(parked, state, topic.topic, asked)
                 parts.append(part)
                 enough = enough or part.error_code != Error.NONE or event is not None
                 if event is not None:
@@ -164,10 +153,10 @@ class Fetching:
         return True
 
     def _client_partition(
-        self, parked: _Parked, topic: str, asked: m.FetchPartition
+        self, parked: _Parked, state: ClusterState, topic: str, asked: m.FetchPartition
     ) -> tuple[m.PartitionData, FetchServed | None]:
         index = asked.partition
-        known = self._committed.image.partition(topic, index)
+        known = state.partition(topic, index)
         one = self._replicas.get(known.topic_id, index) if known is not None else None
         error = Error.NONE
         if known is None:
@@ -194,7 +183,7 @@ class Fetching:
         )
         event = FetchServed(
             topic, index, parked.received.client, asked.fetch_offset, end, one.high_watermark,
-            one.epoch, self._lifecycle.state.name,
+            one.epoch, self._session.state.name,
             one.log.end,
         )  # fmt: skip
         return part, event
@@ -203,13 +192,14 @@ class Fetching:
     def _nothing(one: Replica, index: int, below: int) -> m.PartitionData:
         return m.PartitionData(index, Error.NONE, below, below, one.log.start, records=b"")
 
-    def _try_replica_fetch(self, parked: _Parked, now: Instant, final: bool) -> bool:
+    def _try_replica_fetch(
+        self, parked: _Parked, state: ClusterState, now: Instant, final: bool
+    ) -> bool:
         request = parked.request
-        image = self._committed.image
         topics: list[m.FetchableTopicResponse] = []
         for topic in request.topics:
             parts = tuple(
-                self._following.serve(parked.received, request, topic.topic_id, asked, image, now)
+                self._following.serve(parked.received, request, topic.topic_id, asked, state, now)
                 for asked in topic.partitions
             )
             topics.append(m.FetchableTopicResponse(parts, "", topic.topic_id))
@@ -221,6 +211,16 @@ class Fetching:
                 self._following.told(request, answered.topic_id, part)
         self._out.add(Reply(parked.received.request_id, m.FetchResponse(Error.NONE, tuple(topics))))
         return True
+
+
+def _asked_for(request: m.FetchRequest, state: ClusterState) -> tuple[Key, ...]:
+    """The partitions of a fetch by topic id, which clients, who name topics, do not tell."""
+    return tuple(
+        (topic_id, asked.partition)
+        for topic in request.topics
+        if (topic_id := topic.topic_id or state.topics.get(topic.topic)) is not None
+        for asked in topic.partitions
+    )
 
 
 def refused(request: m.FetchRequest, error: Error) -> m.FetchResponse:

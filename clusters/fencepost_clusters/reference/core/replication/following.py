@@ -13,8 +13,7 @@ from fencepost_clusters.reference.core.node.effects import (
     Received,
 )
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
-from fencepost_clusters.reference.core.quorum.broker.lifecycle import Lifecycle
-from fencepost_clusters.reference.core.quorum.metadata.image import Image
+from fencepost_clusters.reference.core.replication.cluster_state import ClusterState, Session
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
 from fencepost_clusters.reference.core.replication.replica import Replica
 from fencepost_clusters.reference.core.replication.replicas import Replicas
@@ -45,13 +44,13 @@ class Following:
         self,
         settings: Settings,
         replicas: Replicas,
-        lifecycle: Lifecycle,
+        session: Session,
         policies: ReplicationPolicies,
         out: Outbox,
     ) -> None:
         self._settings = settings
         self._replicas = replicas
-        self._lifecycle = lifecycle
+        self._session = session
         self._policies = policies
         self._out = out
         self._fetchers: dict[int, _Fetcher] = {}
@@ -86,25 +85,25 @@ class Following:
         for fetcher in self._fetchers.values():
             fetcher.next_ns = min(fetcher.next_ns, now.monotonic_ns)
 
-    def tick(self, image: Image, now: Instant) -> None:
+    def tick(self, state: ClusterState, now: Instant) -> None:
         """Sends the fetches that are due."""
         for leader, replicas in self._followed().items():
             fetcher = self._fetchers.setdefault(leader, _Fetcher())
             if fetcher.call is None and now.monotonic_ns >= fetcher.next_ns:
-                self._fetch(leader, fetcher, replicas, image, now)
+                self._fetch(leader, fetcher, replicas, state, now)
 
     def _fetch(
         self,
         leader: int,
         fetcher: _Fetcher,
         replicas: list[Replica],
-        image: Image,
+        state: ClusterState,
         now: Instant,
     ) -> None:
-        known = image.brokers.get(leader)
+        known = state.brokers.get(leader)
         address = known.endpoint(REPLICATION_LISTENER) if known is not None else None
         fetcher.next_ns = now.monotonic_ns + BACKOFF_NS
-        if address is None or self._lifecycle.epoch < 0:
+        if address is None or self._session.epoch < 0:
             return
         max_bytes = self._settings.ms("replica.fetch.max.bytes")
         topics: dict[UUID, list[m.FetchPartition]] = {}
@@ -116,7 +115,7 @@ class Following:
         request = m.FetchRequest(
             wait_ms, 1, max_bytes,
             tuple(m.FetchTopic(tuple(parts), "", topic) for topic, parts in topics.items()),
-            m.ReplicaState(self._settings.node_id, self._lifecycle.epoch),
+            m.ReplicaState(self._settings.node_id, self._session.epoch),
         )  # fmt: skip
         call = self._out.next_call()
         timeout_ms = wait_ms + self._settings.ms("request.timeout.ms")
@@ -173,21 +172,21 @@ class Following:
 
     # --------------------------------------------------------------------------- the leader's side
 
-    def judge(self, received: Received, request: m.FetchRequest, image: Image) -> Error:
+    def judge(self, received: Received, request: m.FetchRequest, state: ClusterState) -> Error:
         """Whether a fetch of another broker may be served at all (QC-19)."""
-        state = request.replica_state
-        known = image.brokers.get(state.replica_id)
-        if known is not None and self._policies.is_past_epoch(state.replica_epoch, known.epoch):
+        replica = request.replica_state
+        known = state.brokers.get(replica.replica_id)
+        if known is not None and self._policies.is_past_epoch(replica.replica_epoch, known.epoch):
             self._out.note(
                 RequestRefused(
                     "Fetch",
                     "",
                     -1,
                     received.client,
-                    state.replica_id,
+                    replica.replica_id,
                     Error.STALE_BROKER_EPOCH.name,
                     "stale_broker_epoch",
-                    self._lifecycle.state.name,
+                    self._session.state.name,
                 )
             )
             return Error.STALE_BROKER_EPOCH
@@ -199,7 +198,7 @@ class Following:
         request: m.FetchRequest,
         topic_id: UUID | None,
         asked: m.FetchPartition,
-        image: Image,
+        state: ClusterState,
         now: Instant,
     ) -> m.PartitionData:
         """One partition of a follower's fetch, which counts as word of that follower's log end."""
@@ -223,12 +222,12 @@ class Following:
             )
         if asked.fetch_offset > one.log.end:
             return m.PartitionData(asked.partition, Error.OFFSET_OUT_OF_RANGE, -1)
-        state = request.replica_state
-        known = image.brokers.get(state.replica_id)
+        replica = request.replica_state
+        known = state.brokers.get(replica.replica_id)
         epoch_now = known.epoch if known is not None else None
-        if self._policies.is_current_epoch(state.replica_epoch, epoch_now):
+        if self._policies.is_current_epoch(replica.replica_epoch, epoch_now):
             one.fetched(
-                state.replica_id, received.client, state.replica_epoch, asked.fetch_offset, now
+                replica.replica_id, received.client, replica.replica_epoch, asked.fetch_offset, now
             )
         start, end = one.log.span(asked.fetch_offset, one.log.end, asked.partition_max_bytes)
         records = m.LogSlice(one.name, start, end) if end > start else b""

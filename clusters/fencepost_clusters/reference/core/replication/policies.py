@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from fencepost_clusters.reference.core.log.index import Entry
+from fencepost_clusters.reference.core.log.entry import Entry
 from fencepost_clusters.reference.core.replication.roles import Follower, Part
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.reference.wire.record_batch import BatchHeader

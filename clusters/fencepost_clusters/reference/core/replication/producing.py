@@ -16,9 +16,7 @@ from fencepost_clusters.reference.core.node.effects import (
     Reply,
 )
 from fencepost_clusters.reference.core.node.settings import Settings
-from fencepost_clusters.reference.core.quorum.broker.lifecycle import Lifecycle
-from fencepost_clusters.reference.core.quorum.controller import configs
-from fencepost_clusters.reference.core.quorum.metadata.image import Image
+from fencepost_clusters.reference.core.replication.cluster_state import ClusterState, Session
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
 from fencepost_clusters.reference.core.replication.replica import Replica
 from fencepost_clusters.reference.core.replication.replicas import Replicas
@@ -61,13 +59,13 @@ class Producing:
         self,
         settings: Settings,
         replicas: Replicas,
-        lifecycle: Lifecycle,
+        session: Session,
         policies: ReplicationPolicies,
         out: Outbox,
     ) -> None:
         self._settings = settings
         self._replicas = replicas
-        self._lifecycle = lifecycle
+        self._session = session
         self._policies = policies
         self._out = out
         self._pending: list[_Pending] = []
@@ -77,7 +75,7 @@ class Producing:
         return min((p.deadline_ns for p in self._pending), default=None)
 
     def produce(
-        self, received: Received, request: m.ProduceRequest, image: Image, now: Instant
+        self, received: Received, request: m.ProduceRequest, state: ClusterState, now: Instant
     ) -> None:
         """Handles a Produce."""
         pending = _Pending(
@@ -87,7 +85,7 @@ class Producing:
         for topic in request.topic_data:
             for part in topic.partition_data:
                 key = (topic.name, part.index)
-                outcome = self._append(received, request, image, topic.name, part)
+                outcome = self._append(received, request, state, topic.name, part)
                 if isinstance(outcome, Error):
                     pending.done[key] = m.PartitionProduceResponse(part.index, outcome)
                     self._note(pending, key, outcome, None)
@@ -106,11 +104,11 @@ class Producing:
         self,
         received: Received,
         request: m.ProduceRequest,
-        image: Image,
+        state: ClusterState,
         topic: str,
         part: m.PartitionProduceData,
     ) -> Appended | Error:
-        partition = image.partition(topic, part.index)
+        partition = state.partition(topic, part.index)
         one = self._replicas.get(partition.topic_id, part.index) if partition is not None else None
         if partition is None:
             return Error.UNKNOWN_TOPIC_OR_PARTITION
@@ -119,7 +117,7 @@ class Producing:
             return Error.NOT_LEADER_OR_FOLLOWER
         if request.acks not in (-1, 0, 1):
             return Error.INVALID_REQUIRED_ACKS
-        if request.acks == -1 and len(one.partition.isr) < self._min_isr(image, topic):
+        if request.acks == -1 and len(one.partition.isr) < self._min_isr(state, topic):
             self._refused(
                 received, topic, part.index, Error.NOT_ENOUGH_REPLICAS, "not_enough_replicas"
             )
@@ -132,8 +130,9 @@ class Producing:
             return Error.INVALID_REQUEST
         return self._store(one, batches)
 
-    def _min_isr(self, image: Image, topic: str) -> int:
-        return configs.number(image, self._settings, topic, "min.insync.replicas")
+    def _min_isr(self, state: ClusterState, topic: str) -> int:
+        changed = state.setting(topic, "min.insync.replicas")
+        return int(changed) if changed else self._settings.ms("min.insync.replicas")
 
     def _store(
         self, one: Replica, batches: tuple[tuple[BatchHeader, bytes], ...]
@@ -240,6 +239,6 @@ class Producing:
                 -1,
                 error.name,
                 reason,
-                self._lifecycle.state.name,
+                self._session.state.name,
             )
         )

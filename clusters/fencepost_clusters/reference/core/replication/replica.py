@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from fencepost_clusters.reference.core.log.index import Entry, LogIndex, entry
+from fencepost_clusters.reference.core.log.entry import Entry, entry
+from fencepost_clusters.reference.core.log.index import LogIndex
 from fencepost_clusters.reference.core.node.effects import (
     Append,
     Instant,
@@ -16,7 +17,7 @@ from fencepost_clusters.reference.core.node.effects import (
     Sync,
     Truncate,
 )
-from fencepost_clusters.reference.core.quorum.metadata.image import Partition
+from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
 from fencepost_clusters.reference.core.replication.roles import Follower, Part
 from fencepost_clusters.reference.wire import record_batch

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from fencepost_clusters.reference.core.log.index import Entry
+from fencepost_clusters.reference.core.log.entry import Entry
 from fencepost_clusters.reference.core.node.effects import (
+    Address,
     Call,
     Checkpoint,
     Delete,
@@ -15,8 +16,7 @@ from fencepost_clusters.reference.core.node.effects import (
     Recovered,
 )
 from fencepost_clusters.reference.core.node.settings import Settings
-from fencepost_clusters.reference.core.quorum.metadata.image import Image, Partition
-from fencepost_clusters.reference.core.quorum.raft.electorate import Voters
+from fencepost_clusters.reference.core.replication.cluster_state import ClusterState, Partition
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
 from fencepost_clusters.reference.core.replication.replica import Key, Replica, log_name
 from fencepost_clusters.reference.wire import messages as m
@@ -36,7 +36,7 @@ class Replicas:
     def __init__(
         self,
         settings: Settings,
-        controllers: Voters,
+        controllers: Mapping[int, Address],
         policies: ReplicationPolicies,
         out: Outbox,
     ) -> None:
@@ -77,12 +77,12 @@ class Replicas:
 
     # --------------------------------------------------------------------- following the metadata
 
-    def adopt(self, image: Image, changed: Iterable[Key], now: Instant) -> None:
+    def adopt(self, state: ClusterState, changed: Iterable[Key], now: Instant) -> None:
         """Takes on the committed state of the changed partitions."""
         self.version += 1
         self._ordered = ()
         for key in sorted(changed):
-            partition = image.partitions.get(key[0], {}).get(key[1])
+            partition = state.partitions.get(key[0], {}).get(key[1])
             mine = self.by_key.get(key)
             if partition is None or self.me not in partition.replicas:
                 if mine is not None:
@@ -92,7 +92,7 @@ class Replicas:
                     self._remove(mine.name, reason)
                 continue
             if mine is None:
-                mine = self._open(image.names[key[0]], partition)
+                mine = self._open(state.names[key[0]], partition)
                 self.by_key[key] = mine
             mine.adopt(partition, now)
         self._due_ns = now.monotonic_ns
@@ -106,11 +106,11 @@ class Replicas:
             self._out,
         )  # fmt: skip
 
-    def delete_strays(self, image: Image) -> None:
+    def delete_strays(self, state: ClusterState) -> None:
         """Removes the logs on disk that belong to no partition of this broker (RP-25)."""
         known = {
-            log_name(image.names[one.topic_id], one)
-            for one in image.all_partitions()
+            log_name(state.names[one.topic_id], one)
+            for one in state.all_partitions()
             if self.me in one.replicas
         }
         for name in self._policies.strays(self._disk_logs, known):
@@ -148,11 +148,13 @@ class Replicas:
                     times.append(one.retry_ns)
         return min(times, default=None)
 
-    def tick(self, image: Image, controller: int | None, broker_epoch: int, now: Instant) -> None:
+    def tick(
+        self, state: ClusterState, controller: int | None, broker_epoch: int, now: Instant
+    ) -> None:
         """Asks for the ISR changes that are due, and checkpoints high watermarks."""
         for one in self.all():
             if one.leading and one.asked is None and now.monotonic_ns >= one.retry_ns:
-                self._ask(one, image, controller, broker_epoch, now)
+                self._ask(one, state, controller, broker_epoch, now)
         if self.by_key and now.monotonic_ns >= self._next_checkpoint_ns:
             self.checkpoint()
             self._next_checkpoint_ns = now.monotonic_ns + self._settings.ns(
@@ -175,7 +177,7 @@ class Replicas:
     def _ask(
         self,
         one: Replica,
-        image: Image,
+        state: ClusterState,
         controller: int | None,
         broker_epoch: int,
         now: Instant,
@@ -185,7 +187,7 @@ class Replicas:
         joined = tuple(
             r
             for r in one.joiners(now, lag_ns)
-            if r in image.brokers and not image.brokers[r].fenced
+            if r in state.brokers and not state.brokers[r].fenced
         )
         if not gone and not joined and not one.adding:
             # Not before the laggard's own deadline, and not in a loop over a fenced joiner.
@@ -202,7 +204,7 @@ class Replicas:
         epochs = {
             r: broker_epoch if r == self.me
             else one.followers[r].broker_epoch if r in joined
-            else image.brokers[r].epoch
+            else state.brokers[r].epoch
             for r in members
         }  # fmt: skip
         request = m.AlterPartitionRequest(

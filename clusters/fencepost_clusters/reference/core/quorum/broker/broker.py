@@ -22,7 +22,6 @@ from fencepost_clusters.reference.core.node.effects import (
     ShutdownAsked,
     Tick,
 )
-from fencepost_clusters.reference.core.node.metrics import Metrics
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.quorum.broker import serving
 from fencepost_clusters.reference.core.quorum.broker.forwarding import Forwarding
@@ -31,6 +30,7 @@ from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
 from fencepost_clusters.reference.core.quorum.controller import changes, configs
 from fencepost_clusters.reference.core.quorum.metadata.committed import Committed
 from fencepost_clusters.reference.core.quorum.metadata.snapshots import Snapshots
+from fencepost_clusters.reference.core.quorum.metrics import Metrics
 from fencepost_clusters.reference.core.quorum.policies import Policies
 from fencepost_clusters.reference.core.quorum.raft.electorate import Electorate
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog, Snapshot
@@ -85,7 +85,6 @@ class BrokerNode:
         self.following = Following(settings, self.replicas, self.lifecycle, rules, self._out)
         self.producing = Producing(settings, self.replicas, self.lifecycle, rules, self._out)
         self.fetching = Fetching(
-            self.committed,
             self.replicas,
             self.following,
             self.lifecycle,
@@ -127,13 +126,13 @@ class BrokerNode:
         self._out.cause = None
         self._follow_metadata(now)
         self.producing.settle(now)
-        self.fetching.release(now)
+        self.fetching.release(self.committed.image, now)
         self._due_ns = self._earliest_ns()
         if self._due_ns is not None and now.monotonic_ns >= self._due_ns:
             # What has just happened made something due: the next fetch, a heartbeat, an ISR change.
             self._tick(now)
             self.producing.settle(now)
-            self.fetching.release(now)
+            self.fetching.release(self.committed.image, now)
             self._due_ns = self._earliest_ns()
         self.metrics.observe(self.raft, self.committed, self.snapshots.last_offset, now)
         if self.lifecycle.granted_shutdown:
@@ -304,7 +303,7 @@ class BrokerNode:
                 if error is not Error.NONE:
                     self._out.add(Reply(received.request_id, fetching.refused(message, error)))
                 else:
-                    self.fetching.fetch(received, message, now)
+                    self.fetching.fetch(received, message, self.committed.image, now)
             case m.BrokerHeartbeatRequest():
                 leader = -1 if self.raft.leader is None else self.raft.leader
                 answer = m.BrokerHeartbeatResponse(
@@ -330,7 +329,7 @@ class BrokerNode:
                 self.producing.produce(received, message, image, now)
                 return
             case m.FetchRequest():
-                self.fetching.fetch(received, message, now)
+                self.fetching.fetch(received, message, self.committed.image, now)
                 return
             case _ if changes.is_forwarded(message):
                 self.forwarding.forward(received, now, self.raft.leader)

@@ -8,7 +8,8 @@ from typing import Literal
 from uuid import UUID
 
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
-from fencepost_clusters.reference.core.quorum.metadata.image import Broker, Image, Partition
+from fencepost_clusters.reference.core.quorum.metadata.image import Image
+from fencepost_clusters.reference.core.replication.cluster_state import Broker, Partition
 
 StopReason = Literal["shutdown_requested", "shutdown_timeout"]
 

@@ -21,11 +21,11 @@ from fencepost_clusters.reference.core.quorum.controller import (
     registration,
     topics,
 )
+from fencepost_clusters.reference.core.quorum.controller import voter_changes as quorum_changes
 from fencepost_clusters.reference.core.quorum.controller.decision_context import DecisionContext
 from fencepost_clusters.reference.core.quorum.controller.decisions import ChangeDecision
+from fencepost_clusters.reference.core.quorum.controller.describe_quorum import described
 from fencepost_clusters.reference.core.quorum.controller.policies import preferred_can_lead
-from fencepost_clusters.reference.core.quorum.raft import messages as quorum_messages
-from fencepost_clusters.reference.core.quorum.raft import voter_changes as quorum_changes
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
@@ -219,7 +219,7 @@ def _unregister_refused(asked: a.UnregisterBrokerRequest, error: Error) -> m.Res
 
 
 def _describe_quorum(on: DecisionContext, asked: a.DescribeQuorumRequest) -> ChangeDecision:
-    return ChangeDecision((), quorum_messages.described(on.quorum, asked))
+    return ChangeDecision((), described(on.quorum, asked))
 
 
 def _describe_refused(asked: a.DescribeQuorumRequest, error: Error) -> m.Response:

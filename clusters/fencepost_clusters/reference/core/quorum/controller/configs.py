@@ -24,12 +24,6 @@ SET, DELETE = 0, 1
 OF_TOPIC, OF_BROKERS, OF_FILE = 1, 3, 4
 
 
-def number(image: Image, settings: Settings, topic: str, name: str) -> int:
-    """The value of a setting for a topic: its own, that of all brokers, or this broker's."""
-    own = image.settings.get(topic, {}).get(name) or image.broker_settings.get(name)
-    return int(own) if own else settings.ms(name)
-
-
 def alter(on: DecisionContext, asked: a.IncrementalAlterConfigsRequest) -> ChangeDecision:
     """Sets and deletes settings, each resource wholly or not at all."""
     records: list[r.Record] = []

@@ -14,7 +14,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fencepost import Cause, NodeStarted, NodeStopped
-from fencepost_clusters.reference.core.node import admission
 from fencepost_clusters.reference.core.node.effects import (
     Answered,
     CallFailed,
@@ -31,10 +30,10 @@ from fencepost_clusters.reference.core.node.effects import (
     ShutdownAsked,
     Tick,
 )
-from fencepost_clusters.reference.core.node.metrics import Metrics
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
 from fencepost_clusters.reference.core.quorum.controller import (
+    admission,
     changes,
     reassigning,
     registration,
@@ -53,6 +52,7 @@ from fencepost_clusters.reference.core.quorum.metadata import features
 from fencepost_clusters.reference.core.quorum.metadata.committed import Committed
 from fencepost_clusters.reference.core.quorum.metadata.image import Image
 from fencepost_clusters.reference.core.quorum.metadata.snapshots import Snapshots
+from fencepost_clusters.reference.core.quorum.metrics import Metrics
 from fencepost_clusters.reference.core.quorum.policies import Policies
 from fencepost_clusters.reference.core.quorum.raft import messages as quorum_messages
 from fencepost_clusters.reference.core.quorum.raft.electorate import Electorate

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fencepost_clusters.reference.core.quorum.controller.policies import ElectionPolicies
-from fencepost_clusters.reference.core.quorum.metadata.image import Image, Partition, isr_change
+from fencepost_clusters.reference.core.quorum.metadata.image import Image, isr_change
+from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.reference.wire.records import IsrChangeRecord, Record

@@ -12,7 +12,8 @@ from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
 from fencepost_clusters.reference.core.quorum.controller import placement
 from fencepost_clusters.reference.core.quorum.controller.decisions import HeartbeatDecision
 from fencepost_clusters.reference.core.quorum.metadata import features
-from fencepost_clusters.reference.core.quorum.metadata.image import Broker, Image, Partition
+from fencepost_clusters.reference.core.quorum.metadata.image import Image
+from fencepost_clusters.reference.core.replication.cluster_state import Broker, Partition
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 

@@ -17,7 +17,8 @@ from fencepost_clusters.reference.core.quorum.controller.policies import (
     PlacementPolicies,
     first_live,
 )
-from fencepost_clusters.reference.core.quorum.metadata.image import Image, Partition
+from fencepost_clusters.reference.core.quorum.metadata.image import Image
+from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error

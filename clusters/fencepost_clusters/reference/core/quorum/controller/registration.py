@@ -20,8 +20,9 @@ from fencepost_clusters.reference.core.quorum.controller.policies import (
     ElectionPolicies,
     LeasePolicies,
 )
-from fencepost_clusters.reference.core.quorum.metadata.image import Broker, Image, broker_record
+from fencepost_clusters.reference.core.quorum.metadata.image import Image, broker_record
 from fencepost_clusters.reference.core.quorum.raft.electorate import Voters
+from fencepost_clusters.reference.core.replication.cluster_state import Broker
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error

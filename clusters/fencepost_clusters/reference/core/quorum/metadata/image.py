@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TypeVar
 from uuid import UUID
 
-from msgspec import Struct
 from msgspec.structs import replace
 
+from fencepost_clusters.reference.core.replication.cluster_state import Broker, Partition
 from fencepost_clusters.reference.wire import records as r
 
 K = TypeVar("K")
@@ -20,42 +20,6 @@ TOPIC_RESOURCE = 2
 """Kafka's resource type of a topic in ConfigRecord."""
 BROKER_RESOURCE = 4
 """Kafka's resource type of a broker; under an empty name, of all brokers."""
-
-
-class Broker(Struct, frozen=True):
-    """A registration: `epoch` is the offset of the record that gave it."""
-
-    id: int
-    epoch: int
-    fenced: bool
-    incarnation: UUID | None
-    endpoints: tuple[tuple[str, str, int], ...]
-    registered_at: int
-    """The offset of this incarnation's first record."""
-
-    def endpoint(self, listener: str) -> tuple[str, int] | None:
-        """Host and port of a listener."""
-        for name, host, port in self.endpoints:
-            if name == listener:
-                return host, port
-        return None
-
-
-class Partition(Struct, frozen=True):
-    """A partition as its newest record has it; `leader` is -1 when there is none.
-
-    During a reassignment `replicas` holds the new ones, of which `adding` were none before, and
-    then those in `removing`.
-    """
-
-    topic_id: UUID
-    index: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    leader: int
-    leader_epoch: int
-    adding: tuple[int, ...] = ()
-    removing: tuple[int, ...] = ()
 
 
 class Image:
@@ -119,6 +83,10 @@ class Image:
         """A partition by topic name."""
         topic_id = self.topics.get(topic)
         return None if topic_id is None else self.partitions[topic_id].get(index)
+
+    def setting(self, topic: str, name: str) -> str | None:
+        """The value of a setting that was changed: the topic's own, or that of all brokers."""
+        return self.settings.get(topic, {}).get(name) or self.broker_settings.get(name)
 
     def replay(self, record: r.Record, offset: int) -> None:
         """Takes in the record at `offset`, which must be the next one."""

@@ -23,9 +23,7 @@ from fencepost_clusters.reference.core.quorum.metadata.features import level
 from fencepost_clusters.reference.core.quorum.metadata.image import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
-    Broker,
     Image,
-    Partition,
     broker_record,
 )
 from fencepost_clusters.reference.core.quorum.metadata.policies import MetadataPolicies
@@ -34,6 +32,7 @@ from fencepost_clusters.reference.core.quorum.raft.metadata_log import (
     MetadataLog,
     Snapshot,
 )
+from fencepost_clusters.reference.core.replication.cluster_state import Broker, Partition
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire import records as r
 from fencepost_kafka import MetadataDigest, SnapshotLoaded, SnapshotStarted, SnapshotStored

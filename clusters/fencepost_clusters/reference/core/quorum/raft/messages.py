@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from fencepost_clusters.reference.core.quorum.controller.decision_context import Quorum
-from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 
 MAX_FETCH_BYTES = 1 << 20
-_NAMES = (m.METADATA_TOPIC, "__cluster_metadata")
-"""KIP-631's name of the metadata log, and the one under which later clients ask for it."""
 MAX_EPOCH = (1 << 31) - 1
 FARTHEST_EPOCH = 1 << 24
 """How far ahead of ours an epoch may be: more elections than any node can have missed."""
@@ -111,32 +107,6 @@ def fetch_answer(
     )
     topic = m.FetchableTopicResponse((part,), m.METADATA_TOPIC, m.METADATA_TOPIC_ID)
     return m.FetchResponse(Error.NONE, (topic,), node_endpoints=voters)
-
-
-def described(quorum: Quorum, asked: a.DescribeQuorumRequest) -> a.DescribeQuorumResponse:
-    """The quorum, and who follows it, to whoever asks for it by name; other topics have none."""
-    voters = tuple(a.QuorumReplica(voter, end) for voter, end in quorum.ends)
-    observers = tuple(
-        a.QuorumReplica(node, end)
-        for node, end in sorted(quorum.observed.items())
-        if node >= 0 and node not in quorum.voters
-    )
-    known = a.QuorumPartitionResult(
-        0, Error.NONE, quorum.leader, quorum.epoch, quorum.high_watermark, voters, observers
-    )
-    topics = tuple(
-        a.QuorumTopicResult(
-            topic.topic_name,
-            tuple(
-                known
-                if topic.topic_name in _NAMES and part.partition_index == 0
-                else a.QuorumPartitionResult(part.partition_index, Error.UNKNOWN_TOPIC_OR_PARTITION)
-                for part in topic.partitions
-            ),
-        )
-        for topic in asked.topics
-    )
-    return a.DescribeQuorumResponse(Error.NONE, topics)
 
 
 def fetch_snapshot(

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from fencepost_clusters.reference.core.log.index import LogIndex, entry
+from fencepost_clusters.reference.core.log.entry import entry
+from fencepost_clusters.reference.core.log.index import LogIndex
 from fencepost_clusters.reference.wire import record_batch, records
 
 LOG_NAME = "__kafka_metadata-0"

@@ -13,7 +13,6 @@ from uuid import UUID
 from msgspec import Struct
 
 from fencepost import UsageError
-from fencepost_clusters.reference.core.node.combined import CombinedNode
 from fencepost_clusters.reference.core.node.effects import (
     Chance,
     Effect,
@@ -28,6 +27,7 @@ from fencepost_clusters.reference.core.node.settings import (
 )
 from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.core.quorum.broker.broker import BrokerNode
+from fencepost_clusters.reference.core.quorum.combined import CombinedNode
 from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
 from fencepost_clusters.reference.core.quorum.policies import Policies
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog, Snapshot
