@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Thread
 from typing import IO, Literal, final
 
-Mode = Literal["pass", "refuse", "mute"]
+Mode = Literal["pass", "refuse", "mute", "mute-up", "mute-down"]
 PEER_PORT, CLIENT_PORT = 2380, 2379
 MEMBERS = (1, 2, 3)
 CLIENTS = 4
@@ -33,13 +33,15 @@ def host(member: int) -> str:
 
 @final
 class Forwarder:
-    """One directed link: what `source` sends to a port of `target`, and the answers."""
+    """The connections that `source` dials to a port of `target`."""
 
     def __init__(self, listen: tuple[str, int], target: tuple[str, int]) -> None:
         self._target = target
         self._listen = listen
         self.mode: Mode = "pass"
         self._pairs: dict[socket.socket, socket.socket] = {}
+        self._dialled: set[socket.socket] = set()
+        """The ends towards the target: what comes from them is the answer."""
         self._selector = selectors.DefaultSelector()
         self._listener: socket.socket | None = None
         self._wake, self._woken = socket.socketpair()
@@ -49,7 +51,10 @@ class Forwarder:
         Thread(target=self._run, daemon=True).start()
 
     def set(self, mode: Mode) -> None:
-        """`refuse` closes all connections and the listener; `mute` keeps both and passes nothing."""
+        """`refuse` closes all connections and the listener; `mute` keeps both and passes nothing.
+
+        `mute-up` stops only what the source sends, `mute-down` only what the target sends.
+        """
         self._wanted.append(mode)
         self._wake.send(b".")
 
@@ -74,11 +79,10 @@ class Forwarder:
         for one in list(self._pairs):
             if mode == "refuse":
                 self._close(one)
-            elif (mode == "mute") != (self.mode == "mute"):
-                if mode == "mute":
-                    self._selector.unregister(one)
-                else:
-                    self._selector.register(one, selectors.EVENT_READ)
+            elif self._muted(one, mode) and not self._muted(one, self.mode):
+                self._selector.unregister(one)
+            elif self._muted(one, self.mode) and not self._muted(one, mode):
+                self._selector.register(one, selectors.EVENT_READ)
         if mode == "refuse" and self._listener is not None:
             self._selector.unregister(self._listener)
             self._listener.close()
@@ -86,6 +90,9 @@ class Forwarder:
         if mode != "refuse" and self._listener is None:
             self._open()
         self.mode = mode
+
+    def _muted(self, one: socket.socket, mode: Mode) -> bool:
+        return mode == "mute" or mode == ("mute-down" if one in self._dialled else "mute-up")
 
     def _accept(self) -> None:
         assert self._listener is not None
@@ -97,8 +104,9 @@ class Forwarder:
             return
         far.settimeout(None)
         self._pairs |= {near: far, far: near}
-        if self.mode == "pass":
-            for one in (near, far):
+        self._dialled.add(far)
+        for one in (near, far):
+            if not self._muted(one, self.mode):
                 self._selector.register(one, selectors.EVENT_READ)
 
     def _move(self, ready: socket.socket) -> None:
@@ -116,6 +124,7 @@ class Forwarder:
         if other is None:
             return
         del self._pairs[other]
+        self._dialled -= {one, other}
         for each in (one, other):
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(each)
