@@ -92,7 +92,7 @@ class Forwarder:
         self.mode = mode
 
     def _muted(self, one: socket.socket, mode: Mode) -> bool:
-        return mode == "mute" or mode == ("mute-down" if one in self._dialled else "mute-up")
+        return mode in {"mute", "mute-down" if one in self._dialled else "mute-up"}
 
     def _accept(self) -> None:
         assert self._listener is not None

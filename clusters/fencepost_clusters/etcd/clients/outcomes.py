@@ -1,0 +1,87 @@
+"""What an answer proves about a request: ok, failed (certainly no effect) or unknown."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from fencepost_clusters.etcd.clients.messages import Answer, NoReply, NotSent, error_message
+from fencepost_clusters.etcd.events import Outcome
+
+REFUSED = frozenset(
+    {
+        # Found before anything was proposed to raft.
+        "etcdserver: key is not provided",
+        "etcdserver: duplicate key given in txn request",
+        "etcdserver: too many operations in txn request",
+        "etcdserver: request is too large",
+        "etcdserver: too many requests",
+        "etcdserver: too large lease TTL",
+        "etcdserver: not capable",
+        # Raft took no proposal: it knew no leader, or its leader was handing over.
+        "raft proposal dropped",
+        # Found when the request was applied, before it changed anything.
+        "etcdserver: requested lease not found",
+        "etcdserver: lease already exists",
+    }
+)
+"""Messages after which the request certainly has no effect.
+
+All others prove nothing. Among them are some that look definite:
+
+* `context deadline exceeded` and `request timed out`: the proposal may be in a log, and commit.
+* `mvcc: database space exceeded`: etcd applies a put that crosses the quota, then says this.
+* `no leader`: of a renewal, it may follow a try that took effect.
+* `server stopped`, `request canceled`, `leader changed`: the wait ended, the proposal may not have.
+"""
+
+NO_LEADER = "etcdserver: no leader"
+"""Of a request other than a renewal: the member refused it at the door, if the request asked for
+that (`hasleader`)."""
+
+LEASE_GONE = "etcdserver: requested lease not found"
+
+Reply = TypeVar("Reply", bound=Struct)
+
+
+class Read(Struct, frozen=True):
+    """An outcome, with etcd's word where it is not ok."""
+
+    outcome: Outcome
+    error: str = ""
+
+
+def of_write(answer: Answer, at_the_door: bool = True) -> Read:
+    """The outcome of a request that changes something.
+
+    `at_the_door`: "no leader" comes only from a member that refused the request before it did
+    anything.
+    """
+    match answer:
+        case NotSent(error):
+            return Read("failed", error)
+        case NoReply(error):
+            return Read("unknown", error)
+    if answer.status == 200:
+        return Read("ok")
+    message = error_message(answer.body)
+    refused = message in REFUSED or (at_the_door and message == NO_LEADER)
+    return Read("failed" if refused else "unknown", message)
+
+
+def of_read(answer: Answer) -> Read:
+    """The outcome of a request that changes nothing: without an answer it has failed."""
+    read = of_write(answer)
+    return Read("failed", read.error) if read.outcome == "unknown" else read
+
+
+def decoded(answer: Answer, kind: type[Reply]) -> Reply | None:
+    """The reply in an answer of 200 of that form; else nothing."""
+    if isinstance(answer, NotSent | NoReply) or answer.status != 200:
+        return None
+    try:
+        return msgspec.json.decode(answer.body, type=kind, strict=False)
+    except msgspec.DecodeError:
+        return None

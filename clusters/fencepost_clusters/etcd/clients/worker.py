@@ -1,0 +1,73 @@
+"""The program that runs one client: `worker CONFIG`; it ends with its standard input."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from threading import Event, Thread
+
+from fencepost import ClientFailed, ClientStarted, Recorder, WorkerConfig, run_worker
+from fencepost_clusters.etcd.clients.http import Gateway, carry_out
+from fencepost_clusters.etcd.clients.locks import Locker
+from fencepost_clusters.etcd.clients.observing import observing
+from fencepost_clusters.etcd.clients.options import (
+    EtcdOptions,
+    LockerOptions,
+    ReaderOptions,
+    RegisterOptions,
+)
+from fencepost_clusters.etcd.clients.registers import reading, working
+from fencepost_clusters.etcd.clients.script import Script
+from fencepost_clusters.etcd.events import KINDS
+
+
+def script_of(config: WorkerConfig, options: EtcdOptions) -> Script:
+    """What the client does."""
+    slots = tuple(sorted(config.hosts))
+    match options:
+        case RegisterOptions():
+            return working(config.process, options, slots)
+        case ReaderOptions():
+            return reading(config.process, options, slots)
+        case LockerOptions():
+            return Locker(config.run, config.process, options, slots).working()
+        case _:
+            return observing(options, slots)
+
+
+def about(options: EtcdOptions) -> ClientStarted:
+    """Which client it is."""
+    return ClientStarted(str(options.__struct_config__.tag), "etcd's JSON gateway")
+
+
+def work(config: WorkerConfig, options: EtcdOptions, recorder: Recorder) -> str:
+    """The client's work, until it is done or to stop."""
+    stopping = Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    # An interrupt is for the harness, which shares the terminal and asks clients to stop.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_listen, args=(recorder, stopping), daemon=True).start()
+    links = Gateway(config.hosts, config.client_port)
+    own = Gateway(config.own or config.hosts, config.client_port)
+    carry_out(script_of(config, options), recorder, links, own, stopping)
+    links.close()
+    own.close()
+    return "stopped" if stopping.is_set() else "done"
+
+
+def _listen(recorder: Recorder, stopping: Event) -> None:
+    # Not sys.stdin, whose lock the interpreter wants when it ends while this thread reads on.
+    with open(0, "rb", closefd=False) as stream:
+        for _ in stream:
+            recorder.record(ClientFailed("clients of etcd take no commands", False))
+    stopping.set()
+
+
+def main(argv: Sequence[str]) -> int:
+    """See `run_worker`."""
+    return run_worker(argv, EtcdOptions, about, work, KINDS)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
