@@ -1,0 +1,68 @@
+"""ETCD-01: who leads a term.
+
+Evidence is the members' logs. What the status API shows is none, since it reads the leader and the
+term one after the other, the term being that of the last entry applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Cause, Event, Exercised, Finding, Key, RunEnd, Violated, Witness
+from fencepost_clusters.etcd.events import BecameLeader, LeaderElected
+from fencepost_clusters.etcd.rules.keys import NOTHING, by_term
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """The member that leads a term, the process that said so of itself, and the first event."""
+
+    leader: str = ""
+    process: str = ""
+    at: Cause | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OneLeaderATerm:
+    """ETCD-01. Two processes with one member's id are two leaders."""
+
+    clause: str = "ETCD-01"
+    kinds: frozenset[type[Struct]] = frozenset({BecameLeader, LeaderElected})
+    keys = staticmethod(by_term)
+
+    def start(self, key: Key) -> _Term:
+        return _Term()
+
+    def step(self, state: _Term, event: Event) -> tuple[_Term, Sequence[Finding]]:
+        match event.body:
+            case BecameLeader(member=member, term=term):
+                if state.process not in {"", event.process}:
+                    return state, (_broken(state, event, f"{event.process} leads", term),)
+                led = _Term(state.leader or member, event.process, state.at or event.ref)
+                return led, (self._agrees(state, event, member, term),)
+            case LeaderElected(leader=leader, term=term):
+                known = state if state.leader else _Term(leader, "", event.ref)
+                return known, (self._agrees(state, event, leader, term),)
+        return state, NOTHING
+
+    @staticmethod
+    def _agrees(state: _Term, event: Event, leader: str, term: int) -> Finding:
+        if state.leader not in {"", leader}:
+            return _broken(state, event, f"{event.process} names {leader} as leader", term)
+        peer = isinstance(event.body, LeaderElected) and event.body.member != leader
+        return Exercised(event.ref, Witness.PEER if peer else Witness.SELF)
+
+    def end(self, state: _Term, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+def _broken(state: _Term, event: Event, what: str, term: int) -> Violated:
+    before = state.process or state.leader
+    because = () if state.at is None else (state.at,)
+    saying = f"{what} in term {term}, in which {before} leads"
+    return Violated(event.ref, Witness.SELF, saying, because)

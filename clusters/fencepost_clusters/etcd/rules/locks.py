@@ -1,0 +1,156 @@
+"""ETCD-05 and ETCD-06: fencing tokens, and the store that checks them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    Event,
+    Exercised,
+    Finding,
+    Key,
+    RunEnd,
+    Undecided,
+    Violated,
+    Witness,
+)
+from fencepost_clusters.etcd.events import LockCompleted, LockInvoked, StoreCompleted
+from fencepost_clusters.etcd.rules.keys import NOTHING, by_lock, by_store
+
+KEPT = 2_048
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """The greatest token that a holder was told, and the event that told it."""
+
+    token: int = -1
+    lease: int = 0
+    at: Cause | None = None
+
+
+@dataclass(slots=True)
+class _Lock:
+    greatest: _Taken = _Taken()
+    asked: dict[str, _Taken] = field(default_factory=dict)
+    """Take under way -> the greatest token when it began."""
+    holders: dict[int, tuple[int, Cause]] = field(default_factory=dict)
+    """Token -> lease."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TokensGrow:
+    """ETCD-05. A take that begins after another one ended has a greater token."""
+
+    clause: str = "ETCD-05"
+    kinds: frozenset[type[Struct]] = frozenset({LockInvoked, LockCompleted})
+    keys = staticmethod(by_lock)
+
+    def start(self, key: Key) -> _Lock:
+        return _Lock()
+
+    def step(self, state: _Lock, event: Event) -> tuple[_Lock, Sequence[Finding]]:
+        match event.body:
+            case LockInvoked(operation=operation, action="take"):
+                state.asked[operation] = state.greatest
+            case LockCompleted(action="take") as body:
+                before = state.asked.pop(body.operation, _Taken())
+                if body.outcome == "ok":
+                    return state, self._taken(state, event, body, before)
+        return state, NOTHING
+
+    @staticmethod
+    def _taken(
+        state: _Lock, event: Event, body: LockCompleted, before: _Taken
+    ) -> Sequence[Finding]:
+        lease, other = state.holders.get(body.token, (body.lease, event.ref))
+        state.holders[body.token] = lease, other
+        while len(state.holders) > KEPT:
+            del state.holders[next(iter(state.holders))]
+        if body.token > state.greatest.token:
+            state.greatest = _Taken(body.token, body.lease, event.ref)
+        if lease != body.lease:
+            saying = f"{event.process} took {body.lock} with token {body.token}, as another did"
+            return (Violated(event.ref, Witness.CLIENT, saying, (other,)),)
+        if before.at is None or before.lease == body.lease:
+            return NOTHING
+        if body.token > before.token:
+            return (Exercised(event.ref, Witness.CLIENT),)
+        saying = (
+            f"{event.process} took {body.lock} with token {body.token}, after token "
+            f"{before.token} had been given"
+        )
+        return (Violated(event.ref, Witness.CLIENT, saying, (before.at,)),)
+
+    def end(self, state: _Lock, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Store:
+    taken: dict[int, tuple[int, Cause]] = field(default_factory=dict)
+    """Revision of a write that the store took -> its token."""
+    in_doubt: tuple[int, Cause] | None = None
+    """The write of the greatest token that nobody knows the end of."""
+    greatest: int = -1
+    decided: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OldHoldersAreRefused:
+    """ETCD-06. The order of writes is that of their revisions."""
+
+    clause: str = "ETCD-06"
+    kinds: frozenset[type[Struct]] = frozenset({StoreCompleted})
+    keys = staticmethod(by_store)
+
+    def start(self, key: Key) -> _Store:
+        return _Store()
+
+    def step(self, state: _Store, event: Event) -> tuple[_Store, Sequence[Finding]]:
+        body = event.body
+        assert isinstance(body, StoreCompleted)
+        if body.outcome == "failed" and body.newer_token > body.token:
+            state.decided = True
+            return state, (Exercised(event.ref, Witness.CLIENT),)
+        if body.outcome == "unknown" and body.token < state.greatest:
+            state.in_doubt = body.token, event.ref
+        if body.outcome != "ok":
+            return state, NOTHING
+        state.greatest = max(state.greatest, body.token)
+        found = self._order(state, event, body)
+        state.taken[body.revision] = body.token, event.ref
+        while len(state.taken) > KEPT:
+            del state.taken[next(iter(state.taken))]
+        return state, found
+
+    @staticmethod
+    def _order(state: _Store, event: Event, body: StoreCompleted) -> Sequence[Finding]:
+        for revision, (token, ref) in reversed(state.taken.items()):
+            if revision < body.revision and token > body.token:
+                old, new, late, because = body.token, token, event.ref, ref
+            elif revision > body.revision and token < body.token:
+                old, new, late, because = token, body.token, ref, event.ref
+            else:
+                continue
+            saying = (
+                f"{body.store} took a write with token {old} at revision "
+                f"{max(revision, body.revision)}, after one with token {new} at revision "
+                f"{min(revision, body.revision)}"
+            )
+            return (Violated(late, Witness.CLIENT, saying, (because,)),)
+        return NOTHING
+
+    def end(self, state: _Store, end: RunEnd) -> Sequence[Finding]:
+        if state.in_doubt is None or state.decided:
+            return NOTHING
+        token, ref = state.in_doubt
+        saying = f"how the write of an old holder, with token {token}, ended is not known"
+        return (Undecided(saying, ref),)

@@ -1,0 +1,306 @@
+"""ETCD-02 and ETCD-03: single keys, judged by revisions.
+
+etcd numbers all writes of the store. A write's answer names its own revision. A read's answer names
+the store's revision (`revision`) and that of the key's last write (`mod_revision`). So the order of
+writes is known, and what a client was told is compared with it exactly; nothing is searched for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar, final
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    Event,
+    Exercised,
+    Finding,
+    Key,
+    RunEnd,
+    Undecided,
+    Violated,
+    Witness,
+)
+from fencepost_clusters.etcd.events import RegisterCompleted, RegisterInvoked
+from fencepost_clusters.etcd.rules.keys import NOTHING, by_register
+
+KEPT = 2_048
+"""How many writes, and reads, of a key are remembered."""
+V = TypeVar("V")
+K = TypeVar("K")
+
+
+def _remember(kept: dict[K, V], name: K, value: V) -> None:
+    kept[name] = value
+    while len(kept) > KEPT:
+        del kept[next(iter(kept))]
+
+
+def _writes(body: RegisterCompleted) -> bool:
+    """Whether an operation certainly wrote, at a revision that is known."""
+    return body.action != "get" and body.outcome == "ok" and body.mod_revision > 0
+
+
+def _reads(body: RegisterCompleted) -> bool:
+    """Whether its answer told what the key holds: a read, or a swap whose comparison failed."""
+    return not _writes(body) and body.revision >= 0 and body.mod_revision >= 0
+
+
+# ------------------------------------------------------------------------------------------ ETCD-02
+
+
+@dataclass(slots=True)
+class _Acknowledged:
+    """What is known of a key: acknowledged writes and reads, by revision."""
+
+    writes: dict[int, tuple[str, Cause]] = field(default_factory=dict)
+    reads: dict[Cause, tuple[int, int]] = field(default_factory=dict)
+    """Event of a read -> revision of the store, mod_revision of the key."""
+    newest: int = -1
+    covered: int = -1
+    """The greatest store revision of a linearizable read."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AcknowledgedWritesStay:
+    """ETCD-02. A state of the store at or after a write's revision shows it, or a later one."""
+
+    clause: str = "ETCD-02"
+    kinds: frozenset[type[Struct]] = frozenset({RegisterCompleted})
+    keys = staticmethod(by_register)
+
+    def start(self, key: Key) -> _Acknowledged:
+        return _Acknowledged()
+
+    def step(self, state: _Acknowledged, event: Event) -> tuple[_Acknowledged, Sequence[Finding]]:
+        body = event.body
+        assert isinstance(body, RegisterCompleted)
+        if _writes(body):
+            return state, self._written(state, event, body)
+        if _reads(body):
+            return state, self._read(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _written(state: _Acknowledged, event: Event, body: RegisterCompleted) -> Sequence[Finding]:
+        at = body.mod_revision
+        other = state.writes.get(at)
+        if other is not None:
+            saying = f"{body.operation} and {other[0]} were both acknowledged at revision {at}"
+            return (Violated(event.ref, Witness.CLIENT, saying, (other[1],)),)
+        _remember(state.writes, at, (body.operation, event.ref))
+        state.newest = max(state.newest, at)
+        for read, (revision, mod_revision) in state.reads.items():
+            if mod_revision < at <= revision:
+                return (
+                    _lost(body.key, body.operation, at, read, revision, mod_revision, event.ref),
+                )
+        return NOTHING
+
+    @staticmethod
+    def _read(state: _Acknowledged, event: Event, body: RegisterCompleted) -> Sequence[Finding]:
+        revision, mod_revision = body.revision, body.mod_revision
+        _remember(state.reads, event.ref, (revision, mod_revision))
+        if not body.serializable:
+            state.covered = max(state.covered, revision)
+        if body.final and revision < state.newest:
+            operation, ref = state.writes[state.newest]
+            saying = (
+                f"the last read of {body.key} found the store at revision {revision}, though "
+                f"{operation} was acknowledged at revision {state.newest}"
+            )
+            return (Violated(event.ref, Witness.CLIENT, saying, (ref,)),)
+        shown = [at for at in state.writes if at <= revision]
+        if not shown:
+            return NOTHING
+        last = max(shown)
+        operation, ref = state.writes[last]
+        if mod_revision < last:
+            return (_lost(body.key, operation, last, event.ref, revision, mod_revision, ref),)
+        if mod_revision == last and body.value != operation:
+            saying = (
+                f"{body.operation} read {body.value!r} at revision {last} of {body.key}, which was "
+                f"acknowledged to {operation}"
+            )
+            return (Violated(event.ref, Witness.CLIENT, saying, (ref,)),)
+        return (Exercised(event.ref, Witness.CLIENT),)
+
+    def end(self, state: _Acknowledged, end: RunEnd) -> Sequence[Finding]:
+        if state.newest <= state.covered:
+            return NOTHING
+        operation, ref = state.writes[state.newest]
+        saying = f"no linearizable read shows the store at or after the write of {operation}"
+        return (Undecided(saying, ref),)
+
+
+def _lost(
+    key: str, operation: str, at: int, read: Cause, revision: int, mod_revision: int, ack: Cause
+) -> Violated:
+    saying = (
+        f"{operation} was acknowledged at revision {at} of {key}, and a read of the store at "
+        f"revision {revision} showed the key at revision {mod_revision}"
+    )
+    return Violated(read, Witness.CLIENT, saying, (ack,))
+
+
+# ------------------------------------------------------------------------------------------ ETCD-03
+
+
+@dataclass(frozen=True, slots=True)
+class _Floor:
+    """What every operation that begins from now on has to show, and the event that told it."""
+
+    revision: int = -1
+    mod_revision: int = 0
+    at: Cause | None = None
+    process: str = ""
+
+    @property
+    def because(self) -> tuple[Cause, ...]:
+        return () if self.at is None else (self.at,)
+
+
+@dataclass(slots=True)
+class _Register:
+    floor: _Floor = _Floor()
+    open: dict[str, tuple[RegisterInvoked, _Floor]] = field(default_factory=dict)
+    """Operation -> how it was invoked, and the floor at that time."""
+    values: dict[int, tuple[str, Cause]] = field(default_factory=dict)
+    """mod_revision -> the value that was written, or seen, there."""
+    swaps: dict[int, tuple[int, str, Cause]] = field(default_factory=dict)
+    """Revision of a swap that took effect -> the one it expected, its name."""
+    failed: dict[str, Cause] = field(default_factory=dict)
+    """Writes that certainly had no effect."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class KeysAreLinearizable:
+    """ETCD-03. Serializable reads are promised no recency; only the values they saw count."""
+
+    clause: str = "ETCD-03"
+    kinds: frozenset[type[Struct]] = frozenset({RegisterInvoked, RegisterCompleted})
+    keys = staticmethod(by_register)
+
+    def start(self, key: Key) -> _Register:
+        return _Register()
+
+    def step(self, state: _Register, event: Event) -> tuple[_Register, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, RegisterInvoked):
+            _remember(state.open, body.operation, (body, state.floor))
+            return state, NOTHING
+        assert isinstance(body, RegisterCompleted)
+        invoked, floor = state.open.pop(body.operation, (None, _Floor()))
+        writes = _writes(body)
+        if not writes and not _reads(body):
+            if body.outcome == "failed" and body.action != "get":
+                _remember(state.failed, body.operation, event.ref)
+            return state, self._never_seen(state, body, event)
+        found = [*self._value(state, event, body), *self._updates(state, event, body, invoked)]
+        if not body.serializable:
+            found += self._order(event, body, floor)
+            state.floor = _raised(state.floor, event, body)
+            if not found and floor.process not in {"", event.process}:
+                found.append(Exercised(event.ref, Witness.CLIENT))
+        return state, found
+
+    @staticmethod
+    def _never_seen(state: _Register, body: RegisterCompleted, event: Event) -> Sequence[Finding]:
+        """A write that failed after its value was read."""
+        if body.operation not in state.failed:
+            return NOTHING
+        for at, (value, seen) in state.values.items():
+            if value == body.operation:
+                return (_ghost(body.key, value, at, event.ref, seen),)
+        return NOTHING
+
+    @staticmethod
+    def _order(event: Event, body: RegisterCompleted, floor: _Floor) -> list[Finding]:
+        """Against all that had ended when the operation began."""
+        if _writes(body):
+            wrong = body.mod_revision <= floor.revision
+            what = f"wrote {body.key} at revision {body.mod_revision}"
+        else:
+            wrong = body.revision < floor.revision or body.mod_revision < floor.mod_revision
+            what = (
+                f"read {body.key} at revision {body.mod_revision} of a store at revision "
+                f"{body.revision}"
+            )
+        if not wrong:
+            return []
+        saying = (
+            f"{body.operation} {what}, after an operation had ended at revision "
+            f"{floor.mod_revision} of the key and {floor.revision} of the store"
+        )
+        return [Violated(event.ref, Witness.CLIENT, saying, floor.because)]
+
+    @staticmethod
+    def _value(state: _Register, event: Event, body: RegisterCompleted) -> list[Finding]:
+        """One value a revision, and none of a write that failed."""
+        at = body.mod_revision
+        if at == 0:
+            return []
+        value, seen = state.values.get(at, (body.value, event.ref))
+        _remember(state.values, at, (value, seen))
+        if value != body.value:
+            saying = f"{body.key} held {value!r} and {body.value!r} at revision {at}"
+            return [Violated(event.ref, Witness.CLIENT, saying, (seen,))]
+        if body.value in state.failed:
+            return [_ghost(body.key, value, at, event.ref, state.failed[body.value])]
+        return []
+
+    @staticmethod
+    def _updates(
+        state: _Register, event: Event, body: RegisterCompleted, invoked: RegisterInvoked | None
+    ) -> list[Finding]:
+        """A swap follows the write that it expected; nothing is between them."""
+        at = body.mod_revision
+        if body.action == "swap" and invoked is not None and not _writes(body):
+            if at != invoked.expected:
+                return []
+            saying = f"{body.operation} found revision {at} as it expected, and was refused"
+            return [Violated(event.ref, Witness.CLIENT, saying)]
+        if body.action == "swap" and invoked is not None:
+            _remember(state.swaps, at, (invoked.expected, body.operation, event.ref))
+            between = _between(state.values, invoked.expected, at)
+            if between is not None:
+                return [_overwrote(body.operation, *state.values[between], at, between)]
+        for swapped, (expected, operation, ref) in state.swaps.items():
+            if expected < at < swapped:
+                return [_overwrote(operation, body.value, event.ref, swapped, at, ref)]
+        return []
+
+    def end(self, state: _Register, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+def _raised(floor: _Floor, event: Event, body: RegisterCompleted) -> _Floor:
+    revision = max(floor.revision, body.revision)
+    mod_revision = max(floor.mod_revision, body.mod_revision)
+    if (revision, mod_revision) == (floor.revision, floor.mod_revision):
+        return floor
+    return _Floor(revision, mod_revision, event.ref, event.process)
+
+
+def _between(values: Mapping[int, object], after: int, before: int) -> int | None:
+    return next((at for at in values if after < at < before), None)
+
+
+def _overwrote(
+    operation: str, lost: str, at: Cause, swapped: int, between: int, swap: Cause | None = None
+) -> Violated:
+    saying = (
+        f"the swap {operation} took effect at revision {swapped} and overwrote {lost!r} of "
+        f"revision {between}, which it did not expect"
+    )
+    return Violated(swap or at, Witness.CLIENT, saying, (at,))
+
+
+def _ghost(key: str, value: str, at: int, event: Cause, because: Cause) -> Violated:
+    saying = f"{key} held {value!r} at revision {at}, the value of a write that failed"
+    return Violated(event, Witness.CLIENT, saying, (because,))
