@@ -156,7 +156,8 @@ class RegisterCompleted(Struct, frozen=True, kw_only=True, tag="etcd.register_co
     """How an operation on a key ended.
 
     `revision` is the store's in the answer. `mod_revision` and `value` are the key's: as written by
-    a put or a swap that took effect, as read by a get or a swap whose comparison failed.
+    a put or a swap that took effect, as read by a get or a swap whose comparison failed. `version`
+    counts the writes of the key so far.
     """
 
     operation: str
@@ -165,6 +166,7 @@ class RegisterCompleted(Struct, frozen=True, kw_only=True, tag="etcd.register_co
     outcome: Outcome
     revision: int = -1
     mod_revision: int = -1
+    version: int = -1
     value: str = ""
     term: int = -1
     error: str = ""

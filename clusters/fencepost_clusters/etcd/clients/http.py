@@ -14,11 +14,8 @@ from fencepost import Recorder
 from fencepost_clusters.etcd.clients.messages import Answer, NoReply, NotSent, Replied, Request
 from fencepost_clusters.etcd.clients.script import Record, Script, Send, Wait
 
-_HEADERS = {
-    "Content-Type": "application/json",
-    # A member that knows no leader is to refuse at once, which is definite, instead of waiting.
-    "Grpc-Metadata-hasleader": "true",
-}
+_HEADERS = {"Content-Type": "application/json"}
+_NEEDS_LEADER = {**_HEADERS, "Grpc-Metadata-hasleader": "true"}
 
 
 @final
@@ -58,7 +55,8 @@ class Gateway:
     def _exchange(self, connection: HTTPConnection, request: Request, deadline: float) -> Answer:
         # The rest of the limit bounds each of the few calls, since an answer is one small piece.
         connection.sock.settimeout(max(0.001, deadline - time.monotonic()))
-        connection.request("POST", request.path, msgspec.json.encode(request.body), _HEADERS)
+        headers = _NEEDS_LEADER if request.needs_leader else _HEADERS
+        connection.request("POST", request.path, msgspec.json.encode(request.body), headers)
         connection.sock.settimeout(max(0.001, deadline - time.monotonic()))
         response = connection.getresponse()
         return Replied(response.status, response.read())

@@ -16,10 +16,15 @@ TOKEN_DIGITS = 20
 
 
 class Request(Struct, frozen=True):
-    """One POST; `body` is plain data."""
+    """One POST; `body` is plain data.
+
+    A member that knows no leader refuses a request that `needs_leader` at once, which is definite,
+    instead of waiting for one.
+    """
 
     path: str
     body: Mapping[str, Any]
+    needs_leader: bool = True
 
 
 class Replied(Struct, frozen=True):
@@ -55,6 +60,7 @@ class KeyValue(Struct, frozen=True):
     value: bytes = b""
     create_revision: int = 0
     mod_revision: int = 0
+    version: int = 0
     lease: int = 0
 
 
@@ -65,6 +71,7 @@ class RangeReply(Struct, frozen=True):
 
 class PutReply(Struct, frozen=True):
     header: Header
+    prev_kv: KeyValue | None = None
 
 
 class TxnPart(Struct, frozen=True):
@@ -124,12 +131,12 @@ def _range(key: str, serializable: bool = False) -> dict[str, Any]:
 
 def get(key: str, serializable: bool) -> Request:
     """Reads a key: linearizable, or as the member asked has it."""
-    return Request("/v3/kv/range", _range(key, serializable))
+    return Request("/v3/kv/range", _range(key, serializable), not serializable)
 
 
 def put(key: str, value: str) -> Request:
-    """Writes a key."""
-    return Request("/v3/kv/put", {"key": key.encode(), "value": value.encode()})
+    """Writes a key; the answer tells what it held before."""
+    return Request("/v3/kv/put", {"key": key.encode(), "value": value.encode(), "prev_kv": True})
 
 
 def swap(key: str, expected: int, value: str) -> Request:
@@ -195,7 +202,7 @@ def write_store(store: str, token: int, value: str, checked: bool) -> Request:
 
 def status() -> Request:
     """The member's own view: who leads, in which term."""
-    return Request("/v3/maintenance/status", {})
+    return Request("/v3/maintenance/status", {}, needs_leader=False)
 
 
 def padded(token: int) -> str:

@@ -115,6 +115,7 @@ def request_of(invoked: RegisterInvoked) -> Request:
 class _Found(Struct, frozen=True):
     mod_revision: int = -1
     value: str = ""
+    version: int = -1
 
 
 def completed_by(invoked: RegisterInvoked, answer: Answer) -> RegisterCompleted:
@@ -125,8 +126,9 @@ def completed_by(invoked: RegisterInvoked, answer: Answer) -> RegisterCompleted:
     found = _Found()
     reply = decoded(answer, _REPLIES[invoked.action])
     match reply:
-        case PutReply(header):
-            found = _Found(header.revision, invoked.value)
+        case PutReply(header, before):
+            version = 1 if before is None else before.version + 1
+            found = _Found(header.revision, invoked.value, version)
         case RangeReply(header, kvs):
             found = _found(kvs[0] if kvs else None)
         case TxnReply(header, succeeded):
@@ -143,6 +145,7 @@ def completed_by(invoked: RegisterInvoked, answer: Answer) -> RegisterCompleted:
         outcome=outcome,
         revision=header.revision,
         mod_revision=found.mod_revision,
+        version=found.version,
         value=found.value,
         term=header.raft_term,
         error=error,
@@ -157,4 +160,6 @@ _REPLIES: dict[RegisterAction, type[PutReply | RangeReply | TxnReply]] = {
 
 
 def _found(kv: KeyValue | None) -> _Found:
-    return _Found(0) if kv is None else _Found(kv.mod_revision, kv.value.decode(errors="replace"))
+    if kv is None:
+        return _Found(0, "", 0)
+    return _Found(kv.mod_revision, kv.value.decode(errors="replace"), kv.version)
