@@ -1,0 +1,74 @@
+"""The log parser, pinned by lines that etcd 3.6.16 printed and the events they must make.
+
+A sample, `samples/VERSION-NAME.log`, holds lines of one process's log; beside it, `.events` holds
+what the parser makes of them, one event a line, read by a person when it was recorded.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fencepost_clusters.etcd import log_parser
+from fencepost_clusters.etcd.events import KINDS, BecameLeader, MemberStopping
+from fencepost_clusters.etcd.log_parser import LogParser, ParsedEvent, duration_ms, wall_clock_ns
+
+SAMPLES = sorted((Path(__file__).parent / "samples").glob("*.log"))
+
+
+def shown(event: ParsedEvent) -> str:
+    return f"{event.wall_ns} {msgspec.json.encode(event.body).decode()}"
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
+def test_a_recorded_log_makes_these_events(sample: Path) -> None:
+    made = LogParser().parse(sample.read_text().splitlines())
+    assert [shown(one) for one in made] == sample.with_suffix(".events").read_text().splitlines()
+
+
+def test_every_row_has_a_sample() -> None:
+    lines = [
+        msgspec.json.decode(line, type=log_parser.Line)
+        for sample in SAMPLES
+        for line in sample.read_text().splitlines()
+        if line.startswith("{")
+    ]
+    for row in (*log_parser._RAFT, *log_parser._SERVER):
+        assert any(row.message.match(line.msg) for line in lines), row.message.pattern
+
+
+def test_every_kind_of_event_of_a_log_is_made_by_a_sample() -> None:
+    made = {
+        type(one.body).__name__
+        for sample in SAMPLES
+        for one in LogParser().parse(sample.read_text().splitlines())
+    }
+    logged = {kind.__name__ for kind in KINDS[: KINDS.index(BecameLeader)]}
+    assert logged <= made
+
+
+@pytest.mark.parametrize("line", ["", "panic: out of range", "{", '{"level":"info"}', "[]", "7"])
+def test_a_line_that_zap_did_not_print_makes_no_event(line: str) -> None:
+    assert LogParser().parse_line(line) == ()
+
+
+def test_words_of_raft_in_another_line_make_no_event() -> None:
+    line = '{"ts":"2026-11-22T09:00:00Z","msg":"a1 became leader at term 7"}'
+    assert LogParser().parse_line(line) == ()
+
+
+def test_a_failure_is_told_once_and_not_after_a_signal() -> None:
+    failed = '{"level":"fatal","ts":"2026-11-22T09:00:00Z","msg":"disk","error":"full"}'
+    parser = LogParser()
+    assert [one.body for one in parser.parse([failed, failed])] == [
+        MemberStopping(member="", reason="disk: full")
+    ]
+
+
+def test_stamps_and_durations_are_read_exactly() -> None:
+    assert wall_clock_ns("1970-01-01T00:00:01.000002Z") == 1_000_002_000
+    assert wall_clock_ns("1970-01-01T02:00:00.000001+0200") == 1_000
+    assert duration_ms("1m2.5s") == 62_500
+    assert duration_ms("225.191652ms") == pytest.approx(225.19, abs=0.01)
