@@ -18,13 +18,15 @@ from pathlib import Path
 from fencepost import EnvironmentFailed
 
 SOURCES = Path(__file__).parent / "server"
+CACHE = "FENCEPOST_ETCD_CACHE"
+"""Names another cache folder, such as one that several environments share."""
 _LIMIT_S = 900
 _LAST_LINES = 15
 
 
 def default_cache() -> Path:
-    """The folder of the running Python's programs, where toxiproxy-server is, too."""
-    return Path(sys.executable).parent
+    """The folder of the running Python's programs, where toxiproxy-server is, unless set."""
+    return Path(os.environ.get(CACHE) or Path(sys.executable).parent)
 
 
 def digest(sources: Path = SOURCES) -> str:

@@ -17,6 +17,12 @@ from pathlib import Path
 from threading import Thread
 from typing import IO, Literal, final
 
+from fencepost.model.clock import poll
+from fencepost_clusters.etcd.clients import messages
+from fencepost_clusters.etcd.clients.http import Gateway
+from fencepost_clusters.etcd.clients.observing import observed
+from fencepost_clusters.etcd.events import MemberObserved
+
 Mode = Literal["pass", "refuse", "mute", "mute-up", "mute-down"]
 PEER_PORT, CLIENT_PORT = 2380, 2379
 MEMBERS = (1, 2, 3)
@@ -46,9 +52,10 @@ class Forwarder:
         self._listener: socket.socket | None = None
         self._wake, self._woken = socket.socketpair()
         self._selector.register(self._woken, selectors.EVENT_READ)
-        self._wanted: list[Mode] = []
+        self._wanted: list[Mode | None] = []
         self._open()
-        Thread(target=self._run, daemon=True).start()
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
 
     def set(self, mode: Mode) -> None:
         """`refuse` closes all connections and the listener; `mute` keeps both and passes nothing.
@@ -57,6 +64,13 @@ class Forwarder:
         """
         self._wanted.append(mode)
         self._wake.send(b".")
+
+    def close(self) -> None:
+        """Closes all connections and sockets."""
+        self._wanted.append(None)
+        self._wake.send(b".")
+        self._thread.join(5)
+        self._wake.close()
 
     def _open(self) -> None:
         self._listener = socket.create_server(self._listen)
@@ -69,7 +83,12 @@ class Forwarder:
                 assert isinstance(ready, socket.socket)
                 if ready is self._woken:
                     self._woken.recv(1)
-                    self._change(self._wanted.pop(0))
+                    mode = self._wanted.pop(0)
+                    self._change(mode or "refuse")
+                    if mode is None:
+                        self._selector.close()
+                        self._woken.close()
+                        return
                 elif ready is self._listener:
                     self._accept()
                 elif ready in self._pairs:
@@ -204,6 +223,35 @@ class Members:
                 process.send_signal(signal.SIGCONT)
                 process.kill()
             process.wait()
+        for link in self.links.values():
+            link.close()
+
+    def isolate(self, member: int, mode: Mode) -> None:
+        """Sets all links between a member and its peers; clients reach it as before."""
+        for (source, target), link in self.links.items():
+            if source != CLIENTS and member in (source, target):
+                link.set(mode)
+
+    def status(self, member: int) -> MemberObserved:
+        """A member's status, past all links."""
+        gateway = Gateway({name(member): self.seen(member, member)}, CLIENT_PORT)
+        seen = observed(name(member), gateway.ask(name(member), messages.status(), 500))
+        gateway.close()
+        return seen
+
+    def leader(self, among: Iterable[int] = MEMBERS) -> int:
+        """The member that leads by its own word; waits for one."""
+        found: list[int] = []
+
+        def leads() -> bool:
+            for member in among:
+                seen = self.status(member)
+                if seen.answers and seen.leader == seen.member:
+                    found.append(member)
+            return bool(found)
+
+        assert poll(leads, 15.0, 0.02), "no member leads"
+        return found[0]
 
     def bootstrap(self) -> Mapping[int, tuple[str, int]]:
         """Where clients reach each member."""
