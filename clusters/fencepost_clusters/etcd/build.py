@@ -32,8 +32,9 @@ def default_cache() -> Path:
 def digest(sources: Path = SOURCES) -> str:
     """A digest of all files that the program is made of."""
     whole = hashlib.sha256()
-    for path in sorted([*sources.glob("*.go"), sources / "go.mod", sources / "go.sum"]):
-        whole.update(f"{path.name}\n".encode() + path.read_bytes())
+    code = [path for path in sources.rglob("*.go") if not path.name.endswith("_test.go")]
+    for path in sorted([*code, sources / "go.mod", sources / "go.sum"]):
+        whole.update(f"{path.relative_to(sources)}\n".encode() + path.read_bytes())
     return whole.hexdigest()[:12]
 
 

@@ -1,7 +1,9 @@
-"""The etcd program is built once, and what goes wrong is one sentence."""
+"""The etcd program is built once, resolves by its hosts file, and errors are one sentence."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -56,3 +58,11 @@ def test_other_sources_are_another_program(tmp_path: Path) -> None:
     before = build.digest(tmp_path)
     (tmp_path / "go.mod").write_text("another version")
     assert build.digest(tmp_path) != before
+
+
+@pytest.mark.skipif(shutil.which("go") is None, reason="needs Go")
+def test_names_are_resolved_by_the_hosts_file_of_the_process() -> None:
+    done = subprocess.run(
+        ["go", "test", "./hosts"], cwd=build.SOURCES, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 
+	"fencepost/etcd/hosts"
+
 	"go.etcd.io/etcd/server/v3/etcdmain"
 )
 
@@ -19,13 +21,13 @@ func main() {
 			fmt.Fprintf(os.Stderr, "FENCEPOST_HOSTS names a file that cannot be read: %v\n", err)
 			os.Exit(2)
 		}
-		hosts, err := readHosts(file)
+		known, err := hosts.Read(file)
 		file.Close()
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "FENCEPOST_HOSTS names a file of another format: %v\n", err)
 			os.Exit(2)
 		}
-		resolveBy(hosts)
+		hosts.Use(known)
 	}
 	etcdmain.Main(os.Args)
 }

@@ -1,4 +1,5 @@
-package main
+// Package hosts resolves names by a hosts file of the process, without a port and without a packet.
+package hosts
 
 import (
 	"bufio"
@@ -16,8 +17,8 @@ import (
 // A zero TTL: Go's resolver caches nothing, but it costs nothing to say so.
 const ttl = 0
 
-// readHosts reads lines of the form `address name...`; a # begins a comment.
-func readHosts(lines io.Reader) (map[string]netip.Addr, error) {
+// Read reads lines of the form `address name...`; a # begins a comment.
+func Read(lines io.Reader) (map[string]netip.Addr, error) {
 	hosts := map[string]netip.Addr{}
 	scanner := bufio.NewScanner(lines)
 	for scanner.Scan() {
@@ -40,9 +41,9 @@ func readHosts(lines io.Reader) (map[string]netip.Addr, error) {
 	return hosts, scanner.Err()
 }
 
-// resolveBy makes the process resolve every name by hosts, without a port and without a packet: Go's
-// resolver speaks DNS over an in-memory connection to a responder in this process.
-func resolveBy(hosts map[string]netip.Addr) {
+// Use makes the process resolve every name by hosts: Go's resolver speaks DNS over an in-memory
+// connection to a responder in this process.
+func Use(hosts map[string]netip.Addr) {
 	net.DefaultResolver = &net.Resolver{
 		PreferGo: true,
 		Dial: func(context.Context, string, string) (net.Conn, error) {
