@@ -18,6 +18,7 @@ from etcd_members import CLIENT_PORT, CLIENTS, MEMBERS, Members, name
 
 from fencepost import Codec, Event, RunEnd
 from fencepost.model.clock import poll
+from fencepost.supervision.addresses import claim
 from fencepost.testing import Judgement, Outcome, judge
 from fencepost_clusters.etcd import rules
 from fencepost_clusters.etcd.build import binary, default_cache
@@ -37,14 +38,15 @@ from fencepost_clusters.etcd.events import (
 from fencepost_clusters.etcd.log_parser import LogParser
 
 pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="Go builds the etcd server")
-NETWORK = 245
 WRITES = 5
 CODEC = Codec(KINDS)
 
 
 @pytest.fixture
 def members(tmp_path: Path) -> Iterator[Members]:
-    started = Members(binary(default_cache()), tmp_path, NETWORK, election_ms=600, heartbeat_ms=60)
+    program = binary(default_cache())
+    network = claim()
+    started = Members(program, tmp_path, network.run, election_ms=600, heartbeat_ms=60)
     try:
         for member in MEMBERS:
             started.start(member)
@@ -52,6 +54,7 @@ def members(tmp_path: Path) -> Iterator[Members]:
         yield started
     finally:
         started.end()
+        network.close()
 
 
 # ------------------------------------------------------------------------------------------ links
