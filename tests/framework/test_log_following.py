@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,6 +75,21 @@ def test_what_was_printed_before_and_after_is_told_in_order(
         ("a#1", 1, 8),
         ("a#1", 2, 91),
     ]
+
+
+class WallClocked:
+    """Tells of each line, stamped by the wall clock as it was when the line was parsed."""
+
+    def parse(self, line: str) -> Sequence[ParsedEvent]:
+        return [ParsedEvent(time.time_ns(), Stalled(1), wall=True)]
+
+
+def test_a_stamp_of_the_wall_clock_is_converted_to_the_runs_clock(tmp_path: Path) -> None:
+    recorder = Recorder.open(tmp_path / "a#1.ndjson", "run", "a#1")
+    began_ns = now_ns()
+    ParsedLog(WallClocked(), recorder).take(b"one\n")
+    (event,) = told(tmp_path / "a#1.ndjson")
+    assert began_ns - SECOND // 100 <= event.at_ns <= now_ns() + SECOND // 100
 
 
 def test_logs_of_several_processes_are_kept_apart(tmp_path: Path, parsed_logs: ParsedLogs) -> None:

@@ -17,6 +17,14 @@ def now_ns() -> int:
     return time.monotonic_ns()
 
 
+def from_wall_ns(wall_ns: int) -> int:
+    """A stamp of the host's wall clock, in nanoseconds since 1970, as `now_ns` had it then.
+
+    It is exact as long as the wall clock was not set between the stamp and this call.
+    """
+    return wall_ns - (time.time_ns() - time.monotonic_ns())
+
+
 def wall_clock() -> datetime:
     """The calendar's time, in UTC: for names and headings, never compared with `now_ns`."""
     return datetime.now(UTC)  # noqa: TID251 the one place

@@ -158,11 +158,17 @@ class Launchable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ParsedEvent:
-    """An event body that a log parser made of a line, and when the process said that it "
-    "happened."""
+    """An event body that a log parser made of a line, and when the process said that it happened.
+
+    `at_ns` is a time on the run's clock, the host's CLOCK_MONOTONIC, in nanoseconds. Most logs have
+    stamps of the wall clock instead. For these, `wall` is set and `at_ns` is nanoseconds since
+    1970: the runtime converts it when it reads the line. Stamps need at least milliseconds, since
+    events of several processes are ordered by them.
+    """
 
     at_ns: int
     body: Struct
+    wall: bool = False
 
 
 class LogParser(Protocol):

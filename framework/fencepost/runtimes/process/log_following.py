@@ -13,6 +13,7 @@ from inotify_simple import flags
 
 from fencepost.history.feed import notices
 from fencepost.history.recorder import Recorder
+from fencepost.model.clock import from_wall_ns
 from fencepost.model.systems import LogParser
 
 _LINE_END = b"\n"
@@ -31,8 +32,9 @@ class ParsedLog:
         """Takes in what came of the stream; a line without its end waits for the rest of it."""
         *whole, self._rest = (self._rest + come).split(_LINE_END)
         for line in whole:
-            for heard in self._log_parser.parse(line.decode(errors="replace")):
-                self._recorder.record(heard.body, at_ns=heard.at_ns)
+            for parsed in self._log_parser.parse(line.decode(errors="replace")):
+                at_ns = from_wall_ns(parsed.at_ns) if parsed.wall else parsed.at_ns
+                self._recorder.record(parsed.body, at_ns=at_ns)
 
     def close(self) -> None:
         """Closes the events file; safe to call twice."""
