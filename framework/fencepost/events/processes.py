@@ -42,19 +42,24 @@ class ProcessExited(Struct, frozen=True, tag="process.exited"):
 
 
 class NodeStarted(Struct, frozen=True, tag="node.started"):
-    """A node's first event: who it is. `incarnation` is the process's own uuid."""
+    """A node's first event: its role and id.
+
+    `incarnation` is the process's own uuid, `metadata_offset` the end of the metadata on its disk;
+    a system that has neither leaves them out.
+    """
 
     role: str
     node_id: int
-    incarnation: str
-    metadata_offset: int
+    incarnation: str = ""
+    metadata_offset: int = -1
 
     def sentence(self) -> str:
-        return (
-            f"began as {self.role} {self.node_id}, incarnation {self.incarnation[:8]}, metadata "
-            "up to "
-            f"{self.metadata_offset}"
-        )
+        known = [f"began as {self.role} {self.node_id}"]
+        if self.incarnation:
+            known.append(f"incarnation {self.incarnation[:8]}")
+        if self.metadata_offset >= 0:
+            known.append(f"metadata up to {self.metadata_offset}")
+        return ", ".join(known)
 
 
 class NodeStopped(Struct, frozen=True, tag="node.stopped"):
