@@ -154,9 +154,9 @@ def run(
 ) -> None:
     """Runs tests against a system, with verdicts and receipts; the suites, if no path is given."""
     plugins = _plugins()
-    plugins.system(system)
+    suite = testrun.suite_of(plugins.system(system))
     check_runtime(runtime)
-    wanted = testrun.Wanted(system, runtime, out, seed)
+    wanted = testrun.Wanted(system, runtime, out, seed, suite=suite)
     code, report = testrun.run_tests(path, wanted, quiet=json)
     if json:
         print_json(report)

@@ -224,6 +224,16 @@ class Contained(Protocol):
 
 
 @runtime_checkable
+class HasSuite(Protocol):
+    """A system with tests of its own promises: `fencepost run` runs them unless given a path."""
+
+    @property
+    def suite(self) -> str:
+        """The package that holds the tests, importable by name."""
+        ...
+
+
+@runtime_checkable
 class HasDefects(Protocol):
     """A system that can be broken on purpose."""
 

@@ -55,7 +55,8 @@ def conformance(
 ) -> Matrix:
     """Runs the suites and joins what they found."""
     collected = testrun.ResultCollector()
-    wanted = testrun.Wanted(system.name, runtime, out, seed)
+    suite = testrun.suite_of(system)
+    wanted = testrun.Wanted(system.name, runtime, out, seed, suite=suite)
     ended = testrun.listen_quietly(wanted, collected)
     found = [(ran.nodeid, verdicts_in(ran.folder)) for ran in collected.runs]
     named = system.name

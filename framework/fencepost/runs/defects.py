@@ -197,7 +197,13 @@ class Searcher:
 
         clauses = frozenset(search.defect.breaks)
         wanted = testrun.Wanted(
-            self.system.name, self.runtime, self.out, 1, (search.defect.name,), clauses
+            self.system.name,
+            self.runtime,
+            self.out,
+            1,
+            (search.defect.name,),
+            clauses,
+            testrun.suite_of(self.system),
         )
         ended = testrun.listen_quietly(wanted, testrun.ResultCollector(clauses, reported))
         if ended in (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR):

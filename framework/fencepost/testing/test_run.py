@@ -24,9 +24,11 @@ from fencepost.model.errors import (
     FencepostError,
     Violation,
 )
+from fencepost.model.systems import HasSuite, System
 from fencepost.testing.pytest_plugin import clauses_of, folder_of
 
 SUITES = "fencepost_suites"
+"""The tests of a system that has none of its own."""
 _WEIGHT = (EXIT_VIOLATED, EXIT_USAGE, EXIT_ENVIRONMENT, EXIT_INCONCLUSIVE)
 """Which of several failures the exit code tells: a broken promise before all."""
 
@@ -42,6 +44,13 @@ class Wanted:
     seed: int | None = None
     defects: tuple[str, ...] = ()
     clauses: frozenset[str] = frozenset()
+    suite: str = SUITES
+    """The package of the tests that run when no path is given."""
+
+
+def suite_of(system: System) -> str:
+    """The package of the system's own tests, or of the suites."""
+    return system.suite if isinstance(system, HasSuite) else SUITES
 
 
 @final
@@ -145,7 +154,7 @@ def run_tests(path: str | None, wanted: Wanted, quiet: bool) -> tuple[int, Mappi
 
 def listen(path: str | None, wanted: Wanted, heard: ResultCollector, *options: str) -> int:
     """Runs the tests at `path`, or the suites, and lets `heard` hear it; pytest's exit code."""
-    arguments = [path] if path is not None else ["--pyargs", SUITES]
+    arguments = [path] if path is not None else ["--pyargs", wanted.suite]
     arguments += [
         # The command line has imported us already; pytest rewrites the tests' assertions only.
         "--override-ini=filterwarnings=default",
