@@ -61,8 +61,10 @@ class AuthorityChange(Protocol):
 class Concerning(Protocol):
     """A kind that is about scopes without changing who holds them.
 
-    `concerns` lists them in the words of `Authority.scope`, and `process NAME` for a process that
-    it names; an explanation of a violation found at such an event looks for authority over these.
+    `concerns` lists them in the words of `Authority.scope`, `process NAME` for a process that it
+    names, and `slot NAME` for a slot, of which its writer may not know the process. An explanation
+    of a violation found at such an event looks for authority over these, and for faults that struck
+    these slots.
     """
 
     def concerns(self) -> Sequence[str]: ...
