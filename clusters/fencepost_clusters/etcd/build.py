@@ -25,8 +25,9 @@ _LAST_LINES = 15
 
 
 def default_cache() -> Path:
-    """The folder of the running Python's programs, where toxiproxy-server is, unless set."""
-    return Path(os.environ.get(CACHE) or Path(sys.executable).parent)
+    """`$XDG_CACHE_HOME/fencepost/etcd` (`~/.cache` unless set), unless FENCEPOST_ETCD_CACHE is."""
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get(CACHE) or Path(root) / "fencepost" / "etcd")
 
 
 def digest(sources: Path = SOURCES) -> str:
@@ -48,7 +49,9 @@ def binary(cache_dir: Path) -> Path:
         return program
     go = shutil.which("go")
     if go is None:
-        raise EnvironmentFailed("Go is missing: the etcd server is built with it")
+        raise EnvironmentFailed(
+            "Go is missing: etcd/cluster builds its server with it, once (install Go 1.21 or newer)"
+        )
     try:
         cache_dir.mkdir(parents=True, exist_ok=True)
         with (cache_dir / ".etcd.lock").open("wb") as lock:

@@ -4,14 +4,13 @@ A row names a message as a pattern and makes events of it. Samples of each row, 
 them, are in the tests. The parser remembers only what later lines leave out: the member's id, and
 whether it leads.
 
-etcd stamps its lines with the wall clock, to the microsecond. What that is on the run's clock is
-not known here.
+etcd stamps its lines with the wall clock, to the microsecond; the runtime converts these stamps.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from re import Match, Pattern
@@ -20,6 +19,7 @@ from typing import Literal, final
 import msgspec
 from msgspec import Struct
 
+from fencepost import NodeStarted, ParsedEvent
 from fencepost_clusters.etcd.events import (
     ApplySlow,
     BecameFollower,
@@ -40,11 +40,8 @@ _MICROSECOND = timedelta(microseconds=1)
 _UNITS = {"h": 3_600_000.0, "m": 60_000.0, "s": 1_000.0, "ms": 1.0, "µs": 0.001, "ns": 0.000_001}
 
 
-class ParsedEvent(Struct, frozen=True, kw_only=True):
-    """An event, and what the member's wall clock said: nanoseconds since 1970, UTC."""
-
-    wall_ns: int
-    body: Struct
+MEMBER = "member"
+"""The role of every node of an etcd cluster."""
 
 
 class Line(Struct, frozen=True, rename="kebab"):
@@ -67,6 +64,8 @@ class Line(Struct, frozen=True, rename="kebab"):
 class Memory:
     """What of a member's past the lines of its log assume."""
 
+    node_id: int
+    """The number of its slot."""
     member: str = ""
     led: int = -1
     """The term that it leads (-1: it leads none)."""
@@ -87,18 +86,14 @@ class Row:
 
 
 @final
-class LogParser:
-    """The parser of one process's log."""
+class MemberLogParser:
+    """The parser of the log of one process, of the member with that number."""
 
-    def __init__(self) -> None:
-        self._memory = Memory()
+    def __init__(self, node_id: int) -> None:
+        self._memory = Memory(node_id)
         self._decode = msgspec.json.Decoder(Line).decode
 
-    def parse(self, lines: Iterable[str]) -> Sequence[ParsedEvent]:
-        """The events of these lines, in order."""
-        return [event for line in lines for event in self.parse_line(line)]
-
-    def parse_line(self, line: str) -> Sequence[ParsedEvent]:
+    def parse(self, line: str) -> Sequence[ParsedEvent]:
         """The events of one line; most lines have none, nor has a line that zap did not print."""
         try:
             read = self._decode(line)
@@ -109,16 +104,14 @@ class LogParser:
         for row in _RAFT if read.logger == "raft" else _SERVER:
             found = row.message.match(read.msg)
             if found is not None:
-                wall_ns = wall_clock_ns(read.ts)
-                return [
-                    ParsedEvent(wall_ns=wall_ns, body=body)
-                    for body in row.tell(self._memory, found, read)
-                ]
+                at_ns = wall_clock_ns(read.ts)
+                bodies = row.tell(self._memory, found, read)
+                return [ParsedEvent(at_ns, body, wall=True) for body in bodies]
         if read.level in {"fatal", "panic"} and not self._memory.stopping:
             self._memory.stopping = True
             reason = f"{read.msg}: {read.error}" if read.error else read.msg
             body = MemberStopping(member=self._memory.member, reason=reason)
-            return [ParsedEvent(wall_ns=wall_clock_ns(read.ts), body=body)]
+            return [ParsedEvent(wall_clock_ns(read.ts), body, wall=True)]
         return ()
 
 
@@ -206,6 +199,7 @@ _RAFT = (
 
 
 def _started(memory: Memory, found: Match[str], line: Line) -> Bodies:
+    yield NodeStarted(MEMBER, memory.node_id)
     yield MemberStarted(
         member=memory.member, cluster=line.cluster_id, restarted=bool(found["again"])
     )

@@ -6,25 +6,33 @@ what the parser makes of them, one event a line, read by a person when it was re
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from fencepost import ParsedEvent
 from fencepost_clusters.etcd import log_parser
-from fencepost_clusters.etcd.events import KINDS, BecameLeader, MemberStopping
-from fencepost_clusters.etcd.log_parser import LogParser, ParsedEvent, duration_ms, wall_clock_ns
+from fencepost_clusters.etcd.events import LOGGED, MemberStopping
+from fencepost_clusters.etcd.log_parser import MemberLogParser, duration_ms, wall_clock_ns
 
 SAMPLES = sorted((Path(__file__).parent / "samples").glob("*.log"))
 
 
+def parsed(lines: Iterable[str]) -> Sequence[ParsedEvent]:
+    """What one process's log makes, of the second member."""
+    parser = MemberLogParser(2)
+    return [event for line in lines for event in parser.parse(line)]
+
+
 def shown(event: ParsedEvent) -> str:
-    return f"{event.wall_ns} {msgspec.json.encode(event.body).decode()}"
+    return f"{event.at_ns} {msgspec.json.encode(event.body).decode()}"
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
 def test_a_recorded_log_makes_these_events(sample: Path) -> None:
-    made = LogParser().parse(sample.read_text().splitlines())
+    made = parsed(sample.read_text().splitlines())
     assert [shown(one) for one in made] == sample.with_suffix(".events").read_text().splitlines()
 
 
@@ -43,26 +51,24 @@ def test_every_kind_of_event_of_a_log_is_made_by_a_sample() -> None:
     made = {
         type(one.body).__name__
         for sample in SAMPLES
-        for one in LogParser().parse(sample.read_text().splitlines())
+        for one in parsed(sample.read_text().splitlines())
     }
-    logged = {kind.__name__ for kind in KINDS[: KINDS.index(BecameLeader)]}
-    assert logged <= made
+    assert {kind.__name__ for kind in LOGGED} | {"NodeStarted"} == made
 
 
 @pytest.mark.parametrize("line", ["", "panic: out of range", "{", '{"level":"info"}', "[]", "7"])
 def test_a_line_that_zap_did_not_print_makes_no_event(line: str) -> None:
-    assert LogParser().parse_line(line) == ()
+    assert MemberLogParser(2).parse(line) == ()
 
 
 def test_words_of_raft_in_another_line_make_no_event() -> None:
     line = '{"ts":"2026-11-22T09:00:00Z","msg":"a1 became leader at term 7"}'
-    assert LogParser().parse_line(line) == ()
+    assert MemberLogParser(2).parse(line) == ()
 
 
 def test_a_failure_is_told_once_and_not_after_a_signal() -> None:
     failed = '{"level":"fatal","ts":"2026-11-22T09:00:00Z","msg":"disk","error":"full"}'
-    parser = LogParser()
-    assert [one.body for one in parser.parse([failed, failed])] == [
+    assert [one.body for one in parsed([failed, failed])] == [
         MemberStopping(member="", reason="disk: full")
     ]
 

@@ -35,9 +35,12 @@ from fencepost_clusters.etcd.events import (
     RegisterInvoked,
     StoreCompleted,
 )
-from fencepost_clusters.etcd.log_parser import LogParser
+from fencepost_clusters.etcd.log_parser import MemberLogParser
 
-pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="Go builds the etcd server")
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(shutil.which("go") is None, reason="Go builds the etcd server"),
+]
 WRITES = 5
 CODEC = Codec(KINDS)
 
@@ -112,9 +115,10 @@ class Clients:
 
     def start(self, client: str, **options: object) -> None:
         folder = self._members.folder
+        bootstrap = [f"{host}:{port}" for host, port in self._members.bootstrap().values()]
         config = {
             "run": "run", "process": f"clients/{client}#1",
-            "events": str(folder / f"{client}.ndjson"), "bootstrap": [],
+            "events": str(folder / f"{client}.ndjson"), "bootstrap": bootstrap,
             "hosts": {name(m): self._members.seen(CLIENTS, m) for m in MEMBERS},
             "own": {name(m): self._members.seen(m, m) for m in MEMBERS},
             "client_port": CLIENT_PORT, "options": options,
@@ -150,8 +154,10 @@ def history(members: Members) -> Sequence[Event]:
     ]
     for process in members.processes:
         lines = members.log(process).read_text(errors="replace").splitlines()
-        for number, one in enumerate(LogParser().parse(lines)):
-            events.append(Event("run", process, number, one.wall_ns - offset, one.body))
+        parser = MemberLogParser(0)
+        parsed = [one for line in lines for one in parser.parse(line)]
+        for number, one in enumerate(parsed):
+            events.append(Event("run", process, number, one.at_ns - offset, one.body))
     return sorted(events, key=lambda event: event.at_ns)
 
 

@@ -34,7 +34,7 @@ def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
 def violation(h: HistoryBuilder, clause: str) -> str:
     found = verdict(h, clause)
     assert found.verdict is Outcome.VIOLATED
-    return found.violations[0].saying
+    return found.violations[0].message
 
 
 def holds(h: HistoryBuilder, clause: str) -> bool:
@@ -73,8 +73,8 @@ def test_a_peer_that_names_another_leader_breaks_etcd_01() -> None:
 def test_two_processes_of_one_member_that_lead_a_term_break_etcd_01() -> None:
     h = HistoryBuilder()
     leads(h, ONE, "a1", 2)
-    leads(h, "etcd-1-twin#1", "a1", 2)
-    assert "etcd-1-twin#1 leads" in violation(h, "ETCD-01")
+    leads(h, "etcd-1-duplicate#1", "a1", 2)
+    assert "etcd-1-duplicate#1 leads" in violation(h, "ETCD-01")
 
 
 def test_leaders_of_different_terms_at_one_time_keep_etcd_01() -> None:

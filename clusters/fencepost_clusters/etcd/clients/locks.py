@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from msgspec.structs import replace
+
 from fencepost_clusters.etcd.clients import messages
 from fencepost_clusters.etcd.clients.messages import Answer, LeaseReply, RenewReply, TxnReply
 from fencepost_clusters.etcd.clients.options import LockerOptions
@@ -52,6 +54,8 @@ class Locker:
         self._members = Members(options.slots or slots)
         self._operations = 0
         self._leases = 0
+        self._held_by = 0
+        """The lease with which another client last held the lock."""
 
     def working(self) -> Script:
         """Takes the lock, works and releases it, again and again."""
@@ -92,13 +96,15 @@ class Locker:
                 return -1
 
     def _hold(self, lease: int, token: int) -> Script:
-        for _ in range(self._options.writes):
-            done = yield from self._write(token)
+        options = self._options
+        for number in range(1, options.writes + 1):
+            done = yield from self._write(lease, token)
             if done.newer_token > token:
                 return
-            if not (yield from self._lease(lease, "renew")):
+            renews = options.renew_every and number % options.renew_every == 0
+            if renews and not (yield from self._lease(lease, "renew")):
                 return
-            yield Wait(self._options.every_ms)
+            yield Wait(options.every_ms)
 
     def _lease(self, lease: int, action: LeaseAction) -> Generator[Step, Answer | None, bool]:
         """Whether the lease may last, for all that this client was told."""
@@ -134,16 +140,21 @@ class Locker:
         )
         answer = yield from self._ask(request)
         done = lock_completed(invoked, answer)
+        if action == "take" and done.outcome == "ok":
+            done = replace(done, former_lease=self._held_by)
+            self._held_by = 0
+        elif done.holder_lease != lease:
+            self._held_by = done.holder_lease or self._held_by
         yield Record(done)
         if done.outcome != "ok" and done.revision < 0:
             self._members.move_on()
         return done
 
-    def _write(self, token: int) -> Generator[Step, Answer | None, StoreCompleted]:
+    def _write(self, lease: int, token: int) -> Generator[Step, Answer | None, StoreCompleted]:
         options = self._options
         invoked = StoreInvoked(
             operation=self._operation(), store=options.store, lock=options.lock, token=token,
-            slot=self._members.now, checked=options.check_tokens,
+            slot=self._members.now, checked=options.check_tokens, lease=lease,
         )  # fmt: skip
         yield Record(invoked)
         answer = yield from self._ask(
@@ -239,4 +250,5 @@ def store_completed(invoked: StoreInvoked, answer: Answer) -> StoreCompleted:
     return StoreCompleted(
         operation=invoked.operation, store=invoked.store, lock=invoked.lock, token=invoked.token,
         checked=invoked.checked, outcome=outcome, revision=revision, newer_token=newer, error=error,
+        lease=invoked.lease, slot=invoked.slot,
     )  # fmt: skip

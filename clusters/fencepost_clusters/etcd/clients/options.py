@@ -37,10 +37,12 @@ class ReaderOptions(
 class LockerOptions(
     Struct, frozen=True, kw_only=True, tag_field="kind", tag="locker", forbid_unknown_fields=True
 ):
-    """Takes the lock, writes to the store `writes` times, renewing its lease, and releases it.
+    """Takes the lock, writes to the store `writes` times and releases the lock.
 
-    Of every `abandon_every` holds one is given up without a word, as by a client that died (0:
-    none). `check_tokens` false is a planted defect: the store takes the writes of old holders.
+    It renews its lease after every `renew_every` writes (0: never, so that the lease runs out while
+    the client goes on). Of every `abandon_every` holds one is given up without a word, as by a
+    client that died (0: none). `check_tokens` false is a planted defect: the store takes the writes
+    of old holders.
     """
 
     lock: str = "lock"
@@ -48,6 +50,7 @@ class LockerOptions(
     slots: tuple[str, ...] = ()
     ttl_s: int = 3
     writes: int = 10
+    renew_every: int = 1
     every_ms: float = 100.0
     count: int = 0
     abandon_every: int = 0

@@ -22,9 +22,18 @@ from fencepost_clusters.etcd.clients.script import Script
 from fencepost_clusters.etcd.events import KINDS
 
 
+def members_of(config: WorkerConfig) -> tuple[str, ...]:
+    """The slots at which clients begin; `hosts` has those of duplicates and clients, too."""
+    begins = set(config.bootstrap)
+    reached = config.hosts.items()
+    return tuple(
+        sorted(slot for slot, address in reached if f"{address}:{config.client_port}" in begins)
+    )
+
+
 def script_of(config: WorkerConfig, options: EtcdOptions) -> Script:
     """What the client does."""
-    slots = tuple(sorted(config.hosts))
+    slots = members_of(config)
     match options:
         case RegisterOptions():
             return working(config.process, options, slots)

@@ -64,5 +64,5 @@ class OneLeaderATerm:
 def _broken(state: _Term, event: Event, what: str, term: int) -> Violated:
     before = state.process or state.leader
     because = () if state.at is None else (state.at,)
-    saying = f"{what} in term {term}, in which {before} leads"
-    return Violated(event.ref, Witness.SELF, saying, because)
+    message = f"{what} in term {term}, in which {before} leads"
+    return Violated(event.ref, Witness.SELF, message, because)

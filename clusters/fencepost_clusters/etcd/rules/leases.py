@@ -144,12 +144,12 @@ class ExpiredKeysAreGone:
         late_ns = asked_ns - since_ns - lease.ttl_s * 1000 * MS
         if late_ns <= SLACK_MS * MS:
             return
-        saying = (
+        message = (
             f"the key of {body.lock} was there {late_ns // MS} ms after its lease of "
             f"{lease.ttl_s} s ran out"
         )
         because = () if lease.at is None else (lease.at,)
-        broken = Violated(event.ref, Witness.CLIENT, saying, because)
+        broken = Violated(event.ref, Witness.CLIENT, message, because)
         if len(state.suspects) < LEASES_KEPT:
             ttl_ns = lease.ttl_s * 1000 * MS
             state.suspects.append(_Suspect(broken, since_ns, asked_ns, ttl_ns))
@@ -159,8 +159,10 @@ class ExpiredKeysAreGone:
         for one in state.suspects:
             stalled_ns = end.stalled_ns(one.from_ns, one.to_ns)
             if stalled_ns * STALL_SHARE > one.ttl_ns:
-                saying = f"{one.violated.saying}; processes stalled for {stalled_ns // MS} ms then"
-                found.append(Undecided(saying, one.violated.at))
+                message = (
+                    f"{one.violated.message}; processes stalled for {stalled_ns // MS} ms then"
+                )
+                found.append(Undecided(message, one.violated.at))
             else:
                 found.append(one.violated)
         return found

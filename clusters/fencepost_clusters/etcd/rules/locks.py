@@ -76,17 +76,17 @@ class TokensGrow:
         if body.token > state.greatest.token:
             state.greatest = _Taken(body.token, body.lease, event.ref)
         if lease != body.lease:
-            saying = f"{event.process} took {body.lock} with token {body.token}, as another did"
-            return (Violated(event.ref, Witness.CLIENT, saying, (other,)),)
+            message = f"{event.process} took {body.lock} with token {body.token}, as another did"
+            return (Violated(event.ref, Witness.CLIENT, message, (other,)),)
         if before.at is None or before.lease == body.lease:
             return NOTHING
         if body.token > before.token:
             return (Exercised(event.ref, Witness.CLIENT),)
-        saying = (
+        message = (
             f"{event.process} took {body.lock} with token {body.token}, after token "
             f"{before.token} had been given"
         )
-        return (Violated(event.ref, Witness.CLIENT, saying, (before.at,)),)
+        return (Violated(event.ref, Witness.CLIENT, message, (before.at,)),)
 
     def end(self, state: _Lock, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -140,17 +140,17 @@ class OldHoldersAreRefused:
                 old, new, late, because = token, body.token, ref, event.ref
             else:
                 continue
-            saying = (
+            message = (
                 f"{body.store} took a write with token {old} at revision "
                 f"{max(revision, body.revision)}, after one with token {new} at revision "
                 f"{min(revision, body.revision)}"
             )
-            return (Violated(late, Witness.CLIENT, saying, (because,)),)
+            return (Violated(late, Witness.CLIENT, message, (because,)),)
         return NOTHING
 
     def end(self, state: _Store, end: RunEnd) -> Sequence[Finding]:
         if state.in_doubt is None or state.decided:
             return NOTHING
         token, ref = state.in_doubt
-        saying = f"how the write of an old holder, with token {token}, ended is not known"
-        return (Undecided(saying, ref),)
+        message = f"how the write of an old holder, with token {token}, ended is not known"
+        return (Undecided(message, ref),)

@@ -90,8 +90,8 @@ class AcknowledgedWritesStay:
         at = body.mod_revision
         other = state.writes.get(at)
         if other is not None:
-            saying = f"{body.operation} and {other[0]} were both acknowledged at revision {at}"
-            return (Violated(event.ref, Witness.CLIENT, saying, (other[1],)),)
+            message = f"{body.operation} and {other[0]} were both acknowledged at revision {at}"
+            return (Violated(event.ref, Witness.CLIENT, message, (other[1],)),)
         _remember(state.writes, at, (body.operation, event.ref))
         state.newest = max(state.newest, at)
         for read, (revision, mod_revision) in state.reads.items():
@@ -109,11 +109,11 @@ class AcknowledgedWritesStay:
             state.covered = max(state.covered, revision)
         if body.final and revision < state.newest:
             operation, ref = state.writes[state.newest]
-            saying = (
+            message = (
                 f"the last read of {body.key} found the store at revision {revision}, though "
                 f"{operation} was acknowledged at revision {state.newest}"
             )
-            return (Violated(event.ref, Witness.CLIENT, saying, (ref,)),)
+            return (Violated(event.ref, Witness.CLIENT, message, (ref,)),)
         shown = [at for at in state.writes if at <= revision]
         if not shown:
             return NOTHING
@@ -122,29 +122,29 @@ class AcknowledgedWritesStay:
         if mod_revision < last:
             return (_lost(body.key, operation, last, event.ref, revision, mod_revision, ref),)
         if mod_revision == last and body.value != operation:
-            saying = (
+            message = (
                 f"{body.operation} read {body.value!r} at revision {last} of {body.key}, which was "
                 f"acknowledged to {operation}"
             )
-            return (Violated(event.ref, Witness.CLIENT, saying, (ref,)),)
+            return (Violated(event.ref, Witness.CLIENT, message, (ref,)),)
         return (Exercised(event.ref, Witness.CLIENT),)
 
     def end(self, state: _Acknowledged, end: RunEnd) -> Sequence[Finding]:
         if state.newest <= state.covered:
             return NOTHING
         operation, ref = state.writes[state.newest]
-        saying = f"no linearizable read shows the store at or after the write of {operation}"
-        return (Undecided(saying, ref),)
+        message = f"no linearizable read shows the store at or after the write of {operation}"
+        return (Undecided(message, ref),)
 
 
 def _lost(
     key: str, operation: str, at: int, read: Cause, revision: int, mod_revision: int, ack: Cause
 ) -> Violated:
-    saying = (
+    message = (
         f"{operation} was acknowledged at revision {at} of {key}, and a read of the store at "
         f"revision {revision} showed the key at revision {mod_revision}"
     )
-    return Violated(read, Witness.CLIENT, saying, (ack,))
+    return Violated(read, Witness.CLIENT, message, (ack,))
 
 
 # ------------------------------------------------------------------------------------------ ETCD-03
@@ -233,11 +233,11 @@ class KeysAreLinearizable:
             )
         if not wrong:
             return []
-        saying = (
+        message = (
             f"{body.operation} {what}, after an operation had ended at revision "
             f"{floor.mod_revision} of the key and {floor.revision} of the store"
         )
-        return [Violated(event.ref, Witness.CLIENT, saying, floor.because)]
+        return [Violated(event.ref, Witness.CLIENT, message, floor.because)]
 
     @staticmethod
     def _value(state: _Register, event: Event, body: RegisterCompleted) -> list[Finding]:
@@ -248,8 +248,8 @@ class KeysAreLinearizable:
         value, seen = state.values.get(at, (body.value, event.ref))
         _remember(state.values, at, (value, seen))
         if value != body.value:
-            saying = f"{body.key} held {value!r} and {body.value!r} at revision {at}"
-            return [Violated(event.ref, Witness.CLIENT, saying, (seen,))]
+            message = f"{body.key} held {value!r} and {body.value!r} at revision {at}"
+            return [Violated(event.ref, Witness.CLIENT, message, (seen,))]
         if body.value in state.failed:
             return [_ghost(body.key, value, at, event.ref, state.failed[body.value])]
         return []
@@ -263,8 +263,8 @@ class KeysAreLinearizable:
         if body.action == "swap" and invoked is not None and not _writes(body):
             if at != invoked.expected:
                 return []
-            saying = f"{body.operation} found revision {at} as it expected, and was refused"
-            return [Violated(event.ref, Witness.CLIENT, saying)]
+            message = f"{body.operation} found revision {at} as it expected, and was refused"
+            return [Violated(event.ref, Witness.CLIENT, message)]
         if body.action == "swap" and invoked is not None:
             _remember(state.swaps, at, (invoked.expected, body.operation, event.ref))
             between = _between(state.values, invoked.expected, at)
@@ -294,13 +294,13 @@ def _between(values: Mapping[int, object], after: int, before: int) -> int | Non
 def _overwrote(
     operation: str, lost: str, at: Cause, swapped: int, between: int, swap: Cause | None = None
 ) -> Violated:
-    saying = (
+    message = (
         f"the swap {operation} took effect at revision {swapped} and overwrote {lost!r} of "
         f"revision {between}, which it did not expect"
     )
-    return Violated(swap or at, Witness.CLIENT, saying, (at,))
+    return Violated(swap or at, Witness.CLIENT, message, (at,))
 
 
 def _ghost(key: str, value: str, at: int, event: Cause, because: Cause) -> Violated:
-    saying = f"{key} held {value!r} at revision {at}, the value of a write that failed"
-    return Violated(event, Witness.CLIENT, saying, (because,))
+    message = f"{key} held {value!r} at revision {at}, the value of a write that failed"
+    return Violated(event, Witness.CLIENT, message, (because,))
