@@ -1,4 +1,4 @@
-"""What the etcd plugin offers: its events, clients, clauses and rules."""
+"""The entry point: etcd as a plugin."""
 
 from __future__ import annotations
 
@@ -7,27 +7,40 @@ from typing import Any
 
 from msgspec import Struct
 
-from fencepost import Clause, Rule, hookimpl
+from fencepost import Clause, Rule, System, Workload, hookimpl
 from fencepost_clusters.etcd import rules
 from fencepost_clusters.etcd.clauses import CLAUSES
 from fencepost_clusters.etcd.events import KINDS
+from fencepost_clusters.etcd.system import Etcd
+from fencepost_clusters.etcd.workload import WORKLOAD, etcd_clients
 
 
 @hookimpl
 def fencepost_event_kinds() -> Sequence[type[Struct]]:
+    """What members log and clients do."""
     return KINDS
 
 
 @hookimpl
-def fencepost_workloads() -> Mapping[str, Sequence[str]]:
-    return {"etcd_clients": ("-m", "fencepost_clusters.etcd.clients.worker")}
+def fencepost_systems() -> Sequence[System]:
+    """`etcd/cluster`."""
+    return (Etcd(),)
+
+
+@hookimpl
+def fencepost_workloads() -> Mapping[str, Workload]:
+    """`etcd_clients`: registers, a lock and the store that it guards, by the JSON gateway."""
+    worker = ("-m", "fencepost_clusters.etcd.clients.worker")
+    return {WORKLOAD: Workload(worker, etcd_clients)}
 
 
 @hookimpl
 def fencepost_clauses() -> Sequence[Clause]:
+    """What etcd promises."""
     return CLAUSES
 
 
 @hookimpl
 def fencepost_rules() -> Sequence[Rule[Any]]:
+    """The rules that judge these promises."""
     return rules.ALL

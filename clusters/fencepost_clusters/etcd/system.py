@@ -1,0 +1,189 @@
+"""`etcd/cluster` as the framework sees it: slots and links, and how a member is started.
+
+Each member has a duplicate slot, so that a second process with its id has addresses and links of
+its own. Peer URLs are one list for all members, so they hold names; a hosts file of its own tells
+each member its ends of the links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fencepost import (
+    CLIENT,
+    ClientSpec,
+    Cluster,
+    Command,
+    Defect,
+    Fold,
+    Layout,
+    Link,
+    LogParser,
+    Place,
+    Probe,
+    Shape,
+    Slot,
+    UsageError,
+    View,
+    no_such,
+)
+from fencepost_clusters.etcd.build import binary, default_cache
+from fencepost_clusters.etcd.clauses import PLANE
+from fencepost_clusters.etcd.clients.options import ObserverOptions
+from fencepost_clusters.etcd.cluster import EtcdCluster
+from fencepost_clusters.etcd.log_parser import MEMBER, MemberLogParser
+from fencepost_clusters.etcd.probe import etcd_probe
+from fencepost_clusters.etcd.selectors import SELECTORS, select
+from fencepost_clusters.etcd.view import EtcdView, missing
+from fencepost_clusters.etcd.workload import DEFECTS, WORKLOAD, spec
+
+VERSION = "3.6.16"
+"""What `server/go.mod` names."""
+PEER_PORT, CLIENT_PORT = 2380, 2379
+MOST_MEMBERS = 9
+PROGRAM_IN_IMAGE = "/usr/local/bin/etcd"
+SETTINGS: Mapping[str, str] = {
+    "heartbeat-interval": "100",
+    "election-timeout": "1000",
+    "pre-vote": "true",
+    "snapshot-count": "10000",
+    "quota-backend-bytes": "0",
+    "max-request-bytes": "1572864",
+}
+"""The flags of etcd that a shape may set, with etcd's own defaults."""
+_RESTART_MS = 15_000
+"""How long a member may take from its start to serving clients, on a busy machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Etcd:
+    """`etcd/cluster`: members of one version, unpatched but for how they resolve names."""
+
+    name: str = "etcd/cluster"
+    plane: str = PLANE
+    version: str = VERSION
+    suite: str = "fencepost_clusters.etcd.suite"
+    workload: str = WORKLOAD
+    counts: Mapping[str, int] = field(default_factory=lambda: {MEMBER: 3})
+    selectors: Sequence[str] = SELECTORS
+
+    def at(self, version: str) -> Etcd:
+        """This system; raises UsageError for a version that it is not built of."""
+        if version != VERSION:
+            raise UsageError(f"{self.name} is built of etcd {VERSION}, not {version}")
+        return self
+
+    @property
+    def folds(self) -> Sequence[type[Fold]]:
+        """`EtcdView`."""
+        return (EtcdView,)
+
+    @property
+    def probe(self) -> Probe:
+        """A GET of /version."""
+        return etcd_probe
+
+    def layout(self, shape: Shape) -> Layout:
+        """Members, their duplicates, the clients' slot; raises UsageError for a bad shape."""
+        if shape.spares:
+            raise UsageError(f"{self.name} has no spare members")
+        for defect in shape.defects:
+            if defect not in (names := [known.name for known in DEFECTS]):
+                raise no_such(f"defect of {self.name}", defect, names)
+        for given in (shape.settings, *shape.own.values()):
+            for name in given:
+                if name not in SETTINGS:
+                    raise no_such(f"setting of {self.name}", name, SETTINGS)
+        count = shape.counts.get(MEMBER, self.counts[MEMBER])
+        if not 1 <= count <= MOST_MEMBERS:
+            raise UsageError(f"{self.name} has 1 to {MOST_MEMBERS} members, not {count}")
+        members = [Slot(f"etcd-{n}", MEMBER, n, n) for n in range(1, count + 1)]
+        duplicates = [
+            Slot(f"{m.name}-duplicate", MEMBER, m.node_id, count + m.index, duplicate=True)
+            for m in members
+        ]
+        clients = Slot("clients", CLIENT, -1, 2 * count + 1)
+        links = (
+            *(
+                Link(source.name, target.name, PEER_PORT)
+                for source in (*members, *duplicates)
+                for target in members
+                if source.node_id != target.node_id
+            ),
+            *(Link(clients.name, target.name, CLIENT_PORT) for target in (*members, *duplicates)),
+        )
+        bootstrap = tuple((member.name, CLIENT_PORT) for member in members)
+        return Layout((*members, *duplicates, clients), links, CLIENT_PORT, bootstrap)
+
+    def command(self, place: Place, shape: Shape) -> Command:
+        """One member; builds etcd first if that was not done, which takes a minute.
+
+        Raises EnvironmentFailed as `binary` does.
+        """
+        program = PROGRAM_IN_IMAGE if place.image else str(binary(default_cache()))
+        slot, own = place.slot, shape.own.get(place.slot.name, {})
+        members = place.layout.of(MEMBER)
+        cluster = ",".join(f"{m.name}=http://{_host(m)}:{PEER_PORT}" for m in members)
+        (same,) = (m for m in members if m.node_id == slot.node_id)
+        flags = {
+            "name": same.name,
+            "data-dir": str(place.data_dir),
+            "listen-peer-urls": f"http://{place.address}:{PEER_PORT}",
+            "listen-client-urls": f"http://{place.address}:{CLIENT_PORT}",
+            "initial-advertise-peer-urls": f"http://{_host(same)}:{PEER_PORT}",
+            "advertise-client-urls": f"http://{_host(same)}:{CLIENT_PORT}",
+            "initial-cluster": cluster,
+            "initial-cluster-state": "new",
+            "initial-cluster-token": place.run,
+            "logger": "zap",
+            "log-outputs": "stdout",
+            "log-level": "info",
+            **SETTINGS,
+            **shape.settings,
+            **own,
+        }
+        hosts = {_host(m): place.address if m == same else place.hosts[m.name] for m in members}
+        return Command(
+            (program, *(f"--{name}={value}" for name, value in flags.items())),
+            {"FENCEPOST_HOSTS": "hosts"},
+            {"hosts": "".join(f"{address} {name}\n" for name, address in hosts.items())},
+        )
+
+    def image(self) -> str:
+        """What `images/etcd/Dockerfile` makes."""
+        return f"fencepost/etcd:{VERSION}"
+
+    def log_parser(self, slot: Slot, shape: Shape) -> LogParser:
+        """The parser of a member's log."""
+        return MemberLogParser(slot.node_id)
+
+    def defects(self) -> Sequence[Defect]:
+        """What can be switched on to see that it is found; etcd itself is as it is."""
+        return DEFECTS
+
+    def observers(self) -> Sequence[ClientSpec]:
+        """The client that asks every member for its status."""
+        return (spec("observer", ObserverOptions()),)
+
+    def facade(self, cluster: Cluster) -> EtcdCluster:
+        """See `EtcdCluster`."""
+        return EtcdCluster(cluster)
+
+    def select(self, selector: str, view: View, layout: Layout) -> Sequence[str] | None:
+        """See the module `selectors`."""
+        return select(selector, view, layout)
+
+    def missing(self, view: View, layout: Layout) -> Sequence[str]:
+        """A leader, and members that serve and follow it."""
+        return missing(view, layout)
+
+    def recovery_bound_ms(self, shape: Shape) -> int:
+        """A restart and several elections, since votes may be split."""
+        election_ms = int({**SETTINGS, **shape.settings}["election-timeout"])
+        return _RESTART_MS + 10 * election_ms
+
+
+def _host(member: Slot) -> str:
+    """The name by which peers dial a member; it needs a dot, so that no domain is searched."""
+    return f"{member.name}.fencepost"

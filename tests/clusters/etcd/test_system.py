@@ -1,0 +1,177 @@
+"""What `etcd/cluster` lays out and starts, and what it makes of events, without a process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from fencepost import NodeStarted, Place, ProcessExited, ProcessSpawned, Shape, UsageError, View
+from fencepost.testing import HistoryBuilder
+from fencepost_clusters.etcd import system
+from fencepost_clusters.etcd.events import (
+    BecameLeader,
+    LeaderElected,
+    MemberReady,
+    MemberStarted,
+    StoppedLeading,
+)
+from fencepost_clusters.etcd.log_parser import MEMBER
+from fencepost_clusters.etcd.selectors import select
+from fencepost_clusters.etcd.system import CLIENT_PORT, PEER_PORT, Etcd
+from fencepost_clusters.etcd.view import EtcdView
+
+ETCD = Etcd()
+LAYOUT = ETCD.layout(Shape())
+
+
+def place(slot: str, image: str = "") -> Place:
+    hosts = {one.name: f"127.9.{LAYOUT.slot(slot).index}.{one.index}" for one in LAYOUT.slots}
+    return Place(
+        run="run-7",
+        process=f"{slot}#1",
+        slot=LAYOUT.slot(slot),
+        layout=LAYOUT,
+        address=hosts[slot],
+        hosts=hosts,
+        advertised="127.9.7.1",
+        data_dir=Path("/disk"),
+        work_dir=Path("/work"),
+        events_path=Path("/events"),
+        image=image,
+    )
+
+
+def command_of(slot: str, shape: Shape | None = None) -> tuple[dict[str, str], str]:
+    """The flags, and the hosts file, of a member in a container."""
+    made = ETCD.command(place(slot, "fencepost/etcd"), shape or Shape())
+    assert made.argv[0] == system.PROGRAM_IN_IMAGE
+    flags = (one.removeprefix("--").split("=", 1) for one in made.argv[1:])
+    return {name: value for name, value in flags}, made.files["hosts"]
+
+
+def test_every_connection_of_members_and_clients_is_a_link() -> None:
+    joined = {(link.source, link.target, link.port) for link in LAYOUT.links}
+    assert ("etcd-1", "etcd-3", PEER_PORT) in joined
+    assert ("etcd-1-duplicate", "etcd-3", PEER_PORT) in joined
+    assert ("etcd-1-duplicate", "etcd-1", PEER_PORT) not in joined
+    assert ("clients", "etcd-2-duplicate", CLIENT_PORT) in joined
+    assert [slot.name for slot in LAYOUT.of(MEMBER)] == ["etcd-1", "etcd-2", "etcd-3"]
+
+
+def test_a_member_reaches_its_peers_by_its_own_links() -> None:
+    flags, hosts = command_of("etcd-2")
+    assert hosts.splitlines() == [
+        "127.9.2.1 etcd-1.fencepost",
+        "127.9.2.2 etcd-2.fencepost",
+        "127.9.2.3 etcd-3.fencepost",
+    ]
+    assert flags["name"] == "etcd-2"
+    assert flags["listen-peer-urls"] == "http://127.9.2.2:2380"
+
+
+def test_a_duplicate_is_the_same_member_at_an_address_of_its_own() -> None:
+    flags, hosts = command_of("etcd-2-duplicate")
+    assert flags["name"] == "etcd-2"
+    assert flags["listen-peer-urls"] == "http://127.9.5.5:2380"
+    assert "127.9.5.5 etcd-2.fencepost" in hosts
+
+
+def test_settings_are_flags_and_those_of_one_member_count_most() -> None:
+    shape = Shape(
+        settings={"election-timeout": "500", "heartbeat-interval": "50"},
+        own={"etcd-2": {"heartbeat-interval": "60"}},
+    )
+    flags, _ = command_of("etcd-2", shape)
+    assert (flags["election-timeout"], flags["heartbeat-interval"]) == ("500", "60")
+    assert ETCD.recovery_bound_ms(shape) < ETCD.recovery_bound_ms(Shape())
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        (Shape(counts={MEMBER: 0}), "1 to 9 members"),
+        (Shape(settings={"election-timeut": "1"}), "election-timeout"),
+        (Shape(defects=("store-checks-no-tokens",)), "store-checks-no-token"),
+    ],
+)
+def test_a_bad_shape_is_refused(shape: Shape, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        ETCD.layout(shape)
+
+
+def test_another_version_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"3\.6\.16, not 3\.5\.0"):
+        ETCD.at("3.5.0")
+
+
+# ------------------------------------------------------------------------------------------- view
+
+
+def started() -> HistoryBuilder:
+    """Three members, of which the second leads."""
+    history = HistoryBuilder()
+    for number in (1, 2, 3):
+        slot = LAYOUT.slot(f"etcd-{number}")
+        process = f"{slot.name}#1"
+        history.add("harness", ProcessSpawned(process, slot.name, MEMBER, number, 1))
+        history.add(process, NodeStarted(MEMBER, number))
+        history.add(process, MemberStarted(member=f"a{number}", cluster="c", restarted=False))
+    history.add("etcd-2#1", BecameLeader(member="a2", term=2))
+    for number in (1, 3):
+        history.add(f"etcd-{number}#1", LeaderElected(member=f"a{number}", leader="a2", term=2))
+    for number in (1, 2, 3):
+        history.add(f"etcd-{number}#1", MemberReady(member=f"a{number}"))
+    return history
+
+
+def view(history: HistoryBuilder) -> View:
+    made = View((EtcdView,))
+    for event in history.events():
+        made.apply(event)
+    return made
+
+
+def missing(history: HistoryBuilder) -> Sequence[str]:
+    return ETCD.missing(view(history), LAYOUT)
+
+
+def test_nothing_is_missing_once_all_serve_and_follow() -> None:
+    assert missing(HistoryBuilder()) == [
+        "no member leads",
+        "etcd-1 is dead",
+        "etcd-2 is dead",
+        "etcd-3 is dead",
+    ]
+    assert missing(started()) == []
+
+
+def test_the_leader_of_the_newest_term_is_meant() -> None:
+    history = started()
+    history.add("etcd-3#1", BecameLeader(member="a3", term=3))
+    assert select("@leader", view(history), LAYOUT) == ["etcd-3"]
+    assert select("@followers", view(history), LAYOUT) == ["etcd-1", "etcd-2"]
+    assert missing(history) == [
+        "etcd-1 follows member a2, which does not lead",
+        "etcd-2 follows member a2, which does not lead",
+    ]
+
+
+def test_a_leader_that_stepped_down_or_died_leads_no_longer() -> None:
+    history = started()
+    history.add("etcd-2#1", StoppedLeading(member="a2", term=2, reason="quorum-lost"))
+    assert select("@leader", view(history), LAYOUT) == []
+    history = started()
+    history.add("harness", ProcessExited("etcd-2#1", 0, 9, True))
+    assert missing(history)[:2] == ["no member leads", "etcd-2 is dead"]
+
+
+def test_a_duplicate_that_lives_is_no_recovered_cluster() -> None:
+    history = started()
+    history.add("harness", ProcessSpawned("etcd-1-duplicate#1", "etcd-1-duplicate", MEMBER, 1, 1))
+    assert missing(history) == ["etcd-1-duplicate lives"]
+
+
+def test_other_selectors_are_not_etcds() -> None:
+    assert select("@active-controller", view(started()), LAYOUT) is None
