@@ -1,0 +1,105 @@
+"""The framework's own surfaces: exported names, hooks, fixtures, markers and pytest's options."""
+
+from __future__ import annotations
+
+import ast
+import enum
+import inspect
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import fencepost
+import fencepost.testing
+from fencepost.plugins import hookspecs
+from fencepost.testing import pytest_plugin
+from fencepost_reference.text import code, docstring, first_sentence, line, prose, source, table
+
+
+def exported() -> str:
+    """Every stable name with its first sentence."""
+    return "\n".join(_exported(fencepost)) + "\n" + "\n".join(_exported(fencepost.testing))
+
+
+def _exported(module: ModuleType) -> Iterator[str]:
+    yield f"## `{module.__name__}`\n"
+    rows = []
+    for name in sorted(module.__all__, key=str.lower):
+        thing = getattr(module, name)
+        says = "" if _kind(thing) == "value" else first_sentence(docstring(thing))
+        rows.append((code(name), _kind(thing), line(says)))
+    yield table(("name", "what", "meaning"), rows)
+
+
+def _kind(thing: Any) -> str:
+    if inspect.isclass(thing):
+        if issubclass(thing, BaseException):
+            return "exception"
+        if issubclass(thing, enum.Enum):
+            return "enum"
+        return "protocol" if getattr(thing, "_is_protocol", False) else "class"
+    return "function" if inspect.isroutine(thing) else "value"
+
+
+def hooks() -> str:
+    """Every hook with its signature and contract."""
+    parts = []
+    for name, hook in vars(hookspecs).items():
+        if name.startswith("fencepost_") and inspect.isfunction(hook):
+            signature = str(inspect.signature(hook)).replace("'", "")
+            parts.append(f"## `{name}`\n\n{code(name + signature)}\n\n{prose(docstring(hook))}\n")
+    return "\n".join(parts)
+
+
+def fixtures() -> str:
+    """Every fixture of the pytest plugin."""
+    rows = [
+        (code(node.name), code(ast.unparse(node.returns)) if node.returns else "", line(says))
+        for node in _module().body
+        if isinstance(node, ast.FunctionDef) and (says := ast.get_docstring(node))
+        if any(ast.unparse(one).startswith("pytest.fixture") for one in node.decorator_list)
+    ]
+    return table(("fixture", "type", "what it is"), rows)
+
+
+def markers() -> str:
+    """Every marker of the pytest plugin."""
+    rows = []
+    for node in ast.walk(_module()):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("addinivalue_line"):
+            _, text = (one.value for one in node.args if isinstance(one, ast.Constant))
+            name, _, says = str(text).partition(": ")
+            rows.append((code(name), line(says)))
+    return table(("marker", "meaning"), rows)
+
+
+def options() -> str:
+    """Every option of pytest's command line, which is a setting of its ini file, too."""
+    collected = _Group()
+    pytest_plugin.pytest_addoption(collected)  # type: ignore[arg-type] # what it uses of a Parser
+    rows = [
+        (code(option), code(ini), code(default), line(says))
+        for option, ini, default, says in collected.rows
+    ]
+    return table(("option", "ini setting", "default", "meaning"), rows)
+
+
+class _Group:
+    """What `pytest_addoption` uses of pytest's parser; remembers what was added."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, str, str, str]] = []
+        self._option = ""
+
+    def getgroup(self, name: str, description: str) -> _Group:
+        return self
+
+    def addoption(self, name: str, **rest: Any) -> None:
+        self._option = name
+
+    def addini(self, name: str, says: str, default: str = "", **rest: Any) -> None:
+        self.rows.append((self._option, name, default, says))
+
+
+def _module() -> ast.Module:
+    return ast.parse(source(pytest_plugin).read_text(encoding="utf-8"))
