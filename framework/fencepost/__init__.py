@@ -48,6 +48,7 @@ from fencepost.events.traits import (
 )
 from fencepost.events.words import because, numbers, span
 from fencepost.history.recorder import Recorder
+from fencepost.history.run_end import RunEnd
 from fencepost.judging.known_findings import KnownFinding, Seen
 from fencepost.judging.rules import (
     Applicability,
@@ -57,7 +58,6 @@ from fencepost.judging.rules import (
     Key,
     Promise,
     Rule,
-    RunEnd,
     Undecided,
     Violated,
     Witness,
@@ -125,8 +125,8 @@ from fencepost.model.topology import (
     two_way,
 )
 from fencepost.model.view import Fold, Holders, View
+from fencepost.model.worker_config import WorkerConfig, plain
 from fencepost.plugins.hookspecs import hookimpl
-from fencepost.workloads.config import WorkerConfig, plain
 from fencepost.workloads.worker import run_worker
 from fencepost.workloads.workers import Clients, Workers, Workload
 

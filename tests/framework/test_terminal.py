@@ -6,11 +6,11 @@ from io import StringIO
 
 from rich.console import Console
 
+from fencepost.campaigns.conformance import Row
 from fencepost.commands.terminal import print_matrix
 from fencepost.judging.judge import Outcome
 from fencepost.judging.rules import Witness
 from fencepost.plugins.manager import load
-from fencepost.runs.conformance import Row
 
 
 def test_a_matrix_has_every_column_and_a_clauses_lines_together() -> None:

@@ -20,6 +20,10 @@ import msgspec
 import typer
 from typer._click import exceptions as click  # typer carries its own and re-exports no base
 
+from fencepost.campaigns.conformance import conformance as run_conformance
+from fencepost.campaigns.defects import BUDGETS, Searcher, search_all
+from fencepost.campaigns.soak import Soak
+from fencepost.campaigns.soak import soak as run_soak
 from fencepost.commands import doctor as checks
 from fencepost.commands.terminal import (
     errors,
@@ -48,8 +52,6 @@ from fencepost.model.runtime import Condition
 from fencepost.model.shape import Shape
 from fencepost.model.systems import System as Tested
 from fencepost.plugins.manager import Plugins, PluginWarning, load
-from fencepost.runs.conformance import conformance as run_conformance
-from fencepost.runs.defects import BUDGETS, Searcher, search_all
 from fencepost.runs.demo import DemoResult
 from fencepost.runs.demo import demo as run_demo
 from fencepost.runs.replay import replay as run_replay
@@ -62,8 +64,6 @@ from fencepost.runs.run import (
     judge_folder,
     runtimes_of,
 )
-from fencepost.runs.soak import Soak
-from fencepost.runs.soak import soak as run_soak
 from fencepost.testing import test_run as testrun
 
 app = typer.Typer(

@@ -10,10 +10,10 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from fencepost.campaigns.conformance import Row
 from fencepost.judging.judge import Judgement, Outcome
 from fencepost.model.clock import wall_clock
 from fencepost.plugins.manager import Plugins
-from fencepost.runs.conformance import Row
 
 _STYLE = {
     Outcome.HOLDS: "green",

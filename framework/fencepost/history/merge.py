@@ -33,8 +33,8 @@ from fencepost.events import (
     RunEnded,
     Stalled,
 )
+from fencepost.history.run_end import RunEnd
 from fencepost.history.run_folder import RunFolder, write_whole
-from fencepost.judging.rules import RunEnd
 from fencepost.model.errors import UsageError
 
 HARNESS = "harness"

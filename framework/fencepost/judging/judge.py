@@ -20,8 +20,9 @@ import msgspec
 from msgspec import Struct
 
 from fencepost.events import Cause, Event, FaultInjected
+from fencepost.history.run_end import RunEnd
 from fencepost.history.run_folder import write_whole
-from fencepost.judging.rules import Clause, Exercised, Finding, Key, Rule, RunEnd, Violated, Witness
+from fencepost.judging.rules import Clause, Exercised, Finding, Key, Rule, Violated, Witness
 from fencepost.model.errors import UsageError, no_such
 
 VIOLATIONS_KEPT = 200

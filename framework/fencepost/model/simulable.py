@@ -16,7 +16,7 @@ from fencepost.events import Cause, Event
 from fencepost.model.runtime import Signal
 from fencepost.model.shape import Shape
 from fencepost.model.systems import Place
-from fencepost.workloads.config import WorkerConfig
+from fencepost.model.worker_config import WorkerConfig
 
 Chance = Callable[[int, int], int]
 """Draws a whole number between two bounds, both included."""

@@ -24,12 +24,12 @@ from msgspec import Struct
 
 from fencepost.events import ClusterRecovered, Codec, Event, PhaseStarted
 from fencepost.history import merge as history
+from fencepost.history.run_end import RunEnd
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.attribution import attributed
 from fencepost.judging.explanation import explained
 from fencepost.judging.judge import Judgement, Outcome, Verdict, judge, write_verdicts
 from fencepost.judging.known_findings import bearing_on
-from fencepost.judging.rules import RunEnd
 from fencepost.model.clock import MS, wall_clock
 from fencepost.model.cluster import Cluster
 from fencepost.model.errors import (

@@ -7,8 +7,8 @@ from typing import Self, final
 from msgspec import Struct
 
 from fencepost.events import Cause, Event, Stalled
+from fencepost.history.run_end import RunEnd
 from fencepost.judging.judge import Broken, Judgement, Outcome, Verdict, judge
-from fencepost.judging.rules import RunEnd
 from fencepost.model.cluster import Cluster, Node
 from fencepost.runs.demonstration import Demonstrable, Demonstration, Scene
 from fencepost.runs.faults import Faults

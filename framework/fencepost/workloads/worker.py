@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from fencepost.events import ClientFailed, ClientStarted, NodeStopped
 from fencepost.history.recorder import Recorder
-from fencepost.workloads.config import WorkerConfig
+from fencepost.model.worker_config import WorkerConfig
 
 Options = TypeVar("Options")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from fencepost import UsageError
+from fencepost.campaigns.conformance import Row, conformance
+from fencepost.campaigns.defects import BUDGETS, Results, Search, Searcher, search_all
 from fencepost.judging.judge import Outcome
 from fencepost.plugins.manager import Plugins, load
-from fencepost.runs.conformance import Row, conformance
-from fencepost.runs.defects import BUDGETS, Results, Search, Searcher, search_all
 from fencepost_clusters.reference.defects.catalogue import DEFECTS
 
 CLEAN_SEEDS = 5

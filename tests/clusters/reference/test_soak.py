@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fencepost import Shape
+from fencepost.campaigns.soak import Soak, Soaked, soak
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import RunSpec
-from fencepost.runs.soak import Soak, Soaked, soak
 from fencepost_kafka import kafka_shape
 
 

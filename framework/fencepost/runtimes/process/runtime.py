@@ -16,7 +16,7 @@ The first event of the harness is `run.started`, its last `run.ended`. Spawns, e
 the harness are recorded here; phases, faults and tests by whoever conducts the run.
 
 A client worker is started as `python *workloads[spec.workload] CONFIG`, where CONFIG is the path of
-a `fencepost.workloads.config.WorkerConfig` in JSON. Its standard input carries one JSON object a
+a `fencepost.model.worker_config.WorkerConfig` in JSON. Its standard input carries one JSON object a
 line; the end of it asks the worker to finish and end. An end with exit code 0 is never held against
 it.
 """
@@ -71,6 +71,7 @@ from fencepost.model.shape import Shape
 from fencepost.model.systems import Launchable, ParsesLogs, Place, System, Versioned
 from fencepost.model.topology import CLIENT, Cut, Layout, Link, Slot
 from fencepost.model.view import View
+from fencepost.model.worker_config import WorkerConfig
 from fencepost.runtimes.process.backend import BackendKind
 from fencepost.runtimes.process.host import host_backend
 from fencepost.runtimes.process.log_following import ParsedLog, ParsedLogs
@@ -78,7 +79,6 @@ from fencepost.runtimes.process.processes import Processes, Tracked, exit_messag
 from fencepost.runtimes.process.worker_session import WorkerSession
 from fencepost.supervision.addresses import check_layout
 from fencepost.supervision.launcher import Child, Exit, tail
-from fencepost.workloads.config import WorkerConfig
 
 BEAT_S = 0.1
 """The harness wakes at least this often, so that a wake-up can be late."""

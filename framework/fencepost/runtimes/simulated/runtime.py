@@ -51,10 +51,10 @@ from fencepost.model.simulable import Simulable, SimulatedDisk, SimulatedProcess
 from fencepost.model.systems import Place, System
 from fencepost.model.topology import CLIENT, Cut, Layout, Link, Slot
 from fencepost.model.view import View
+from fencepost.model.worker_config import WorkerConfig
 from fencepost.runtimes.simulated.machine import Clock, Machine
 from fencepost.runtimes.simulated.network import NetworkProfile, SimulatedNetwork
 from fencepost.runtimes.simulated.virtual_time import START_NS, Agenda
-from fencepost.workloads.config import WorkerConfig
 
 MOST_DRIFT_PPB = 20_000
 """How fast or slow a machine's clock may go: 20 microseconds a second."""

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
+from fencepost.campaigns.defects import verdicts_in
 from fencepost.judging.judge import Outcome, Verdict
 from fencepost.judging.rules import Witness
 from fencepost.model.errors import EnvironmentFailed, FencepostError, UsageError
 from fencepost.model.systems import System, Versioned
 from fencepost.plugins.manager import Plugins
-from fencepost.runs.defects import verdicts_in
 from fencepost.testing import test_run as testrun
 
 _WEIGHT = (Outcome.VIOLATED, Outcome.UNKNOWN, Outcome.HOLDS, Outcome.NOT_EXERCISED)
