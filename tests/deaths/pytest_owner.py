@@ -14,6 +14,7 @@ from tests.deaths.python_owner import linger, start
 
 from fencepost.runtimes.process.runtime import ProcessRuntime
 
+pytestmark = pytest.mark.real
 FOLDER = Path(os.environ["DEATHS_FOLDER"])
 
 
