@@ -255,3 +255,42 @@ def recorder_event() -> object:
     from fencepost import Event  # noqa: PLC0415
 
     return Event("run", "harness", 1, 5, RunStarted("reference/quorum", "process", 1))
+
+
+LEADER_IS_KILLED = """
+def test_a_leader_is_killed(cluster, faults, clients):
+    writes = clients.produce("orders", count=20)
+    with faults.kill(cluster.leader("orders", 0)):
+        cluster.eventually(writes.settled)
+"""
+
+
+def test_a_run_ends_with_its_verdicts_and_receipts(tmp_path: Path) -> None:
+    tests = tmp_path / "test_it.py"
+    tests.write_text(LEADER_IS_KILLED)
+    options = ("--runtime", "simulated", "--seed", "3", "--out", str(tmp_path / "out"))
+    ended = fencepost("run", str(tests), *options)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    lines = ended.stdout.splitlines()
+    (killed,) = [line for line in lines if line.startswith("RP-13 ")]
+    assert killed.split()[1:4] == ["reference/quorum", "simulated", "holds"]
+    assert not [line for line in lines if " not-exercised " in line]
+    assert lines[-2].endswith("do not apply to this system")
+    assert lines[-1] == "1 faults were injected, each with a receipt"
+
+
+def test_a_run_prints_its_verdicts_and_receipts_as_one_object(tmp_path: Path) -> None:
+    tests = tmp_path / "test_it.py"
+    tests.write_text(LEADER_IS_KILLED)
+    options = ("--runtime", "simulated", "--seed", "3", "--out", str(tmp_path / "out"), "--json")
+    report = json.loads(fencepost("run", str(tests), *options).stdout)
+    assert report["exit_code"] == 0
+    assert report["verdicts"]["RP-13"] == "holds"
+    assert report["receipts"] == {"faults": 1, "without": []}
+    assert [one["outcome"] for one in report["tests"]] == ["passed"]
+
+
+def test_an_unknown_workload_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    ended = fencepost("run", "--workload", "kafka_client", "--out", str(tmp_path))
+    assert ended.returncode == 2
+    assert "did you mean 'kafka_clients'?" in ended.stderr

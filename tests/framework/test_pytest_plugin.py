@@ -338,3 +338,26 @@ def test_a_test_says_which_systems_can_show_what_it_is_about(pytester: pytest.Py
             "*QC-13: not-applicable: a heartbeat's answer holds no time*",
         ]
     )
+
+
+def test_the_last_seed_is_taken_again_and_junit_has_the_line_that_repeats_a_test(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile("def test_it(cluster): pass")
+    run(pytester, "--fencepost-runtime=simulated", "--fencepost-seed=41").assert_outcomes(passed=1)
+    again = run(
+        pytester, "--fencepost-runtime=simulated", "--fencepost-seed=last", "--junitxml=found.xml"
+    )
+    again.assert_outcomes(passed=1)
+    again.stdout.fnmatch_lines(["fencepost: *seed=41*"])
+    found = (pytester.path / "found.xml").read_text()
+    assert '<property name="fencepost_seed" value="41"' in found
+    assert 'name="fencepost_again" value="pytest ' in found
+    assert '<property name="fencepost_run" value="' in found
+
+
+def test_a_last_seed_that_is_not_there_is_refused(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_it(cluster): pass")
+    refused = run(pytester, "--fencepost-seed=last")
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    assert "no session has run below" in refused.stderr.str()

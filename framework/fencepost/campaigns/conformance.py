@@ -58,11 +58,18 @@ def conformance(
     suite = testrun.suite_of(system)
     wanted = testrun.Wanted(system.name, runtime, out, seed, suite=suite)
     ended = testrun.listen_quietly(wanted, collected)
-    found = [(ran.nodeid, verdicts_in(ran.folder)) for ran in collected.runs]
+    return Matrix(rows_of(system, runtime, plugins, collected.runs), _failure(ended, collected))
+
+
+def rows_of(
+    system: System, runtime: str, plugins: Plugins, runs: Sequence[testrun.Ran]
+) -> Sequence[Row]:
+    """What the verdicts of tests' runs come to together: a row for each declared clause."""
+    found = [(ran.nodeid, verdicts_in(ran.folder)) for ran in runs]
     named = system.name
     if isinstance(system, Versioned) and "@" not in named:
         named = f"{named}@{system.version}"
-    rows = [
+    return [
         _row(clause, named, runtime, found)
         if described.binds(system.plane)
         else Row(
@@ -77,7 +84,6 @@ def conformance(
         )
         for clause, described in plugins.clauses.items()
     ]
-    return Matrix(rows, _failure(ended, collected))
 
 
 def _failure(ended: int, collected: testrun.ResultCollector) -> FencepostError | None:

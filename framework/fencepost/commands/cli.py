@@ -21,6 +21,7 @@ import typer
 from typer._click import exceptions as click  # typer carries its own and re-exports no base
 
 from fencepost.campaigns.conformance import conformance as run_conformance
+from fencepost.campaigns.conformance import rows_of
 from fencepost.campaigns.defects import BUDGETS, Searcher, search_all
 from fencepost.campaigns.soak import Soak
 from fencepost.campaigns.soak import soak as run_soak
@@ -30,6 +31,7 @@ from fencepost.commands.terminal import (
     output,
     print_json,
     print_matrix,
+    print_run_table,
     print_verdicts,
     progress,
 )
@@ -64,6 +66,7 @@ from fencepost.runs.run import (
     judge_folder,
     runtimes_of,
 )
+from fencepost.runs.schedule import receipts as receipts_of
 from fencepost.testing import test_run as testrun
 
 app = typer.Typer(
@@ -79,6 +82,7 @@ app.add_typer(cluster_app, name="cluster")
 
 System = Annotated[str, typer.Option(help="System under test.")]
 Runtime = Annotated[str, typer.Option(help="Where its processes live.")]
+Workload = Annotated[str, typer.Option(help="Whose clients work on it; the system's, if none.")]
 Seed = Annotated[int, typer.Option(help="What every choice of chance derives from.")]
 Out = Annotated[Path, typer.Option(help="Folder below which run folders are made.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to standard output.")]
@@ -148,18 +152,35 @@ def run(
     ] = None,
     system: System = DEFAULT_SYSTEM,
     runtime: Runtime = "process",
+    workload: Workload = "",
     seed: Annotated[int | None, typer.Option(help="Drawn anew if not given.")] = None,
     out: Out = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
     """Runs tests against a system, with verdicts and receipts; the suites, if no path is given."""
     plugins = _plugins()
-    suite = testrun.suite_of(plugins.system(system))
+    tested = plugins.system(system)
     check_runtime(runtime)
-    wanted = testrun.Wanted(system, runtime, out, seed, suite=suite)
-    code, report = testrun.run_tests(path, wanted, quiet=json)
+    if workload:
+        plugins.workload(workload)
+    suite = testrun.suite_of(tested)
+    wanted = testrun.Wanted(system, runtime, out, seed, workload=workload, suite=suite)
+    code, collected = testrun.run_tests(path, wanted, quiet=json)
+    rows = rows_of(tested, runtime, plugins, collected.runs)
+    receipts = [receipts_of(ran.folder.schedule) for ran in collected.runs]
     if json:
-        print_json(report)
+        verdicts = {row.clause: row.verdict for row in rows}
+        without = [fault for one in receipts for fault, true in one.items() if not true]
+        print_json(
+            {
+                "exit_code": code,
+                "tests": collected.tests,
+                "verdicts": verdicts,
+                "receipts": {"faults": sum(map(len, receipts)), "without": without},
+            }
+        )
+    elif collected.runs:
+        print_run_table(rows, receipts, plugins, output())
     raise typer.Exit(code)
 
 
@@ -167,13 +188,14 @@ def run(
 def replay(
     folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
     runtime: Annotated[str | None, typer.Option(help="The run's own, if none is given.")] = None,
+    workload: Workload = "",
     out: Out = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
     """Injects a new cluster as a recorded run was struck: the same targets at the same "
     "times."""
     plugins = _plugins()
-    result = run_replay(RunFolder(folder.absolute()), plugins, out, progress(), runtime)
+    result = run_replay(RunFolder(folder.absolute()), plugins, out, progress(), runtime, workload)
     _finish(result, json)
 
 
@@ -288,6 +310,7 @@ def soak(
     faults: Annotated[
         bool, typer.Option("--faults/--no-faults", help="Random schedules, or load at peace.")
     ] = True,
+    workload: Workload = "",
     seed: Seed = 1,
     out: Out = DEFAULT_OUT,
     json: Json = False,
@@ -295,7 +318,9 @@ def soak(
     """Keeps a system under load and random schedules, run after run, and joins what was found."""
     loaded = _plugins()
     check_runtime(runtime)
-    spec = RunSpec(loaded.system(system), runtime=runtime, seed=seed, lossy=faults)
+    spec = RunSpec(
+        loaded.system(system), runtime=runtime, seed=seed, workload=workload, lossy=faults
+    )
     wanted = Soak(spec, runs, round(minutes * 60_000), loaded.faults if faults else ())
     soaked = run_soak(wanted, loaded, out / "soak", progress())
     violated, undecided = soaked.violated(), soaked.undecided()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -91,3 +91,19 @@ def print_matrix(rows: Sequence[Row], loaded: Plugins, console: Console) -> None
         where = row.system, row.runtime
         table.add_row(row.clause, *where, word, count, row.witness or "", tests, says)
     console.print(table)
+
+
+def print_run_table(
+    rows: Sequence[Row], receipts: Sequence[Mapping[str, bool]], loaded: Plugins, console: Console
+) -> None:
+    """What the tests of `fencepost run` came to: a line a clause that decided anything, then how
+    many did not, then the receipts of the faults."""
+    decided = [r for r in rows if r.verdict not in (Outcome.NOT_EXERCISED, Outcome.NOT_APPLICABLE)]
+    print_matrix(decided, loaded, console)
+    idle = sum(row.verdict is Outcome.NOT_EXERCISED for row in rows)
+    alien = sum(row.verdict is Outcome.NOT_APPLICABLE for row in rows)
+    console.print(f"{idle} clauses were not exercised; {alien} do not apply to this system")
+    faults = sum(map(len, receipts))
+    without = [fault for one in receipts for fault, true in one.items() if not true]
+    missing = f"without a receipt: {', '.join(without)}" if without else "each with a receipt"
+    console.print(f"{faults} faults were injected{', ' + missing if faults else ''}")

@@ -113,6 +113,16 @@ def selecting(system: System, layout: Layout) -> Select:
     return select
 
 
+def receipts(path: Path) -> Mapping[str, bool]:
+    """Whether each fault of a recorded schedule has a receipt, by the fault's id.
+
+    A run without faults records no schedule.
+    """
+    if not path.exists():
+        return {}
+    return {one.fault_id: bool(one.receipt) for one in read(path).injections}
+
+
 def read(path: Path) -> Schedule:
     """The schedule in a file; raises UsageError when it is none, or a newer one."""
     try:

@@ -18,7 +18,7 @@ from typing import Any, final
 import pytest
 
 from fencepost.events import TestEnded, TestStarted
-from fencepost.history.run_folder import RunFolder
+from fencepost.history.run_folder import RunFolder, write_whole
 from fencepost.model.errors import (
     EnvironmentFailed,
     FencepostError,
@@ -45,7 +45,7 @@ _HELP = {
     "system": "system under test, such as reference/quorum or apache/kraft@4.1.0",
     "workload": "whose clients work on it; the system's own when not given",
     "runtime": "where its processes live: process, simulated or docker",
-    "seed": "what every choice of chance derives from; drawn anew when not given",
+    "seed": "what every choice of chance derives from, or 'last'; drawn anew when not given",
     "out": "folder in which each test's run is kept, below the root directory",
     "defects": "defects of the system to switch on, comma-separated: what the tests must find",
 }
@@ -75,6 +75,9 @@ class Settings:
         return shlex.join(["pytest", nodeid, *words])
 
 
+LAST = "last"
+LAST_SEED = "last-seed"
+"""The file below the output folder that holds the last session's seed."""
 _SETTINGS = pytest.StashKey[Settings]()
 _PLUGINS = pytest.StashKey[Plugins]()
 _RUN = pytest.StashKey[Run]()
@@ -104,14 +107,24 @@ def pytest_configure(config: pytest.Config) -> None:
     }
     # xdist's workers are told the seed that was drawn by the process that started them.
     chosen = getattr(config, "workerinput", {}).get("fencepost_seed", given["seed"])
-    if chosen and not re.fullmatch(r"\d+", chosen):
-        raise pytest.UsageError(f"--fencepost-seed takes a number, not {chosen!r}")
-    seed = int(chosen) if chosen else int.from_bytes(os.urandom(4))
     out = config.rootpath / given["out"]
+    if chosen == LAST:
+        chosen = _last_seed(out)
+    if chosen and not re.fullmatch(r"\d+", chosen):
+        raise pytest.UsageError(f"--fencepost-seed takes a number or 'last', not {chosen!r}")
+    seed = int(chosen) if chosen else int.from_bytes(os.urandom(4))
     defects = tuple(name for name in given["defects"].split(",") if name)
     config.stash[_SETTINGS] = Settings(
         given["system"], given["runtime"], seed, out, defects, given["workload"]
     )
+
+
+def _last_seed(out: Path) -> str:
+    """The seed of the last session that started a run below this folder."""
+    try:
+        return (out / LAST_SEED).read_text().strip()
+    except OSError:
+        raise pytest.UsageError(f"--fencepost-seed=last: no session has run below {out}") from None
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -203,7 +216,16 @@ def fencepost_run(request: pytest.FixtureRequest, fencepost_shape: Shape) -> Ite
     shape = replace(fencepost_shape, defects=settings.defects)
     spec = RunSpec(system, shape, settings.runtime, settings.seed, settings.workload)
     folder = new_folder(settings.out, _label(request.node.name))
+    write_whole(settings.out / LAST_SEED, f"{settings.seed}\n".encode())
     request.node.stash[_FOLDER] = folder
+    request.node.user_properties += [
+        ("fencepost_system", settings.system),
+        ("fencepost_runtime", settings.runtime),
+        ("fencepost_seed", str(settings.seed)),
+        ("fencepost_clauses", " ".join(marked)),
+        ("fencepost_run", str(folder.path)),
+        ("fencepost_again", settings.replay(request.node.nodeid)),
+    ]
     try:
         started = Run.start(spec, plugins, folder)
     except NotApplicable as lacking:

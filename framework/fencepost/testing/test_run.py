@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from traceback import walk_tb
@@ -44,6 +44,7 @@ class Wanted:
     seed: int | None = None
     defects: tuple[str, ...] = ()
     clauses: frozenset[str] = frozenset()
+    workload: str = ""
     suite: str = SUITES
     """The package of the tests that run when no path is given."""
 
@@ -136,8 +137,8 @@ def listen_quietly(wanted: Wanted, heard: ResultCollector) -> int:
     return ended
 
 
-def run_tests(path: str | None, wanted: Wanted, quiet: bool) -> tuple[int, Mapping[str, object]]:
-    """Runs the tests at `path`, or the suites; the exit code, and what became of each test.
+def run_tests(path: str | None, wanted: Wanted, quiet: bool) -> tuple[int, ResultCollector]:
+    """Runs the tests at `path`, or the suites; our exit code, and what became of each test.
 
     `quiet` sends pytest's own words to standard error.
     """
@@ -149,7 +150,7 @@ def run_tests(path: str | None, wanted: Wanted, quiet: bool) -> tuple[int, Mappi
         ended = listen(path, wanted, heard)
     finally:
         sys.stdout = stdout
-    return _code(ended, heard), {"exit_code": _code(ended, heard), "tests": heard.tests}
+    return _code(ended, heard), heard
 
 
 def listen(path: str | None, wanted: Wanted, heard: ResultCollector, *options: str) -> int:
@@ -163,6 +164,7 @@ def listen(path: str | None, wanted: Wanted, heard: ResultCollector, *options: s
         f"--fencepost-runtime={wanted.runtime}",
         f"--fencepost-out={wanted.out.absolute()}",
         f"--fencepost-defects={','.join(wanted.defects)}",
+        f"--fencepost-workload={wanted.workload}",
         *options,
     ]
     if wanted.seed is not None:
