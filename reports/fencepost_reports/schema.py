@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final, get_args, get_origin
+from typing import Any, Literal, final, get_args, get_origin
 
 import msgspec
 import pyarrow as pa
@@ -61,7 +61,13 @@ ENVELOPE = StructType(
 
 
 def column_type(annotation: Any) -> DataType | None:
-    """The column type of a body field: a scalar or a tuple of one kind of scalar; None: neither."""
+    """The column type of a body field: a scalar or a tuple of one kind of scalar; None: neither.
+
+    A `Literal` of words is text.
+    """
+    if get_origin(annotation) is Literal:
+        words = all(isinstance(word, str) for word in get_args(annotation))
+        return _SCALARS[str] if words else None
     if get_origin(annotation) is tuple:
         arguments = get_args(annotation)
         if len(arguments) != 2 or arguments[1] is not Ellipsis or arguments[0] not in _SCALARS:

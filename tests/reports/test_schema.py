@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 import pyarrow as pa
 import pytest
@@ -67,6 +69,18 @@ def test_a_row_is_the_event(event: Event) -> None:
     (row,) = batch.to_pylist()
     assert TABLE.event(row) == event
     assert row["position"] == 7
+
+
+class LampColoured(Struct, frozen=True, tag="acme.coloured"):
+    colour: Literal["red", "green"]
+
+
+def test_one_of_several_words_is_text() -> None:
+    table = EventTable.of((LampColoured,))
+    event = Event("run", "lamp", 0, 7, LampColoured("green"))
+    row = table.row("run", 0, event)
+    assert row["colour"] == "green"
+    assert table.event({field.name: row.get(field.name) for field in table.struct}) == event
 
 
 def test_a_kind_that_is_not_flat_is_refused_by_name() -> None:

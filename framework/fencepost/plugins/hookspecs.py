@@ -26,7 +26,11 @@ hookimpl = pluggy.HookimplMarker("fencepost")
 
 @hookspec
 def fencepost_event_kinds() -> Sequence[type[Struct]]:
-    """Event kinds of the plugin's own: frozen msgspec Structs tagged `plugin.name`."""
+    """Event kinds of the plugin's own: frozen msgspec Structs tagged `plugin.name`.
+
+    They are flat, since each field is a column of the report's table: text (a `Literal` of words is
+    text), a number, a truth value, or a tuple of one of these.
+    """
     raise NotImplementedError
 
 
