@@ -7,10 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from fencepost import NodeStarted, Place, ProcessExited, ProcessSpawned, Shape, UsageError, View
+from fencepost import (
+    NodeStarted,
+    Place,
+    ProcessExited,
+    ProcessSpawned,
+    Shape,
+    UsageError,
+    View,
+    kind_name,
+)
 from fencepost.testing import HistoryBuilder
 from fencepost_clusters.etcd import system
 from fencepost_clusters.etcd.events import (
+    KINDS,
     BecameLeader,
     LeaderElected,
     MemberReady,
@@ -21,6 +31,7 @@ from fencepost_clusters.etcd.log_parser import MEMBER
 from fencepost_clusters.etcd.selectors import select
 from fencepost_clusters.etcd.system import CLIENT_PORT, PEER_PORT, Etcd
 from fencepost_clusters.etcd.view import EtcdView
+from fencepost_reports.schema import EventTable
 
 ETCD = Etcd()
 LAYOUT = ETCD.layout(Shape())
@@ -104,6 +115,11 @@ def test_a_bad_shape_is_refused(shape: Shape, said: str) -> None:
 def test_another_version_is_refused() -> None:
     with pytest.raises(UsageError, match=r"3\.6\.16, not 3\.5\.0"):
         ETCD.at("3.5.0")
+
+
+def test_every_kind_is_a_row_of_the_reports_table() -> None:
+    table = EventTable.of(KINDS)
+    assert set(table.columns) >= {kind_name(kind) for kind in KINDS}
 
 
 # ------------------------------------------------------------------------------------------- view
