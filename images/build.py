@@ -1,6 +1,7 @@
 """Builds the images of this checkout on whichever container engine is found.
 
-    ./dev images [reference] [kafka] [--kafka VERSION] [--base IMAGE] [--java-base IMAGE] [--json]
+    ./dev images [reference] [kafka] [etcd] [--kafka VERSION] [--base IMAGE] [--java-base IMAGE]
+                 [--json]
 
 Nothing is downloaded within a build: packages, the project's own wheel, toxiproxy-server and Kafka
 are gathered here and copied in. The bases are public images, pulled; where no registry answers, a
@@ -34,6 +35,8 @@ from fencepost.runtimes.docker.pods import IMAGE as POD
 from fencepost.runtimes.docker.sources import SOURCES_LABEL, digest
 from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION, KRaft, resource
 from fencepost_clusters.apache_kafka.distribution import AGENT, AGENT_IN_IMAGE, installed
+from fencepost_clusters.etcd.build import binary, default_cache
+from fencepost_clusters.etcd.system import Etcd
 from fencepost_clusters.reference.cluster import ReferenceQuorum
 
 HERE = Path(__file__).parent
@@ -41,6 +44,7 @@ ROOT = HERE.parent
 PYTHON = "3.11"
 INPUTS_LABEL = "fencepost.inputs"
 LOGGING = "log4j2.properties"
+KNOWN = ("reference", "kafka", "etcd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ class Recipe:
     """An image: its folder here, what it stands on (an image, by name), and what is copied in.
 
     `packages` are added to its Python; `wheel`: the project itself and toxiproxy-server, too;
-    `kafka` is a version of Kafka to add.
+    `kafka` is a version of Kafka to add; `etcd`: its server.
     """
 
     tag: str
@@ -72,6 +76,7 @@ class Recipe:
     packages: tuple[str, ...] = ()
     wheel: bool = False
     kafka: str = ""
+    etcd: bool = False
 
 
 def recipes(wanted: Sequence[str], kafka: str, base: str, java_base: str) -> Sequence[Recipe]:
@@ -82,6 +87,8 @@ def recipes(wanted: Sequence[str], kafka: str, base: str, java_base: str) -> Seq
         found.append(Recipe(tag, "reference", POD, ("kio", "crc32c")))
     if "kafka" in wanted:
         found.append(Recipe(KRaft(kafka).image(), "kafka", java_base, kafka=kafka))
+    if "etcd" in wanted:
+        found.append(Recipe(Etcd().image(), "etcd", POD, etcd=True))
     return found
 
 
@@ -186,6 +193,8 @@ def inputs(recipe: Recipe, base_id: str) -> str:
         whole.update(f"{recipe.kafka} {AGENT}".encode())
         whole.update((HERE / recipe.folder / "archive.sh").read_bytes())
         whole.update(resource(LOGGING).encode())
+    if recipe.etcd:
+        whole.update(binary(default_cache()).name.encode())
     return whole.hexdigest()[:16]
 
 
@@ -223,6 +232,8 @@ def build(client: docker.APIClient, recipe: Recipe, machine: str) -> bool:
             labels[SOURCES_LABEL] = digest()
         if recipe.kafka:
             add_kafka(context, recipe.kafka)
+        if recipe.etcd:
+            shutil.copy(binary(default_cache()), context / "etcd")
         told = client.build(
             path=str(context), tag=recipe.tag, buildargs={"BASE": base}, labels=labels,
             network_mode="none", rm=True, forcerm=True, decode=True,
@@ -256,15 +267,15 @@ def build_all(options: argparse.Namespace) -> Mapping[str, bool]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev images", description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="*", default=["reference"], help="reference, kafka, or both")
+    parser.add_argument("what", nargs="*", default=["reference"], help=f"any of {', '.join(KNOWN)}")
     parser.add_argument("--kafka", default=DEFAULT_VERSION, help="which version of Kafka")
     parser.add_argument("--java-base", default="", help="an image with a JRE to build on")
     parser.add_argument("--base", default="", help=f"an image with Python {PYTHON} to build on")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
-    unknown = sorted(set(options.what) - {"reference", "kafka"})
+    unknown = sorted(set(options.what) - set(KNOWN))
     if unknown:
-        parser.error(f"there is no image {unknown[0]!r}: reference and kafka are known")
+        parser.error(f"there is no image {unknown[0]!r}: {', '.join(KNOWN)} are known")
     try:
         built = build_all(options)
     except EnvironmentFailed as failed:
