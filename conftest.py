@@ -7,4 +7,4 @@ not in use, and the tooling stays out.
 
 from importlib.util import find_spec
 
-pytest_plugins = ["real_tests", "outcomes"] if find_spec("real_tests") else []
+pytest_plugins = ["real_tests", "outcomes", "scheduling"] if find_spec("real_tests") else []
