@@ -28,7 +28,10 @@ LIMIT_S = 5.0
 OWN_LIMIT_S = 30
 """How long an owner may take to begin its teardown, and to end: that is its own affair."""
 HERE = Path(__file__).parent
-PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+PYTEST = (
+    *(sys.executable, "-m", "pytest", "-q"),
+    *("-p", "no:cacheprovider", "-p", "no:hypothesispytest"),
+)
 ECHO = ("supervisor.py", "toxiproxy-server", "echo_node.py node", "echo_node.py client")
 NODES = ("supervisor.py", "toxiproxy-server", "reference.shell")
 

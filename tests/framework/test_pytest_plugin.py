@@ -14,8 +14,12 @@ pytestmark = pytest.mark.tool
 pytest_plugins = ["pytester"]
 
 SMALL = """
+    import sys
+
     import pytest
     from fencepost_kafka import kafka_shape
+
+    sys.modules["hypothesis"] = None  # kio imports it if it is there, for seconds in a new folder
 
     @pytest.fixture
     def fencepost_shape():
@@ -72,7 +76,8 @@ def nose(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(pytester: pytest.Pytester, *args: str) -> pytest.RunResult:
     """Pytest in a process of its own, where nothing of this one is loaded."""
-    return pytester.runpytest_subprocess("-p", "no:cacheprovider", "-W", "error", *args)
+    left_out = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
+    return pytester.runpytest_subprocess(*left_out, "-W", "error", *args)
 
 
 def folders(pytester: pytest.Pytester) -> list[Path]:

@@ -85,7 +85,10 @@ def test_its_fault_event_kind_and_rule_work_as_ours_do(python: Path, tmp_path: P
     (tmp_path / "test_sneeze.py").write_text(dedent(TEST))
     bin_folder = Path(sys.executable).parent
     done = subprocess.run(
-        [str(python), "-m", "pytest", "-W", "error", "-p", "no:cacheprovider", "--strict-markers"],
+        [
+            *(str(python), "-m", "pytest", "-W", "error", "--strict-markers"),
+            *("-p", "no:cacheprovider", "-p", "no:hypothesispytest"),
+        ],
         cwd=tmp_path,
         env={**os.environ, "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}"},
         capture_output=True,
