@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.tool
-
 ROOT = Path(__file__).parent.parent
 TOOLS = ("bash", "cat", "cksum", "dirname", "env", "grep", "head", "sed")
 
@@ -55,6 +53,7 @@ def java(version: str) -> str:
     return f"echo 'openjdk version \"{version}\" 2025-04-15' >&2"
 
 
+@pytest.mark.tool
 def test_python_go_and_java_are_each_asked_for_by_name(checkout: Path) -> None:
     def refusal() -> str:
         done = dev(checkout, "setup")
@@ -72,11 +71,13 @@ def test_python_go_and_java_are_each_asked_for_by_name(checkout: Path) -> None:
     assert "'java' is version 11" in refusal()
 
 
+@pytest.mark.tool
 def test_an_old_python_is_no_python(checkout: Path) -> None:
     add(checkout, "python3", "exit 1")
     assert "Python 3.11 or newer is missing" in dev(checkout, "setup").stderr
 
 
+@pytest.mark.tool
 def test_unknown_words_are_refused_with_the_known_ones(checkout: Path) -> None:
     done = dev(checkout, "tset")
     assert done.returncode == 2
@@ -84,6 +85,7 @@ def test_unknown_words_are_refused_with_the_known_ones(checkout: Path) -> None:
     assert dev(checkout, "--help").returncode == 0
 
 
+@pytest.mark.tool
 def test_kafka_may_be_left_out_of_containers_unless_they_are_required(checkout: Path) -> None:
     programs = checkout / ".venv" / "bin"
     programs.mkdir(parents=True)

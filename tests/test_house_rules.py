@@ -15,8 +15,6 @@ import fencepost
 from fencepost import events
 from fencepost_clusters.reference.defects.catalogue import DEFECTS
 
-pytestmark = pytest.mark.tool
-
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("framework", "plugins", "clusters", "suites", "reports")
 PACKAGES = (
@@ -115,6 +113,7 @@ def test_the_ratchet_bites_both_ways() -> None:
     assert over({"a": 9, "b": 8}, 8, {"a": (10, "why")}) == []
 
 
+@pytest.mark.tool
 @pytest.mark.parametrize(
     "snippet",
     [
@@ -170,6 +169,7 @@ def importer() -> Iterator[subprocess.Popen[str]]:
         yield started
 
 
+@pytest.mark.tool
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
 def test_every_module_imports_alone(path: Path, importer: subprocess.Popen[str]) -> None:
     """A module that needs another to be imported first hides a cycle or a side effect."""
@@ -182,6 +182,7 @@ def test_every_module_imports_alone(path: Path, importer: subprocess.Popen[str])
     assert importer.stdout.readline() == "0\n"
 
 
+@pytest.mark.tool
 def test_the_public_api_is_light() -> None:
     """Every node and every client worker imports it before it can answer."""
     code = "import fencepost, sys; print(*sys.modules)"

@@ -1,7 +1,8 @@
-"""Runs pytest; if at most three real tests failed, and no other, runs these once more, alone.
+"""Runs sessions of pytest, one after the other, until one fails; counts them as one.
 
-    python tests/tooling/flaky.py COMMAND [ARGUMENTS OF PYTEST]
+    python tests/tooling/flaky.py COMMAND [--rerun-flaky] ARGUMENTS [-- ARGUMENTS]...
 
+With `--rerun-flaky`, at most three failed real tests run once more, alone, if no other test failed.
 A test that passes the second time is flaky: it hides a race. It is written to
 `.fencepost/flaky.json` and printed in the last lines, with its seed and the folder of its run. A
 pure or simulated test is deterministic, so it never runs again. If more than three tests failed,
@@ -67,12 +68,12 @@ def known(file: Path) -> list[Flaky]:
     return msgspec.json.decode(file.read_bytes(), type=list[Flaky]) if file.exists() else []
 
 
-def to_repeat(ended: Session, known_flaky: int) -> Sequence[Outcome]:
+def to_repeat(ended: Session, known_flaky: int, limit: int = LIMIT) -> Sequence[Outcome]:
     """The failed tests, if they may run once more; else none."""
     failed = ended.of("failed")
     if ended.exit_code != _TESTS_FAILED or ended.uncollected:
         return ()
-    if len(failed) + known_flaky > LIMIT or not all(one.real for one in failed):
+    if len(failed) + known_flaky > limit or not all(one.real for one in failed):
         return ()
     return failed
 
@@ -108,33 +109,70 @@ def pytest(arguments: Sequence[str]) -> int:
                 continue
 
 
-def run(command: str, arguments: Sequence[str], folder: Path) -> int:
-    """Runs the tests, then once more those that may repeat; the exit code."""
-    arguments = seeded(arguments)
-    file, first_file, second_file = (
-        folder / name for name in (FILE, "outcomes.json", "outcomes-again.json")
-    )
-    others = [one for one in known(file) if one.command != command]
-    write(file, others)
-    first_file.unlink(missing_ok=True)
-    code = pytest([*arguments, f"--outcomes={first_file}"])
-    if not first_file.exists():  # pytest refused its arguments, or died
-        return code or _TESTS_FAILED
-    first, second = outcomes.read(first_file), None
-    repeated = to_repeat(first, len(others))
-    if repeated:
+@final
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """Runs the sessions of one command; `limit` tests may be flaky in all."""
+
+    command: str
+    folder: Path
+    limit: int
+
+    def run(self, sessions: Sequence[Sequence[str]]) -> int:
+        """The exit code of the last session."""
+        file = self.folder / FILE
+        flaky = [one for one in known(file) if one.command != self.command]
+        write(file, flaky)
+        results: list[Result] = []
+        for arguments in sessions:
+            code, result, repeated = self._session(seeded(arguments), len(flaky))
+            if result is None:
+                return code
+            results.append(result)
+            flaky += [flaky_of(self.command, one) for one in result.flaky]
+            write(file, flaky)
+            if code:
+                break
+        if len(sessions) > 1 or flaky or code:
+            summarise(
+                total(results), flaky, not_repeated=bool(self.limit and code and not repeated)
+            )
+        return code
+
+    def _session(
+        self, arguments: Sequence[str], known_flaky: int
+    ) -> tuple[int, Result | None, bool]:
+        """Runs the tests, then once more those that may repeat: the exit code, what both come to,
+        and whether any ran again. There is no result if pytest refused its arguments, or died."""
+        first_file, second_file = (
+            self.folder / name for name in ("outcomes.json", "outcomes-again.json")
+        )
+        first_file.unlink(missing_ok=True)
+        code = pytest([*arguments, f"--outcomes={first_file}"])
+        if not first_file.exists():
+            return code or _TESTS_FAILED, None, False
+        first = outcomes.read(first_file)
+        repeated = to_repeat(first, known_flaky, self.limit)
+        if not repeated:
+            return code, result_of(first, None), False
         print("\nThese real tests failed. They run once more, alone:")
         print(*(f"  {one.test}" for one in repeated), sep="\n", flush=True)
         second_file.unlink(missing_ok=True)
         again = ["-n", "0", f"--again={first_file}", f"--outcomes={second_file}"]
         pytest([*arguments, *again])
         second = outcomes.read(second_file) if second_file.exists() else None
-    result = result_of(first, second)
-    flaky = [*others, *(flaky_of(command, one) for one in result.flaky)]
-    write(file, flaky)
-    if flaky or first.of("failed"):
-        summarise(result, flaky, not_repeated=bool(first.of("failed")) and not repeated)
-    return code if not repeated else _TESTS_FAILED if result.failed else 0
+        result = result_of(first, second)
+        return (_TESTS_FAILED if result.failed else 0), result, True
+
+
+def total(results: Sequence[Result]) -> Result:
+    """What several sessions come to."""
+    return Result(
+        flaky=[one for result in results for one in result.flaky],
+        failed=[one for result in results for one in result.failed],
+        passed=sum(result.passed for result in results),
+        skipped=sum(result.skipped for result in results),
+    )
 
 
 def flaky_of(command: str, failed: Outcome) -> Flaky:
@@ -159,5 +197,16 @@ def summarise(result: Result, flaky: Sequence[Flaky], *, not_repeated: bool) -> 
     print(result, flush=True)
 
 
+def main(command: str, words: Sequence[str]) -> int:
+    rerun = words[:1] == ["--rerun-flaky"]
+    sessions: list[list[str]] = [[]]
+    for word in words[rerun:]:
+        if word == "--":
+            sessions.append([])
+        else:
+            sessions[-1].append(word)
+    return Runner(command, FOLDER, LIMIT if rerun else 0).run(sessions)
+
+
 if __name__ == "__main__":
-    sys.exit(run(sys.argv[1], sys.argv[2:], FOLDER))
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

@@ -1,11 +1,12 @@
-"""A pytest plugin: the markers `real` and `tool`, for tests that start processes.
+"""A pytest plugin: the markers `real` and `tool`, for tests that start processes, and `slow`.
 
 * `real`: processes run beside the test, such as the nodes of a cluster. The kernel schedules them,
   so the outcome can depend on timing.
 * `tool`: the test runs a program to its end, such as a linter, and reads what it printed. The
   outcome does not depend on timing.
 
-A test without either is pure, or simulated: it runs in its own process alone.
+A test without either is pure, or simulated: it runs in its own process alone. One that keeps a
+processor busy for long is marked `slow`: `./dev test --fast` leaves it out.
 
 A test is marked by `@pytest.mark.real`, or by `pytestmark` in its module. It is also real if one of
 its fixtures requests the fixture `real`, or if it has a run of Fencepost on a runtime other than
@@ -53,6 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for line in (
         "real: processes run beside the test, so its outcome can depend on timing",
         "tool: the test runs a program to its end; its outcome does not depend on timing",
+        "slow: a search that keeps a processor busy for long",
     ):
         config.addinivalue_line("markers", line)
     config.pluginmanager.register(_Check(), "tooling-check")

@@ -53,7 +53,7 @@ def run(
     """The exit code and the lines that the program prints."""
     for name, times in fails.items():
         monkeypatch.setenv(f"FAILS_{name.lstrip('_')}", str(times))
-    words = [sys.executable, str(PROGRAM), "test", *arguments]
+    words = [sys.executable, str(PROGRAM), "test", "--rerun-flaky", *arguments]
     done = subprocess.run(words, cwd=project, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     return done.returncode, done.stdout.splitlines()
@@ -147,6 +147,35 @@ def test_wrong_arguments_are_pytests_to_refuse(project: Path) -> None:
     done = subprocess.run(words, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "--no-such-option" in done.stderr
+
+
+@pytest.mark.tool
+def test_sessions_are_counted_as_one_until_one_fails(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions = ("-k", "race", "--", "-m", "not real")
+    code, lines = run(project, monkeypatch, *sessions, _0=1)
+    assert code == 0
+    assert lines[-1] == "5 passed, 0 failed, 1 skipped"
+    assert lines[-2].startswith("  test_them.py::test_race[0]")
+    for file in project.glob("*.*"):
+        if file.suffix[1:].isdecimal():
+            file.unlink()
+    code, lines = run(project, monkeypatch, *sessions, _0=2)
+    assert (code, lines[-1]) == (1, "3 passed, 1 failed")
+    assert times(project, "pure") == 0
+
+
+@pytest.mark.tool
+def test_nothing_runs_again_unless_it_is_asked_for(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAILS_0", "1")
+    words = [sys.executable, str(PROGRAM), "test", "-k", "race"]
+    done = subprocess.run(words, cwd=project, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1] == "3 passed, 1 failed"
+    assert times(project, "race0") == 1
 
 
 def outcome(test: str, became: str, *, real: bool = True) -> Outcome:
