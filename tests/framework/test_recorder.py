@@ -61,6 +61,13 @@ def test_a_plugins_kind_is_recorded_when_declared(tmp_path: Path) -> None:
     assert Codec((Sneezed,)).decode(path.read_bytes()) == event
 
 
+def test_a_field_of_another_type_is_named_where_it_is_recorded(tmp_path: Path) -> None:
+    recorder = Recorder.open(tmp_path / "events", "run-1", "p#1", (Sneezed,))
+    with pytest.raises(TypeError, match=r"does not fit its kind: Expected `int`, got `str` - at"):
+        recorder.record(Sneezed("loud"))  # type: ignore[arg-type]
+    assert recorder.record(Sneezed(1)).node_seq == 0
+
+
 def test_recording_after_close_is_an_error(tmp_path: Path) -> None:
     recorder = Recorder.open(tmp_path / "events", "run-1", "p#1")
     recorder.close()

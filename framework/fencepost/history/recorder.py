@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import final
 
+import msgspec
 from msgspec import Struct
 
 from fencepost.events import Cause, Codec, Event, kind_name
@@ -54,8 +55,8 @@ class Recorder:
     def record(self, body: Struct, cause: Cause | None = None, at_ns: int | None = None) -> Event:
         """Writes one event and returns it; `at_ns` is CLOCK_MONOTONIC, now unless given.
 
-        Raises TypeError for a body of no declared kind, ValueError after `close`, EnvironmentFailed
-        when the disk does not take it whole.
+        Raises TypeError for a body of no declared kind, or with a field of another type, ValueError
+        after `close`, EnvironmentFailed when the disk does not take it whole.
         """
         if self._codec.kinds.get(kind_name(type(body))) is not type(body):
             raise TypeError(f"{type(body).__name__} is not an event kind this recorder was given")
@@ -65,6 +66,10 @@ class Recorder:
             now = time.monotonic_ns() if at_ns is None else at_ns
             event = Event(self._run, self._process, self._next_seq, now, body, cause)
             line = self._codec.encode(event)
+            try:
+                self._codec.decode(line)
+            except msgspec.ValidationError as wrong:
+                raise TypeError(f"{kind_name(type(body))} does not fit its kind: {wrong}") from None
             written = os.write(self._fd, line)
             if written != len(line):
                 raise EnvironmentFailed(

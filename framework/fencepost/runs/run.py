@@ -49,6 +49,8 @@ from fencepost.runs.faults import Faults
 from fencepost.runs.schedule import selecting
 from fencepost.workloads.workers import BareClients, Clients, Workers
 
+DAMAGE_NAMED = 3
+"""How many unreadable events the error about a cluster that is not ready names."""
 START_LIMIT_MS = 60_000
 """How long a cluster may take from its first process to being ready."""
 
@@ -372,7 +374,7 @@ class Run:
                 self.runtime.client(observer)
         deadline_ns = self.runtime.now_ns() + START_LIMIT_MS * MS
         if self.runtime.advance(self.base.recovered, deadline_ns) is None:
-            lacks = self.base.missing(self.runtime.view)
+            lacks = [*self.base.missing(self.runtime.view), *self.runtime.damage[:DAMAGE_NAMED]]
             raise EnvironmentFailed(
                 f"{self.spec.system.name} was not ready after {START_LIMIT_MS // 1000} s: "
                 f"{'; '.join(lacks)} (logs in {self.folder.logs})"

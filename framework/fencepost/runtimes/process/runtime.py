@@ -5,20 +5,16 @@
             runtime.start(slot)
         runtime.advance(ready, runtime.now_ns() + 20 * SECOND)
 
-It satisfies `fencepost.model.runtime.Runtime`. On which backend its processes live is a parameter:
-this host makes it the process runtime, a container engine the docker runtime, and they differ in
-nothing else. Constructing it settles there and starts the toxiproxy of every slot that is to be
-occupied; a slot's links are there before its first process; no node runs yet. `close` (or leaving
-the `with`) ends all processes; `fencepost.history.merge.merge` then makes the one history of the
-run's folder.
+It satisfies `fencepost.model.runtime.Runtime`. The backend on which its processes live is a
+parameter: this host makes it the process runtime, a container engine the docker runtime.
+Constructing it opens the backend and starts the toxiproxy of every slot that is to be occupied; a
+slot's links are there before its first process. `close` (or leaving the `with`) ends all processes;
+`fencepost.history.merge.merge` then makes the one history of the run's folder.
 
-The first event of the harness is `run.started`, its last `run.ended`. Spawns, ends, and stalls of
-the harness are recorded here; phases, faults and tests by whoever conducts the run.
-
+Spawns, ends, and stalls of the harness are recorded here; phases, faults and tests by the caller.
 A client worker is started as `python *workloads[spec.workload] CONFIG`, where CONFIG is the path of
 a `fencepost.model.worker_config.WorkerConfig` in JSON. Its standard input carries one JSON object a
-line; the end of it asks the worker to finish and end. An end with exit code 0 is never held against
-it.
+line; the end of it asks the worker to finish and end.
 """
 
 from __future__ import annotations
@@ -201,6 +197,10 @@ class ProcessRuntime:
         self._links.open(self._layout.of(CLIENT))
         begins = self._layout.bootstrap
         return tuple(f"{self._advertised(self._layout.slot(n))}:{port}" for n, port in begins)
+
+    @property
+    def damage(self) -> Sequence[str]:
+        return self._feed.damage
 
     def now_ns(self) -> int:
         return now_ns()

@@ -145,6 +145,10 @@ class SimulatedRuntime:
         """How many things have happened so far: wake-ups, arrivals and the like."""
         return self._agenda.steps
 
+    @property
+    def damage(self) -> Sequence[str]:
+        return ()
+
     def now_ns(self) -> int:
         return self._agenda.now_ns
 
