@@ -20,4 +20,4 @@ html_copy_source = False
 highlight_language = "none"
 myst_heading_anchors = 3
 nitpicky = True
-suppress_warnings: list[str] = []
+myst_enable_extensions = ["deflist"]

@@ -75,13 +75,22 @@ def markers() -> str:
 
 def options() -> str:
     """Every option of pytest's command line, which is a setting of its ini file, too."""
-    collected = _Group()
-    pytest_plugin.pytest_addoption(collected)  # type: ignore[arg-type] # what it uses of a Parser
     rows = [
         (code(option), code(ini), code(default), line(says))
-        for option, ini, default, says in collected.rows
+        for option, ini, default, says in _added()
     ]
     return table(("option", "ini setting", "default", "meaning"), rows)
+
+
+def option_names() -> frozenset[str]:
+    """The names of these options."""
+    return frozenset(option for option, *_ in _added())
+
+
+def _added() -> list[tuple[str, str, str, str]]:
+    collected = _Group()
+    pytest_plugin.pytest_addoption(collected)  # type: ignore[arg-type] # what it uses of a Parser
+    return collected.rows
 
 
 class _Group:

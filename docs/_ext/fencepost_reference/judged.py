@@ -75,7 +75,7 @@ def _suite_files() -> Iterable[Path]:
 
 def _marked(decorators: Iterable[ast.expr]) -> Iterator[str]:
     for one in decorators:
-        if isinstance(one, ast.Call) and ast.unparse(one.func) == "pytest.mark.clause":
+        if isinstance(one, ast.Call) and ast.unparse(one.func).split(".")[-1] == "clause":
             for argument in one.args:
                 if isinstance(argument, ast.Constant):
                     yield str(argument.value)

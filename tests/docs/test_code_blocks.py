@@ -1,0 +1,159 @@
+"""Every code block of the documentation is tested, or is taken from a file that a test runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from fencepost.commands.cli import app
+from fencepost_reference import api
+
+ROOT = Path(__file__).parent.parent.parent
+DOCS = ROOT / "docs"
+TUTORIAL = DOCS / "examples" / "tutorial"
+TESTED = (
+    *(TUTORIAL / name for name in ("test_orders.py", "explanation.txt")),
+    *(ROOT / "clusters" / "fencepost_clusters" / "etcd", ROOT / "tests", ROOT / "pyproject.toml"),
+)
+"""Files that other tests import or run, and folders of them."""
+FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block: where it stands, what the line that opens it says, and its lines."""
+
+    page: Path
+    line: int
+    info: str
+    body: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.page.relative_to(DOCS)}:{self.line}"
+
+
+def blocks() -> Iterator[Block]:
+    for page in sorted(DOCS.rglob("*.md")):
+        text = page.read_text()
+        for found in FENCE.finditer(text):
+            line = text.count("\n", 0, found.start()) + 1
+            yield Block(page, line, found["info"].strip(), found["body"])
+
+
+BLOCKS = [block for block in blocks() if block.info != "{toctree}"]
+
+
+def parser() -> Any:
+    """The command line, whose commands do nothing."""
+    made: Any = typer.main.get_command(app)
+
+    def silence(command: Any) -> None:
+        for sub in getattr(command, "commands", {}).values():
+            sub.callback = None if hasattr(sub, "commands") else lambda **given: None
+            silence(sub)
+
+    silence(made)
+    return made
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Raises for a command line that its program would refuse."""
+    program, *arguments = words
+    match program:
+        case "fencepost":
+            parser().main(arguments, prog_name="fencepost", standalone_mode=False)
+        case "pytest":
+            collected = api.option_names()
+            for word in arguments:
+                name, equals, _ = word.partition("=")
+                if name.startswith("--fencepost-"):
+                    assert equals, word
+                    assert name in collected, word
+        case "./dev":
+            said = subprocess.run(
+                [ROOT / "dev", "help"], capture_output=True, text=True, check=True
+            ).stdout
+            assert re.search(rf"^  {arguments[0]}\b", said, re.MULTILINE), words
+        case _:
+            pytest.fail(f"no test knows the program {program}")
+
+
+def check_shell(text: str) -> None:
+    for line in text.splitlines():
+        if line.strip():
+            check_words(shlex.split(line))
+
+
+@pytest.mark.tool
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
+def test_a_code_block_is_true(block: Block) -> None:
+    language, _, argument = block.info.partition(" ")
+    match language:
+        case "{literalinclude}":
+            path = (block.page.parent / argument).resolve()
+            assert path.is_file()
+            assert any(path.is_relative_to(one) for one in TESTED), f"{path} is tested nowhere"
+        case "console":
+            check_shell(block.body)
+        case "toml":
+            assert tomllib.loads(block.body)
+        case "yaml":
+            job: dict[str, Any] = yaml.safe_load(block.body)
+            for one in job["jobs"].values():
+                for step in one["steps"]:
+                    check_shell(step.get("run", ""))
+        case _:
+            pytest.fail(f"a block of {language!r} is tested by nothing: include a tested file")
+
+
+def test_a_wrong_option_is_found() -> None:
+    with pytest.raises(Exception, match="--sede"):
+        check_words(["fencepost", "demo", "--sede", "7"])
+    with pytest.raises(AssertionError):
+        check_words(["pytest", "--fencepost-sede=7"])
+
+
+def run_tutorial(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """The tutorial's test in the simulator, in a folder of its own."""
+    (folder / "test_orders.py").write_text((TUTORIAL / "test_orders.py").read_text())
+    simulated = ["--fencepost-runtime=simulated", "--fencepost-seed=7", "-p", "no:cacheprovider"]
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:hypothesispytest", *simulated, *options],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.tool
+def test_the_tutorials_test_passes(tmp_path: Path) -> None:
+    done = run_tutorial(tmp_path)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.tool
+def test_the_tutorials_failure_reads_as_it_says(tmp_path: Path) -> None:
+    """Figures may differ; the sentences and their order may not."""
+
+    def sentences(text: str) -> list[str]:
+        without = re.sub(r"\b(?=[0-9a-f]*\d)[0-9a-f.]+\b|\(\d+ times\)", "N", text)
+        return [line.strip().removeprefix("E").strip() for line in without.splitlines()]
+
+    done = run_tutorial(tmp_path, "--fencepost-defects=serves-without-lease")
+    assert done.returncode == 1, done.stdout
+    seen = iter(sentences(done.stdout.replace("fencepost.model.errors.Violation: ", "")))
+    for line in sentences((TUTORIAL / "explanation.txt").read_text()):
+        assert line in seen, f"{line}\nis not in\n{done.stdout}"
