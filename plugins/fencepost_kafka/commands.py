@@ -232,7 +232,7 @@ class Seek(
 class ProbeFetch(
     Struct, frozen=True, kw_only=True, tag_field="do", tag="fetch", forbid_unknown_fields=True
 ):
-    """One Fetch to the process in `slot`, whoever leads; never retried."""
+    """One Fetch to the process in `slot`, leader or not; never retried."""
 
     operation: str
     slot: str
@@ -272,7 +272,7 @@ class ProbeMetadata(
 class ProbeController(
     Struct, frozen=True, kw_only=True, tag_field="do", tag="controller", forbid_unknown_fields=True
 ):
-    """One CreateTopics, from nobody in particular, to the controller's own endpoint in `slot`."""
+    """One CreateTopics, without credentials, to the controller's own endpoint in `slot`."""
 
     operation: str
     slot: str

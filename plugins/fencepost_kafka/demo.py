@@ -47,7 +47,7 @@ def load(scene: Scene) -> None:
 
 
 def cut_from_the_controllers_only(scene: Scene) -> None:
-    """a leader is cut off from the controllers, and from nobody else"""
+    """a leader is cut off from the controllers only"""
     cluster, clients = _kafka(scene)
     victim = cluster.leader("orders", 0)
     with scene.faults.cut_from_controllers(victim):
@@ -114,7 +114,7 @@ def second_process_with_one_id(scene: Scene) -> None:
 
 
 def isolated_leader(scene: Scene) -> None:
-    """a leader is isolated while clients reach it: it stores what nobody will confirm"""
+    """a leader is isolated while clients reach it: what it stores is never confirmed"""
     cluster, clients = _kafka(scene)
     old = cluster.leader("audit", 0)
     with scene.faults.isolate(old):
@@ -137,7 +137,7 @@ def cannot_store_a_smaller_isr(scene: Scene) -> None:
 
 
 def started_out_of_reach(scene: Scene) -> None:
-    """a broker starts and reaches no controller: it serves nobody"""
+    """a broker starts and reaches no controller: it serves no client"""
     cluster, clients = _kafka(scene)
     victim = cluster.leader("orders", 4)
     with scene.faults.cut_from_controllers(victim):

@@ -127,7 +127,7 @@ class KafkaNode:
 
     @property
     def elected(self) -> Condition:
-        """The controller says of itself that it is the active one, and nobody says so since."""
+        """It was the last controller to say that it is the active one."""
         return Condition(
             f"{self} to be the active controller",
             lambda view: (

@@ -38,7 +38,7 @@ class _Situation:
         return self.moment.layout
 
     def misses(self, planned: Planned) -> bool:
-        """Whether a strike would hit who suffers already, or links that nobody may be using."""
+        """Whether a fault would hit an affected slot, or links that may not be in use."""
         if planned.victims & self.moment.affected or planned.ends & self.starting:
             return True
         if planned.holding and not planned.victims <= self.holding:
@@ -51,7 +51,7 @@ class _Situation:
         return bool(planned.ends) and not planned.ends & self.asked(Role.BROKER)
 
     def asked(self, role: Role) -> frozenset[str]:
-        """Whom others of that role fetch from: the active controller, or whoever leads."""
+        """The slots that others of that role fetch from: the active controller's, or leaders'."""
         if role is Role.CONTROLLER:
             leaders = {self.kafka.active_controller}
         else:
@@ -77,7 +77,7 @@ class _Situation:
 
     @property
     def quiet(self) -> bool:
-        """Whether nobody suffers, and every ISR is full."""
+        """Whether no slot is affected, and every ISR is full."""
         full = (set(p.isr) == set(p.replicas) for p in self.kafka.partitions.values())
         return not self.moment.affected and all(full)
 
@@ -150,8 +150,8 @@ class _Draw:
         return self.broker() if self.random.random() < 0.65 else self.controller()
 
     def another(self, than: str, role: Role) -> str:
-        """Whom that node talks to: of the controllers, everybody does to the active one alone, and
-        of the brokers, who leads nothing does to leaders alone."""
+        """A node that the given one talks to: every node talks to the active controller only, and
+        a broker that leads nothing to leaders only."""
         names = [name for name in self.names(role) if name != than]
         asked = self.situation.asked(role)
         if than not in asked:
@@ -245,7 +245,7 @@ def _slow(d: _Draw) -> Planned:
     role = Role.BROKER if source in d.names(Role.BROKER) else Role.CONTROLLER
     target = d.another(source, role)
     if target not in d.situation.asked(role):
-        source, target = target, source  # logs are pulled: nobody waits for what a leader asks
+        source, target = target, source  # logs are pulled: what a leader asks delays no node
     latency_ms = d.between(20, 200)
     arguments = {"sources": source, "targets": target, "latency_ms": latency_ms}
     return _cut("slow_link", arguments, d.around_lease(), [source, target], [source, target])

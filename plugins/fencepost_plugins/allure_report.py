@@ -52,11 +52,11 @@ def fencepost_run_judged(run_folder: Path, make_report: Callable[[], Path]) -> N
     """Attaches verdicts, and what explains violations, if Allure is at work in this process."""
     if "allure_commons" not in sys.modules:
         return
-    # Imported only then: whoever does not use Allure does not wait for it.
+    # Imported only then: without Allure there is nothing to wait for.
     import allure  # noqa: PLC0415
     import allure_commons  # noqa: PLC0415
 
-    # Its plugin is loaded wherever it is installed; it writes only where somebody listens.
+    # Its plugin is loaded wherever it is installed; it writes only where a listener is set.
     if not allure_commons.plugin_manager.hook.report_attached_data.get_hookimpls():
         return
     verdicts = msgspec.json.decode(

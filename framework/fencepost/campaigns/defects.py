@@ -97,7 +97,7 @@ class Results:
 
     searches: list[Search] = field(default_factory=list)
     unseen: dict[str, str] = field(default_factory=dict)
-    """Defects that this runtime cannot show -> why: nobody looked for them."""
+    """Defects that this runtime cannot show -> why; they were not looked for."""
     clean_seeds: int = 0
     false_alarms: list[FalseAlarm] = field(default_factory=list)
     not_ready: list[str] = field(default_factory=list)

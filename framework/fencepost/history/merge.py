@@ -8,7 +8,7 @@ before it is sent, and so has the earlier at_ns.
 
 `read` yields whatever whole events a history has, be it of a killed run or cut short, and then
 says what it found missing: numbers that were skipped, lines that are no events, processes whose end
-nobody saw, what a witness says it missed, a run without an end. A rule must not pass on the
+was not seen, what an observer says it missed, a run without an end. A rule must not pass on the
 strength of such a history.
 """
 

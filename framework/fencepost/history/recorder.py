@@ -40,8 +40,8 @@ class Recorder:
     ) -> Recorder:
         """Creates the events file of `process`; `kinds` are a plugin's own event kinds.
 
-        `/dev/fd/N` is no file to create but the open descriptor N, such as a pipe to whoever keeps
-        the events.
+        `/dev/fd/N` is no file to create but the open descriptor N, such as a pipe to the process
+        that keeps the events.
 
         Raises FileExistsError when the file is there: a process name is used once in a run, since
         its numbers start at 0.

@@ -5,7 +5,7 @@ module knows of them.
 
 toxiproxy can hang: one paused target, or one client that left a delayed connection, can block its
 whole API. A server that does not answer within `API_LIMIT_S` is killed and built anew with the
-links as they are wanted. That closes its slot's connections, and nobody else's; a cut link is not
+links as they are wanted. That closes its slot's connections, and no others; a cut link is not
 open for a moment meanwhile, since it is made disabled and enabled once its toxics are on.
 """
 

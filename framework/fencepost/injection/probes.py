@@ -113,7 +113,7 @@ def count_open(ends: Iterable[End], shown: str) -> Mapping[End, int]:
 
 
 def listens(end: End) -> bool:
-    """Whether somebody listens at just this address, not at any address of the host."""
+    """Whether a process listens at just this address, not at any address of the host."""
     return (_as_in_proc(end), _LISTENING) in _sockets(Path(_TCP).read_text())
 
 

@@ -3,7 +3,7 @@
 A cut shows in three measurements: a question that was answered through the link before stays
 unanswered, toxiproxy counts bytes that went into the cut direction and did not come out, and it
 lists the toxics as they are wanted. A delay or a rate shows in how long an answer takes. A healed
-link answers again. A change that nobody can notice has missed: nothing answers behind the link, or
+link answers again. A change that cannot be noticed has missed: nothing answers behind the link, or
 no connection is open through any of those changed.
 """
 

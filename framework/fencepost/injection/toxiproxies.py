@@ -113,7 +113,7 @@ class HostToxiproxies:
         """See `Toxiproxies.ready`.
 
         Listens, that is, at its own address: one that could not bind it lives on all the same, and
-        somebody else's toxiproxy, listening at every address, would answer in its place.
+        another user's toxiproxy that listens at every address would answer in its place.
         """
         host = self._addresses.api(self._slots[process])
 

@@ -45,7 +45,7 @@ class Outcome(StrEnum):
 class Broken(Struct, frozen=True):
     """One violation: the event, by whose word, what happened, and the events that make it so.
 
-    `explanation` holds the lines that lead from epochs and fencing to it, once somebody explained.
+    `explanation` holds the lines that lead from epochs and fencing to it, once it was explained.
     """
 
     at: Cause
@@ -59,7 +59,7 @@ class Verdict(Struct, frozen=True):
     """What one clause came to in one run.
 
     `exercised` counts, `witness` is the best word that it was exercised, or broken (client before
-    peer before self; None: nobody's). `sentence` is the clause's own, `reason` says why it is
+    peer before self; None: there is none). `sentence` is the clause's own, `reason` says why it is
     unknown, or not applicable. `violated` counts all violations; the first of them are kept.
     `known` are the ids of known findings (`fencepost.judging.known_findings`); empty if any is new.
     """

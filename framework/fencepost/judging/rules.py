@@ -64,7 +64,7 @@ class Rule(Protocol[S]):
     `kinds` are the body classes it reads: no other event reaches it. `keys` names the keys an event
     belongs to (none: not mine; the same key from `()` for a run-wide rule). `step` returns the next
     state and what was found; states are values: it may return the same object only if unchanged
-    or if nobody else can hold it. Events come in happens-before order.
+    or if no other key can hold it. Events come in happens-before order.
     """
 
     @property

@@ -33,7 +33,7 @@ def wall_clock() -> datetime:
 def poll(holds: Callable[[], bool], limit_s: float, every_s: float = 0.002) -> bool:
     """Asks until it holds, or the limit has passed; what it answered last.
 
-    Only for what the kernel tells nobody of: that another process listens on a port, that a
+    Only for what the kernel reports to no process: that another process listens on a port, that a
     stopped process has come to a stand, that a proxy has counted a connection.
     """
     deadline = time.monotonic() + limit_s

@@ -1,4 +1,4 @@
-"""Who is at fault, as exceptions: the user, the environment, the system under test, or nobody yet.
+"""Exceptions by where the fault lies: with the user, the environment, or the system under test.
 
 Each class carries the exit code the command line ends with. A violation is an `AssertionError`, so
 that pytest and Allure call the test failed; everything else is an error and makes it broken.
@@ -64,7 +64,7 @@ EXIT_INTERRUPTED = 130
 
 
 def no_such(what: str, name: str, known: Iterable[str]) -> UsageError:
-    """The error for a name nobody knows: `no fault named 'partiton'; did you mean 'partition'?`."""
+    """The error for an unknown name: `no fault named 'partiton'; did you mean 'partition'?`."""
     names = sorted(known)
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     if near:

@@ -45,7 +45,7 @@ class Host(Protocol):
     def dial(self, target: str, port: int) -> int:
         """Opens a connection to a slot's listener and returns its number at once.
 
-        If nobody listens there, the process is told by `broken`.
+        If no process listens there, `broken` is called.
         """
         ...
 
@@ -74,7 +74,7 @@ class SimulatedProcess(Protocol):
         ...
 
     def accepted(self, connection: int, port: int) -> None:
-        """Somebody dialled one of its listeners."""
+        """A connection to one of its listeners was opened."""
         ...
 
     def received(self, connection: int, message: object) -> None: ...

@@ -244,7 +244,7 @@ class HasDefects(Protocol):
 class Defect:
     """A named way to break a system, with the clauses it breaks.
 
-    `unseen`: the runtimes on which nobody can see it, each with why.
+    `unseen`: the runtimes on which it cannot be seen, each with the reason.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Loads plugins and says what they offer; a broken plugin is named and set apart, the others live.
 
 A plugin is a module named in the entry-point group `fencepost` (see `fencepost.plugins.hookspecs`).
-Each is asked once; what it answers is checked here, so that nobody behind this module meets a bad
+Each is asked once; what it answers is checked here, so that no other module meets a bad
 value.
 """
 

@@ -71,10 +71,10 @@ class Claim:
 
 
 def claim(first: int | None = None, runs: range = RUNS) -> Claim:
-    """Claims one of `runs` that nobody uses; raises EnvironmentFailed when all are taken.
+    """Claims one of `runs` that is not in use; raises EnvironmentFailed when all are taken.
 
     The search starts at `first`, or at a number made of the clock: successive runs then differ, so
-    that a client that still retries the last run's addresses finds nobody there.
+    that a client that still retries the last run's addresses finds no listener there.
     """
     start = now_ns() // MS if first is None else first
     for step in range(len(runs)):

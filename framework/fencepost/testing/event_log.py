@@ -39,7 +39,7 @@ class EventLog:
         """An event of this kind has come whose body is such; `what` is being waited for.
 
         A client may know what a node answered it before the node's own word of it has come here:
-        whoever looks for that word waits for it.
+        a test that looks for that event waits for it.
         """
         come, found = -1, False
 

@@ -1,4 +1,4 @@
-"""Pytest on the suites or on somebody's tests, with our exit codes and what each run came to."""
+"""Pytest on the suites or on a user's tests, with our exit codes and what each run came to."""
 
 from __future__ import annotations
 
@@ -69,8 +69,7 @@ class Ran:
 class ResultCollector:
     """Hears what became of each test, and why; `stop_when` may end the session after a test.
 
-    Pytest keeps its plugins in sets where a conftest.py is not everybody's, so one has to be itself
-    and nobody's equal.
+    Pytest may keep its plugins in sets, so two collectors must not be equal.
     """
 
     clauses: frozenset[str] = frozenset()
@@ -80,7 +79,7 @@ class ResultCollector:
     """The exit codes of what failed, each with what was said of the first."""
     runs: list[Ran] = field(default_factory=list)
     interrupted: bool = False
-    """Whether somebody interrupted the session; not by `stop_when`."""
+    """Whether the session was interrupted, other than by `stop_when`."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -125,10 +124,9 @@ class ResultCollector:
 
 
 def listen_quietly(wanted: Wanted, heard: ResultCollector) -> int:
-    """Runs the suites, of which `heard` hears alone: pytest's words are nobody's concern, but its
-    exit code is.
+    """Runs the suites without pytest's own output; returns its exit code.
 
-    Raises KeyboardInterrupt when somebody interrupts it, as any other command is interrupted.
+    Raises KeyboardInterrupt when it is interrupted, as any other command.
     """
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
         ended = listen(None, wanted, heard, "-p", "no:cacheprovider")

@@ -37,7 +37,7 @@ ADMIN_IN_DOUBT = frozenset(
 def of_produce(acks: int, error: KafkaError | None) -> str:
     """The outcome of a message that was handed over, from its delivery report."""
     if error is None:
-        # With acks=0 nobody answers; the report says only that the bytes were written.
+        # With acks=0 there is no answer; the report says only that the bytes were written.
         return "ok" if acks != 0 else "unknown"
     return "failed" if error.code() in REFUSED_FOR_GOOD else "unknown"
 

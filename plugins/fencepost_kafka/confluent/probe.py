@@ -1,4 +1,4 @@
-"""A probe: one request, over one connection, to one broker, whoever leads; nothing is retried.
+"""A probe: one request, over one connection, to one broker, leader or not; nothing is retried.
 
 No client library asks a broker that it knows not to lead. Where a promise is about what such a
 broker answers, the word of a client has to come from here.

@@ -149,7 +149,7 @@ class ReadCompleted(Struct, frozen=True, tag="client.read_completed"):
 
 
 class ProbeCompleted(Struct, frozen=True, tag="client.probe_completed"):
-    """One raw request was sent to one broker, whoever leads, and this came back.
+    """One raw request was sent to one broker, leader or not, and this came back.
 
     `outcome` is answered, refused (an error code), closed, or timeout; `error` is the Kafka error
     name; `records` the number of messages in a fetch answer; `base_offset` the offset of an

@@ -52,7 +52,7 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container to create; as nobody's root, without privileges.
+    """A container to create, without root and without privileges.
 
     `joins` is the container whose network and processes it shares, if it has no `network` itself.
     """
@@ -275,7 +275,7 @@ class Engine:
             return int(self._client.wait(container)["StatusCode"])
 
     def remove(self, left: Leftover) -> None:
-        """Ends and removes it, unless it is gone, or somebody else is about to."""
+        """Ends and removes it, unless it is gone, or another call is about to."""
         try:
             match left.kind:
                 case "container" | "pod":
@@ -416,7 +416,7 @@ def owner() -> str:
 
 
 def is_gone(whose: str) -> bool:
-    """Whether the owner was a process of this host and is no more; False when nobody can tell."""
+    """Whether the owner was a process of this host and is no more; False when not known."""
     if whose.count("/") != 4:
         return False
     host, boot, namespace, process, started = whose.split("/")

@@ -40,7 +40,7 @@ _EVENTS = "/dev/fd/3"
 _ENTRY = ("/bin/sh", "-c", 'exec "$@" 3>&1 1>&2', "sh")
 """Gives a program its events as descriptor 3, and sends all else that it writes to the log."""
 _NETWORKS = "198.18"
-"""RFC 2544: addresses for tests of networks, so that nobody's own are hidden by a run's."""
+"""RFC 2544: addresses for tests of networks, so that a run's hide no others in use."""
 _LINKS = "127.0.1"
 _SIGNALLED = 128
 """An exit code above this is what an engine makes of a signal."""
@@ -124,7 +124,7 @@ class _Ends:
             return self._known.get(name)
 
     def lose(self, why: EnvironmentFailed) -> None:
-        """What a process wrote is lost: whoever asks next is told."""
+        """What a process wrote is lost: the next call raises that."""
         with self._changed:
             self._lost = self._lost or why
             if self._bell >= 0:
@@ -258,7 +258,7 @@ class ContainerLauncher:
         container = self._containers[name][0]
 
         def kill() -> None:
-            with suppress(EnvironmentFailed):  # nobody waits for an answer
+            with suppress(EnvironmentFailed):  # no caller waits for an answer
                 self._engine.kill(container, signal.SIGKILL)
 
         Thread(target=kill, daemon=True).start()
@@ -363,7 +363,7 @@ def _prefix(run: int) -> str:
 
 
 def _claim_network(engine: Engine) -> Claim:
-    """A number that is nobody's on this host, whose network is nobody's on the engine."""
+    """A number that no run on this host uses, and whose network the engine does not have."""
     taken: list[int] = []
     for _ in range(_MOST_CLAIMS):
         claimed = claim(taken[-1] + 1 if taken else None)

@@ -1,10 +1,10 @@
 """The agent: the first process of a pod, which does in it what the harness asks for.
 
-It is run by path in a container that owns the pod's network and process namespaces, as nobody's
+It is run by path in a container that owns the pod's network and process namespaces, without
 root, and imports the standard library only, so that it is there at once. What it is asked comes as
 one JSON object a line on its standard input, and is answered by one on its standard output, in
 order; its standard error, and its toxiproxy's, is the pod's log. So the harness reaches a pod's
-toxiproxy, and nobody else outside the pod does: that one listens on the pod's loopback only.
+toxiproxy, and nothing else outside the pod does: toxiproxy listens on the pod's loopback only.
 
     {"id": 1, "do": "proxy"}                       (re)starts toxiproxy; {"id": 1, "pid": 7}
     {"id": 2, "do": "http", "method", "path", "body", "limit_s"}
@@ -75,7 +75,7 @@ class Agent:
             sys.stdout.buffer.flush()
 
     def reap(self, *_: object) -> None:
-        """Takes note of every process that has ended, whoever started it."""
+        """Notes every process that has ended, in whichever way it was started."""
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] == self._toxiproxy:

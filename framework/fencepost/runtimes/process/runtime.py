@@ -444,7 +444,7 @@ class ProcessRuntime:
                 self._dead[named] = exit_message(tracked)
 
     def _died(self, tracked: Tracked, end: Exit) -> bool:
-        """Whether nobody asked for this end and the process did not choose it in an orderly way."""
+        """Whether this end was not asked for, and the process did not end in good order."""
         chose = end.code == 0 and end.signal == 0
         client = tracked.process.slot.role == CLIENT
         return not tracked.expected and not (chose and (client or end.name in self._clean_exits))

@@ -10,7 +10,7 @@ from fencepost.model.clock import MS, SECOND
 
 START_NS = SECOND
 MOST_STEPS_A_MS = 20_000
-"""More steps within one virtual millisecond than this: somebody's deadline is always due."""
+"""More steps within one virtual millisecond than this: some deadline is always due."""
 
 
 @final
