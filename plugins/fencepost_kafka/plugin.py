@@ -33,4 +33,4 @@ def fencepost_workloads() -> Mapping[str, Workload]:
     librdkafka can take its process down (that of 2.16.1 does now and then, when an answer names no
     leader for a partition); what such a client had begun is then unknown.
     """
-    return {WORKLOAD: Workload(("-m", "fencepost_kafka.confluent.worker"), kafka_clients)}
+    return {WORKLOAD: Workload(("-m", "fencepost_kafka.confluent"), kafka_clients)}

@@ -52,7 +52,7 @@ from fencepost_kafka.confluent.consumer import operation_in
 from fencepost_kafka.confluent.probe import Answer, build, count_records, exchange
 from fencepost_kafka.confluent.reader import Progress
 
-WORKER = [sys.executable, "-m", "fencepost_kafka.confluent.worker"]
+WORKER = [sys.executable, "-m", "fencepost_kafka.confluent"]
 HOST = "127.0.0.1"
 LIMIT_S = 30
 """How long a worker may take to start, or to end: both are slow on a busy machine."""
