@@ -192,8 +192,7 @@ def replay(
     out: Out = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
-    """Injects a new cluster as a recorded run was struck: the same targets at the same "
-    "times."""
+    """Injects the faults of a recorded run into a new cluster: the same targets and times."""
     plugins = _plugins()
     result = run_replay(RunFolder(folder.absolute()), plugins, out, progress(), runtime, workload)
     _finish(result, json)
