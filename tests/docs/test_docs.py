@@ -32,6 +32,11 @@ def test_each_generated_part_stands_on_one_page() -> None:
     assert sorted(used) == sorted(GENERATORS)
 
 
+def test_the_explanation_of_faults_names_each_of_them() -> None:
+    text = (DOCS / "explanation" / "faults.md").read_text()
+    assert [name for name in load().faults if f"`{name}`" not in text] == []
+
+
 def test_the_reference_names_everything_that_plugins_offer() -> None:
     plugins = load()
     text = {name: generate() for name, generate in GENERATORS.items()}
