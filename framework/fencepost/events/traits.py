@@ -98,7 +98,7 @@ class Operation:
 class OperationEvent(Protocol):
     """A kind that tells that clients' operations began or ended."""
 
-    def operations(self) -> Sequence[Operation]: ...
+    def client_operations(self) -> Sequence[Operation]: ...
 
 
 @runtime_checkable

@@ -33,6 +33,8 @@ from fencepost.runs.run import Run, RunSpec, check_runtime, new_folder
 from fencepost.testing.event_log import EventLog
 from fencepost.workloads.workers import Clients, Workers
 
+pytest.register_assert_rewrite("fencepost.testing.kit")
+
 _DEFAULTS = {
     "system": "reference/quorum",
     "workload": "",

@@ -26,7 +26,7 @@ class ProduceInvoked(Struct, frozen=True, tag="client.produce_invoked"):
     def sentence(self) -> str:
         return f"produces {self.operation} to {at(self)}"
 
-    def operations(self) -> Sequence[Operation]:
+    def client_operations(self) -> Sequence[Operation]:
         return (Operation(self.operation, "produce", at(self)),)
 
     def concerns(self) -> Sequence[str]:
@@ -50,7 +50,7 @@ class ProduceCompleted(Struct, frozen=True, tag="client.produce_completed"):
         how = "failed" if self.outcome == "failed" else "has an unknown outcome"
         return f"{self.operation} to {at(self)} {how}{because(self.error)}"
 
-    def operations(self) -> Sequence[Operation]:
+    def client_operations(self) -> Sequence[Operation]:
         return (Operation(self.operation, "produce", at(self), Outcome(self.outcome), self.error),)
 
     def concerns(self) -> Sequence[str]:
@@ -141,7 +141,7 @@ class ReadCompleted(Struct, frozen=True, tag="client.read_completed"):
             f"{self.outcome}{because(self.error, ', ')}"
         )
 
-    def operations(self) -> Sequence[Operation]:
+    def client_operations(self) -> Sequence[Operation]:
         return (Operation("", "final reading", at(self), Outcome(self.outcome), self.error),)
 
     def concerns(self) -> Sequence[str]:
@@ -180,7 +180,7 @@ class ProbeCompleted(Struct, frozen=True, tag="client.probe_completed"):
             f"{end.get(self.outcome, f'ended: {self.outcome}')}"
         )
 
-    def operations(self) -> Sequence[Operation]:
+    def client_operations(self) -> Sequence[Operation]:
         """A refusal is an answer: a probe asks for it. Without an answer its outcome is open."""
         open_ = self.outcome in ("closed", "timeout")
         outcome = Outcome.UNKNOWN if open_ else Outcome.OK
@@ -208,7 +208,7 @@ class AdminCompleted(Struct, frozen=True, tag="client.admin_completed"):
     def sentence(self) -> str:
         return f"{self.api} {self.subject}: {self.outcome}{because(self.error, ', ')}"
 
-    def operations(self) -> Sequence[Operation]:
+    def client_operations(self) -> Sequence[Operation]:
         return (
             Operation(self.operation, self.api, self.subject, Outcome(self.outcome), self.error),
         )

@@ -52,7 +52,7 @@ class RegisterInvoked(Struct, frozen=True, kw_only=True, tag="etcd.register_invo
     def sentence(self) -> str:
         return f"asks {self.slot} for a {self.action} of {self.key}"
 
-    def operations(self) -> Sequence[Operation]:
+    def client_operations(self) -> Sequence[Operation]:
         return (Operation(self.operation, self.action, f"key {self.key}"),)
 
 
@@ -83,7 +83,7 @@ class RegisterCompleted(Struct, frozen=True, kw_only=True, tag="etcd.register_co
         at = f", store at revision {self.revision}" if self.revision >= 0 else ""
         return f"{kind} of {self.key} {_how(self.outcome, self.error)}{shown}{at}"
 
-    def operations(self) -> Sequence[Operation]:
+    def client_operations(self) -> Sequence[Operation]:
         ended = Ended(self.outcome)
         return (Operation(self.operation, self.action, f"key {self.key}", ended, self.error),)
 
@@ -99,7 +99,7 @@ class LeaseInvoked(Struct, frozen=True, kw_only=True, tag="etcd.lease_invoked"):
     def sentence(self) -> str:
         return f"asks {self.slot} to {self.action} {lease_name(self.lease)}"
 
-    def operations(self) -> Sequence[Operation]:
+    def client_operations(self) -> Sequence[Operation]:
         return (Operation(self.operation, self.action, lease_name(self.lease)),)
 
 
@@ -132,7 +132,7 @@ class LeaseCompleted(Struct, frozen=True, kw_only=True, tag="etcd.lease_complete
             return (Authority(scope, Change.GAINED, 0, state="leased"),)
         return (Authority(scope, Change.NOTED, matter="renewal"),)
 
-    def operations(self) -> Sequence[Operation]:
+    def client_operations(self) -> Sequence[Operation]:
         ended = Ended(self.outcome)
         name = lease_name(self.lease)
         return (Operation(self.operation, self.action, name, ended, self.error),)
@@ -151,7 +151,7 @@ class LockInvoked(Struct, frozen=True, kw_only=True, tag="etcd.lock_invoked"):
     def sentence(self) -> str:
         return f"asks {self.slot} to {self.action} {lock_scope(self.lock)}"
 
-    def operations(self) -> Sequence[Operation]:
+    def client_operations(self) -> Sequence[Operation]:
         return (Operation(self.operation, self.action, lock_scope(self.lock)),)
 
 
@@ -197,7 +197,7 @@ class LockCompleted(Struct, frozen=True, kw_only=True, tag="etcd.lock_completed"
         others = [lease for lease in (self.holder_lease, self.former_lease) if lease]
         return (lock_scope(self.lock), lease_name(self.lease), *map(lease_name, others))
 
-    def operations(self) -> Sequence[Operation]:
+    def client_operations(self) -> Sequence[Operation]:
         ended = Ended(self.outcome)
         name = lock_scope(self.lock)
         return (Operation(self.operation, self.action, name, ended, self.error),)
@@ -221,7 +221,7 @@ class StoreInvoked(Struct, frozen=True, kw_only=True, tag="etcd.store_invoked"):
     def sentence(self) -> str:
         return f"sends {self.slot} a write of {self.store} with token {self.token}"
 
-    def operations(self) -> Sequence[Operation]:
+    def client_operations(self) -> Sequence[Operation]:
         return (Operation(self.operation, "write", f"store {self.store}"),)
 
 
@@ -261,6 +261,6 @@ class StoreCompleted(Struct, frozen=True, kw_only=True, tag="etcd.store_complete
             return ()
         return (Authority(lock_scope(self.lock), Change.REFUSED, self.token),)
 
-    def operations(self) -> Sequence[Operation]:
+    def client_operations(self) -> Sequence[Operation]:
         ended = Ended(self.outcome)
         return (Operation(self.operation, "write", f"store {self.store}", ended, self.error),)
