@@ -84,8 +84,10 @@ class Quorum:
         self.beat_all()
         each = PARTITIONS // TOPICS
         for number in range(TOPICS):
-            topic = m.CreatableTopic(f"topic-{number}", each, 3)
-            self.ask(m.CreateTopicsRequest((topic,), 10_000))
+            topic = m.CreatableTopic(
+                name=f"topic-{number}", num_partitions=each, replication_factor=3
+            )
+            self.ask(m.CreateTopicsRequest(topics=(topic,), timeout=10_000))
             self.beat_all()
 
     def start(self, stored: DiskContents) -> ControllerNode:
@@ -111,14 +113,27 @@ class Quorum:
         return answer
 
     def ask(self, message: m.Request, client: str = "broker-1#1") -> m.Response | None:
-        return self.step(e.Received(1, "CONTROLLER", client, 1, message))
+        return self.step(
+            e.Received(
+                request_id=1, listener="CONTROLLER", client=client, correlation=1, message=message
+            )
+        )
 
     def beat(self, broker: int) -> None:
         """One heartbeat of a broker."""
-        listeners = (m.Listener("CLIENT", "c", 1), m.Listener("REPLICATION", "r", 2))
+        listeners = (
+            m.Listener(name="CLIENT", host="c", port=1),
+            m.Listener(name="REPLICATION", host="r", port=2),
+        )
         incarnation = UUID(int=broker)
         asked = m.BrokerHeartbeatRequest(
-            3, broker, self.epochs[broker], 0, self.core.log.end - 1, listeners, incarnation
+            target_state=3,
+            broker_id=broker,
+            broker_epoch=self.epochs[broker],
+            lease_start_time_ms=0,
+            cur_metadata_offset=self.core.log.end - 1,
+            listeners=listeners,
+            incarnation_id=incarnation,
         )
         answer = self.ask(asked, f"broker-{broker}#1")
         assert isinstance(answer, m.BrokerHeartbeatResponse), answer

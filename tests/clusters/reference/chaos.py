@@ -36,7 +36,9 @@ class Clients:
     def record(self, process: str, body: object) -> None:
         """Adds an event of a client."""
         seq = self._seq[process] = self._seq.get(process, -1) + 1
-        self.world.events.append(Event("world", process, seq, self.world.now_ns, body))  # type: ignore[arg-type]
+        self.world.events.append(
+            Event(run="world", process=process, node_seq=seq, at_ns=self.world.now_ns, body=body)
+        )  # type: ignore[arg-type]
 
     def _operation(self) -> str:
         self._operations += 1
@@ -56,7 +58,9 @@ class Clients:
         world = self.world
         operation = self._operation()
         leader = world.leader(self.topic)
-        self.record(PRODUCER, ProduceInvoked(operation, self.topic, 0, acks))
+        self.record(
+            PRODUCER, ProduceInvoked(operation=operation, topic=self.topic, partition=0, acks=acks)
+        )
         if leader not in world.alive:
             self._end(operation, acks, "failed", -1, "no leader")
             world.later(50 * MS, lambda: self._produce_next(acks))
@@ -89,7 +93,15 @@ class Clients:
             self._end(operation, acks, "unknown", -1, error.name)
 
     def _end(self, operation: str, acks: int, outcome: str, offset: int, error: str) -> None:
-        body = ProduceCompleted(operation, self.topic, 0, acks, outcome, offset, error)
+        body = ProduceCompleted(
+            operation=operation,
+            topic=self.topic,
+            partition=0,
+            acks=acks,
+            outcome=outcome,
+            offset=offset,
+            error=error,
+        )
         self.record(PRODUCER, body)
 
     def probe(self, slot: str, api: str) -> ProbeCompleted:
@@ -99,13 +111,20 @@ class Clients:
         operation = self._operation()
         request: m.Request
         if api == "Produce":
-            self.record(PROBE, ProduceInvoked(operation, self.topic, 0, 1))
+            self.record(
+                PROBE, ProduceInvoked(operation=operation, topic=self.topic, partition=0, acks=1)
+            )
             request = produce_request(self.topic, operation.encode(), 1)
         elif api == "Metadata":
-            request = m.MetadataRequest(None)
+            request = m.MetadataRequest(topics=None)
         else:
-            part = m.FetchPartition(0, 0, 1 << 20)
-            request = m.FetchRequest(0, 1, 1 << 20, (m.FetchTopic((part,), self.topic),))
+            part = m.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+            request = m.FetchRequest(
+                max_wait=0,
+                min_bytes=1,
+                max_bytes=1 << 20,
+                topics=(m.FetchTopic(partitions=(part,), topic=self.topic),),
+            )
         request_id = world.ask(slot, request, PROBE)
         world.until(lambda: request_id in world.answers or request_id in world.closed, 2.0)
         answer = world.answers.get(request_id)
@@ -126,13 +145,33 @@ class Clients:
             records = len(read_values(fetched)) if outcome == "answered" else 0
         broker = int(slot.removesuffix("-duplicate").rpartition("-")[2])
         body = ProbeCompleted(
-            operation, api, broker, slot, self.topic, -1 if api == "Metadata" else 0, outcome,
-            error, records, offset, sent,
-            brokers,
-        )  # fmt: skip
+            operation=operation,
+            api=api,
+            broker=broker,
+            slot=slot,
+            topic=self.topic,
+            partition=-1 if api == "Metadata" else 0,
+            outcome=outcome,
+            error=error,
+            records=records,
+            base_offset=offset,
+            sent_at_ns=sent,
+            brokers=brokers,
+        )
         if api == "Produce":
             ended = {"answered": "ok", "refused": "failed"}.get(outcome, "unknown")
-            self.record(PROBE, ProduceCompleted(operation, self.topic, 0, 1, ended, offset, error))
+            self.record(
+                PROBE,
+                ProduceCompleted(
+                    operation=operation,
+                    topic=self.topic,
+                    partition=0,
+                    acks=1,
+                    outcome=ended,
+                    offset=offset,
+                    error=error,
+                ),
+            )
         self.record(PROBE, body)
         return body
 
@@ -149,10 +188,24 @@ class Clients:
             if not values:
                 break
             offsets = tuple(range(offset, offset + len(values)))
-            self.record(READER, Polled(self.topic, 0, offsets, tuple(values), True))
+            self.record(
+                READER,
+                Polled(
+                    topic=self.topic,
+                    partition=0,
+                    offsets=offsets,
+                    operations=tuple(values),
+                    final=True,
+                ),
+            )
             found += values
             offset += len(values)
-        self.record(READER, ReadCompleted(self.topic, 0, 0, offset, "ok", ""))
+        self.record(
+            READER,
+            ReadCompleted(
+                topic=self.topic, partition=0, start=0, end=offset, outcome="ok", error=""
+            ),
+        )
         return found
 
 
@@ -167,7 +220,7 @@ def chaos(
 ) -> tuple[list[Event], RunEnd, bool]:
     """Runs the strikes, `STRIKES` unless told: the history, its end, whether all recovered."""
     world = World(seed, defects, **(settings or {}))  # type: ignore[arg-type]
-    world.note("harness", RunStarted("reference/quorum", "world", seed))
+    world.note("harness", RunStarted(system="reference/quorum", runtime="world", seed=seed))
     world.until(world.healthy, 20)
     world.create_topic("orders")
     clients = Clients(world, "orders")
@@ -291,8 +344,8 @@ def _controllers_apart_writing(world: World, clients: Clients) -> None:
     """The same, and it is asked for a change: it writes, and cannot commit."""
     old = world.active_slot()
     world.isolate(old, *(c for c in CONTROLLERS if c != old))
-    topic = m.CreatableTopic(f"lost-{world.now_ns}", 1, 3)
-    world.ask(old, m.CreateTopicsRequest((topic,), 2000), PROBE, "CONTROLLER")
+    topic = m.CreatableTopic(name=f"lost-{world.now_ns}", num_partitions=1, replication_factor=3)
+    world.ask(old, m.CreateTopicsRequest(topics=(topic,), timeout=2000), PROBE, "CONTROLLER")
     world.run(5)
 
 

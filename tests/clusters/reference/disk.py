@@ -10,6 +10,7 @@ from fencepost_clusters.reference.core.assembly import DiskContents
 from fencepost_clusters.reference.core.log.entry import entry
 from fencepost_clusters.reference.core.node.effects import Recovered
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME, Snapshot
+from fencepost_clusters.reference.core.quorum.raft.timing import Vote
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 
@@ -26,7 +27,7 @@ class FakeDisk:
     snapshot: Snapshot | None = None
 
     def stored(self) -> DiskContents:
-        return DiskContents(tuple(self.logs.get(LOG_NAME, ())), *self.vote, self.snapshot)
+        return DiskContents(tuple(self.logs.get(LOG_NAME, ())), Vote(*self.vote), self.snapshot)
 
     def recover(self) -> Recovered:
         logs = {
@@ -83,5 +84,9 @@ def filled(answer: m.FetchResponse, disk: FakeDisk) -> m.FetchResponse:
             if isinstance(records, m.LogSlice):
                 records = disk.read(records)
             parts.append(replace(part, records=records))
-        topics.append(m.FetchableTopicResponse(tuple(parts), topic.topic, topic.topic_id))
+        topics.append(
+            m.FetchableTopicResponse(
+                partitions=tuple(parts), topic=topic.topic, topic_id=topic.topic_id
+            )
+        )
     return replace(answer, responses=tuple(topics))

@@ -38,7 +38,12 @@ def left_behind(world: World) -> None:
     world.isolate(standby)
     world.isolate("broker-3", *CONTROLLERS)
     for number in range(3):
-        request = m.CreateTopicsRequest((m.CreatableTopic(f"orders-{number}", 30, 2),), 2000)
+        request = m.CreateTopicsRequest(
+            topics=(
+                m.CreatableTopic(name=f"orders-{number}", num_partitions=30, replication_factor=2),
+            ),
+            timeout=2000,
+        )
         world.answer("broker-1", request)
         world.run(3)
     world.kill("broker-2")
@@ -53,7 +58,10 @@ def left_behind(world: World) -> None:
 def behind_on_metadata(world: World) -> None:
     """A broker's heartbeats arrive, and what it fetches of the metadata comes late."""
     world.metadata_delay_ns["broker-2"] = SECOND
-    request = m.CreateTopicsRequest((m.CreatableTopic("orders", 20, 3),), 2000)
+    request = m.CreateTopicsRequest(
+        topics=(m.CreatableTopic(name="orders", num_partitions=20, replication_factor=3),),
+        timeout=2000,
+    )
     world.answer("broker-1", request)
     world.run(3)
     world.metadata_delay_ns.clear()
@@ -61,10 +69,20 @@ def behind_on_metadata(world: World) -> None:
 
 def older_software(world: World) -> None:
     """A broker that supports the first level of the metadata's format alone asks to be let in."""
-    listeners = (m.Listener("CLIENT", "broker-9", 9092),)
-    supported = (m.Feature("metadata.format", 1, 1),)
+    listeners = (m.Listener(name="CLIENT", host="broker-9", port=9092),)
+    supported = (m.Feature(name="metadata.format", min_level=1, max_level=1),)
     for _ in range(2):
-        asked = m.BrokerHeartbeatRequest(3, 9, -1, 0, -1, listeners, None, 1, supported)
+        asked = m.BrokerHeartbeatRequest(
+            target_state=3,
+            broker_id=9,
+            broker_epoch=-1,
+            lease_start_time_ms=0,
+            cur_metadata_offset=-1,
+            listeners=listeners,
+            incarnation_id=None,
+            current_state=1,
+            features=supported,
+        )
         world.ask(world.active_slot(), asked, "broker-9#1", "CONTROLLER")
         world.run(0.5)
 

@@ -30,7 +30,7 @@ def play(
 ) -> tuple[list[Event], RunEnd]:
     """A scene's history and its end, all healed."""
     world = World(seed, defects, **SHAPES.get(scene, {}), **settings)  # type: ignore[arg-type]
-    world.note("harness", RunStarted("reference/quorum", "world", seed))
+    world.note("harness", RunStarted(system="reference/quorum", runtime="world", seed=seed))
     assert world.until(world.healthy, 20)
     scene(world)
     world.cuts.clear()
@@ -132,8 +132,10 @@ def idempotent(producer: int, sequence: int, values: list[bytes], topic: str) ->
     batch = bytearray(record_batch.build(values, 0, -1, 1))
     struct.pack_into(">qhi", batch, 43, producer, 0, sequence)
     struct.pack_into(">I", batch, 17, crc32c(bytes(batch[21:])))
-    data = m.PartitionProduceData(0, bytes(batch))
-    return m.ProduceRequest(-1, 1000, (m.TopicProduceData(topic, (data,)),))
+    data = m.PartitionProduceData(index=0, records=bytes(batch))
+    return m.ProduceRequest(
+        acks=-1, timeout=1000, topic_data=(m.TopicProduceData(name=topic, partition_data=(data,)),)
+    )
 
 
 def resend_after_failover(world: World) -> None:
@@ -157,13 +159,15 @@ def client_looks_for_leader(world: World) -> None:
     clients = Clients(world, "orders")
     world.kill(old)
     deadline = world.now_ns + LOOKS_FOR_MS * MS
-    clients.record(PRODUCER, ProduceInvoked("sought", "orders", 0, -1))
+    clients.record(
+        PRODUCER, ProduceInvoked(operation="sought", topic="orders", partition=0, acks=-1)
+    )
     offset = -1
     asked = 0
     while offset < 0 and world.now_ns < deadline:
         alive = others(old)
         asked += 1
-        told = world.answer(alive[asked % 2], m.MetadataRequest(None), 1)
+        told = world.answer(alive[asked % 2], m.MetadataRequest(topics=None), 1)
         world.run(0.1)
         if not isinstance(told, m.MetadataResponse):
             continue
@@ -178,7 +182,15 @@ def client_looks_for_leader(world: World) -> None:
                 offset = part.base_offset if part.error_code == Error.NONE else -1
     outcome = "ok" if offset >= 0 else "unknown"
     error = "" if offset >= 0 else "_MSG_TIMED_OUT"
-    completed = ProduceCompleted("sought", "orders", 0, -1, outcome, offset, error)
+    completed = ProduceCompleted(
+        operation="sought",
+        topic="orders",
+        partition=0,
+        acks=-1,
+        outcome=outcome,
+        offset=offset,
+        error=error,
+    )
     clients.record(PRODUCER, completed)
     world.start(old)
 
@@ -188,7 +200,9 @@ def administer(world: World, api: str, subject: str, request: m.Request) -> m.Re
     slot = next(name for name in world.alive if name.startswith("broker"))
     answer = world.answer(slot, request)
     bad = answer is None or any(changes.errors(answer))
-    body = AdminCompleted("op", api, subject, "failed" if bad else "ok", "")
+    body = AdminCompleted(
+        operation="op", api=api, subject=subject, outcome="failed" if bad else "ok", error=""
+    )
     Clients(world, "").record("clients/admin#1", body)
     return answer
 
@@ -203,8 +217,8 @@ def topic_while_a_broker_is_dead(world: World) -> None:
     world.kill("broker-2")
     world.run(5)
     slot = others("broker-2")[0]
-    topic = m.CreatableTopic("orders", 4, 2)
-    world.answer(slot, m.CreateTopicsRequest((topic,), 2000))
+    topic = m.CreatableTopic(name="orders", num_partitions=4, replication_factor=2)
+    world.answer(slot, m.CreateTopicsRequest(topics=(topic,), timeout=2000))
     world.run(0.5)
     world.start("broker-2")
 
@@ -237,9 +251,9 @@ def reassigned(world: World) -> None:
     clients.start_producing()
     world.run(1)
     for replicas, failover in (((4, 2, 3), False), ((1, 2, 4), True)):
-        part = a.ReassignablePartition(0, replicas)
-        topic = a.ReassignableTopic("orders", (part,))
-        request = a.AlterPartitionReassignmentsRequest(2000, (topic,))
+        part = a.ReassignablePartition(partition_index=0, replicas=replicas)
+        topic = a.ReassignableTopic(name="orders", partitions=(part,))
+        request = a.AlterPartitionReassignmentsRequest(timeout=2000, topics=(topic,))
         administer(world, "reassign", "orders", request)
         if failover:
             world.kill(world.active_slot())
@@ -260,9 +274,9 @@ def reassigned_while_brokers_die(world: World) -> None:
     world.run(0.5)
     steps = (((4, 2, 3), "broker-4"), ((4, 1, 3), ""), ((2, 1, 4), "controller"))
     for number, (replicas, victim) in enumerate(steps):
-        part = a.ReassignablePartition(0, replicas)
-        topic = a.ReassignableTopic("orders", (part,))
-        request = a.AlterPartitionReassignmentsRequest(2000, (topic,))
+        part = a.ReassignablePartition(partition_index=0, replicas=replicas)
+        topic = a.ReassignableTopic(name="orders", partitions=(part,))
+        request = a.AlterPartitionReassignmentsRequest(timeout=2000, topics=(topic,))
         administer(world, "reassign", "orders", request)
         world.run(0.01 * number)
         named = {"": world.leader("orders"), "controller": world.active_slot()}.get(victim, victim)
@@ -283,14 +297,14 @@ def broker_added(world: World) -> None:
     world.create_topic("payments", 3, replicas=2)
     world.start("broker-4")
     assert world.until(world.healthy, 20)
-    administer(world, "add_brokers", "4", a.RebalanceRequest(2000, (4,)))
+    administer(world, "add_brokers", "4", a.RebalanceRequest(timeout=2000, brokers=(4,)))
     world.until(world.healthy, 20)
 
 
 def broker_deleted(world: World) -> None:
     """A broker that runs is deleted; it registers anew."""
     world.create_topic("orders", 3)
-    administer(world, "delete_broker", "2", a.UnregisterBrokerRequest(2))
+    administer(world, "delete_broker", "2", a.UnregisterBrokerRequest(broker_id=2))
     world.run(3)
 
 
@@ -300,7 +314,12 @@ def topic_deleted_behind_a_broker(world: World) -> None:
     world.produce(world.leader("orders"), "orders", b"gone")
     world.run(0.5)
     world.kill("broker-2")
-    administer(world, "delete_topic", "orders", m.DeleteTopicsRequest(("orders",), 2000))
+    administer(
+        world,
+        "delete_topic",
+        "orders",
+        m.DeleteTopicsRequest(topic_names=("orders",), timeout=2000),
+    )
     world.run(1)
     world.start("broker-2")
     world.run(3)

@@ -102,8 +102,12 @@ def test_an_isr_change_is_judged(
     members: tuple[tuple[int, int], ...], epoch: int, asker: int, error: Error
 ) -> None:
     built = with_partition(image(live=(1, 2), fenced=(3,)), (1,), 1)
-    asked = m.AlterPartitionData(0, epoch, tuple(m.IsrMember(b, e) for b, e in members))
-    topic = m.AlterPartitionTopic(TOPIC, (asked,))
+    asked = m.AlterPartitionData(
+        partition_index=0,
+        leader_epoch=epoch,
+        new_isr_with_epochs=tuple(m.IsrMember(broker_id=b, broker_epoch=e) for b, e in members),
+    )
+    topic = m.AlterPartitionTopic(topic_id=TOPIC, partitions=(asked,))
     got, record = leadership.alter_isr(built, asker, topic, asked, ElectionPolicies())
     assert got is error
     assert (record is not None) == (error is Error.NONE)
@@ -112,17 +116,40 @@ def test_an_isr_change_is_judged(
 @pytest.mark.parametrize(
     ("topic", "error"),
     [
-        (m.CreatableTopic("orders", 3, 3), Error.NONE),
-        (m.CreatableTopic("orders", 3, 4), Error.INVALID_REPLICATION_FACTOR),
-        (m.CreatableTopic("orders", 0, 3), Error.INVALID_PARTITIONS),
-        (m.CreatableTopic("or/ders", 1, 1), Error.INVALID_TOPIC_EXCEPTION),
-        (m.CreatableTopic("__kafka_metadata", 1, 1), Error.INVALID_TOPIC_EXCEPTION),
+        (m.CreatableTopic(name="orders", num_partitions=3, replication_factor=3), Error.NONE),
         (
-            m.CreatableTopic("o", 1, 1, (), (m.CreatableTopicConfig("retention.ms", "1"),)),
+            m.CreatableTopic(name="orders", num_partitions=3, replication_factor=4),
+            Error.INVALID_REPLICATION_FACTOR,
+        ),
+        (
+            m.CreatableTopic(name="orders", num_partitions=0, replication_factor=3),
+            Error.INVALID_PARTITIONS,
+        ),
+        (
+            m.CreatableTopic(name="or/ders", num_partitions=1, replication_factor=1),
+            Error.INVALID_TOPIC_EXCEPTION,
+        ),
+        (
+            m.CreatableTopic(name="__kafka_metadata", num_partitions=1, replication_factor=1),
+            Error.INVALID_TOPIC_EXCEPTION,
+        ),
+        (
+            m.CreatableTopic(
+                name="o",
+                num_partitions=1,
+                replication_factor=1,
+                assignments=(),
+                configs=(m.CreatableTopicConfig(name="retention.ms", value="1"),),
+            ),
             Error.INVALID_CONFIG,
         ),
         (
-            m.CreatableTopic("o", -1, -1, (m.CreatableReplicaAssignment(0, (1, 1)),)),
+            m.CreatableTopic(
+                name="o",
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=(m.CreatableReplicaAssignment(partition_index=0, broker_ids=(1, 1)),),
+            ),
             Error.INVALID_REPLICA_ASSIGNMENT,
         ),
     ],

@@ -20,6 +20,7 @@ from fencepost.runtimes.simulated.runtime import SimulatedRuntime
 from fencepost_clusters.reference.core.quorum.broker.broker import BrokerNode
 from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
 from fencepost_clusters.reference.core.quorum.metadata.image import Image
+from fencepost_clusters.reference.core.quorum.raft.timing import Vote
 from fencepost_clusters.reference.core.replication.cluster_state import Broker
 from fencepost_clusters.reference.core.replication.replica import Replica
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
@@ -179,9 +180,7 @@ def test_a_restart_that_forgets_its_epoch_is_seen(
     plugins: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored = MemoryDisk.stored
-    monkeypatch.setattr(
-        MemoryDisk, "stored", lambda disk: replace(stored(disk), epoch=0, voted_for=None)
-    )
+    monkeypatch.setattr(MemoryDisk, "stored", lambda disk: replace(stored(disk), vote=Vote()))
     with pytest.raises(AssertionError, match=r"#2 went back to epoch"):
         conduct(501, plugins, tmp_path / "run")
 

@@ -18,6 +18,7 @@ from fencepost_clusters.reference.core.quorum.metadata import snapshots
 from fencepost_clusters.reference.core.quorum.metadata.image import Image
 from fencepost_clusters.reference.core.quorum.raft import messages as quorum_messages
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog, Snapshot
+from fencepost_clusters.reference.core.quorum.raft.timing import Vote
 from fencepost_clusters.reference.shell.storage import DamagedFile, Disk
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch, records
@@ -140,8 +141,14 @@ def everything() -> Image:
         records.TopicRecord(name="orders", topic_id=topic),
         config(2, "orders", "min.insync.replicas"),
         records.PartitionRecord(
-            partition_id=0, topic_id=topic, replicas=(1, 2), isr=(1,), leader=1, leader_epoch=0,
-            adding_replicas=(2,), removing_replicas=(1,),
+            partition_id=0,
+            topic_id=topic,
+            replicas=(1, 2),
+            isr=(1,),
+            leader=1,
+            leader_epoch=0,
+            adding_replicas=(2,),
+            removing_replicas=(1,),
         ),
         records.IsrChangeRecord(
             partition_id=0, topic_id=topic, isr=(1, 2), leader=2, leader_epoch=4
@@ -149,10 +156,15 @@ def everything() -> Image:
         records.TopicRecord(name="gone", topic_id=gone),
         records.TopicRecord(name="gone", topic_id=gone, deleting=True),
         records.AccessControlRecord(
-            resource_type=2, resource_name=None, pattern_type=3, principal="User:a", host="*",
-            operation=4, permission_type=3,
+            resource_type=2,
+            resource_name=None,
+            pattern_type=3,
+            principal="User:a",
+            host="*",
+            operation=4,
+            permission_type=3,
         ),
-    ):  # fmt: skip
+    ):
         image.replay(record, image.offset)
     return image
 
@@ -209,7 +221,7 @@ def test_a_damaged_vote_is_one_sentence(tmp_path: Path, content: str) -> None:
     with pytest.raises(DamagedFile, match=r"quorum-state\.json"):
         Disk(tmp_path, 100).stored()
     (tmp_path / "quorum-state.json").write_text(json.dumps({"epoch": 3, "voted_for": None}))
-    assert Disk(tmp_path, 100).stored().epoch == 3
+    assert Disk(tmp_path, 100).stored().vote == Vote(3)
 
 
 # -------------------------------------------------------------------------- what a node cannot read
@@ -228,7 +240,11 @@ def test_a_node_that_meets_an_unknown_record_ends_with_a_sentence(world: World) 
     assert active is not None
     data = record_batch.build([b"\x63\x00"], active.log.end, active.raft.epoch, 1)
     part = m.PartitionData(
-        0, 0, 0, current_leader=m.LeaderIdAndEpoch(active.raft.me, active.raft.epoch), records=data
+        partition_index=0,
+        error_code=0,
+        high_watermark=0,
+        current_leader=m.LeaderIdAndEpoch(leader_id=active.raft.me, leader_epoch=active.raft.epoch),
+        records=data,
     )
     core = world.broker("broker-1")
     core.raft._fetched(active.raft.me, part, world.instant())
@@ -242,7 +258,12 @@ def test_a_node_that_meets_an_unknown_record_ends_with_a_sentence(world: World) 
 
 
 @pytest.mark.parametrize(
-    "answer", [m.FetchResponse(0, ()), m.VoteResponse(0, ()), m.BeginQuorumEpochResponse(0, ())]
+    "answer",
+    [
+        m.FetchResponse(error_code=0, responses=()),
+        m.VoteResponse(error_code=0, topics=()),
+        m.BeginQuorumEpochResponse(error_code=0, topics=()),
+    ],
 )
 def test_an_answer_about_nothing_is_as_good_as_none(world: World, answer: m.Response) -> None:
     core = world.broker("broker-1")

@@ -74,7 +74,14 @@ def test_a_state_value_that_is_not_known_moves_nobody() -> None:
     assert active is not None
     before = active.committed.image.brokers[2]
     asked = m.BrokerHeartbeatRequest(
-        99, 2, before.epoch, 0, active.committed.applied - 1, (), before.incarnation, 99
+        target_state=99,
+        broker_id=2,
+        broker_epoch=before.epoch,
+        lease_start_time_ms=0,
+        cur_metadata_offset=active.committed.applied - 1,
+        listeners=(),
+        incarnation_id=before.incarnation,
+        current_state=99,
     )
     number = world.ask(world.active_slot(), asked, "broker-2#1", "CONTROLLER")
     assert world.until(lambda: number in world.answers, 5)

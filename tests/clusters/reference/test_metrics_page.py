@@ -24,7 +24,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, real: None) -> Iterator[No
 
 
 def told() -> tuple[MetricsReported, ...]:
-    return (MetricsReported("controller", 101, 3, 1.5, 2.0, 9, 4.25), MetricsReported("broker", 1))
+    return (
+        MetricsReported(
+            role="controller",
+            node_id=101,
+            metadata_lag=3,
+            commit_latency_ms=1.5,
+            commit_rate=2.0,
+            snapshot_lag=9,
+            requests_rate=4.25,
+        ),
+        MetricsReported("broker", 1),
+    )
 
 
 def exchange(cluster: Nodes, node: str, data: bytes) -> bytes:

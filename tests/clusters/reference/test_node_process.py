@@ -209,7 +209,16 @@ def test_a_fetch_below_the_log_is_out_of_range_at_once(cluster: Nodes) -> None:
 def test_heartbeats_with_impossible_values_leave_the_controller_alive(own_cluster: Nodes) -> None:
     for number in (-(2**31), -1, 0, 101, 2**31 - 1):
         for state in (-128, 0, 2, 127):
-            beat = m.BrokerHeartbeatRequest(state, number, number, -1, -1, (), None, state)
+            beat = m.BrokerHeartbeatRequest(
+                target_state=state,
+                broker_id=number,
+                broker_epoch=number,
+                lease_start_time_ms=-1,
+                cur_metadata_offset=-1,
+                listeners=(),
+                incarnation_id=None,
+                current_state=state,
+            )
             with dial(own_cluster, "CONTROLLER") as connection:
                 connection.sendall(codec.encode_request("stranger#1", 1, beat))
             assert unharmed(own_cluster, "CONTROLLER"), own_cluster.log("controller-1#1")
@@ -289,8 +298,11 @@ def test_no_configuration_file_is_exit_code_2(nodes: Nodes) -> None:
     for argv in ((), (str(nodes.folder / "none.json"),)):
         ended = subprocess.run(
             [sys.executable, "-m", "fencepost_clusters.reference.shell", *argv],
-            capture_output=True, text=True, timeout=LIMIT_S, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
         assert ended.returncode == 2, ended.stderr
         assert ended.stderr.count("\n") == 1
         assert "node.json" in ended.stderr or "none.json" in ended.stderr
@@ -364,7 +376,7 @@ def introduced(nodes: Nodes, username: str, password: str) -> tuple[socket.socke
     """A connection to the controller that has said who it is; the error it was answered."""
     connection = socket.create_connection((nodes.address("controller-1"), 9093), timeout=LIMIT_S)
     proof = f"\0{username}\0{password}".encode()
-    asked = (m.SaslHandshakeRequest("PLAIN"), m.SaslAuthenticateRequest(proof))
+    asked = (m.SaslHandshakeRequest(mechanism="PLAIN"), m.SaslAuthenticateRequest(auth_bytes=proof))
     error = 0
     for number, message in enumerate(asked):
         connection.sendall(codec.encode_request("test", number, message))
@@ -396,7 +408,10 @@ def test_a_controller_wants_to_know_who_asks(
         if command is None:
             assert connection.recv(1) == b""
             return
-        made = m.CreateTopicsRequest((m.CreatableTopic("t", 1, 1),), 2000)
+        made = m.CreateTopicsRequest(
+            topics=(m.CreatableTopic(name="t", num_partitions=1, replication_factor=1),),
+            timeout=2000,
+        )
         connection.sendall(codec.encode_request("test", 9, made))
         answer = _answer(connection, m.CreateTopicsRequest)
         assert isinstance(answer, m.CreateTopicsResponse)

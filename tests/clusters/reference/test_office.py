@@ -61,7 +61,15 @@ class Office:
 
     def ask(self, message: m.Request, client: str = "stranger") -> list[m.Response]:
         self.requests += 1
-        return self.step(e.Received(self.requests, "CONTROLLER", client, 1, message))
+        return self.step(
+            e.Received(
+                request_id=self.requests,
+                listener="CONTROLLER",
+                client=client,
+                correlation=1,
+                message=message,
+            )
+        )
 
 
 @pytest.fixture
@@ -83,8 +91,10 @@ def test_a_deletion_that_was_only_marked_is_finished_by_the_next_controller() ->
 
 def test_a_controller_that_never_fetched_gets_no_vote(office: Office) -> None:
     """Else the quorum would wait for somebody who may not exist."""
-    listener = a.RaftVoterListener("CONTROLLER", "nowhere", 9093)
-    (answer,) = office.ask(a.AddRaftVoterRequest(None, 1_000, GHOST, (listener,)))
+    listener = a.RaftVoterListener(name="CONTROLLER", host="nowhere", port=9093)
+    (answer,) = office.ask(
+        a.AddRaftVoterRequest(cluster_id=None, timeout=1_000, voter_id=GHOST, listeners=(listener,))
+    )
     assert isinstance(answer, a.AddRaftVoterResponse)
     assert answer.error_code == Error.REQUEST_TIMED_OUT
     assert office.core.active
@@ -94,7 +104,7 @@ def test_a_fetch_that_asks_to_wait_for_weeks_is_answered_within_half_a_minute(
     office: Office,
 ) -> None:
     end, epoch = office.core.log.end, office.core.raft.epoch
-    asked = fetch(end, epoch, epoch, 2**31 - 1, m.ReplicaState(GHOST))
+    asked = fetch(end, epoch, epoch, 2**31 - 1, m.ReplicaState(replica_id=GHOST))
     office.ask(asked)  # answered at once: it did not know how far all is committed
     assert not office.ask(asked), "it waits: there is nothing new"
     assert not office.passes(29)

@@ -83,7 +83,7 @@ def test_a_broker_cut_off_from_the_controllers_fences_itself_first(world: World)
     answer = world.produce(victim, "orders", b"late")
     assert answer is not None
     assert answer.error_code == Error.NOT_LEADER_OR_FOLLOWER
-    assert world.answer(victim, m.MetadataRequest(None), 1) is None
+    assert world.answer(victim, m.MetadataRequest(topics=None), 1) is None
     before = world.broker(victim).lifecycle.epoch
     world.cuts.clear()
     assert world.until(world.healthy, 20)
@@ -111,7 +111,10 @@ def test_an_uncommitted_change_of_an_isolated_controller_is_undone(world: World)
     old = world.active_slot()
     for other in set(CONTROLLERS) - {old}:
         world.isolate(old, other)
-    request = m.CreateTopicsRequest((m.CreatableTopic("lost", 1, 3),), 2000)
+    request = m.CreateTopicsRequest(
+        topics=(m.CreatableTopic(name="lost", num_partitions=1, replication_factor=3),),
+        timeout=2000,
+    )
     asker = world.ask(old, request, listener="CONTROLLER")
     world.run(6)
     assert "lost" not in world.alive[old].core.committed.image.topics
@@ -234,8 +237,12 @@ def _idempotent(producer: int, sequence: int, values: list[bytes]) -> m.ProduceR
     batch = bytearray(record_batch.build(values, 0, -1, 1))
     struct.pack_into(">qhi", batch, 43, producer, 0, sequence)
     struct.pack_into(">I", batch, 17, crc32c(bytes(batch[21:])))
-    data = m.PartitionProduceData(0, bytes(batch))
-    return m.ProduceRequest(-1, 1000, (m.TopicProduceData("orders", (data,)),))
+    data = m.PartitionProduceData(index=0, records=bytes(batch))
+    return m.ProduceRequest(
+        acks=-1,
+        timeout=1000,
+        topic_data=(m.TopicProduceData(name="orders", partition_data=(data,)),),
+    )
 
 
 def test_a_broker_that_shuts_down_hands_its_leaderships_over_first(world: World) -> None:
@@ -252,7 +259,7 @@ def test_a_starting_broker_answers_no_client(world: World) -> None:
     world.kill("broker-3")
     world.isolate("broker-3", *CONTROLLERS)
     world.start("broker-3")
-    assert world.answer("broker-3", m.MetadataRequest(None), 1) is None
+    assert world.answer("broker-3", m.MetadataRequest(topics=None), 1) is None
     part = world.fetch("broker-3", "orders")
     assert part is not None
     assert part.error_code != Error.NONE
@@ -262,7 +269,7 @@ def test_a_starting_broker_answers_no_client(world: World) -> None:
 def test_a_deleted_topic_is_gone_on_every_broker_and_disk(world: World) -> None:
     write(world, 3)
     world.kill("broker-3")
-    answer = world.answer("broker-1", m.DeleteTopicsRequest(("orders",), 2000))
+    answer = world.answer("broker-1", m.DeleteTopicsRequest(topic_names=("orders",), timeout=2000))
     assert isinstance(answer, m.DeleteTopicsResponse)
     assert answer.responses[0].error_code == Error.NONE
     world.run(1)

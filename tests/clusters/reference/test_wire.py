@@ -15,17 +15,51 @@ from fencepost_clusters.reference.wire import messages as m
 
 TOPIC = uuid.UUID(int=7)
 FETCH = m.FetchRequest(
-    300,
-    1,
-    1000,
-    (m.FetchTopic((m.FetchPartition(0, 5, 100, 3, 2),), "", TOPIC),),
-    m.ReplicaState(2, 77),
+    max_wait=300,
+    min_bytes=1,
+    max_bytes=1000,
+    topics=(
+        m.FetchTopic(
+            partitions=(
+                m.FetchPartition(
+                    partition=0,
+                    fetch_offset=5,
+                    partition_max_bytes=100,
+                    current_leader_epoch=3,
+                    last_fetched_epoch=2,
+                ),
+            ),
+            topic="",
+            topic_id=TOPIC,
+        ),
+    ),
+    replica_state=m.ReplicaState(replica_id=2, replica_epoch=77),
 )
 HEARTBEAT = m.BrokerHeartbeatRequest(
-    3, 1, -1, 5, 6, (m.Listener("CLIENT", "broker-1", 40_000),), TOPIC, 2
+    target_state=3,
+    broker_id=1,
+    broker_epoch=-1,
+    lease_start_time_ms=5,
+    cur_metadata_offset=6,
+    listeners=(m.Listener(name="CLIENT", host="broker-1", port=40_000),),
+    incarnation_id=TOPIC,
+    current_state=2,
 )
 ALTER = m.AlterPartitionRequest(
-    1, 9, (m.AlterPartitionTopic(TOPIC, (m.AlterPartitionData(0, 4, (m.IsrMember(1, 9),)),)),)
+    broker_id=1,
+    broker_epoch=9,
+    topics=(
+        m.AlterPartitionTopic(
+            topic_id=TOPIC,
+            partitions=(
+                m.AlterPartitionData(
+                    partition_index=0,
+                    leader_epoch=4,
+                    new_isr_with_epochs=(m.IsrMember(broker_id=1, broker_epoch=9),),
+                ),
+            ),
+        ),
+    ),
 )
 
 
@@ -44,9 +78,19 @@ def test_a_request_between_nodes_comes_back_as_it_went(listener: str, request_: 
 def test_a_fetch_answer_comes_back_with_where_the_logs_part() -> None:
     header, _ = codec.decode_request("REPLICATION", codec.encode_request("b", 1, FETCH)[4:])
     part = m.PartitionData(
-        0, 0, 5, 5, 0, m.EpochEndOffset(1, 2), m.LeaderIdAndEpoch(101, 3), b"abc"
+        partition_index=0,
+        error_code=0,
+        high_watermark=5,
+        last_stable_offset=5,
+        log_start_offset=0,
+        diverging_epoch=m.EpochEndOffset(epoch=1, end_offset=2),
+        current_leader=m.LeaderIdAndEpoch(leader_id=101, leader_epoch=3),
+        records=b"abc",
     )
-    answer = m.FetchResponse(0, (m.FetchableTopicResponse((part,), "", TOPIC),))
+    answer = m.FetchResponse(
+        error_code=0,
+        responses=(m.FetchableTopicResponse(partitions=(part,), topic="", topic_id=TOPIC),),
+    )
     frame = codec.encode_response(header, answer)
     assert codec.decode_response(m.FetchRequest, frame[4:]) == (1, answer)
 

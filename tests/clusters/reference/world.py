@@ -117,7 +117,13 @@ class World:
             self.instant(),
         )
         assert isinstance(core, BrokerNode | ControllerNode)
-        spawned = ProcessSpawned(name, slot_name, slot.role.value, slot.node_id, next(self._order))
+        spawned = ProcessSpawned(
+            started=name,
+            slot=slot_name,
+            role=slot.role.value,
+            node_id=slot.node_id,
+            pid=next(self._order),
+        )
         self.note("harness", spawned)
         self._paused.pop(slot_name, None)
         self.alive[slot_name] = Living(name, slot_name, core, disk)
@@ -127,7 +133,7 @@ class World:
     def kill(self, slot_name: str) -> None:
         """kill -9: the disk stays."""
         gone = self.alive.pop(slot_name)
-        self.note("harness", ProcessExited(gone.name, -9, 9, True))
+        self.note("harness", ProcessExited(ended=gone.name, exit_code=-9, signal=9, expected=True))
 
     def lose_power(self, slot_name: str) -> None:
         """The machine goes: the disk forgets what was not synced."""
@@ -232,7 +238,10 @@ class World:
                 self.closed.add(effect.request_id)
             case e.Exit():
                 self.alive.pop(living.slot, None)
-                self.note("harness", ProcessExited(living.name, 0, 0, True))
+                self.note(
+                    "harness",
+                    ProcessExited(ended=living.name, exit_code=0, signal=0, expected=True),
+                )
 
     def _recovered(self, living: Living) -> None:
         if self.alive.get(living.slot) is living:
@@ -241,10 +250,19 @@ class World:
     def note(self, process: str, body: Struct) -> None:
         """Records an event of the harness."""
         seq = self._notes[process] = self._notes.get(process, -1) + 1
-        self.events.append(Event("world", process, seq, self.now_ns, body))
+        self.events.append(
+            Event(run="world", process=process, node_seq=seq, at_ns=self.now_ns, body=body)
+        )
 
     def _record(self, living: Living, note: e.Note) -> None:
-        event = Event("world", living.name, living.seq, self.now_ns, note.body, note.cause)
+        event = Event(
+            run="world",
+            process=living.name,
+            node_seq=living.seq,
+            at_ns=self.now_ns,
+            body=note.body,
+            cause=note.cause,
+        )
         living.seq += 1
         self.events.append(event)
 
@@ -268,7 +286,13 @@ class World:
                 return
             request_id = next(self._next_request)
             self._requests[request_id] = (living.name, call.call_id, living.slot)
-            received = e.Received(request_id, listener, living.name, call.call_id, call.message)
+            received = e.Received(
+                request_id=request_id,
+                listener=listener,
+                client=living.name,
+                correlation=call.call_id,
+                message=call.message,
+            )
             self.step(target, received)
 
         self.later(self._delay(), arrive)
@@ -318,7 +342,13 @@ class World:
         """Sends a client's request to a node; the number under which its answer appears."""
         request_id = next(self._next_request)
         self._requests[request_id] = (client, None, "")
-        received = e.Received(request_id, listener, client, request_id, message)
+        received = e.Received(
+            request_id=request_id,
+            listener=listener,
+            client=client,
+            correlation=request_id,
+            message=message,
+        )
         self.later(self._delay(), lambda: self.step(slot, received))
         return request_id
 
@@ -396,7 +426,12 @@ class World:
 
     def create_topic(self, name: str, partitions: int = 1, replicas: int = 3) -> None:
         """Creates a topic and waits until all brokers know its leader."""
-        request = m.CreateTopicsRequest((m.CreatableTopic(name, partitions, replicas),), 2000)
+        request = m.CreateTopicsRequest(
+            topics=(
+                m.CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas),
+            ),
+            timeout=2000,
+        )
         made = (0, 36)  # NONE, or TOPIC_ALREADY_EXISTS after an answer that was lost
 
         def created() -> bool:
@@ -427,8 +462,13 @@ class World:
 
     def fetch(self, slot: str, topic: str, offset: int = 0) -> m.PartitionData | None:
         """Fetches partition 0 from one broker without waiting; the answer, if any."""
-        part = m.FetchPartition(0, offset, 1 << 20)
-        request = m.FetchRequest(0, 1, 1 << 20, (m.FetchTopic((part,), topic),))
+        part = m.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+        request = m.FetchRequest(
+            max_wait=0,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            topics=(m.FetchTopic(partitions=(part,), topic=topic),),
+        )
         answer = self.answer(slot, request)
         if answer is None:
             return None
@@ -440,8 +480,12 @@ def produce_request(
     topic: str, value: bytes, acks: int = -1, timeout_ms: int = 1000
 ) -> m.ProduceRequest:
     batch = record_batch.build([value], 0, -1, 1_700_000_000_000)
-    data = m.PartitionProduceData(0, batch)
-    return m.ProduceRequest(acks, timeout_ms, (m.TopicProduceData(topic, (data,)),))
+    data = m.PartitionProduceData(index=0, records=batch)
+    return m.ProduceRequest(
+        acks=acks,
+        timeout=timeout_ms,
+        topic_data=(m.TopicProduceData(name=topic, partition_data=(data,)),),
+    )
 
 
 def read_values(part: m.PartitionData) -> list[bytes]:

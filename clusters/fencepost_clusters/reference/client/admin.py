@@ -140,7 +140,14 @@ class AdminClient:
     ) -> None:
         asked = one.asked
         self._out.note(
-            AdminCompleted(one.command.operation, asked.api, asked.subject, outcome, error, details)
+            AdminCompleted(
+                operation=one.command.operation,
+                api=asked.api,
+                subject=asked.subject,
+                outcome=outcome,
+                error=error,
+                details=details,
+            )
         )
         self._doing = None
 
@@ -258,21 +265,34 @@ API = {ProbeController: "CreateTopics", AddVoter: "AddRaftVoter", RemoveVoter: "
 def _probe(command: CommandedProbe, now: Instant) -> m.Request:
     match command:
         case ProbeFetch():
-            part = m.FetchPartition(command.partition, command.offset, MOST_BYTES)
-            topic = m.FetchTopic((part,), command.topic)
-            return m.FetchRequest(PROBE_WAIT_MS, 1, MOST_BYTES, (topic,))
+            part = m.FetchPartition(
+                partition=command.partition,
+                fetch_offset=command.offset,
+                partition_max_bytes=MOST_BYTES,
+            )
+            topic = m.FetchTopic(partitions=(part,), topic=command.topic)
+            return m.FetchRequest(
+                max_wait=PROBE_WAIT_MS, min_bytes=1, max_bytes=MOST_BYTES, topics=(topic,)
+            )
         case ProbeProduce():
             data = record_batch.build([command.operation.encode()], 0, -1, now.wall_ms)
-            stored = m.PartitionProduceData(command.partition, data)
-            produced = m.TopicProduceData(command.topic, (stored,))
-            return m.ProduceRequest(command.acks, command.limit_ms, (produced,))
+            stored = m.PartitionProduceData(index=command.partition, records=data)
+            produced = m.TopicProduceData(name=command.topic, partition_data=(stored,))
+            return m.ProduceRequest(
+                acks=command.acks, timeout=command.limit_ms, topic_data=(produced,)
+            )
         case ProbeController():
-            topics = (m.CreatableTopic(command.topic, 1, 1),)
-            return m.CreateTopicsRequest(topics, command.limit_ms)
+            topics = (m.CreatableTopic(name=command.topic, num_partitions=1, replication_factor=1),)
+            return m.CreateTopicsRequest(topics=topics, timeout=command.limit_ms)
         case AddVoter():
-            listener = a.RaftVoterListener("CONTROLLER", command.host, command.port)
-            return a.AddRaftVoterRequest(None, command.limit_ms, command.node, (listener,))
+            listener = a.RaftVoterListener(name="CONTROLLER", host=command.host, port=command.port)
+            return a.AddRaftVoterRequest(
+                cluster_id=None,
+                timeout=command.limit_ms,
+                voter_id=command.node,
+                listeners=(listener,),
+            )
         case RemoveVoter():
-            return a.RemoveRaftVoterRequest(None, command.node)
+            return a.RemoveRaftVoterRequest(cluster_id=None, voter_id=command.node)
         case ProbeMetadata():
-            return m.MetadataRequest((m.MetadataRequestTopic(command.topic),))
+            return m.MetadataRequest(topics=(m.MetadataRequestTopic(name=command.topic),))

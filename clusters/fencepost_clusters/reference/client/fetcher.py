@@ -100,10 +100,17 @@ class Fetcher:
         for topic, index in places:
             offset = self._positions[topic, index].offset
             epoch = self._routes.epoch((topic, index))
-            part = m.FetchPartition(index, offset, MOST_BYTES, epoch)
+            part = m.FetchPartition(
+                partition=index,
+                fetch_offset=offset,
+                partition_max_bytes=MOST_BYTES,
+                current_leader_epoch=epoch,
+            )
             topics.setdefault(topic, []).append(part)
-        several = tuple(m.FetchTopic(tuple(parts), topic) for topic, parts in topics.items())
-        return m.FetchRequest(WAIT_MS, 1, MOST_BYTES, several)
+        several = tuple(
+            m.FetchTopic(partitions=tuple(parts), topic=topic) for topic, parts in topics.items()
+        )
+        return m.FetchRequest(max_wait=WAIT_MS, min_bytes=1, max_bytes=MOST_BYTES, topics=several)
 
     def answered(
         self, call_id: int, answer: m.Response, now: Instant
@@ -175,9 +182,14 @@ class Fetcher:
 def _list_offsets(places: Iterable[Place]) -> m.ListOffsetsRequest:
     topics: dict[str, list[m.ListOffsetsPartition]] = {}
     for topic, index in places:
-        topics.setdefault(topic, []).append(m.ListOffsetsPartition(index, BEGINNING))
+        topics.setdefault(topic, []).append(
+            m.ListOffsetsPartition(partition_index=index, timestamp=BEGINNING)
+        )
     return m.ListOffsetsRequest(
-        tuple(m.ListOffsetsTopic(topic, tuple(parts)) for topic, parts in topics.items())
+        topics=tuple(
+            m.ListOffsetsTopic(name=topic, partitions=tuple(parts))
+            for topic, parts in topics.items()
+        )
     )
 
 

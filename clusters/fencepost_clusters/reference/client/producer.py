@@ -118,7 +118,10 @@ class ProducerClient:
                 self.stop(now)
         if self._producer is None and self._init is None and now.monotonic_ns >= self._init_ns:
             self._init = self._out.call(
-                self._routes.any_broker(), CHANNEL, m.InitProducerIdRequest(None), REQUEST_LIMIT_MS
+                self._routes.any_broker(),
+                CHANNEL,
+                m.InitProducerIdRequest(transactional_id=None),
+                REQUEST_LIMIT_MS,
             )
         for place, one in self._partitions.items():
             if one.unsent or one.sent:
@@ -132,7 +135,16 @@ class ProducerClient:
         operation = f"{self._process}:{self._number}"
         place = options.partitions[self._number % len(options.partitions)]
         self._number += 1
-        self._out.note(ProduceInvoked(operation, *place, options.acks, options.idempotent))
+        topic, partition = place
+        self._out.note(
+            ProduceInvoked(
+                operation=operation,
+                topic=topic,
+                partition=partition,
+                acks=options.acks,
+                idempotent=options.idempotent,
+            )
+        )
         self._open[operation] = place
         value = f"{operation} ".encode().ljust(options.size, b".")
         limit_ns = now.monotonic_ns + MESSAGE_LIMIT_NS
@@ -194,9 +206,11 @@ class ProducerClient:
         address = self._routes.leader(batch.place)
         assert address is not None
         topic, index = batch.place
-        part = m.PartitionProduceData(index, batch.data)
+        part = m.PartitionProduceData(index=index, records=batch.data)
         request = m.ProduceRequest(
-            self._options.acks, REQUEST_LIMIT_MS, (m.TopicProduceData(topic, (part,)),)
+            acks=self._options.acks,
+            timeout=REQUEST_LIMIT_MS,
+            topic_data=(m.TopicProduceData(name=topic, partition_data=(part,)),),
         )
         call = self._out.call(address, CHANNEL, request, REQUEST_LIMIT_MS)
         if self._options.acks == 0:
@@ -277,8 +291,18 @@ class ProducerClient:
     def _complete(self, operation: str, outcome: str, offset: int, error: str) -> None:
         place = self._open.pop(operation, None)
         if place is not None:
-            acks = self._options.acks
-            self._out.note(ProduceCompleted(operation, *place, acks, outcome, offset, error))
+            topic, partition = place
+            self._out.note(
+                ProduceCompleted(
+                    operation=operation,
+                    topic=topic,
+                    partition=partition,
+                    acks=self._options.acks,
+                    outcome=outcome,
+                    offset=offset,
+                    error=error,
+                )
+            )
 
     def _break_off(self, error: str) -> None:
         """The broker's numbers and ours no longer agree: nothing can be sent safely any more."""

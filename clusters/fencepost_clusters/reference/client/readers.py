@@ -152,8 +152,8 @@ class ReaderClient:
     def _ask(self, place: Place, one: _Progress, address: Address, now: Instant) -> None:
         topic, index = place
         wanted = BEGINNING if one.start < 0 else LATEST
-        part = m.ListOffsetsPartition(index, wanted)
-        request = m.ListOffsetsRequest((m.ListOffsetsTopic(topic, (part,)),))
+        part = m.ListOffsetsPartition(partition_index=index, timestamp=wanted)
+        request = m.ListOffsetsRequest(topics=(m.ListOffsetsTopic(name=topic, partitions=(part,)),))
         self._calls[self._out.call(address, CHANNEL, request, ASK_LIMIT_MS)] = place
         one.asking, one.asked_ns = True, now.monotonic_ns
 
@@ -216,16 +216,35 @@ class ReaderClient:
         elif one.missing:
             outcome, error = "unknown", f"{one.missing} offsets were not seen in time"
         if self._options.final:
-            self._out.note(ReadCompleted(*place, one.start, one.end, outcome, error, one.asked_ns))
+            self._out.note(
+                ReadCompleted(
+                    topic=place[0],
+                    partition=place[1],
+                    start=one.start,
+                    end=one.end,
+                    outcome=outcome,
+                    error=error,
+                    asked_ns=one.asked_ns,
+                )
+            )
         elif error:
             self._out.note(ClientFailed(f"{place[0]}-{place[1]}: {error}", False))
 
 
 def record(out: Outbox, came: Came, final: bool) -> None:
     """What was read, as events of at most `MOST_IN_EVENT` messages."""
+    topic, partition = came.place
     for at in range(0, len(came.offsets), MOST_IN_EVENT):
         to = at + MOST_IN_EVENT
-        out.note(Polled(*came.place, came.offsets[at:to], came.operations[at:to], final))
+        out.note(
+            Polled(
+                topic=topic,
+                partition=partition,
+                offsets=came.offsets[at:to],
+                operations=came.operations[at:to],
+                final=final,
+            )
+        )
 
 
 def _earliest(*times: int | None) -> int | None:

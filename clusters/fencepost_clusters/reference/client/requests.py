@@ -44,11 +44,16 @@ def ask_admin(command: AdminCommand, limit_ms: int) -> AdminRequest:
     """What a command asks of the cluster."""
     match command:
         case CreateTopic():
-            configs = tuple(m.CreatableTopicConfig(k, v) for k, v in command.config.items())
-            new = m.CreatableTopic(
-                command.topic, command.partitions, command.replication, configs=configs
+            configs = tuple(
+                m.CreatableTopicConfig(name=k, value=v) for k, v in command.config.items()
             )
-            request = m.CreateTopicsRequest((new,), limit_ms)
+            new = m.CreatableTopic(
+                name=command.topic,
+                num_partitions=command.partitions,
+                replication_factor=command.replication,
+                configs=configs,
+            )
+            request = m.CreateTopicsRequest(topics=(new,), timeout=limit_ms)
             return AdminRequest(
                 "create_topic", command.topic, request, lambda a: a.topics[0].error_code
             )
@@ -56,43 +61,59 @@ def ask_admin(command: AdminCommand, limit_ms: int) -> AdminRequest:
             return AdminRequest(
                 "delete_topic",
                 command.topic,
-                m.DeleteTopicsRequest((command.topic,), limit_ms),
+                m.DeleteTopicsRequest(topic_names=(command.topic,), timeout=limit_ms),
                 lambda a: a.responses[0].error_code,
             )
         case ListTopics():
-            return AdminRequest("list_topics", "", m.MetadataRequest(None), _no_error, True)
+            return AdminRequest("list_topics", "", m.MetadataRequest(topics=None), _no_error, True)
         case DescribeCluster():
-            return AdminRequest("describe_cluster", "", m.MetadataRequest(()), _no_error, True)
+            return AdminRequest(
+                "describe_cluster", "", m.MetadataRequest(topics=()), _no_error, True
+            )
         case Reassign():
             topics = tuple(
-                a.ReassignableTopic(t, (a.ReassignablePartition(p, replicas or None),))
+                a.ReassignableTopic(
+                    name=t,
+                    partitions=(
+                        a.ReassignablePartition(partition_index=p, replicas=replicas or None),
+                    ),
+                )
                 for t, p, replicas in command.moves
             )
-            asked = a.AlterPartitionReassignmentsRequest(limit_ms, topics)
+            asked = a.AlterPartitionReassignmentsRequest(timeout=limit_ms, topics=topics)
             subject = ",".join(f"{t}-{p}" for t, p, _ in command.moves)
             return AdminRequest("reassign", subject, asked, _first_error)
         case ListReassignments():
-            listing = a.ListPartitionReassignmentsRequest(limit_ms, None)
+            listing = a.ListPartitionReassignmentsRequest(timeout=limit_ms, topics=None)
             return AdminRequest("list_reassignments", "", listing, _first_error, True, _under_way)
         case ElectPreferred():
-            places = (a.TopicPartitions(command.topic, command.partitions),)
-            election = a.ElectLeadersRequest(0, places, limit_ms)
+            places = (a.TopicPartitions(topic=command.topic, partitions=command.partitions),)
+            election = a.ElectLeadersRequest(
+                election_type=0, topic_partitions=places, timeout=limit_ms
+            )
             return AdminRequest("elect_preferred", command.topic, election, _election_error)
         case AlterSettings():
-            changed = tuple(a.AlterableConfig(k, 0, v) for k, v in command.config.items())
-            resource = a.AlterConfigsResource(TOPIC_RESOURCE, command.topic, changed)
-            altering = a.IncrementalAlterConfigsRequest((resource,))
+            changed = tuple(
+                a.AlterableConfig(name=k, config_operation=0, value=v)
+                for k, v in command.config.items()
+            )
+            resource = a.AlterConfigsResource(
+                resource_type=TOPIC_RESOURCE, resource_name=command.topic, configs=changed
+            )
+            altering = a.IncrementalAlterConfigsRequest(resources=(resource,))
             return AdminRequest("alter_settings", command.topic, altering, _first_error)
         case DeleteBroker():
-            deletion = a.UnregisterBrokerRequest(command.broker)
+            deletion = a.UnregisterBrokerRequest(broker_id=command.broker)
             return AdminRequest("delete_broker", str(command.broker), deletion, _first_error)
         case AddBrokers():
-            adding = a.RebalanceRequest(limit_ms, command.brokers)
+            adding = a.RebalanceRequest(timeout=limit_ms, brokers=command.brokers)
             return AdminRequest(
                 "add_brokers", ",".join(map(str, command.brokers)), adding, _first_error
             )
         case Rebalance():
-            return AdminRequest("rebalance", "", a.RebalanceRequest(limit_ms, ()), _first_error)
+            return AdminRequest(
+                "rebalance", "", a.RebalanceRequest(timeout=limit_ms, brokers=()), _first_error
+            )
 
 
 def _first_error(answer: Any) -> int:

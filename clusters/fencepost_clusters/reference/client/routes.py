@@ -22,7 +22,7 @@ class Routes:
     def __init__(self, bootstrap: Sequence[Address], topics: Collection[str], out: Outbox) -> None:
         self.known: m.MetadataResponse | None = None
         self._bootstrap = tuple(bootstrap)
-        self._topics = tuple(m.MetadataRequestTopic(name) for name in sorted(set(topics)))
+        self._topics = tuple(m.MetadataRequestTopic(name=name) for name in sorted(set(topics)))
         self._out = out
         self._leaders: dict[Place, tuple[Address, int]] = {}
         self._brokers: tuple[Address, ...] = ()
@@ -61,7 +61,7 @@ class Routes:
             # A bootstrap address serves when every broker that is known has moved or is fenced.
             addresses = (*self._brokers, *(a for a in self._bootstrap if a not in self._brokers))
             self._turn += 1
-            request = m.MetadataRequest(self._topics or None)
+            request = m.MetadataRequest(topics=self._topics or None)
             self._call = self._out.call(
                 addresses[self._turn % len(addresses)], CHANNEL, request, ASK_LIMIT_MS
             )

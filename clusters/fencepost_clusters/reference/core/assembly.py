@@ -18,7 +18,6 @@ from fencepost_clusters.reference.core.node.effects import (
     Effect,
     Input,
     Instant,
-    Outbox,
 )
 from fencepost_clusters.reference.core.node.settings import (
     CLIENT_LISTENER,
@@ -30,7 +29,9 @@ from fencepost_clusters.reference.core.quorum.broker.broker import BrokerNode
 from fencepost_clusters.reference.core.quorum.combined import CombinedNode
 from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
 from fencepost_clusters.reference.core.quorum.policies import Policies
+from fencepost_clusters.reference.core.quorum.process import Process
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog, Snapshot
+from fencepost_clusters.reference.core.quorum.raft.timing import Vote
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_kafka import MetricsReported
 
@@ -46,13 +47,12 @@ class Core(Protocol):
 class DiskContents(Struct, frozen=True):
     """What a disk holds when a process starts upon it; the defaults are an empty one's.
 
-    `metadata` are the batches of the metadata log after its `snapshot`, `epoch` and `voted_for` the
-    quorum's vote. All other logs are recovered when the core asks for that.
+    `metadata` are the batches of the metadata log after its `snapshot`. All other logs are
+    recovered when the core asks for that.
     """
 
     metadata: tuple[bytes, ...] = ()
-    epoch: int = 0
-    voted_for: int | None = None
+    vote: Vote = Vote()
     snapshot: Snapshot | None = None
 
 
@@ -80,24 +80,26 @@ def assemble(
     cannot be read.
     """
     incarnation = UUID(int=chance(0, (1 << 128) - 1), version=4)
-    calls = itertools.count(1)
+    process = Process(incarnation, now, chance, policies, itertools.count(1))
 
     def controller() -> ControllerNode:
         return ControllerNode(
-            settings.for_role("controller"), incarnation,
-            MetadataLog(stored.metadata, stored.snapshot), stored.epoch, stored.voted_for, chance,
-            policies, now, Outbox(calls),
-        )  # fmt: skip
+            settings.for_role("controller"),
+            MetadataLog(stored.metadata, stored.snapshot),
+            stored.vote,
+            process,
+        )
 
     def broker(log: MetadataLog) -> BrokerNode:
         endpoints = (
-            m.Listener(CLIENT_LISTENER, site.advertised, site.ports[CLIENT_LISTENER]),
-            m.Listener(REPLICATION_LISTENER, site.name, site.ports[REPLICATION_LISTENER]),
+            m.Listener(
+                name=CLIENT_LISTENER, host=site.advertised, port=site.ports[CLIENT_LISTENER]
+            ),
+            m.Listener(
+                name=REPLICATION_LISTENER, host=site.name, port=site.ports[REPLICATION_LISTENER]
+            ),
         )
-        return BrokerNode(
-            settings.for_role("broker"), incarnation, endpoints, log, chance, policies, now,
-            Outbox(calls),
-        )  # fmt: skip
+        return BrokerNode(settings.for_role("broker"), endpoints, log, process)
 
     if "broker" not in settings.roles:
         return controller()

@@ -90,14 +90,16 @@ class Connection(asyncio.Protocol):
         if isinstance(request, m.SaslHandshakeRequest):
             good = request.mechanism == PLAIN
             error = Error.NONE if good else Error.UNSUPPORTED_SASL_MECHANISM
-            return m.SaslHandshakeResponse(error, (PLAIN,))
+            return m.SaslHandshakeResponse(error_code=error, mechanisms=(PLAIN,))
         _, _, said = request.auth_bytes.decode(errors="replace").partition("\0")
         username, _, password = said.partition("\0")
         if not self._rights.knows(username, password):
             saying = "no such user, or not with that password"
-            return m.SaslAuthenticateResponse(Error.SASL_AUTHENTICATION_FAILED, saying)
+            return m.SaslAuthenticateResponse(
+                error_code=Error.SASL_AUTHENTICATION_FAILED, error_message=saying
+            )
         self.principal = username
-        return m.SaslAuthenticateResponse(Error.NONE)
+        return m.SaslAuthenticateResponse(error_code=Error.NONE)
 
     def answer(self, request_id: int, message: m.Response | None) -> None:
         """Fills the place of an answer; None takes the place away (acks=0)."""

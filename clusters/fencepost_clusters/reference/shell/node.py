@@ -8,6 +8,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import assert_never
 
 from msgspec.structs import replace
@@ -45,6 +46,17 @@ async def _listen(
         raise OSError(f"{host}:{port} ({name} listener): {reason}") from error
 
 
+@dataclass(frozen=True, slots=True)
+class NodeIdentity:
+    """A node's process among others: its name, the addresses of the cluster's names, its rights,
+    and how far its wall clock is ahead of its machine's."""
+
+    process: str
+    hosts: Mapping[str, str]
+    rights: Rights
+    clock_offset_ms: int = 0
+
+
 class Node:
     """Runs one core until it wants to exit. Inputs are handled one at a time."""
 
@@ -53,17 +65,14 @@ class Node:
         core: Core,
         disk: Disk,
         recorder: Recorder,
-        client: str,
-        hosts: Mapping[str, str],
-        rights: Rights,
-        offset_ms: int = 0,
+        identity: NodeIdentity,
     ) -> None:
         self._core = core
-        self._offset_ms = offset_ms
+        self._offset_ms = identity.clock_offset_ms
         self._disk = disk
         self._recorder = recorder
-        self._rights = rights
-        self._peers = Peers(client, hosts, rights, self._step)
+        self._rights = identity.rights
+        self._peers = Peers(identity.process, identity.hosts, identity.rights, self._step)
         self._requests: dict[int, Connection] = {}
         self._next_request = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -108,19 +117,19 @@ class Node:
         asyncio.get_running_loop().call_soon(
             self._step,
             e.Received(
-                request_id,
-                listener,
-                header.client,
-                header.correlation,
-                request,
-                connection.principal,
+                request_id=request_id,
+                listener=listener,
+                client=header.client,
+                correlation=header.correlation,
+                message=request,
+                principal=connection.principal,
             ),
         )
         return request_id
 
     def _closed(self, listener: str, peer: str, reason: str) -> None:
         if not self._over:  # what the core noted with its exit is the last event
-            self._recorder.record(ConnectionClosed(listener, peer, reason))
+            self._recorder.record(ConnectionClosed(listener=listener, peer=peer, reason=reason))
 
     def _watch(self, expected: float) -> None:
         """Notices when this process did not run for a while."""
@@ -221,9 +230,9 @@ class Node:
         """The same answer with the bytes that its slices name."""
         topics = tuple(
             m.FetchableTopicResponse(
-                tuple(self._filled_part(part) for part in topic.partitions),
-                topic.topic,
-                topic.topic_id,
+                partitions=tuple(self._filled_part(part) for part in topic.partitions),
+                topic=topic.topic,
+                topic_id=topic.topic_id,
             )
             for topic in answer.responses
         )
@@ -234,6 +243,12 @@ class Node:
             return part
         data = self._disk.log(part.records.log).read(part.records.start, part.records.end)
         return m.PartitionData(
-            part.partition_index, part.error_code, part.high_watermark, part.last_stable_offset,
-            part.log_start_offset, part.diverging_epoch, part.current_leader, data,
-        )  # fmt: skip
+            partition_index=part.partition_index,
+            error_code=part.error_code,
+            high_watermark=part.high_watermark,
+            last_stable_offset=part.last_stable_offset,
+            log_start_offset=part.log_start_offset,
+            diverging_epoch=part.diverging_epoch,
+            current_leader=part.current_leader,
+            records=data,
+        )

@@ -157,8 +157,8 @@ class Peers:
             return b""
         proof = f"\0{self.rights.username}\0{self.rights.password}".encode()
         return codec.encode_request(
-            self.client, -1, m.SaslHandshakeRequest(PLAIN)
-        ) + codec.encode_request(self.client, -2, m.SaslAuthenticateRequest(proof))
+            self.client, -1, m.SaslHandshakeRequest(mechanism=PLAIN)
+        ) + codec.encode_request(self.client, -2, m.SaslAuthenticateRequest(auth_bytes=proof))
 
     async def _dial(self, address: Address, peer: Peer) -> None:
         name, port = address

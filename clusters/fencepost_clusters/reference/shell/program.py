@@ -22,7 +22,7 @@ from fencepost_clusters.reference.core.assembly import assemble, check_site
 from fencepost_clusters.reference.core.node import settings as s
 from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.defects.catalogue import policies_with
-from fencepost_clusters.reference.shell.node import Node, instant
+from fencepost_clusters.reference.shell.node import Node, NodeIdentity, instant
 from fencepost_clusters.reference.shell.storage import DamagedFile, Disk
 from fencepost_clusters.reference.wire.record_batch import CorruptBatch
 from fencepost_clusters.reference.wire.records import UnknownRecord
@@ -73,7 +73,8 @@ def main(argv: list[str]) -> int:
         offset_ms = settings.ms("clock.offset.ms")
         now = instant(offset_ms)
         core = assemble(settings, site, disk.stored(), draw.randint, policies, now)
-        running = Node(core, disk, recorder, node.process, node.hosts, settings.rights, offset_ms)
+        identity = NodeIdentity(node.process, node.hosts, settings.rights, offset_ms)
+        running = Node(core, disk, recorder, identity)
         listeners = {name: (node.address, port) for name, port in node.ports.items()}
         metrics = None if node.metrics_port is None else (node.address, node.metrics_port)
         return asyncio.run(running.run(listeners, metrics))

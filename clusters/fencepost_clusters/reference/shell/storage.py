@@ -29,6 +29,7 @@ from fencepost_clusters.reference.core.assembly import DiskContents
 from fencepost_clusters.reference.core.log.entry import Entry, entry
 from fencepost_clusters.reference.core.node.effects import Recovered
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME, Snapshot
+from fencepost_clusters.reference.core.quorum.raft.timing import Vote
 from fencepost_clusters.reference.wire import record_batch
 
 _QUORUM = "quorum-state.json"
@@ -200,7 +201,7 @@ class Disk:
         """What a process that starts finds here, before it recovers the logs of partitions."""
         epoch, voted_for = self.vote()
         metadata = self.log(LOG_NAME).batches() if (self.folder / LOG_NAME).exists() else ()
-        return DiskContents(metadata, epoch, voted_for, self.snapshot(LOG_NAME))
+        return DiskContents(metadata, Vote(epoch, voted_for), self.snapshot(LOG_NAME))
 
     def recover(self) -> Recovered:
         """Opens every log but the metadata's, and says what is in them. It may run beside whoever

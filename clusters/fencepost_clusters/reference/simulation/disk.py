@@ -11,6 +11,7 @@ from fencepost_clusters.reference.core.assembly import DiskContents
 from fencepost_clusters.reference.core.log.entry import entry
 from fencepost_clusters.reference.core.node.effects import Chance, Recovered
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME, Snapshot
+from fencepost_clusters.reference.core.quorum.raft.timing import Vote
 from fencepost_clusters.reference.wire import record_batch
 
 
@@ -68,7 +69,7 @@ class MemoryDisk:
     """See the module and `fencepost.SimulatedDisk`."""
 
     logs: dict[str, MemoryLog] = field(default_factory=dict)
-    vote: tuple[int, int | None] = (0, None)
+    vote: Vote = field(default_factory=Vote)
     high_watermarks: Mapping[str, int] = field(default_factory=dict)
     flushed: Mapping[str, int] = field(default_factory=dict)
     """How far each log was synced, as the node checkpointed it."""
@@ -86,7 +87,7 @@ class MemoryDisk:
         metadata = self.logs.get(LOG_NAME)
         return DiskContents(
             tuple(metadata.batches) if metadata is not None else (),
-            *self.vote,
+            self.vote,
             self.snapshot,
         )
 

@@ -12,7 +12,7 @@ from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.core.quorum.policies import Policies
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
-from fencepost_clusters.reference.simulation.shell import Core, Shell
+from fencepost_clusters.reference.simulation.shell import Core, Shell, ShellIdentity
 
 
 def node(
@@ -32,7 +32,8 @@ def node(
 
     listeners = {port: name for name, port in ports.items()}
     offset_ms = settings.ms("clock.offset.ms")
-    return Shell(place.process, make, disk, host, listeners, settings.rights.username, offset_ms)
+    identity = ShellIdentity(place.process, listeners, settings.rights.username, offset_ms)
+    return Shell(identity, make, disk, host)
 
 
 def client(config: WorkerConfig, host: Host) -> Shell:
@@ -48,4 +49,4 @@ def client(config: WorkerConfig, host: Host) -> Shell:
     def make(now: Instant) -> Core:
         return ClientNode(config.process, bootstrap, config.client_port, options, now)
 
-    return Shell(config.process, make, MemoryDisk(), host, {})
+    return Shell(ShellIdentity(config.process), make, MemoryDisk(), host)

@@ -18,6 +18,7 @@ from fencepost import Host, Signal
 from fencepost_clusters.reference.client.node import Commanded
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import Snapshot
+from fencepost_clusters.reference.core.quorum.raft.timing import Vote
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_kafka import ClientCommand
@@ -63,27 +64,33 @@ class _Outgoing:
     calls: set[int] = field(default_factory=set)
 
 
+@dataclass(frozen=True, slots=True)
+class ShellIdentity:
+    """What others see of a process: its name, the listener of each port, the principal that it
+    proves to be, and how far its wall clock is ahead of its machine's."""
+
+    process: str
+    listeners: Mapping[int, str] = field(default_factory=dict)
+    principal: str = ""
+    clock_offset_ms: int = 0
+
+
 class Shell:
     """One simulated process; see `fencepost.SimulatedProcess`."""
 
     def __init__(
         self,
-        name: str,
+        identity: ShellIdentity,
         make: Callable[[e.Instant], Core],
         disk: MemoryDisk,
         host: Host,
-        listeners: Mapping[int, str],
-        principal: str = "",
-        offset_ms: int = 0,
     ) -> None:
-        """`listeners` maps each port to the name of its listener; `principal` is who it proves to
-        be to those that want to know; its wall clock is `offset_ms` ahead of its machine's."""
-        self._principal = principal
-        self._offset_ms = offset_ms
-        self._name = name
+        self._principal = identity.principal
+        self._offset_ms = identity.clock_offset_ms
+        self._name = identity.process
         self._disk = disk
         self._host = host
-        self._listeners = listeners
+        self._listeners = identity.listeners
         self._incoming: dict[int, _Incoming] = {}
         self._requests: dict[int, tuple[int, int]] = {}
         self._next_request = 0
@@ -133,12 +140,12 @@ class Shell:
             self._requests[request_id] = (connection, message.correlation)
             self._step(
                 e.Received(
-                    request_id,
-                    incoming.listener,
-                    message.client,
-                    message.correlation,
-                    message.message,
-                    message.principal,
+                    request_id=request_id,
+                    listener=incoming.listener,
+                    client=message.client,
+                    correlation=message.correlation,
+                    message=message.message,
+                    principal=message.principal,
                 )
             )
         elif isinstance(message, _Answer):
@@ -193,7 +200,7 @@ class Shell:
             case e.Delete():
                 self._disk.delete(effect.log)
             case e.StoreVote():
-                self._disk.vote = (effect.epoch, effect.voted_for)
+                self._disk.vote = Vote(effect.epoch, effect.voted_for)
             case e.StoreSnapshot():
                 self._disk.log(effect.log).drop_below(effect.offset)
                 self._disk.snapshot = Snapshot(effect.offset, effect.epoch, effect.data)

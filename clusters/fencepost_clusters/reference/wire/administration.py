@@ -11,76 +11,76 @@ from msgspec import Struct
 # ---------------------------------------------------------------------------------- reassignment
 
 
-class ReassignablePartition(Struct, frozen=True):
+class ReassignablePartition(Struct, frozen=True, kw_only=True):
     """`replicas` None: the reassignment under way is called off."""
 
     partition_index: int
     replicas: tuple[int, ...] | None
 
 
-class ReassignableTopic(Struct, frozen=True):
+class ReassignableTopic(Struct, frozen=True, kw_only=True):
     name: str
     partitions: tuple[ReassignablePartition, ...]
 
 
-class AlterPartitionReassignmentsRequest(Struct, frozen=True):
+class AlterPartitionReassignmentsRequest(Struct, frozen=True, kw_only=True):
     timeout: int
     topics: tuple[ReassignableTopic, ...]
 
 
-class ReassignablePartitionResponse(Struct, frozen=True):
+class ReassignablePartitionResponse(Struct, frozen=True, kw_only=True):
     partition_index: int
     error_code: int
     error_message: str | None = None
 
 
-class ReassignableTopicResponse(Struct, frozen=True):
+class ReassignableTopicResponse(Struct, frozen=True, kw_only=True):
     name: str
     partitions: tuple[ReassignablePartitionResponse, ...]
 
 
-class AlterPartitionReassignmentsResponse(Struct, frozen=True):
+class AlterPartitionReassignmentsResponse(Struct, frozen=True, kw_only=True):
     error_code: int
     responses: tuple[ReassignableTopicResponse, ...]
     error_message: str | None = None
 
 
-class ListPartitionReassignmentsTopics(Struct, frozen=True):
+class ListPartitionReassignmentsTopics(Struct, frozen=True, kw_only=True):
     name: str
     partition_indexes: tuple[int, ...]
 
 
-class ListPartitionReassignmentsRequest(Struct, frozen=True):
+class ListPartitionReassignmentsRequest(Struct, frozen=True, kw_only=True):
     timeout: int
     topics: tuple[ListPartitionReassignmentsTopics, ...] | None
 
 
-class OngoingPartitionReassignment(Struct, frozen=True):
+class OngoingPartitionReassignment(Struct, frozen=True, kw_only=True):
     partition_index: int
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...]
     removing_replicas: tuple[int, ...]
 
 
-class OngoingTopicReassignment(Struct, frozen=True):
+class OngoingTopicReassignment(Struct, frozen=True, kw_only=True):
     name: str
     partitions: tuple[OngoingPartitionReassignment, ...]
 
 
-class ListPartitionReassignmentsResponse(Struct, frozen=True):
+class ListPartitionReassignmentsResponse(Struct, frozen=True, kw_only=True):
     error_code: int
     topics: tuple[OngoingTopicReassignment, ...]
     error_message: str | None = None
 
 
-class RebalanceRequest(Struct, frozen=True):
+class RebalanceRequest(Struct, frozen=True, kw_only=True):
     """`brokers`: those to be given replicas, with as few moves as may be; none: all anew."""
 
     timeout: int
     brokers: tuple[int, ...]
 
 
-class RebalanceResponse(Struct, frozen=True):
+class RebalanceResponse(Struct, frozen=True, kw_only=True):
     """`moved` is how many partitions are being reassigned."""
 
     error_code: int
@@ -91,12 +91,12 @@ class RebalanceResponse(Struct, frozen=True):
 # ------------------------------------------------------------------------------------- elections
 
 
-class TopicPartitions(Struct, frozen=True):
+class TopicPartitions(Struct, frozen=True, kw_only=True):
     topic: str
     partitions: tuple[int, ...]
 
 
-class ElectLeadersRequest(Struct, frozen=True):
+class ElectLeadersRequest(Struct, frozen=True, kw_only=True):
     """`election_type` 0 is of the preferred replica; `topic_partitions` None: everywhere."""
 
     election_type: int
@@ -104,18 +104,18 @@ class ElectLeadersRequest(Struct, frozen=True):
     timeout: int
 
 
-class PartitionResult(Struct, frozen=True):
+class PartitionResult(Struct, frozen=True, kw_only=True):
     partition_id: int
     error_code: int
     error_message: str | None = None
 
 
-class ReplicaElectionResult(Struct, frozen=True):
+class ReplicaElectionResult(Struct, frozen=True, kw_only=True):
     topic: str
     partition_result: tuple[PartitionResult, ...]
 
 
-class ElectLeadersResponse(Struct, frozen=True):
+class ElectLeadersResponse(Struct, frozen=True, kw_only=True):
     error_code: int
     replica_election_results: tuple[ReplicaElectionResult, ...]
 
@@ -123,7 +123,7 @@ class ElectLeadersResponse(Struct, frozen=True):
 # -------------------------------------------------------------------------------------- settings
 
 
-class AlterableConfig(Struct, frozen=True):
+class AlterableConfig(Struct, frozen=True, kw_only=True):
     """`config_operation`: 0 sets, 1 deletes."""
 
     name: str
@@ -131,39 +131,39 @@ class AlterableConfig(Struct, frozen=True):
     value: str | None
 
 
-class AlterConfigsResource(Struct, frozen=True):
+class AlterConfigsResource(Struct, frozen=True, kw_only=True):
     resource_type: int
     resource_name: str
     configs: tuple[AlterableConfig, ...]
 
 
-class IncrementalAlterConfigsRequest(Struct, frozen=True):
+class IncrementalAlterConfigsRequest(Struct, frozen=True, kw_only=True):
     resources: tuple[AlterConfigsResource, ...]
     validate_only: bool = False
 
 
-class AlterConfigsResourceResponse(Struct, frozen=True):
+class AlterConfigsResourceResponse(Struct, frozen=True, kw_only=True):
     error_code: int
     error_message: str | None
     resource_type: int
     resource_name: str
 
 
-class IncrementalAlterConfigsResponse(Struct, frozen=True):
+class IncrementalAlterConfigsResponse(Struct, frozen=True, kw_only=True):
     responses: tuple[AlterConfigsResourceResponse, ...]
 
 
-class DescribeConfigsResource(Struct, frozen=True):
+class DescribeConfigsResource(Struct, frozen=True, kw_only=True):
     resource_type: int
     resource_name: str
     configuration_keys: tuple[str, ...] | None
 
 
-class DescribeConfigsRequest(Struct, frozen=True):
+class DescribeConfigsRequest(Struct, frozen=True, kw_only=True):
     resources: tuple[DescribeConfigsResource, ...]
 
 
-class DescribeConfigsResourceResult(Struct, frozen=True):
+class DescribeConfigsResourceResult(Struct, frozen=True, kw_only=True):
     """`config_source`: 1 of the topic, 3 of all brokers, 4 of this broker, 5 a default."""
 
     name: str
@@ -173,7 +173,7 @@ class DescribeConfigsResourceResult(Struct, frozen=True):
     is_sensitive: bool = False
 
 
-class DescribeConfigsResult(Struct, frozen=True):
+class DescribeConfigsResult(Struct, frozen=True, kw_only=True):
     error_code: int
     error_message: str | None
     resource_type: int
@@ -181,41 +181,41 @@ class DescribeConfigsResult(Struct, frozen=True):
     configs: tuple[DescribeConfigsResourceResult, ...] = ()
 
 
-class DescribeConfigsResponse(Struct, frozen=True):
+class DescribeConfigsResponse(Struct, frozen=True, kw_only=True):
     results: tuple[DescribeConfigsResult, ...]
 
 
 # ------------------------------------------------------------------------- brokers and controllers
 
 
-class UnregisterBrokerRequest(Struct, frozen=True):
+class UnregisterBrokerRequest(Struct, frozen=True, kw_only=True):
     broker_id: int
 
 
-class UnregisterBrokerResponse(Struct, frozen=True):
+class UnregisterBrokerResponse(Struct, frozen=True, kw_only=True):
     error_code: int
     error_message: str | None = None
 
 
-class QuorumPartition(Struct, frozen=True):
+class QuorumPartition(Struct, frozen=True, kw_only=True):
     partition_index: int
 
 
-class QuorumTopic(Struct, frozen=True):
+class QuorumTopic(Struct, frozen=True, kw_only=True):
     topic_name: str
     partitions: tuple[QuorumPartition, ...]
 
 
-class DescribeQuorumRequest(Struct, frozen=True):
+class DescribeQuorumRequest(Struct, frozen=True, kw_only=True):
     topics: tuple[QuorumTopic, ...]
 
 
-class QuorumReplica(Struct, frozen=True):
+class QuorumReplica(Struct, frozen=True, kw_only=True):
     replica_id: int
     log_end_offset: int
 
 
-class QuorumPartitionResult(Struct, frozen=True):
+class QuorumPartitionResult(Struct, frozen=True, kw_only=True):
     partition_index: int
     error_code: int
     leader_id: int = -1
@@ -225,23 +225,23 @@ class QuorumPartitionResult(Struct, frozen=True):
     observers: tuple[QuorumReplica, ...] = ()
 
 
-class QuorumTopicResult(Struct, frozen=True):
+class QuorumTopicResult(Struct, frozen=True, kw_only=True):
     topic_name: str
     partitions: tuple[QuorumPartitionResult, ...]
 
 
-class DescribeQuorumResponse(Struct, frozen=True):
+class DescribeQuorumResponse(Struct, frozen=True, kw_only=True):
     error_code: int
     topics: tuple[QuorumTopicResult, ...]
 
 
-class RaftVoterListener(Struct, frozen=True):
+class RaftVoterListener(Struct, frozen=True, kw_only=True):
     name: str
     host: str
     port: int
 
 
-class AddRaftVoterRequest(Struct, frozen=True):
+class AddRaftVoterRequest(Struct, frozen=True, kw_only=True):
     """KIP-853's: another controller is to vote."""
 
     cluster_id: str | None
@@ -250,19 +250,19 @@ class AddRaftVoterRequest(Struct, frozen=True):
     listeners: tuple[RaftVoterListener, ...]
 
 
-class AddRaftVoterResponse(Struct, frozen=True):
+class AddRaftVoterResponse(Struct, frozen=True, kw_only=True):
     error_code: int
     error_message: str | None = None
 
 
-class RemoveRaftVoterRequest(Struct, frozen=True):
+class RemoveRaftVoterRequest(Struct, frozen=True, kw_only=True):
     """KIP-853's: a controller is to vote no more."""
 
     cluster_id: str | None
     voter_id: int
 
 
-class RemoveRaftVoterResponse(Struct, frozen=True):
+class RemoveRaftVoterResponse(Struct, frozen=True, kw_only=True):
     error_code: int
     error_message: str | None = None
 

@@ -217,7 +217,7 @@ def api_versions(listener: str, header: Header) -> m.ApiVersionsResponse:
     return m.ApiVersionsResponse(
         error_code=Error.UNSUPPORTED_VERSION if header.version < 0 else Error.NONE,
         api_keys=tuple(
-            m.ApiVersion(api.key, api.min_version, api.max_version)
+            m.ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
             for api in apis
             if api.key not in _SEED_REQUESTS
         ),
@@ -313,8 +313,7 @@ def _from_entity(entity: Any, plain: Any) -> Convert:
         if (many or _nullable(source.type)) and not _nullable(one.type):
             convert = _never_null(one.name, convert)
         plan.append((one.name, _getter(one.name, convert)))
-    getters = [get for _, get in plan]
-    return lambda value: plain(*[get(value) for get in getters])
+    return lambda value: plain(**{name: get(value) for name, get in plan})
 
 
 def _nullable(kind: Any) -> bool:
@@ -343,9 +342,13 @@ def _getter(name: str, convert: Convert) -> Convert:
 
 
 _ZERO = {
-    "string": "", "bool": False, "timedelta_i32": timedelta(), "timedelta_i64": timedelta(),
-    "uuid": None, "error_code": ErrorCode.none,
-}  # fmt: skip
+    "string": "",
+    "bool": False,
+    "timedelta_i32": timedelta(),
+    "timedelta_i64": timedelta(),
+    "uuid": None,
+    "error_code": ErrorCode.none,
+}
 
 
 @cache

@@ -17,7 +17,7 @@ METADATA_TOPIC = "__kafka_metadata"
 METADATA_TOPIC_ID = UUID(int=1)
 
 
-class LogSlice(Struct, frozen=True):
+class LogSlice(Struct, frozen=True, kw_only=True):
     """Whole batches of one log, from the batch at `start` up to (not including) offset `end`."""
 
     log: str
@@ -30,45 +30,45 @@ Records = bytes | LogSlice | None
 # ------------------------------------------------------------------------------ Produce and Fetch
 
 
-class PartitionProduceData(Struct, frozen=True):
+class PartitionProduceData(Struct, frozen=True, kw_only=True):
     index: int
     records: bytes | None
 
 
-class TopicProduceData(Struct, frozen=True):
+class TopicProduceData(Struct, frozen=True, kw_only=True):
     name: str
     partition_data: tuple[PartitionProduceData, ...]
 
 
-class ProduceRequest(Struct, frozen=True):
+class ProduceRequest(Struct, frozen=True, kw_only=True):
     acks: int
     timeout: int
     topic_data: tuple[TopicProduceData, ...]
     transactional_id: str | None = None
 
 
-class PartitionProduceResponse(Struct, frozen=True):
+class PartitionProduceResponse(Struct, frozen=True, kw_only=True):
     index: int
     error_code: int
     base_offset: int = -1
     log_start_offset: int = -1
 
 
-class TopicProduceResponse(Struct, frozen=True):
+class TopicProduceResponse(Struct, frozen=True, kw_only=True):
     name: str
     partition_responses: tuple[PartitionProduceResponse, ...]
 
 
-class ProduceResponse(Struct, frozen=True):
+class ProduceResponse(Struct, frozen=True, kw_only=True):
     responses: tuple[TopicProduceResponse, ...]
 
 
-class ReplicaState(Struct, frozen=True):
+class ReplicaState(Struct, frozen=True, kw_only=True):
     replica_id: int = -1
     replica_epoch: int = -1
 
 
-class FetchPartition(Struct, frozen=True):
+class FetchPartition(Struct, frozen=True, kw_only=True):
     partition: int
     fetch_offset: int
     partition_max_bytes: int
@@ -76,13 +76,13 @@ class FetchPartition(Struct, frozen=True):
     last_fetched_epoch: int = -1
 
 
-class FetchTopic(Struct, frozen=True):
+class FetchTopic(Struct, frozen=True, kw_only=True):
     partitions: tuple[FetchPartition, ...]
     topic: str = ""
     topic_id: UUID | None = None
 
 
-class FetchRequest(Struct, frozen=True):
+class FetchRequest(Struct, frozen=True, kw_only=True):
     max_wait: int
     min_bytes: int
     max_bytes: int
@@ -92,24 +92,24 @@ class FetchRequest(Struct, frozen=True):
     session_epoch: int = -1
 
 
-class EpochEndOffset(Struct, frozen=True):
+class EpochEndOffset(Struct, frozen=True, kw_only=True):
     epoch: int = -1
     end_offset: int = -1
 
 
-class LeaderIdAndEpoch(Struct, frozen=True):
+class LeaderIdAndEpoch(Struct, frozen=True, kw_only=True):
     leader_id: int = -1
     leader_epoch: int = -1
 
 
-class SnapshotId(Struct, frozen=True):
+class SnapshotId(Struct, frozen=True, kw_only=True):
     """A snapshot of the metadata log: the offset it stands for, and the epoch before that."""
 
     end_offset: int = -1
     epoch: int = -1
 
 
-class PartitionData(Struct, frozen=True):
+class PartitionData(Struct, frozen=True, kw_only=True):
     partition_index: int
     error_code: int
     high_watermark: int
@@ -121,19 +121,19 @@ class PartitionData(Struct, frozen=True):
     snapshot_id: SnapshotId = SnapshotId()
 
 
-class FetchableTopicResponse(Struct, frozen=True):
+class FetchableTopicResponse(Struct, frozen=True, kw_only=True):
     partitions: tuple[PartitionData, ...]
     topic: str = ""
     topic_id: UUID | None = None
 
 
-class NodeEndpoint(Struct, frozen=True):
+class NodeEndpoint(Struct, frozen=True, kw_only=True):
     node_id: int
     host: str
     port: int
 
 
-class FetchResponse(Struct, frozen=True):
+class FetchResponse(Struct, frozen=True, kw_only=True):
     """`node_endpoints`, of the metadata log, are the quorum's voters and where they are."""
 
     error_code: int
@@ -145,21 +145,21 @@ class FetchResponse(Struct, frozen=True):
 # ------------------------------------------------------------------------- what clients ask about
 
 
-class MetadataRequestTopic(Struct, frozen=True):
+class MetadataRequestTopic(Struct, frozen=True, kw_only=True):
     name: str
 
 
-class MetadataRequest(Struct, frozen=True):
+class MetadataRequest(Struct, frozen=True, kw_only=True):
     topics: tuple[MetadataRequestTopic, ...] | None
 
 
-class MetadataResponseBroker(Struct, frozen=True):
+class MetadataResponseBroker(Struct, frozen=True, kw_only=True):
     node_id: int
     host: str
     port: int
 
 
-class MetadataResponsePartition(Struct, frozen=True):
+class MetadataResponsePartition(Struct, frozen=True, kw_only=True):
     error_code: int
     partition_index: int
     leader_id: int
@@ -169,101 +169,101 @@ class MetadataResponsePartition(Struct, frozen=True):
     offline_replicas: tuple[int, ...] = ()
 
 
-class MetadataResponseTopic(Struct, frozen=True):
+class MetadataResponseTopic(Struct, frozen=True, kw_only=True):
     error_code: int
     name: str
     partitions: tuple[MetadataResponsePartition, ...]
 
 
-class MetadataResponse(Struct, frozen=True):
+class MetadataResponse(Struct, frozen=True, kw_only=True):
     brokers: tuple[MetadataResponseBroker, ...]
     cluster_id: str
     controller_id: int
     topics: tuple[MetadataResponseTopic, ...]
 
 
-class ListOffsetsPartition(Struct, frozen=True):
+class ListOffsetsPartition(Struct, frozen=True, kw_only=True):
     partition_index: int
     timestamp: int
 
 
-class ListOffsetsTopic(Struct, frozen=True):
+class ListOffsetsTopic(Struct, frozen=True, kw_only=True):
     name: str
     partitions: tuple[ListOffsetsPartition, ...]
 
 
-class ListOffsetsRequest(Struct, frozen=True):
+class ListOffsetsRequest(Struct, frozen=True, kw_only=True):
     topics: tuple[ListOffsetsTopic, ...]
 
 
-class ListOffsetsPartitionResponse(Struct, frozen=True):
+class ListOffsetsPartitionResponse(Struct, frozen=True, kw_only=True):
     partition_index: int
     error_code: int
     timestamp: int = -1
     offset: int = -1
 
 
-class ListOffsetsTopicResponse(Struct, frozen=True):
+class ListOffsetsTopicResponse(Struct, frozen=True, kw_only=True):
     name: str
     partitions: tuple[ListOffsetsPartitionResponse, ...]
 
 
-class ListOffsetsResponse(Struct, frozen=True):
+class ListOffsetsResponse(Struct, frozen=True, kw_only=True):
     topics: tuple[ListOffsetsTopicResponse, ...]
 
 
-class OffsetForLeaderPartition(Struct, frozen=True):
+class OffsetForLeaderPartition(Struct, frozen=True, kw_only=True):
     partition: int
     leader_epoch: int
     current_leader_epoch: int = -1
 
 
-class OffsetForLeaderTopic(Struct, frozen=True):
+class OffsetForLeaderTopic(Struct, frozen=True, kw_only=True):
     topic: str
     partitions: tuple[OffsetForLeaderPartition, ...]
 
 
-class OffsetForLeaderEpochRequest(Struct, frozen=True):
+class OffsetForLeaderEpochRequest(Struct, frozen=True, kw_only=True):
     topics: tuple[OffsetForLeaderTopic, ...]
 
 
-class OffsetForLeaderResult(Struct, frozen=True):
+class OffsetForLeaderResult(Struct, frozen=True, kw_only=True):
     error_code: int
     partition: int
     leader_epoch: int = -1
     end_offset: int = -1
 
 
-class OffsetForLeaderTopicResult(Struct, frozen=True):
+class OffsetForLeaderTopicResult(Struct, frozen=True, kw_only=True):
     topic: str
     partitions: tuple[OffsetForLeaderResult, ...]
 
 
-class OffsetForLeaderEpochResponse(Struct, frozen=True):
+class OffsetForLeaderEpochResponse(Struct, frozen=True, kw_only=True):
     topics: tuple[OffsetForLeaderTopicResult, ...]
 
 
-class InitProducerIdRequest(Struct, frozen=True):
+class InitProducerIdRequest(Struct, frozen=True, kw_only=True):
     transactional_id: str | None
 
 
-class InitProducerIdResponse(Struct, frozen=True):
+class InitProducerIdResponse(Struct, frozen=True, kw_only=True):
     error_code: int
     producer_id: int
     producer_epoch: int
 
 
-class ApiVersionsRequest(Struct, frozen=True):
+class ApiVersionsRequest(Struct, frozen=True, kw_only=True):
     pass
 
 
-class ApiVersion(Struct, frozen=True):
+class ApiVersion(Struct, frozen=True, kw_only=True):
     api_key: int
     min_version: int
     max_version: int
 
 
-class ApiVersionsResponse(Struct, frozen=True):
+class ApiVersionsResponse(Struct, frozen=True, kw_only=True):
     error_code: int
     api_keys: tuple[ApiVersion, ...]
 
@@ -271,17 +271,17 @@ class ApiVersionsResponse(Struct, frozen=True):
 # ---------------------------------------------------------------------------------- administration
 
 
-class CreatableReplicaAssignment(Struct, frozen=True):
+class CreatableReplicaAssignment(Struct, frozen=True, kw_only=True):
     partition_index: int
     broker_ids: tuple[int, ...]
 
 
-class CreatableTopicConfig(Struct, frozen=True):
+class CreatableTopicConfig(Struct, frozen=True, kw_only=True):
     name: str
     value: str | None
 
 
-class CreatableTopic(Struct, frozen=True):
+class CreatableTopic(Struct, frozen=True, kw_only=True):
     name: str
     num_partitions: int
     replication_factor: int
@@ -289,13 +289,13 @@ class CreatableTopic(Struct, frozen=True):
     configs: tuple[CreatableTopicConfig, ...] = ()
 
 
-class CreateTopicsRequest(Struct, frozen=True):
+class CreateTopicsRequest(Struct, frozen=True, kw_only=True):
     topics: tuple[CreatableTopic, ...]
     timeout: int
     validate_only: bool = False
 
 
-class CreatableTopicResult(Struct, frozen=True):
+class CreatableTopicResult(Struct, frozen=True, kw_only=True):
     name: str
     error_code: int
     error_message: str | None = None
@@ -304,33 +304,33 @@ class CreatableTopicResult(Struct, frozen=True):
     configs: None = None
 
 
-class CreateTopicsResponse(Struct, frozen=True):
+class CreateTopicsResponse(Struct, frozen=True, kw_only=True):
     topics: tuple[CreatableTopicResult, ...]
 
 
-class DeleteTopicsRequest(Struct, frozen=True):
+class DeleteTopicsRequest(Struct, frozen=True, kw_only=True):
     topic_names: tuple[str, ...]
     timeout: int
 
 
-class DeletableTopicResult(Struct, frozen=True):
+class DeletableTopicResult(Struct, frozen=True, kw_only=True):
     name: str
     error_code: int
 
 
-class DeleteTopicsResponse(Struct, frozen=True):
+class DeleteTopicsResponse(Struct, frozen=True, kw_only=True):
     responses: tuple[DeletableTopicResult, ...]
 
 
 # ------------------------------------------------------ groups: refused, with Kafka's proper errors
 
 
-class FindCoordinatorRequest(Struct, frozen=True):
+class FindCoordinatorRequest(Struct, frozen=True, kw_only=True):
     key: str
     key_type: int = 0
 
 
-class FindCoordinatorResponse(Struct, frozen=True):
+class FindCoordinatorResponse(Struct, frozen=True, kw_only=True):
     error_code: int
     node_id: int
     host: str
@@ -338,67 +338,67 @@ class FindCoordinatorResponse(Struct, frozen=True):
     error_message: str | None = None
 
 
-class OffsetCommitRequestPartition(Struct, frozen=True):
+class OffsetCommitRequestPartition(Struct, frozen=True, kw_only=True):
     partition_index: int
 
 
-class OffsetCommitRequestTopic(Struct, frozen=True):
+class OffsetCommitRequestTopic(Struct, frozen=True, kw_only=True):
     name: str
     partitions: tuple[OffsetCommitRequestPartition, ...]
 
 
-class OffsetCommitRequest(Struct, frozen=True):
+class OffsetCommitRequest(Struct, frozen=True, kw_only=True):
     group_id: str
     topics: tuple[OffsetCommitRequestTopic, ...]
 
 
-class OffsetCommitResponsePartition(Struct, frozen=True):
+class OffsetCommitResponsePartition(Struct, frozen=True, kw_only=True):
     partition_index: int
     error_code: int
 
 
-class OffsetCommitResponseTopic(Struct, frozen=True):
+class OffsetCommitResponseTopic(Struct, frozen=True, kw_only=True):
     name: str
     partitions: tuple[OffsetCommitResponsePartition, ...]
 
 
-class OffsetCommitResponse(Struct, frozen=True):
+class OffsetCommitResponse(Struct, frozen=True, kw_only=True):
     topics: tuple[OffsetCommitResponseTopic, ...]
 
 
-class OffsetFetchRequestTopic(Struct, frozen=True):
+class OffsetFetchRequestTopic(Struct, frozen=True, kw_only=True):
     name: str
     partition_indexes: tuple[int, ...]
 
 
-class OffsetFetchRequest(Struct, frozen=True):
+class OffsetFetchRequest(Struct, frozen=True, kw_only=True):
     group_id: str
     topics: tuple[OffsetFetchRequestTopic, ...] | None
 
 
-class OffsetFetchResponsePartition(Struct, frozen=True):
+class OffsetFetchResponsePartition(Struct, frozen=True, kw_only=True):
     partition_index: int
     error_code: int
     committed_offset: int = -1
     metadata: str | None = ""
 
 
-class OffsetFetchResponseTopic(Struct, frozen=True):
+class OffsetFetchResponseTopic(Struct, frozen=True, kw_only=True):
     name: str
     partitions: tuple[OffsetFetchResponsePartition, ...]
 
 
-class OffsetFetchResponse(Struct, frozen=True):
+class OffsetFetchResponse(Struct, frozen=True, kw_only=True):
     topics: tuple[OffsetFetchResponseTopic, ...]
     error_code: int = 0
 
 
-class JoinGroupRequest(Struct, frozen=True):
+class JoinGroupRequest(Struct, frozen=True, kw_only=True):
     group_id: str
     member_id: str
 
 
-class JoinGroupResponse(Struct, frozen=True):
+class JoinGroupResponse(Struct, frozen=True, kw_only=True):
     error_code: int
     members: tuple[()] = ()
     protocol_name: str = ""
@@ -409,7 +409,7 @@ class JoinGroupResponse(Struct, frozen=True):
 # ------------------------------------------------------------------------- the quorum (KIP-595)
 
 
-class VotePartition(Struct, frozen=True):
+class VotePartition(Struct, frozen=True, kw_only=True):
     partition_index: int
     replica_epoch: int
     replica_id: int
@@ -417,17 +417,17 @@ class VotePartition(Struct, frozen=True):
     last_offset: int
 
 
-class VoteTopic(Struct, frozen=True):
+class VoteTopic(Struct, frozen=True, kw_only=True):
     topic_name: str
     partitions: tuple[VotePartition, ...]
 
 
-class VoteRequest(Struct, frozen=True):
+class VoteRequest(Struct, frozen=True, kw_only=True):
     topics: tuple[VoteTopic, ...]
     cluster_id: str | None = None
 
 
-class VoteResult(Struct, frozen=True):
+class VoteResult(Struct, frozen=True, kw_only=True):
     partition_index: int
     error_code: int
     leader_id: int
@@ -435,17 +435,17 @@ class VoteResult(Struct, frozen=True):
     vote_granted: bool
 
 
-class VoteTopicResult(Struct, frozen=True):
+class VoteTopicResult(Struct, frozen=True, kw_only=True):
     topic_name: str
     partitions: tuple[VoteResult, ...]
 
 
-class VoteResponse(Struct, frozen=True):
+class VoteResponse(Struct, frozen=True, kw_only=True):
     error_code: int
     topics: tuple[VoteTopicResult, ...]
 
 
-class EpochPartition(Struct, frozen=True):
+class EpochPartition(Struct, frozen=True, kw_only=True):
     partition_index: int
     leader_id: int
     leader_epoch: int
@@ -453,44 +453,44 @@ class EpochPartition(Struct, frozen=True):
     preferred_successors: tuple[int, ...] = ()
 
 
-class EpochTopic(Struct, frozen=True):
+class EpochTopic(Struct, frozen=True, kw_only=True):
     topic_name: str
     partitions: tuple[EpochPartition, ...]
 
 
-class BeginQuorumEpochRequest(Struct, frozen=True):
+class BeginQuorumEpochRequest(Struct, frozen=True, kw_only=True):
     topics: tuple[EpochTopic, ...]
     cluster_id: str | None = None
 
 
-class BeginQuorumEpochResponse(Struct, frozen=True):
+class BeginQuorumEpochResponse(Struct, frozen=True, kw_only=True):
     error_code: int
     topics: tuple[EpochTopic, ...]
 
 
-class EndQuorumEpochRequest(Struct, frozen=True):
+class EndQuorumEpochRequest(Struct, frozen=True, kw_only=True):
     topics: tuple[EpochTopic, ...]
     cluster_id: str | None = None
 
 
-class EndQuorumEpochResponse(Struct, frozen=True):
+class EndQuorumEpochResponse(Struct, frozen=True, kw_only=True):
     error_code: int
     topics: tuple[EpochTopic, ...]
 
 
-class PartitionSnapshot(Struct, frozen=True):
+class PartitionSnapshot(Struct, frozen=True, kw_only=True):
     partition: int
     current_leader_epoch: int
     snapshot_id: SnapshotId
     position: int
 
 
-class TopicSnapshot(Struct, frozen=True):
+class TopicSnapshot(Struct, frozen=True, kw_only=True):
     name: str
     partitions: tuple[PartitionSnapshot, ...]
 
 
-class FetchSnapshotRequest(Struct, frozen=True):
+class FetchSnapshotRequest(Struct, frozen=True, kw_only=True):
     """KIP-630: a part of the snapshot that a fetch was pointed to."""
 
     replica_id: int
@@ -499,7 +499,7 @@ class FetchSnapshotRequest(Struct, frozen=True):
     cluster_id: str | None = None
 
 
-class PartitionSnapshotData(Struct, frozen=True):
+class PartitionSnapshotData(Struct, frozen=True, kw_only=True):
     index: int
     error_code: int
     snapshot_id: SnapshotId
@@ -509,12 +509,12 @@ class PartitionSnapshotData(Struct, frozen=True):
     unaligned_records: bytes
 
 
-class TopicSnapshotData(Struct, frozen=True):
+class TopicSnapshotData(Struct, frozen=True, kw_only=True):
     name: str
     partitions: tuple[PartitionSnapshotData, ...]
 
 
-class FetchSnapshotResponse(Struct, frozen=True):
+class FetchSnapshotResponse(Struct, frozen=True, kw_only=True):
     error_code: int
     topics: tuple[TopicSnapshotData, ...]
 
@@ -522,12 +522,12 @@ class FetchSnapshotResponse(Struct, frozen=True):
 # ---------------------------------------------------- brokers and the active controller (KIP-631)
 
 
-class IsrMember(Struct, frozen=True):
+class IsrMember(Struct, frozen=True, kw_only=True):
     broker_id: int
     broker_epoch: int
 
 
-class AlterPartitionData(Struct, frozen=True):
+class AlterPartitionData(Struct, frozen=True, kw_only=True):
     partition_index: int
     leader_epoch: int
     new_isr_with_epochs: tuple[IsrMember, ...]
@@ -535,12 +535,12 @@ class AlterPartitionData(Struct, frozen=True):
     partition_epoch: int = -1
 
 
-class AlterPartitionTopic(Struct, frozen=True):
+class AlterPartitionTopic(Struct, frozen=True, kw_only=True):
     topic_id: UUID | None
     partitions: tuple[AlterPartitionData, ...]
 
 
-class AlterPartitionRequest(Struct, frozen=True):
+class AlterPartitionRequest(Struct, frozen=True, kw_only=True):
     """KIP-631's AlterIsr, as Kafka's AlterPartition carries it."""
 
     broker_id: int
@@ -548,7 +548,7 @@ class AlterPartitionRequest(Struct, frozen=True):
     topics: tuple[AlterPartitionTopic, ...]
 
 
-class AlterPartitionResult(Struct, frozen=True):
+class AlterPartitionResult(Struct, frozen=True, kw_only=True):
     partition_index: int
     error_code: int
     leader_id: int = -1
@@ -558,24 +558,24 @@ class AlterPartitionResult(Struct, frozen=True):
     partition_epoch: int = -1
 
 
-class AlterPartitionTopicResult(Struct, frozen=True):
+class AlterPartitionTopicResult(Struct, frozen=True, kw_only=True):
     topic_id: UUID | None
     partitions: tuple[AlterPartitionResult, ...]
 
 
-class AlterPartitionResponse(Struct, frozen=True):
+class AlterPartitionResponse(Struct, frozen=True, kw_only=True):
     error_code: int
     topics: tuple[AlterPartitionTopicResult, ...]
 
 
-class Listener(Struct, frozen=True):
+class Listener(Struct, frozen=True, kw_only=True):
     name: str
     host: str
     port: int
     security_protocol: int = 0
 
 
-class Feature(Struct, frozen=True):
+class Feature(Struct, frozen=True, kw_only=True):
     """The levels of a feature that a broker supports, both included."""
 
     name: str
@@ -583,7 +583,7 @@ class Feature(Struct, frozen=True):
     max_level: int
 
 
-class BrokerHeartbeatRequest(Struct, frozen=True):
+class BrokerHeartbeatRequest(Struct, frozen=True, kw_only=True):
     """KIP-631's heartbeat; what comes after `listeners` travels in tagged fields."""
 
     target_state: int
@@ -597,7 +597,7 @@ class BrokerHeartbeatRequest(Struct, frozen=True):
     features: tuple[Feature, ...] = ()
 
 
-class BrokerHeartbeatResponse(Struct, frozen=True):
+class BrokerHeartbeatResponse(Struct, frozen=True, kw_only=True):
     """`controller_epoch` travels as a tagged field."""
 
     error_code: int
@@ -608,30 +608,30 @@ class BrokerHeartbeatResponse(Struct, frozen=True):
     controller_epoch: int = -1
 
 
-class ControllerHeartbeatRequest(Struct, frozen=True):
+class ControllerHeartbeatRequest(Struct, frozen=True, kw_only=True):
     controller_id: int
     last_snapshot_offset: int
 
 
-class ControllerHeartbeatResponse(Struct, frozen=True):
+class ControllerHeartbeatResponse(Struct, frozen=True, kw_only=True):
     error_code: int
     start_snapshot: bool = False
 
 
-class SaslHandshakeRequest(Struct, frozen=True):
+class SaslHandshakeRequest(Struct, frozen=True, kw_only=True):
     mechanism: str
 
 
-class SaslHandshakeResponse(Struct, frozen=True):
+class SaslHandshakeResponse(Struct, frozen=True, kw_only=True):
     error_code: int
     mechanisms: tuple[str, ...]
 
 
-class SaslAuthenticateRequest(Struct, frozen=True):
+class SaslAuthenticateRequest(Struct, frozen=True, kw_only=True):
     auth_bytes: bytes
 
 
-class SaslAuthenticateResponse(Struct, frozen=True):
+class SaslAuthenticateResponse(Struct, frozen=True, kw_only=True):
     error_code: int
     error_message: str | None = None
     auth_bytes: bytes = b""

@@ -120,7 +120,11 @@ class CombinedNode:
         self._requests -= 1
         self._inner[self._requests] = _Inner(node, call.call_id)
         received = Received(
-            self._requests, listener, self._site.process, call.call_id, call.message,
-            node.settings.rights.username,
-        )  # fmt: skip
+            request_id=self._requests,
+            listener=listener,
+            client=self._site.process,
+            correlation=call.call_id,
+            message=call.message,
+            principal=node.settings.rights.username,
+        )
         self._todo.append((self._serving(listener), received))

@@ -76,7 +76,7 @@ class Fetching:
     ) -> None:
         """Answers a fetch, now or when there is something to say."""
         if request.session_id != 0:
-            answer = m.FetchResponse(Error.FETCH_SESSION_ID_NOT_FOUND, ())
+            answer = m.FetchResponse(error_code=Error.FETCH_SESSION_ID_NOT_FOUND, responses=())
             self._out.add(Reply(received.request_id, answer))
             return
         parked = _Parked(
@@ -91,9 +91,9 @@ class Fetching:
 
     def release(self, state: ClusterState, now: Instant) -> None:
         """Answers the parked fetches for which something came, or whose time is up."""
-        stirred = self._replicas.stirred
+        changed = self._replicas.changed
         if self._parked:
-            look = {one for key in stirred for one in self._waiting.get(key, ())}
+            look = {one for key in changed for one in self._waiting.get(key, ())}
             serving = self._session.serving(now)
             for number, parked in self._parked.items():
                 if now.monotonic_ns >= parked.deadline_ns or (parked.of_client and not serving):
@@ -104,7 +104,7 @@ class Fetching:
                 if self._answered(parked, state, now, serving):
                     self._unpark(number)
             self._out.cause = None
-        stirred.clear()
+        changed.clear()
 
     def _answered(self, parked: _Parked, state: ClusterState, now: Instant, serving: bool) -> bool:
         """Whether a parked fetch is answered, or refused, now."""
@@ -143,12 +143,12 @@ class Fetching:
                 enough = enough or part.error_code != Error.NONE or event is not None
                 if event is not None:
                     served.append(event)
-            topics.append(m.FetchableTopicResponse(tuple(parts), topic.topic))
+            topics.append(m.FetchableTopicResponse(partitions=tuple(parts), topic=topic.topic))
         if not enough:
             return False
         for event in served:
             self._out.note(event)
-        answer = m.FetchResponse(Error.NONE, tuple(topics))
+        answer = m.FetchResponse(error_code=Error.NONE, responses=tuple(topics))
         self._out.add(Reply(parked.received.request_id, answer))
         return True
 
@@ -168,29 +168,54 @@ class Fetching:
         elif asked.current_leader_epoch > one.epoch:
             error = Error.UNKNOWN_LEADER_EPOCH
         if one is None or error is not Error.NONE:
-            return m.PartitionData(index, error, -1, records=b""), None
+            return m.PartitionData(
+                partition_index=index, error_code=error, high_watermark=-1, records=b""
+            ), None
         below = self._policies.readable_end(one.high_watermark, one.log.end)
         if not one.log.start <= asked.fetch_offset <= below:
             # Just after an election the high watermark may lag behind what was read before.
             if one.log.start <= asked.fetch_offset <= one.log.end:
                 return self._nothing(one, index, below), None
-            return m.PartitionData(index, Error.OFFSET_OUT_OF_RANGE, below, records=b""), None
+            return m.PartitionData(
+                partition_index=index,
+                error_code=Error.OFFSET_OUT_OF_RANGE,
+                high_watermark=below,
+                records=b"",
+            ), None
         start, end = one.log.span(asked.fetch_offset, below, asked.partition_max_bytes)
         if end <= start:
             return self._nothing(one, index, below), None
         part = m.PartitionData(
-            index, error, below, below, one.log.start, records=m.LogSlice(one.name, start, end)
+            partition_index=index,
+            error_code=error,
+            high_watermark=below,
+            last_stable_offset=below,
+            log_start_offset=one.log.start,
+            records=m.LogSlice(log=one.name, start=start, end=end),
         )
         event = FetchServed(
-            topic, index, parked.received.client, asked.fetch_offset, end, one.high_watermark,
-            one.epoch, self._session.state.name,
-            one.log.end,
-        )  # fmt: skip
+            topic=topic,
+            partition=index,
+            client=parked.received.client,
+            from_offset=asked.fetch_offset,
+            to_offset=end,
+            high_watermark=one.high_watermark,
+            leader_epoch=one.epoch,
+            state=self._session.state.name,
+            log_end=one.log.end,
+        )
         return part, event
 
     @staticmethod
     def _nothing(one: Replica, index: int, below: int) -> m.PartitionData:
-        return m.PartitionData(index, Error.NONE, below, below, one.log.start, records=b"")
+        return m.PartitionData(
+            partition_index=index,
+            error_code=Error.NONE,
+            high_watermark=below,
+            last_stable_offset=below,
+            log_start_offset=one.log.start,
+            records=b"",
+        )
 
     def _try_replica_fetch(
         self, parked: _Parked, state: ClusterState, now: Instant, final: bool
@@ -202,14 +227,21 @@ class Fetching:
                 self._following.serve(parked.received, request, topic.topic_id, asked, state, now)
                 for asked in topic.partitions
             )
-            topics.append(m.FetchableTopicResponse(parts, "", topic.topic_id))
+            topics.append(
+                m.FetchableTopicResponse(partitions=parts, topic="", topic_id=topic.topic_id)
+            )
         clean = all(p.error_code == Error.NONE for t in topics for p in t.partitions)
         if clean and not final and not self._following.has_news(request):
             return False
         for answered in topics:
             for part in answered.partitions:
                 self._following.told(request, answered.topic_id, part)
-        self._out.add(Reply(parked.received.request_id, m.FetchResponse(Error.NONE, tuple(topics))))
+        self._out.add(
+            Reply(
+                parked.received.request_id,
+                m.FetchResponse(error_code=Error.NONE, responses=tuple(topics)),
+            )
+        )
         return True
 
 
@@ -226,12 +258,20 @@ def _asked_for(request: m.FetchRequest, state: ClusterState) -> tuple[Key, ...]:
 def refused(request: m.FetchRequest, error: Error) -> m.FetchResponse:
     """The same error for every partition of a fetch."""
     return m.FetchResponse(
-        Error.NONE,
-        tuple(
+        error_code=Error.NONE,
+        responses=tuple(
             m.FetchableTopicResponse(
-                tuple(m.PartitionData(p.partition, error, -1, records=b"") for p in t.partitions),
-                t.topic,
-                t.topic_id,
+                partitions=tuple(
+                    m.PartitionData(
+                        partition_index=p.partition,
+                        error_code=error,
+                        high_watermark=-1,
+                        records=b"",
+                    )
+                    for p in t.partitions
+                ),
+                topic=t.topic,
+                topic_id=t.topic_id,
             )
             for t in request.topics
         ),

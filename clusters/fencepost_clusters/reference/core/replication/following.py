@@ -109,17 +109,38 @@ class Following:
         topics: dict[UUID, list[m.FetchPartition]] = {}
         for one in replicas:
             topics.setdefault(one.partition.topic_id, []).append(
-                m.FetchPartition(one.index, one.log.end, max_bytes, one.epoch, one.log.last_epoch)
+                m.FetchPartition(
+                    partition=one.index,
+                    fetch_offset=one.log.end,
+                    partition_max_bytes=max_bytes,
+                    current_leader_epoch=one.epoch,
+                    last_fetched_epoch=one.log.last_epoch,
+                )
             )
         wait_ms = self._settings.ms("replica.fetch.wait.max.ms")
         request = m.FetchRequest(
-            wait_ms, 1, max_bytes,
-            tuple(m.FetchTopic(tuple(parts), "", topic) for topic, parts in topics.items()),
-            m.ReplicaState(self._settings.node_id, self._session.epoch),
-        )  # fmt: skip
+            max_wait=wait_ms,
+            min_bytes=1,
+            max_bytes=max_bytes,
+            topics=tuple(
+                m.FetchTopic(partitions=tuple(parts), topic="", topic_id=topic)
+                for topic, parts in topics.items()
+            ),
+            replica_state=m.ReplicaState(
+                replica_id=self._settings.node_id, replica_epoch=self._session.epoch
+            ),
+        )
         call = self._out.next_call()
         timeout_ms = wait_ms + self._settings.ms("request.timeout.ms")
-        self._out.add(Call(call, address, "replication", request, timeout_ms))
+        self._out.add(
+            Call(
+                call_id=call,
+                address=address,
+                channel="replication",
+                message=request,
+                timeout_ms=timeout_ms,
+            )
+        )
         fetcher.call = call
         fetcher.asked = tuple((o.partition.topic_id, o.index, o.epoch) for o in replicas)
         self._calls[call] = leader
@@ -179,14 +200,14 @@ class Following:
         if known is not None and self._policies.is_past_epoch(replica.replica_epoch, known.epoch):
             self._out.note(
                 RequestRefused(
-                    "Fetch",
-                    "",
-                    -1,
-                    received.client,
-                    replica.replica_id,
-                    Error.STALE_BROKER_EPOCH.name,
-                    "stale_broker_epoch",
-                    self._session.state.name,
+                    api="Fetch",
+                    topic="",
+                    partition=-1,
+                    client=received.client,
+                    requester=replica.replica_id,
+                    error=Error.STALE_BROKER_EPOCH.name,
+                    reason="stale_broker_epoch",
+                    state=self._session.state.name,
                 )
             )
             return Error.STALE_BROKER_EPOCH
@@ -211,17 +232,29 @@ class Following:
         elif asked.current_leader_epoch > one.epoch:
             error = Error.UNKNOWN_LEADER_EPOCH
         if one is None or error is not Error.NONE:
-            return m.PartitionData(asked.partition, error, -1)
+            return m.PartitionData(
+                partition_index=asked.partition, error_code=error, high_watermark=-1
+            )
         epoch, end = one.log.end_for_epoch(asked.last_fetched_epoch)
         if asked.fetch_offset > 0 and self._policies.diverges(
             asked.last_fetched_epoch, asked.fetch_offset, epoch, end
         ):
-            diverging = m.EpochEndOffset(max(epoch, 0), end)
+            diverging = m.EpochEndOffset(epoch=max(epoch, 0), end_offset=end)
             return m.PartitionData(
-                asked.partition, error, one.high_watermark, -1, 0, diverging, records=b""
+                partition_index=asked.partition,
+                error_code=error,
+                high_watermark=one.high_watermark,
+                last_stable_offset=-1,
+                log_start_offset=0,
+                diverging_epoch=diverging,
+                records=b"",
             )
         if asked.fetch_offset > one.log.end:
-            return m.PartitionData(asked.partition, Error.OFFSET_OUT_OF_RANGE, -1)
+            return m.PartitionData(
+                partition_index=asked.partition,
+                error_code=Error.OFFSET_OUT_OF_RANGE,
+                high_watermark=-1,
+            )
         replica = request.replica_state
         known = state.brokers.get(replica.replica_id)
         epoch_now = known.epoch if known is not None else None
@@ -230,11 +263,15 @@ class Following:
                 replica.replica_id, received.client, replica.replica_epoch, asked.fetch_offset, now
             )
         start, end = one.log.span(asked.fetch_offset, one.log.end, asked.partition_max_bytes)
-        records = m.LogSlice(one.name, start, end) if end > start else b""
+        records = m.LogSlice(log=one.name, start=start, end=end) if end > start else b""
         return m.PartitionData(
-            asked.partition, error, one.high_watermark, one.high_watermark, one.log.start,
+            partition_index=asked.partition,
+            error_code=error,
+            high_watermark=one.high_watermark,
+            last_stable_offset=one.high_watermark,
+            log_start_offset=one.log.start,
             records=records,
-        )  # fmt: skip
+        )
 
     def has_news(self, request: m.FetchRequest) -> bool:
         """Whether a parked follower fetch would be answered with something new."""

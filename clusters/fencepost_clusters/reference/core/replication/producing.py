@@ -87,7 +87,9 @@ class Producing:
                 key = (topic.name, part.index)
                 outcome = self._append(received, request, state, topic.name, part)
                 if isinstance(outcome, Error):
-                    pending.done[key] = m.PartitionProduceResponse(part.index, outcome)
+                    pending.done[key] = m.PartitionProduceResponse(
+                        index=part.index, error_code=outcome
+                    )
                     self._note(pending, key, outcome, None)
                     continue
                 if not outcome.duplicate:
@@ -191,7 +193,9 @@ class Producing:
 
     def _finish(self, pending: _Pending, key: Key, stored: Appended, error: Error) -> None:
         base = stored.base if error is Error.NONE else -1
-        pending.done[key] = m.PartitionProduceResponse(key[1], error, base, 0)
+        pending.done[key] = m.PartitionProduceResponse(
+            index=key[1], error_code=error, base_offset=base, log_start_offset=0
+        )
         self._note(pending, key, error, stored)
 
     def _note(self, pending: _Pending, key: Key, error: Error, stored: Appended | None) -> None:
@@ -201,18 +205,22 @@ class Producing:
         self._out.add(
             Note(
                 ProduceAnswered(
-                    key[0], key[1], pending.received.client, pending.request.acks, error.name,
-                    stored.base if stored is not None and good else -1,
-                    stored.end if stored is not None and good else -1,
-                    one.epoch if one is not None else -1,
-                    one.high_watermark if one is not None else -1,
-                    isr,
-                    tuple(one.end_of(r) for r in isr) if one is not None else (),
-                    stored.duplicate if stored is not None else False,
+                    topic=key[0],
+                    partition=key[1],
+                    client=pending.received.client,
+                    acks=pending.request.acks,
+                    error=error.name,
+                    base_offset=stored.base if stored is not None and good else -1,
+                    log_end=stored.end if stored is not None and good else -1,
+                    leader_epoch=one.epoch if one is not None else -1,
+                    high_watermark=one.high_watermark if one is not None else -1,
+                    isr=isr,
+                    ends=tuple(one.end_of(r) for r in isr) if one is not None else (),
+                    duplicate=stored.duplicate if stored is not None else False,
                 ),
                 pending.cause,
             )
-        )  # fmt: skip
+        )
 
     def _answer(self, pending: _Pending) -> None:
         if pending.request.acks == 0:
@@ -220,25 +228,27 @@ class Producing:
             return
         topics = tuple(
             m.TopicProduceResponse(
-                topic.name,
-                tuple(pending.done[topic.name, part.index] for part in topic.partition_data),
+                name=topic.name,
+                partition_responses=tuple(
+                    pending.done[topic.name, part.index] for part in topic.partition_data
+                ),
             )
             for topic in pending.request.topic_data
         )
-        self._out.add(Reply(pending.received.request_id, m.ProduceResponse(topics)))
+        self._out.add(Reply(pending.received.request_id, m.ProduceResponse(responses=topics)))
 
     def _refused(
         self, received: Received, topic: str, index: int, error: Error, reason: str
     ) -> None:
         self._out.note(
             RequestRefused(
-                "Produce",
-                topic,
-                index,
-                received.client,
-                -1,
-                error.name,
-                reason,
-                self._session.state.name,
+                api="Produce",
+                topic=topic,
+                partition=index,
+                client=received.client,
+                requester=-1,
+                error=error.name,
+                reason=reason,
+                state=self._session.state.name,
             )
         )

@@ -6,7 +6,10 @@ any replica it has asked to add, never among fewer: a shrink counts only once it
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from uuid import UUID
+
+from msgspec import Struct
 
 from fencepost_clusters.reference.core.log.entry import Entry, entry
 from fencepost_clusters.reference.core.log.index import LogIndex
@@ -41,30 +44,41 @@ def log_name(topic: str, partition: Partition) -> str:
     return f"{topic}-{partition.index}-{partition.topic_id.hex}"
 
 
+class RecoveredLog(Struct, frozen=True):
+    """What the disk holds of a replica: the index of its log, and its stored high watermark."""
+
+    entries: tuple[Entry, ...] = ()
+    high_watermark: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaHost:
+    """What all replicas of a broker share.
+
+    `changed` takes a replica's key whenever something changes that a fetch waits for.
+    """
+
+    broker: int
+    keep_in_sync_ms: int
+    changed: set[Key]
+    policies: ReplicationPolicies
+    out: Outbox
+
+
 class Replica:
     """See the module."""
 
     def __init__(
-        self,
-        me: int,
-        topic: str,
-        partition: Partition,
-        entries: tuple[Entry, ...],
-        checkpoint: int,
-        keep_in_sync_ms: int,
-        stirred: set[Key],
-        policies: ReplicationPolicies,
-        out: Outbox,
+        self, host: ReplicaHost, topic: str, partition: Partition, stored: RecoveredLog
     ) -> None:
-        """`stirred` takes the replica's key whenever something changes that a fetch waits for."""
-        self.me = me
+        self.me = host.broker
         self.topic = topic
         self.index = partition.index
         self.partition = partition
         self.name = log_name(topic, partition)
-        self._keep_in_sync_ms = keep_in_sync_ms
-        self.log = LogIndex(entries)
-        self.high_watermark = policies.restored_watermark(checkpoint, self.log.end)
+        self._keep_in_sync_ms = host.keep_in_sync_ms
+        self.log = LogIndex(stored.entries)
+        self.high_watermark = host.policies.restored_watermark(stored.high_watermark, self.log.end)
         self.flushed = 0
         """The log is synced to disk below this offset, for all that this process knows (RP-26)."""
         self._stored = (-1, -1)
@@ -79,9 +93,9 @@ class Replica:
         self.proposed: tuple[int, ...] | None = None
         """The ISR that this leader wants instead of the stored one, if any."""
         self._key = (partition.topic_id, partition.index)
-        self._stirred = stirred
-        self._policies = policies
-        self._out = out
+        self._changed = host.changed
+        self._policies = host.policies
+        self._out = host.out
 
     @property
     def leading(self) -> bool:
@@ -97,7 +111,7 @@ class Replica:
         """Takes on what the committed metadata says."""
         before, self.partition = self.partition, partition
         was = self.part
-        self._stirred.add(self._key)
+        self._changed.add(self._key)
         if partition.leader == self.me:
             if was is not Part.LEADER:
                 self._lead(now)
@@ -109,14 +123,25 @@ class Replica:
         elif was is not Part.FOLLOWER or partition.leader_epoch != before.leader_epoch:
             self._follow()
         if was is Part.LEADER:
-            self._out.note(LeadershipEnded(self.topic, self.index, before.leader_epoch, "metadata"))
+            self._out.note(
+                LeadershipEnded(
+                    topic=self.topic,
+                    partition=self.index,
+                    leader_epoch=before.leader_epoch,
+                    reason="metadata",
+                )
+            )
 
     def retire(self, reason: str) -> None:
         """Stops leading or following."""
         was, self.part = self.part, Part.IDLE
-        self._stirred.add(self._key)
+        self._changed.add(self._key)
         if was is Part.LEADER:
-            self._out.note(LeadershipEnded(self.topic, self.index, self.epoch, reason))
+            self._out.note(
+                LeadershipEnded(
+                    topic=self.topic, partition=self.index, leader_epoch=self.epoch, reason=reason
+                )
+            )
 
     def _lead(self, now: Instant) -> None:
         self.part = Part.LEADER
@@ -133,14 +158,14 @@ class Replica:
         self.asked, self.adding, self.proposed = None, (), None
         self._out.note(
             LeadershipStarted(
-                self.topic,
-                self.index,
-                self.epoch,
-                self.partition.isr,
-                self.log.start,
-                self.log.end,
-                self.high_watermark,
-                self._keep_in_sync_ms,
+                topic=self.topic,
+                partition=self.index,
+                leader_epoch=self.epoch,
+                isr=self.partition.isr,
+                log_start=self.log.start,
+                log_end=self.log.end,
+                high_watermark=self.high_watermark,
+                keep_in_sync_ms=self._keep_in_sync_ms,
             )
         )
         self.advance()
@@ -149,12 +174,12 @@ class Replica:
         self.part = Part.FOLLOWER
         self._out.note(
             FollowingStarted(
-                self.topic,
-                self.index,
-                self.partition.leader,
-                self.epoch,
-                self.log.end,
-                self.high_watermark,
+                topic=self.topic,
+                partition=self.index,
+                leader=self.partition.leader,
+                leader_epoch=self.epoch,
+                log_end=self.log.end,
+                high_watermark=self.high_watermark,
             )
         )
         kept = self._policies.kept_when_following(self.high_watermark, self.log.end)
@@ -174,21 +199,21 @@ class Replica:
         expected = self.log.end
         self._out.note(
             LogAppended(
-                self.topic,
-                self.index,
-                stored.base,
-                stored.end,
-                expected,
-                stored.epoch,
-                self.epoch,
-                as_leader,
-                _digest(header, stored.epoch),
-                stored.producer_id,
-                stored.base_sequence,
+                topic=self.topic,
+                partition=self.index,
+                base_offset=stored.base,
+                log_end=stored.end,
+                expected_base=expected,
+                batch_epoch=stored.epoch,
+                leader_epoch=self.epoch,
+                as_leader=as_leader,
+                digest=_digest(header, stored.epoch),
+                producer_id=stored.producer_id,
+                base_sequence=stored.base_sequence,
             )
         )
         self.log.append(stored)
-        self._stirred.add(self._key)
+        self._changed.add(self._key)
         self._out.add(Append(self.name, stored.base, data))
 
     def counted(self) -> tuple[int, ...]:
@@ -210,17 +235,17 @@ class Replica:
             self._note_watermark(True, counted)
 
     def _note_watermark(self, as_leader: bool, counted: tuple[int, ...]) -> None:
-        self._stirred.add(self._key)
+        self._changed.add(self._key)
         self._out.note(
             HighWatermarkAdvanced(
-                self.topic,
-                self.index,
-                self.high_watermark,
-                self.log.end,
-                self.epoch,
-                as_leader,
-                self.partition.isr if as_leader else (),
-                counted,
+                topic=self.topic,
+                partition=self.index,
+                high_watermark=self.high_watermark,
+                log_end=self.log.end,
+                leader_epoch=self.epoch,
+                as_leader=as_leader,
+                isr=self.partition.isr if as_leader else (),
+                counted=counted,
             )
         )
 
@@ -239,7 +264,13 @@ class Replica:
         known.end, known.broker_epoch = offset, broker_epoch
         self._out.note(
             FollowerFetched(
-                self.topic, self.index, self.epoch, follower, client, broker_epoch, offset
+                topic=self.topic,
+                partition=self.index,
+                leader_epoch=self.epoch,
+                follower=follower,
+                client=client,
+                broker_epoch=broker_epoch,
+                offset=offset,
             )
         )
         self.advance()
@@ -248,7 +279,7 @@ class Replica:
         """A follower's process was replaced: what its predecessor had fetched is no word of it."""
         if follower in self.followers:
             self.followers[follower] = Follower(caught_up_ns=self.followers[follower].caught_up_ns)
-            self._stirred.add(self._key)
+            self._changed.add(self._key)
 
     def laggards(self, now: Instant, lag_ns: int) -> tuple[int, ...]:
         """The ISR's members that have not kept up for the time allowed (RP-09)."""
@@ -288,7 +319,12 @@ class Replica:
         if (self.high_watermark, self.flushed) != self._stored:
             self._stored = (self.high_watermark, self.flushed)
             self._out.note(
-                ReplicaCheckpointed(self.topic, self.index, self.high_watermark, self.flushed)
+                ReplicaCheckpointed(
+                    topic=self.topic,
+                    partition=self.index,
+                    high_watermark=self.high_watermark,
+                    flushed=self.flushed,
+                )
             )
 
     # ----------------------------------------------------------------------------- as a follower
@@ -319,10 +355,16 @@ class Replica:
         if before <= to_offset:
             return
         after = self.log.truncate(to_offset)
-        self._stirred.add(self._key)
+        self._changed.add(self._key)
         self._out.note(
             LogTruncated(
-                self.topic, self.index, after, before, self.high_watermark, self.epoch, reason
+                topic=self.topic,
+                partition=self.index,
+                to_offset=after,
+                from_log_end=before,
+                high_watermark=self.high_watermark,
+                leader_epoch=self.epoch,
+                reason=reason,
             )
         )
         self._out.add(Truncate(self.name, after))

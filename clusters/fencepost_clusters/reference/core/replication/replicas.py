@@ -18,7 +18,13 @@ from fencepost_clusters.reference.core.node.effects import (
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.replication.cluster_state import ClusterState, Partition
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
-from fencepost_clusters.reference.core.replication.replica import Key, Replica, log_name
+from fencepost_clusters.reference.core.replication.replica import (
+    Key,
+    RecoveredLog,
+    Replica,
+    ReplicaHost,
+    log_name,
+)
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import IsrChangeAnswered, IsrChangeAsked, ReplicaRemoved
@@ -44,7 +50,7 @@ class Replicas:
         self.by_key: dict[Key, Replica] = {}
         self.version = 0
         """Counts the changes of who leads and who follows, for what is derived from it."""
-        self.stirred: set[Key] = set()
+        self.changed: set[Key] = set()
         """The replicas in which something changed that a fetch may wait for, until it is told."""
         self._ordered: tuple[Replica, ...] = ()
         self._settings = settings
@@ -53,6 +59,8 @@ class Replicas:
         self._checkpoints: dict[str, int] = {}
         self._policies = policies
         self._out = out
+        keep_in_sync_ms = settings.ms("replica.lag.time.max.ms")
+        self._host = ReplicaHost(self.me, keep_in_sync_ms, self.changed, policies, out)
         self._calls: dict[int, tuple[Key, int]] = {}
         """AlterIsr in flight -> the partition, and the leader epoch in which it was asked."""
         self._next_checkpoint_ns = 0
@@ -99,12 +107,8 @@ class Replicas:
 
     def _open(self, topic: str, partition: Partition) -> Replica:
         name = log_name(topic, partition)
-        return Replica(
-            self.me, topic, partition, self._disk_logs.pop(name, ()),
-            self._checkpoints.get(name, 0),
-            self._settings.ms("replica.lag.time.max.ms"), self.stirred, self._policies,
-            self._out,
-        )  # fmt: skip
+        stored = RecoveredLog(self._disk_logs.pop(name, ()), self._checkpoints.get(name, 0))
+        return Replica(self._host, topic, partition, stored)
 
     def delete_strays(self, state: ClusterState) -> None:
         """Removes the logs on disk that belong to no partition of this broker (RP-25)."""
@@ -119,7 +123,11 @@ class Replicas:
 
     def _remove(self, name: str, reason: str) -> None:
         topic, index, topic_id = name.rsplit("-", 2)
-        self._out.note(ReplicaRemoved(topic, int(index), str(UUID(topic_id)), reason))
+        self._out.note(
+            ReplicaRemoved(
+                topic=topic, partition=int(index), topic_id=str(UUID(topic_id)), reason=reason
+            )
+        )
         self._out.add(Delete(name))
 
     def retire_all(self, reason: str) -> None:
@@ -194,52 +202,66 @@ class Replicas:
             one.retry_ns = now.monotonic_ns + RETRY_NS
             return
         members = tuple(
-            r for r in one.partition.replicas
+            r
+            for r in one.partition.replicas
             if (r in one.partition.isr and r not in gone) or r in joined
-        )  # fmt: skip
+        )
         one.propose(members)
         if controller is None or controller not in self._controllers:
             one.retry_ns = now.monotonic_ns + RETRY_NS
             return
         epochs = {
-            r: broker_epoch if r == self.me
-            else one.followers[r].broker_epoch if r in joined
+            r: broker_epoch
+            if r == self.me
+            else one.followers[r].broker_epoch
+            if r in joined
             else state.brokers[r].epoch
             for r in members
-        }  # fmt: skip
+        }
         request = m.AlterPartitionRequest(
-            self.me,
-            broker_epoch,
-            (
+            broker_id=self.me,
+            broker_epoch=broker_epoch,
+            topics=(
                 m.AlterPartitionTopic(
-                    one.partition.topic_id,
-                    (
+                    topic_id=one.partition.topic_id,
+                    partitions=(
                         m.AlterPartitionData(
-                            one.index, one.epoch,
-                            tuple(m.IsrMember(r, epochs[r]) for r in members),
+                            partition_index=one.index,
+                            leader_epoch=one.epoch,
+                            new_isr_with_epochs=tuple(
+                                m.IsrMember(broker_id=r, broker_epoch=epochs[r]) for r in members
+                            ),
                         ),
                     ),
                 ),
             ),
-        )  # fmt: skip
+        )
         lag = max((now.monotonic_ns - one.followers[r].caught_up_ns for r in gone), default=0)
         call = self._out.next_call()
         self._out.note(
             IsrChangeAsked(
-                one.topic,
-                one.index,
-                one.epoch,
-                broker_epoch,
-                one.partition.isr,
-                members,
-                tuple(one.end_of(r) for r in members),
-                one.high_watermark,
-                one.epoch_start,
-                lag,
+                topic=one.topic,
+                partition=one.index,
+                leader_epoch=one.epoch,
+                broker_epoch=broker_epoch,
+                old_isr=one.partition.isr,
+                new_isr=members,
+                ends=tuple(one.end_of(r) for r in members),
+                high_watermark=one.high_watermark,
+                epoch_start=one.epoch_start,
+                lag_ns=lag,
             )
         )
         timeout_ms = self._settings.ms("request.timeout.ms")
-        self._out.add(Call(call, self._controllers[controller], "isr", request, timeout_ms))
+        self._out.add(
+            Call(
+                call_id=call,
+                address=self._controllers[controller],
+                channel="isr",
+                message=request,
+                timeout_ms=timeout_ms,
+            )
+        )
         one.asked, one.adding = call, tuple(sorted({*one.adding, *joined}))
         self._calls[call] = ((one.partition.topic_id, one.index), one.epoch)
 
@@ -258,7 +280,16 @@ class Replicas:
         if error is Error.NONE:
             result = answer.topics[0].partitions[0]
             error, isr, granted = Error(result.error_code), result.isr, result.leader_epoch
-        self._out.note(IsrChangeAnswered(one.topic, one.index, asked_in, error.name, isr, granted))
+        self._out.note(
+            IsrChangeAnswered(
+                topic=one.topic,
+                partition=one.index,
+                leader_epoch=asked_in,
+                error=error.name,
+                isr=isr,
+                granted_epoch=granted,
+            )
+        )
         if one.asked == call_id and error is not Error.NONE:
             one.asked = None
             one.retry_ns = now.monotonic_ns + RETRY_NS

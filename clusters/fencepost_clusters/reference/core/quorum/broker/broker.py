@@ -8,13 +8,11 @@ from fencepost import Cause, NodeStarted, NodeStopped
 from fencepost_clusters.reference.core.node.effects import (
     Answered,
     CallFailed,
-    Chance,
     Close,
     Effect,
     Exit,
     Input,
     Instant,
-    Outbox,
     Received,
     Recover,
     Recovered,
@@ -25,17 +23,17 @@ from fencepost_clusters.reference.core.node.effects import (
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.quorum.broker import serving
 from fencepost_clusters.reference.core.quorum.broker.forwarding import Forwarding
-from fencepost_clusters.reference.core.quorum.broker.lifecycle import Lifecycle
+from fencepost_clusters.reference.core.quorum.broker.lifecycle import Identity, Lifecycle
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
 from fencepost_clusters.reference.core.quorum.controller import changes, configs
 from fencepost_clusters.reference.core.quorum.metadata.committed import Committed
 from fencepost_clusters.reference.core.quorum.metadata.snapshots import Snapshots
 from fencepost_clusters.reference.core.quorum.metrics import Metrics
-from fencepost_clusters.reference.core.quorum.policies import Policies
+from fencepost_clusters.reference.core.quorum.process import Process
 from fencepost_clusters.reference.core.quorum.raft.electorate import Electorate
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog, Snapshot
 from fencepost_clusters.reference.core.quorum.raft.raft import Raft
-from fencepost_clusters.reference.core.quorum.raft.timing import raft_timing
+from fencepost_clusters.reference.core.quorum.raft.timing import Member, Vote, raft_timing
 from fencepost_clusters.reference.core.replication import fetching
 from fencepost_clusters.reference.core.replication.fetching import Fetching
 from fencepost_clusters.reference.core.replication.following import Following
@@ -56,29 +54,42 @@ class BrokerNode:
     def __init__(
         self,
         settings: Settings,
-        incarnation: UUID,
         listeners: tuple[m.Listener, ...],
         log: MetadataLog,
-        chance: Chance,
-        policies: Policies,
-        now: Instant,
-        out: Outbox,
+        process: Process,
     ) -> None:
+        policies, now = process.policies, process.started
         self.settings = settings
         self._policies = policies.broker
-        self._out = out
+        self._out = process.outbox()
         self.log = log
-        self._out.note(NodeStarted("broker", settings.node_id, str(incarnation), self.log.end))
+        self._out.note(
+            NodeStarted(
+                role="broker",
+                node_id=settings.node_id,
+                incarnation=str(process.incarnation),
+                metadata_offset=self.log.end,
+            )
+        )
         electorate = Electorate({}, settings.bootstrap, policies.raft, self._out)
         self.raft = Raft(
-            settings.node_id, electorate, self.log, max(0, self.log.last_epoch), None,
-            raft_timing(settings), chance, policies.raft, self._out, now,
-        )  # fmt: skip
+            Member(settings.node_id, raft_timing(settings), process.chance, policies.raft),
+            electorate,
+            self.log,
+            Vote(max(0, self.log.last_epoch)),
+            self._out,
+            now,
+        )
         controllers = electorate.voters
         self.committed = Committed(self._out, log, "broker")
         self.snapshots = Snapshots(settings, log, policies.metadata, self._out)
         self.lifecycle = Lifecycle(
-            settings, incarnation, listeners, controllers, policies.broker, self._out, now
+            settings,
+            Identity(process.incarnation, listeners),
+            controllers,
+            policies.broker,
+            self._out,
+            now,
         )
         rules = policies.replication
         self.replicas = Replicas(settings, controllers, rules, self._out)
@@ -111,7 +122,7 @@ class BrokerNode:
             self._tick(now)
         match what:
             case Received():
-                self._out.cause = Cause(what.client, what.correlation, True)
+                self._out.cause = Cause(process=what.client, seq=what.correlation, request=True)
                 self._request(what, now)
             case Answered():
                 self._answered(what, now)
@@ -142,7 +153,9 @@ class BrokerNode:
     def _take_disk(self, found: Recovered, now: Instant) -> None:
         """The single-node work of starting is done: only now does it register (REG-02)."""
         batches = sum(len(entries) for entries in found.logs.values())
-        self._out.note(RecoveryEnded(self.settings.node_id, len(found.logs), batches))
+        self._out.note(
+            RecoveryEnded(node_id=self.settings.node_id, logs=len(found.logs), batches=batches)
+        )
         self.replicas.recovered(found)
         self._recovered = True
         self.lifecycle.recovered(now)
@@ -157,10 +170,13 @@ class BrokerNode:
 
     def _earliest_ns(self) -> int | None:
         times = [
-            self.raft.deadline_ns(), self.lifecycle.deadline_ns(), self.producing.deadline_ns(),
+            self.raft.deadline_ns(),
+            self.lifecycle.deadline_ns(),
+            self.producing.deadline_ns(),
             self.fetching.deadline_ns(),
-            self.forwarding.deadline_ns(), self.snapshots.deadline_ns(),
-        ]  # fmt: skip
+            self.forwarding.deadline_ns(),
+            self.snapshots.deadline_ns(),
+        ]
         if self._joined:
             times += [self.replicas.deadline_ns(), self.following.deadline_ns()]
         return min((t for t in times if t is not None), default=None)
@@ -307,11 +323,15 @@ class BrokerNode:
             case m.BrokerHeartbeatRequest():
                 leader = -1 if self.raft.leader is None else self.raft.leader
                 answer = m.BrokerHeartbeatResponse(
-                    Error.NOT_CONTROLLER, leader, BrokerState.UNKNOWN, -1, -1
+                    error_code=Error.NOT_CONTROLLER,
+                    active_controller_id=leader,
+                    next_state=BrokerState.UNKNOWN,
+                    broker_epoch=-1,
+                    lease_end_time_ms=-1,
                 )
                 self._out.add(Reply(received.request_id, answer))
             case m.ControllerHeartbeatRequest():
-                refusal = m.ControllerHeartbeatResponse(Error.NOT_CONTROLLER)
+                refusal = m.ControllerHeartbeatResponse(error_code=Error.NOT_CONTROLLER)
                 self._out.add(Reply(received.request_id, refusal))
             case _:
                 self._out.add(Close(received.request_id, "no request for a broker"))
@@ -353,7 +373,7 @@ class BrokerNode:
                 answer = serving.offset_fetch(message)
             case m.JoinGroupRequest():
                 answer = m.JoinGroupResponse(
-                    Error.GROUP_AUTHORIZATION_FAILED, member_id=message.member_id
+                    error_code=Error.GROUP_AUTHORIZATION_FAILED, member_id=message.member_id
                 )
             case _:
                 self._out.add(Close(received.request_id, "no request for a client listener"))
@@ -363,10 +383,16 @@ class BrokerNode:
     def _init_producer(self, request: m.InitProducerIdRequest) -> m.InitProducerIdResponse:
         """An id never given before: broker epochs are never reused, nor is the counter."""
         if request.transactional_id is not None:
-            return m.InitProducerIdResponse(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1, -1)
+            return m.InitProducerIdResponse(
+                error_code=Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                producer_id=-1,
+                producer_epoch=-1,
+            )
         self._producers += 1
         return m.InitProducerIdResponse(
-            Error.NONE, (self.lifecycle.epoch << 20) | self._producers, 0
+            error_code=Error.NONE,
+            producer_id=(self.lifecycle.epoch << 20) | self._producers,
+            producer_epoch=0,
         )
 
     def _fenced_answer(self, received: Received) -> None:
@@ -379,28 +405,39 @@ class BrokerNode:
         answer: m.Response | None = None
         match message:
             case m.ProduceRequest():
-                partitions = [(t.name, p.index) for t in message.topic_data
-                              for p in t.partition_data]  # fmt: skip
+                partitions = [
+                    (t.name, p.index) for t in message.topic_data for p in t.partition_data
+                ]
                 if message.acks != 0:
                     answer = m.ProduceResponse(
-                        tuple(
+                        responses=tuple(
                             m.TopicProduceResponse(
-                                t.name,
-                                tuple(m.PartitionProduceResponse(p.index, error)
-                                      for p in t.partition_data),
+                                name=t.name,
+                                partition_responses=tuple(
+                                    m.PartitionProduceResponse(index=p.index, error_code=error)
+                                    for p in t.partition_data
+                                ),
                             )
                             for t in message.topic_data
                         )
-                    )  # fmt: skip
+                    )
             case m.FetchRequest():
-                partitions = [(t.topic, p.partition) for t in message.topics
-                              for p in t.partitions]  # fmt: skip
+                partitions = [(t.topic, p.partition) for t in message.topics for p in t.partitions]
                 answer = fetching.refused(message, error)
             case _:
                 error = Error.BROKER_NOT_AVAILABLE
         for topic, index in partitions:
             self._out.note(
-                RequestRefused(name, topic, index, received.client, -1, error.name, "fenced", state)
+                RequestRefused(
+                    api=name,
+                    topic=topic,
+                    partition=index,
+                    client=received.client,
+                    requester=-1,
+                    error=error.name,
+                    reason="fenced",
+                    state=state,
+                )
             )
         if answer is not None:
             self._out.add(Reply(received.request_id, answer))

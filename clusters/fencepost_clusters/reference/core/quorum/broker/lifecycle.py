@@ -43,14 +43,20 @@ class _Beat(Struct, frozen=True):
     state: BrokerState
 
 
+class Identity(Struct, frozen=True):
+    """A broker's process as it registers: its incarnation, and where it listens."""
+
+    incarnation: UUID
+    listeners: tuple[m.Listener, ...]
+
+
 class Lifecycle:
     """See the module."""
 
     def __init__(
         self,
         settings: Settings,
-        incarnation: UUID,
-        listeners: tuple[m.Listener, ...],
+        identity: Identity,
         controllers: Voters,
         policies: BrokerPolicies,
         out: Outbox,
@@ -59,14 +65,14 @@ class Lifecycle:
         """`controllers` are the voters as the node knows them, kept up to date by others."""
         self.state = BrokerState.INITIAL
         self.epoch = -1
-        self.incarnation = incarnation
+        self.incarnation = identity.incarnation
         self.lease_ends_ns = 0
         self.was_active = False
         self.lost = False
         """Whether another process took the id: this one never acts again."""
         self.granted_shutdown = False
         self._settings = settings
-        self._listeners = listeners
+        self._listeners = identity.listeners
         self._recovered = False
         self._controllers = controllers
         self._policies = policies
@@ -133,10 +139,10 @@ class Lifecycle:
             self.hurry(now)
             self._out.note(
                 BrokerStopping(
-                    self._settings.node_id,
-                    self.state.name,
-                    global_state(self.state, True),
-                    limit_ms,
+                    broker_id=self._settings.node_id,
+                    state=self.state.name,
+                    global_state=global_state(self.state, True),
+                    limit_ms=limit_ms,
                 )
             )
         if self.state is BrokerState.INITIAL:
@@ -162,12 +168,12 @@ class Lifecycle:
         self.was_active = self.was_active or state is BrokerState.ACTIVE
         self._out.note(
             BrokerStateChanged(
-                self._settings.node_id,
-                old.name,
-                state.name,
-                self.epoch,
-                reason,
-                global_state(state, self._stop is not None),
+                broker_id=self._settings.node_id,
+                old=old.name,
+                new=state.name,
+                broker_epoch=self.epoch,
+                reason=reason,
+                global_state=global_state(state, self._stop is not None),
             )
         )
 
@@ -183,23 +189,38 @@ class Lifecycle:
             return  # until an answer to a fetch of the metadata names some
         goal = BrokerState.ACTIVE if self._stop is None else BrokerState.SHUTDOWN
         request = m.BrokerHeartbeatRequest(
-            goal, self._settings.node_id, self.epoch, now.wall_ms, applied - 1, self._listeners,
-            self.incarnation, self.state, features.mine(self._settings),
-        )  # fmt: skip
+            target_state=goal,
+            broker_id=self._settings.node_id,
+            broker_epoch=self.epoch,
+            lease_start_time_ms=now.wall_ms,
+            cur_metadata_offset=applied - 1,
+            listeners=self._listeners,
+            incarnation_id=self.incarnation,
+            current_state=self.state,
+            features=features.mine(self._settings),
+        )
         call = self._out.next_call()
         self._out.note(
             HeartbeatSent(
-                self._settings.node_id,
-                self.epoch,
-                target,
-                call,
-                goal.name,
-                now.wall_ms,
-                applied - 1,
+                broker_id=self._settings.node_id,
+                broker_epoch=self.epoch,
+                controller=target,
+                correlation=call,
+                target_state=goal.name,
+                lease_start_ms=now.wall_ms,
+                metadata_offset=applied - 1,
             )
         )
         timeout_ms = max(self._settings.heartbeat_ms, self._settings.lease_ms // 3)
-        self._out.add(Call(call, self._controllers[target], "heartbeat", request, timeout_ms))
+        self._out.add(
+            Call(
+                call_id=call,
+                address=self._controllers[target],
+                channel="heartbeat",
+                message=request,
+                timeout_ms=timeout_ms,
+            )
+        )
         self._beat = _Beat(call, target, now.monotonic_ns, now.wall_ms, self.state)
 
     def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:
@@ -243,13 +264,13 @@ class Lifecycle:
         ends_ns = beat.sent_ns + length_ms * MS
         self._out.note(
             LeaseGranted(
-                self._settings.node_id,
-                answer.broker_epoch,
-                next_state.name,
-                beat.lease_start_ms,
-                answer.lease_end_time_ms,
-                ends_ns,
-                answer.controller_epoch,
+                broker_id=self._settings.node_id,
+                broker_epoch=answer.broker_epoch,
+                next_state=next_state.name,
+                lease_start_ms=beat.lease_start_ms,
+                lease_end_ms=answer.lease_end_time_ms,
+                ends_at_ns=ends_ns,
+                controller_epoch=answer.controller_epoch,
             )
         )
         if self.lost:
@@ -281,7 +302,14 @@ class Lifecycle:
     def _refused(
         self, error: Error, answer: m.BrokerHeartbeatResponse, target: int, now: Instant
     ) -> None:
-        self._out.note(HeartbeatRefused(self._settings.node_id, self.epoch, error.name, target))
+        self._out.note(
+            HeartbeatRefused(
+                broker_id=self._settings.node_id,
+                broker_epoch=self.epoch,
+                error=error.name,
+                controller=target,
+            )
+        )
         if error is Error.NOT_CONTROLLER:
             self._next_target(target)
             if answer.active_controller_id in self._controllers:

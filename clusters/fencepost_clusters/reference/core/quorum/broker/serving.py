@@ -24,12 +24,15 @@ def metadata(
     for broker in policies.named_brokers(image):
         address = image.brokers[broker].endpoint(CLIENT_LISTENER)
         if address is not None:
-            brokers.append(m.MetadataResponseBroker(broker, *address))
+            host, port = address
+            brokers.append(m.MetadataResponseBroker(node_id=broker, host=host, port=port))
     there = sorted(name for name, topic in image.topics.items() if topic not in image.deleting)
     wanted = there if request.topics is None else [t.name for t in request.topics]
     live = set(image.live())
     topics = tuple(_topic(image, name, live, policies) for name in wanted)
-    return m.MetadataResponse(tuple(brokers), cluster_id, me, topics)
+    return m.MetadataResponse(
+        brokers=tuple(brokers), cluster_id=cluster_id, controller_id=me, topics=topics
+    )
 
 
 def _topic(
@@ -37,16 +40,22 @@ def _topic(
 ) -> m.MetadataResponseTopic:
     topic_id = image.topics.get(name)
     if topic_id is None or topic_id in image.deleting:
-        return m.MetadataResponseTopic(Error.UNKNOWN_TOPIC_OR_PARTITION, name, ())
+        return m.MetadataResponseTopic(
+            error_code=Error.UNKNOWN_TOPIC_OR_PARTITION, name=name, partitions=()
+        )
     parts = tuple(
         m.MetadataResponsePartition(
-            Error.NONE if one.leader >= 0 else Error.LEADER_NOT_AVAILABLE,
-            index, policies.named_leader(one), one.leader_epoch, one.replicas, one.isr,
-            tuple(r for r in one.replicas if r not in live),
+            error_code=Error.NONE if one.leader >= 0 else Error.LEADER_NOT_AVAILABLE,
+            partition_index=index,
+            leader_id=policies.named_leader(one),
+            leader_epoch=one.leader_epoch,
+            replica_nodes=one.replicas,
+            isr_nodes=one.isr,
+            offline_replicas=tuple(r for r in one.replicas if r not in live),
         )
         for index, one in sorted(image.partitions[topic_id].items())
-    )  # fmt: skip
-    return m.MetadataResponseTopic(Error.NONE, name, parts)
+    )
+    return m.MetadataResponseTopic(error_code=Error.NONE, name=name, partitions=parts)
 
 
 def list_offsets(
@@ -59,12 +68,14 @@ def list_offsets(
     """
     topics = tuple(
         m.ListOffsetsTopicResponse(
-            topic.name,
-            tuple(_offset(image, replicas, topic.name, asked) for asked in topic.partitions),
+            name=topic.name,
+            partitions=tuple(
+                _offset(image, replicas, topic.name, asked) for asked in topic.partitions
+            ),
         )
         for topic in request.topics
     )
-    return m.ListOffsetsResponse(topics)
+    return m.ListOffsetsResponse(topics=topics)
 
 
 def _offset(
@@ -73,18 +84,30 @@ def _offset(
     index = asked.partition_index
     known = image.partition(topic, index)
     if known is None:
-        return m.ListOffsetsPartitionResponse(index, Error.UNKNOWN_TOPIC_OR_PARTITION)
+        return m.ListOffsetsPartitionResponse(
+            partition_index=index, error_code=Error.UNKNOWN_TOPIC_OR_PARTITION
+        )
     one = replicas.get(known.topic_id, index)
     if one is None or not one.leading:
-        return m.ListOffsetsPartitionResponse(index, Error.NOT_LEADER_OR_FOLLOWER)
+        return m.ListOffsetsPartitionResponse(
+            partition_index=index, error_code=Error.NOT_LEADER_OR_FOLLOWER
+        )
     if asked.timestamp == LATEST and one.high_watermark < one.epoch_start:
-        return m.ListOffsetsPartitionResponse(index, Error.LEADER_NOT_AVAILABLE)
+        return m.ListOffsetsPartitionResponse(
+            partition_index=index, error_code=Error.LEADER_NOT_AVAILABLE
+        )
     if asked.timestamp == LATEST:
-        return m.ListOffsetsPartitionResponse(index, Error.NONE, -1, one.high_watermark)
+        return m.ListOffsetsPartitionResponse(
+            partition_index=index, error_code=Error.NONE, timestamp=-1, offset=one.high_watermark
+        )
     if asked.timestamp == EARLIEST:
-        return m.ListOffsetsPartitionResponse(index, Error.NONE, -1, one.log.start)
+        return m.ListOffsetsPartitionResponse(
+            partition_index=index, error_code=Error.NONE, timestamp=-1, offset=one.log.start
+        )
     offset, timestamp = one.log.for_timestamp(asked.timestamp, one.high_watermark)
-    return m.ListOffsetsPartitionResponse(index, Error.NONE, timestamp, offset)
+    return m.ListOffsetsPartitionResponse(
+        partition_index=index, error_code=Error.NONE, timestamp=timestamp, offset=offset
+    )
 
 
 def offset_for_leader_epoch(
@@ -98,12 +121,23 @@ def offset_for_leader_epoch(
             known = image.partition(topic.topic, asked.partition)
             one = replicas.get(known.topic_id, asked.partition) if known is not None else None
             if one is None or not one.leading:
-                parts.append(m.OffsetForLeaderResult(Error.NOT_LEADER_OR_FOLLOWER, asked.partition))
+                parts.append(
+                    m.OffsetForLeaderResult(
+                        error_code=Error.NOT_LEADER_OR_FOLLOWER, partition=asked.partition
+                    )
+                )
                 continue
             epoch, end = one.log.end_for_epoch(asked.leader_epoch)
-            parts.append(m.OffsetForLeaderResult(Error.NONE, asked.partition, epoch, end))
-        topics.append(m.OffsetForLeaderTopicResult(topic.topic, tuple(parts)))
-    return m.OffsetForLeaderEpochResponse(tuple(topics))
+            parts.append(
+                m.OffsetForLeaderResult(
+                    error_code=Error.NONE,
+                    partition=asked.partition,
+                    leader_epoch=epoch,
+                    end_offset=end,
+                )
+            )
+        topics.append(m.OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(parts)))
+    return m.OffsetForLeaderEpochResponse(topics=tuple(topics))
 
 
 def find_coordinator(
@@ -115,19 +149,27 @@ def find_coordinator(
     address = broker.endpoint(CLIENT_LISTENER) if broker is not None else None
     if request.key_type != 0 or address is None:
         error = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return m.FindCoordinatorResponse(error, -1, "", -1, "transactions are not supported")
-    return m.FindCoordinatorResponse(Error.NONE, me, *address)
+        return m.FindCoordinatorResponse(
+            error_code=error,
+            node_id=-1,
+            host="",
+            port=-1,
+            error_message="transactions are not supported",
+        )
+    host, port = address
+    return m.FindCoordinatorResponse(error_code=Error.NONE, node_id=me, host=host, port=port)
 
 
 def offset_commit(request: m.OffsetCommitRequest) -> m.OffsetCommitResponse:
     """Consumer groups are out of scope: refused, never swallowed."""
     return m.OffsetCommitResponse(
-        tuple(
+        topics=tuple(
             m.OffsetCommitResponseTopic(
-                topic.name,
-                tuple(
+                name=topic.name,
+                partitions=tuple(
                     m.OffsetCommitResponsePartition(
-                        part.partition_index, Error.GROUP_AUTHORIZATION_FAILED
+                        partition_index=part.partition_index,
+                        error_code=Error.GROUP_AUTHORIZATION_FAILED,
                     )
                     for part in topic.partitions
                 ),
@@ -140,11 +182,11 @@ def offset_commit(request: m.OffsetCommitRequest) -> m.OffsetCommitResponse:
 def offset_fetch(request: m.OffsetFetchRequest) -> m.OffsetFetchResponse:
     """Nothing is ever committed, and so it says: offset -1."""
     return m.OffsetFetchResponse(
-        tuple(
+        topics=tuple(
             m.OffsetFetchResponseTopic(
-                topic.name,
-                tuple(
-                    m.OffsetFetchResponsePartition(index, Error.NONE)
+                name=topic.name,
+                partitions=tuple(
+                    m.OffsetFetchResponsePartition(partition_index=index, error_code=Error.NONE)
                     for index in topic.partition_indexes
                 ),
             )

@@ -25,7 +25,18 @@ def refused(
     message = received.message
     error = Error.CLUSTER_AUTHORIZATION_FAILED
     api = type(message).__name__.removesuffix("Request")
-    out.note(RequestRefused(api, "", -1, received.client, -1, error.name, "unauthorized", ""))
+    out.note(
+        RequestRefused(
+            api=api,
+            topic="",
+            partition=-1,
+            client=received.client,
+            requester=-1,
+            error=error.name,
+            reason="unauthorized",
+            state="",
+        )
+    )
     if changes.is_change(message):
         out.add(Reply(received.request_id, changes.refused(message, error)))
     else:

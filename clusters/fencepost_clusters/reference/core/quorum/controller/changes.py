@@ -91,7 +91,9 @@ def _alter_isr(on: DecisionContext, asked: m.AlterPartitionRequest) -> ChangeDec
     known = on.image.brokers.get(asked.broker_id)
     current = on.policies.registration.is_current_epoch
     if known is None or not current(asked.broker_epoch, known.epoch):
-        return ChangeDecision((), m.AlterPartitionResponse(Error.STALE_BROKER_EPOCH, ()))
+        return ChangeDecision(
+            (), m.AlterPartitionResponse(error_code=Error.STALE_BROKER_EPOCH, topics=())
+        )
     records: list[r.Record] = []
     results: list[m.AlterPartitionTopicResult] = []
     seen: set[tuple[object, int]] = set()
@@ -99,7 +101,11 @@ def _alter_isr(on: DecisionContext, asked: m.AlterPartitionRequest) -> ChangeDec
         parts: list[m.AlterPartitionResult] = []
         for one in topic.partitions:
             if (topic.topic_id, one.partition_index) in seen:
-                parts.append(m.AlterPartitionResult(one.partition_index, Error.INVALID_REQUEST))
+                parts.append(
+                    m.AlterPartitionResult(
+                        partition_index=one.partition_index, error_code=Error.INVALID_REQUEST
+                    )
+                )
                 continue
             seen.add((topic.topic_id, one.partition_index))
             error, record = leadership.alter_isr(
@@ -108,22 +114,30 @@ def _alter_isr(on: DecisionContext, asked: m.AlterPartitionRequest) -> ChangeDec
             if record is not None:
                 records.append(record)
             parts.append(_isr_result(one, error, record))
-        results.append(m.AlterPartitionTopicResult(topic.topic_id, tuple(parts)))
-    return ChangeDecision(tuple(records), m.AlterPartitionResponse(Error.NONE, tuple(results)))
+        results.append(
+            m.AlterPartitionTopicResult(topic_id=topic.topic_id, partitions=tuple(parts))
+        )
+    return ChangeDecision(
+        tuple(records), m.AlterPartitionResponse(error_code=Error.NONE, topics=tuple(results))
+    )
 
 
 def _isr_result(
     asked: m.AlterPartitionData, error: Error, record: r.IsrChangeRecord | None
 ) -> m.AlterPartitionResult:
     if record is None:
-        return m.AlterPartitionResult(asked.partition_index, error)
+        return m.AlterPartitionResult(partition_index=asked.partition_index, error_code=error)
     return m.AlterPartitionResult(
-        asked.partition_index, error, record.leader, record.leader_epoch, record.isr
+        partition_index=asked.partition_index,
+        error_code=error,
+        leader_id=record.leader,
+        leader_epoch=record.leader_epoch,
+        isr=record.isr,
     )
 
 
 def _isr_refused(asked: m.AlterPartitionRequest, error: Error) -> m.Response:
-    return m.AlterPartitionResponse(error, ())
+    return m.AlterPartitionResponse(error_code=error, topics=())
 
 
 # --------------------------------------------------------------------------------------- topics
@@ -136,7 +150,11 @@ def _create_topics(on: DecisionContext, asked: m.CreateTopicsRequest) -> ChangeD
     for topic in asked.topics:
         if topic.name in names:
             saying = f"{topic.name} is in the request twice"
-            results.append(m.CreatableTopicResult(topic.name, Error.INVALID_REQUEST, saying))
+            results.append(
+                m.CreatableTopicResult(
+                    name=topic.name, error_code=Error.INVALID_REQUEST, error_message=saying
+                )
+            )
             continue
         names.add(topic.name)
         new_id = topics.topic_id(on.quorum.epoch, on.end + len(records))
@@ -144,12 +162,14 @@ def _create_topics(on: DecisionContext, asked: m.CreateTopicsRequest) -> ChangeD
         if not asked.validate_only:
             records += made
         results.append(result)
-    return ChangeDecision(tuple(records), m.CreateTopicsResponse(tuple(results)))
+    return ChangeDecision(tuple(records), m.CreateTopicsResponse(topics=tuple(results)))
 
 
 def _create_refused(asked: m.CreateTopicsRequest, error: Error) -> m.Response:
     return m.CreateTopicsResponse(
-        tuple(m.CreatableTopicResult(topic.name, error) for topic in asked.topics)
+        topics=tuple(
+            m.CreatableTopicResult(name=topic.name, error_code=error) for topic in asked.topics
+        )
     )
 
 
@@ -160,12 +180,14 @@ def _delete_topics(on: DecisionContext, asked: m.DeleteTopicsRequest) -> ChangeD
         gone, result = topics.delete(on.image, topic)
         records += gone
         results.append(result)
-    return ChangeDecision(tuple(records), m.DeleteTopicsResponse(tuple(results)))
+    return ChangeDecision(tuple(records), m.DeleteTopicsResponse(responses=tuple(results)))
 
 
 def _delete_refused(asked: m.DeleteTopicsRequest, error: Error) -> m.Response:
     return m.DeleteTopicsResponse(
-        tuple(m.DeletableTopicResult(topic, error) for topic in asked.topic_names)
+        responses=tuple(
+            m.DeletableTopicResult(name=topic, error_code=error) for topic in asked.topic_names
+        )
     )
 
 
@@ -197,25 +219,35 @@ def _elect_leaders(on: DecisionContext, asked: a.ElectLeadersRequest) -> ChangeD
             records.append(record)
             error = Error.NONE
         if asked.topic_partitions is not None or error is Error.NONE:
-            results.setdefault(topic, []).append(a.PartitionResult(index, error))
-    listed = tuple(a.ReplicaElectionResult(t, tuple(found)) for t, found in results.items())
-    return ChangeDecision(tuple(records), a.ElectLeadersResponse(Error.NONE, listed))
+            results.setdefault(topic, []).append(
+                a.PartitionResult(partition_id=index, error_code=error)
+            )
+    listed = tuple(
+        a.ReplicaElectionResult(topic=t, partition_result=tuple(found))
+        for t, found in results.items()
+    )
+    return ChangeDecision(
+        tuple(records),
+        a.ElectLeadersResponse(error_code=Error.NONE, replica_election_results=listed),
+    )
 
 
 def _elect_refused(asked: a.ElectLeadersRequest, error: Error) -> m.Response:
-    return a.ElectLeadersResponse(error, ())
+    return a.ElectLeadersResponse(error_code=error, replica_election_results=())
 
 
 def _unregister(on: DecisionContext, asked: a.UnregisterBrokerRequest) -> ChangeDecision:
     """DeleteBroker: it leaves every ISR but as the last member (QC-26)."""
     if asked.broker_id not in on.image.brokers:
-        return ChangeDecision((), a.UnregisterBrokerResponse(Error.BROKER_ID_NOT_REGISTERED))
+        return ChangeDecision(
+            (), a.UnregisterBrokerResponse(error_code=Error.BROKER_ID_NOT_REGISTERED)
+        )
     records = registration.delete(on.image, asked.broker_id, on.policies.election)
-    return ChangeDecision(records, a.UnregisterBrokerResponse(Error.NONE))
+    return ChangeDecision(records, a.UnregisterBrokerResponse(error_code=Error.NONE))
 
 
 def _unregister_refused(asked: a.UnregisterBrokerRequest, error: Error) -> m.Response:
-    return a.UnregisterBrokerResponse(error)
+    return a.UnregisterBrokerResponse(error_code=error)
 
 
 def _describe_quorum(on: DecisionContext, asked: a.DescribeQuorumRequest) -> ChangeDecision:
@@ -223,7 +255,7 @@ def _describe_quorum(on: DecisionContext, asked: a.DescribeQuorumRequest) -> Cha
 
 
 def _describe_refused(asked: a.DescribeQuorumRequest, error: Error) -> m.Response:
-    return a.DescribeQuorumResponse(error, ())
+    return a.DescribeQuorumResponse(error_code=error, topics=())
 
 
 # --------------------------------------------------------------------------------- the quorum
@@ -231,20 +263,22 @@ def _describe_refused(asked: a.DescribeQuorumRequest, error: Error) -> m.Respons
 
 def _add_voter(on: DecisionContext, asked: a.AddRaftVoterRequest) -> ChangeDecision:
     records, error, why = quorum_changes.add(on.quorum, on.image, asked, on.policies.registration)
-    return ChangeDecision(records, a.AddRaftVoterResponse(error, why))
+    return ChangeDecision(records, a.AddRaftVoterResponse(error_code=error, error_message=why))
 
 
 def _remove_voter(on: DecisionContext, asked: a.RemoveRaftVoterRequest) -> ChangeDecision:
     records, error, why = quorum_changes.remove(on.quorum, asked)
-    return ChangeDecision(records, a.RemoveRaftVoterResponse(error, why))
+    return ChangeDecision(records, a.RemoveRaftVoterResponse(error_code=error, error_message=why))
 
 
 _TABLE: Mapping[type, _Change] = {
     a.AddRaftVoterRequest: _Change(
-        "AddRaftVoter", _add_voter, lambda asked, error: a.AddRaftVoterResponse(error)
+        "AddRaftVoter", _add_voter, lambda asked, error: a.AddRaftVoterResponse(error_code=error)
     ),
     a.RemoveRaftVoterRequest: _Change(
-        "RemoveRaftVoter", _remove_voter, lambda asked, error: a.RemoveRaftVoterResponse(error)
+        "RemoveRaftVoter",
+        _remove_voter,
+        lambda asked, error: a.RemoveRaftVoterResponse(error_code=error),
     ),
     m.AlterPartitionRequest: _Change("AlterIsr", _alter_isr, _isr_refused, forwarded=False),
     m.CreateTopicsRequest: _Change("CreateTopics", _create_topics, _create_refused),

@@ -41,9 +41,16 @@ def alter(on: DecisionContext, asked: a.IncrementalAlterConfigsRequest) -> Chang
                 for config in one.configs
             ]
         responses.append(
-            a.AlterConfigsResourceResponse(error, saying, one.resource_type, one.resource_name)
+            a.AlterConfigsResourceResponse(
+                error_code=error,
+                error_message=saying,
+                resource_type=one.resource_type,
+                resource_name=one.resource_name,
+            )
         )
-    return ChangeDecision(tuple(records), a.IncrementalAlterConfigsResponse(tuple(responses)))
+    return ChangeDecision(
+        tuple(records), a.IncrementalAlterConfigsResponse(responses=tuple(responses))
+    )
 
 
 def _judge(image: Image, asked: a.AlterConfigsResource) -> tuple[Error, str | None]:
@@ -73,8 +80,13 @@ def _resource(image: Image, kind: int, name: str) -> tuple[Error, str | None]:
 
 def alter_refused(asked: a.IncrementalAlterConfigsRequest, error: Error) -> a.AdminResponse:
     return a.IncrementalAlterConfigsResponse(
-        tuple(
-            a.AlterConfigsResourceResponse(error, None, one.resource_type, one.resource_name)
+        responses=tuple(
+            a.AlterConfigsResourceResponse(
+                error_code=error,
+                error_message=None,
+                resource_type=one.resource_type,
+                resource_name=one.resource_name,
+            )
             for one in asked.resources
         )
     )
@@ -85,7 +97,7 @@ def describe(
 ) -> a.DescribeConfigsResponse:
     """The settings of topics, of all brokers, and of this one, each with where it comes from."""
     return a.DescribeConfigsResponse(
-        tuple(_described(image, settings, me, one) for one in asked.resources)
+        results=tuple(_described(image, settings, me, one) for one in asked.resources)
     )
 
 
@@ -109,13 +121,24 @@ def _described(
             values = {k: (str(settings.ms(k)), OF_FILE) for k in TOPIC_SETTINGS} | values
             values |= {k: (v, OF_TOPIC) for k, v in image.settings.get(name, {}).items() if v}
     if error is not Error.NONE:
-        return a.DescribeConfigsResult(error, saying, kind, name)
+        return a.DescribeConfigsResult(
+            error_code=error, error_message=saying, resource_type=kind, resource_name=name
+        )
     wanted = values if asked.configuration_keys is None else asked.configuration_keys
     configs = tuple(
         a.DescribeConfigsResourceResult(
-            key, values[key][0], key not in TOPIC_SETTINGS, values[key][1]
+            name=key,
+            value=values[key][0],
+            read_only=key not in TOPIC_SETTINGS,
+            config_source=values[key][1],
         )
         for key in wanted
         if key in values
     )
-    return a.DescribeConfigsResult(Error.NONE, None, kind, name, configs)
+    return a.DescribeConfigsResult(
+        error_code=Error.NONE,
+        error_message=None,
+        resource_type=kind,
+        resource_name=name,
+        configs=configs,
+    )

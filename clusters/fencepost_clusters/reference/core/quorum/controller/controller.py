@@ -8,23 +8,16 @@ rest on is committed; when leadership goes, the image that ran ahead is dropped 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from uuid import UUID
-
-from msgspec import Struct
-from msgspec.structs import replace
 
 from fencepost import Cause, NodeStarted, NodeStopped
 from fencepost_clusters.reference.core.node.effects import (
     Answered,
     CallFailed,
-    Chance,
     Close,
     Effect,
     Exit,
     Input,
     Instant,
-    Note,
-    Outbox,
     Received,
     Reply,
     ShutdownAsked,
@@ -39,6 +32,7 @@ from fencepost_clusters.reference.core.quorum.controller import (
     registration,
     topics,
 )
+from fencepost_clusters.reference.core.quorum.controller.answers import Answers, balance_ms
 from fencepost_clusters.reference.core.quorum.controller.decision_context import (
     DecisionContext,
     Quorum,
@@ -53,32 +47,20 @@ from fencepost_clusters.reference.core.quorum.metadata.committed import Committe
 from fencepost_clusters.reference.core.quorum.metadata.image import Image
 from fencepost_clusters.reference.core.quorum.metadata.snapshots import Snapshots
 from fencepost_clusters.reference.core.quorum.metrics import Metrics
-from fencepost_clusters.reference.core.quorum.policies import Policies
+from fencepost_clusters.reference.core.quorum.process import Process
 from fencepost_clusters.reference.core.quorum.raft import messages as quorum_messages
 from fencepost_clusters.reference.core.quorum.raft.electorate import Electorate
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog
 from fencepost_clusters.reference.core.quorum.raft.raft import Raft
-from fencepost_clusters.reference.core.quorum.raft.timing import raft_timing
+from fencepost_clusters.reference.core.quorum.raft.timing import Member, Vote, raft_timing
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import (
-    ChangeAnswered,
-    HeartbeatAnswered,
     LeaseExpired,
     MetricsReported,
     StateReverted,
 )
-
-
-class _Waiting(Struct, frozen=True):
-    """An answer that may leave once everything below `offset` is committed."""
-
-    offset: int
-    received: Received
-    answer: m.Response
-    event: HeartbeatAnswered | ChangeAnswered
-    cause: Cause | None
 
 
 class ControllerNode:
@@ -87,26 +69,33 @@ class ControllerNode:
     def __init__(
         self,
         settings: Settings,
-        incarnation: UUID,
         log: MetadataLog,
-        epoch: int,
-        voted_for: int | None,
-        chance: Chance,
-        policies: Policies,
-        now: Instant,
-        out: Outbox,
+        vote: Vote,
+        process: Process,
     ) -> None:
+        policies, now = process.policies, process.started
         self.settings = settings
         self._policies = policies.controller
         self._metadata_policies = policies.metadata
-        self._out = out
+        self._out = process.outbox()
         self.log = log
-        self._out.note(NodeStarted("controller", settings.node_id, str(incarnation), self.log.end))
+        self._out.note(
+            NodeStarted(
+                role="controller",
+                node_id=settings.node_id,
+                incarnation=str(process.incarnation),
+                metadata_offset=self.log.end,
+            )
+        )
         electorate = Electorate(settings.voters, (), policies.raft, self._out)
         self.raft = Raft(
-            settings.node_id, electorate, self.log, epoch, voted_for,
-            raft_timing(settings), chance, policies.raft, self._out, now,
-        )  # fmt: skip
+            Member(settings.node_id, raft_timing(settings), process.chance, policies.raft),
+            electorate,
+            self.log,
+            vote,
+            self._out,
+            now,
+        )
         self.committed = Committed(self._out, log, "controller")
         self.snapshots = Snapshots(settings, log, policies.metadata, self._out)
         self._coordination: Coordination | None = None
@@ -114,7 +103,7 @@ class ControllerNode:
         self._ahead: Image | None = None
         self._led_epoch = -1
         self._leases = Leases()
-        self._waiting: list[_Waiting] = []
+        self._answers = Answers(settings, self.raft, self.committed, self._policies, self._out)
         self._next_check_ns = 0
         self.metrics = Metrics("controller", settings.node_id, policies.metadata, self._out, now)
 
@@ -128,7 +117,7 @@ class ControllerNode:
         self._expire(now)
         match what:
             case Received():
-                self._out.cause = Cause(what.client, what.correlation, True)
+                self._out.cause = Cause(process=what.client, seq=what.correlation, request=True)
                 self._request(what, now)
             case Answered():
                 told = self._reporting.answered(
@@ -152,7 +141,7 @@ class ControllerNode:
         self._follow_leadership(now)
         self._follow_log()
         self._maintain(now)
-        self._answer_committed()
+        self._answers.send_committed()
         self._snapshot(now)
         if not isinstance(what, ShutdownAsked):  # its last event is told already
             self.metrics.observe(self.raft, self.committed, self.snapshots.last_offset, now)
@@ -235,10 +224,12 @@ class ControllerNode:
             (self.committed.image, self.committed.applied), (ahead, self.log.end)
         )
         self.committed.image, self.committed.applied = image, applied
-        self._out.note(StateReverted(applied, self.raft.high_watermark, self._led_epoch))
-        refused, self._waiting = self._waiting, []
-        for one in refused:
-            self._refuse(one.received, one.cause)
+        self._out.note(
+            StateReverted(
+                offset=applied, high_watermark=self.raft.high_watermark, epoch=self._led_epoch
+            )
+        )
+        self._answers.refuse_waiting()
 
     # ----------------------------------------------------------------------------------- deciding
 
@@ -264,10 +255,14 @@ class ControllerNode:
         for broker in registration.expired(self._ahead, self._leases, now, lease_ns):
             self._out.note(
                 LeaseExpired(
-                    broker, self._ahead.brokers[broker].epoch, self._leases.heard_ns[broker],
-                    now.monotonic_ns, self.settings.lease_ms, self.raft.epoch,
+                    broker_id=broker,
+                    broker_epoch=self._ahead.brokers[broker].epoch,
+                    last_heard_ns=self._leases.heard_ns[broker],
+                    now_ns=now.monotonic_ns,
+                    lease_period_ms=self.settings.lease_ms,
+                    controller_epoch=self.raft.epoch,
                 )
-            )  # fmt: skip
+            )
             self._apply(registration.fence(self._ahead, broker, self._policies.election), now)
         self._leases.looked_at(self._ahead, lease_ns)
 
@@ -308,24 +303,30 @@ class ControllerNode:
         self, asked: m.ControllerHeartbeatRequest, now: Instant
     ) -> m.ControllerHeartbeatResponse:
         if self._coordination is None:
-            return m.ControllerHeartbeatResponse(Error.NOT_CONTROLLER)
+            return m.ControllerHeartbeatResponse(error_code=Error.NOT_CONTROLLER)
         if asked.controller_id not in self.raft.electorate.others(self.settings.node_id):
-            return m.ControllerHeartbeatResponse(Error.INVALID_REQUEST)
+            return m.ControllerHeartbeatResponse(error_code=Error.INVALID_REQUEST)
         self._coordination.heard(asked.controller_id, asked.last_snapshot_offset, now)
         start = self._coordination.should_start(asked.controller_id, self.committed.applied, now)
-        return m.ControllerHeartbeatResponse(Error.NONE, start)
+        return m.ControllerHeartbeatResponse(error_code=Error.NONE, start_snapshot=start)
 
     def _heartbeat(self, received: Received, asked: m.BrokerHeartbeatRequest, now: Instant) -> None:
         image = self._policies.leases.renewing_image(
             self._ahead, self.committed.image, self._led_epoch >= 0
         )
         if image is None:
-            self._refuse(received, self._out.cause)
+            self._answers.refuse(received, self._out.cause)
             return
         decision = registration.heartbeat(
-            image, self._leases, asked, now, self.log.end, self.settings, self.raft.voters,
+            image,
+            self._leases,
+            asked,
+            now,
+            self.log.end,
+            self.settings,
+            self.raft.voters,
             self._policies,
-        )  # fmt: skip
+        )
         granted = decision.error is Error.NONE
         start_ms = self._policies.leases.lease_start_ms(asked.lease_start_time_ms, now.wall_ms)
         end_ms = start_ms + self.settings.lease_ms if granted else -1
@@ -336,30 +337,19 @@ class ControllerNode:
                 self._leases.heard(asked, self.committed.applied, now, lease_ns)
             offset = self._apply(decision.records, now)
         answer = m.BrokerHeartbeatResponse(
-            decision.error, self.settings.node_id, decision.next_state, decision.broker_epoch,
-            end_ms, self.raft.epoch,
-        )  # fmt: skip
-        event = self._heartbeat_event(received, asked, answer)
-        self._answer_later(offset, received, answer, event)
-
-    def _heartbeat_event(
-        self, received: Received, asked: m.BrokerHeartbeatRequest, answer: m.BrokerHeartbeatResponse
-    ) -> HeartbeatAnswered:
-        return HeartbeatAnswered(
-            received.client, asked.broker_id, str(asked.incarnation_id or ""),
-            asked.broker_epoch, answer.broker_epoch, Error(answer.error_code).name,
-            BrokerState.read(answer.next_state).name, asked.lease_start_time_ms,
-            answer.lease_end_time_ms, self.settings.lease_ms, self.raft.epoch,
-            answer.active_controller_id, self.active, self._balance_ms(),
-            asked.cur_metadata_offset, BrokerState.read(asked.target_state).name,
-            tuple(f"{f.name}={f.min_level}-{f.max_level}" for f in asked.features),
-            self.settings.ms("metadata.max.lag.records"),
-        )  # fmt: skip
+            error_code=decision.error,
+            active_controller_id=self.settings.node_id,
+            next_state=decision.next_state,
+            broker_epoch=decision.broker_epoch,
+            lease_end_time_ms=end_ms,
+            controller_epoch=self.raft.epoch,
+        )
+        self._answers.to_heartbeat(received, answer, offset, self.active)
 
     def _change(self, received: Received, now: Instant) -> None:
         """Whatever asks for a change: decided at once, answered once that is committed."""
         if self._ahead is None:
-            self._refuse(received, self._out.cause)
+            self._answers.refuse(received, self._out.cause)
             return
         ends = self.raft.ends()
         quorum = Quorum(
@@ -378,23 +368,10 @@ class ControllerNode:
         end = self._apply(decided.records, now)
         if isinstance(received.message, m.AlterPartitionRequest):
             self._settle(decided.records, now)
-        event = ChangeAnswered(
-            changes.name(received.message),
-            received.client,
-            next(changes.errors(decided.answer), Error.NONE).name,
-            end - 1 if decided.records else -1,
-            -1,
-            self.raft.epoch,
-        )
-        self._answer_later(end, received, decided.answer, event)
+        offset = end - 1 if decided.records else -1
+        self._answers.to_change(received, decided.answer, end, offset)
 
     # ------------------------------------------------------------------------- what nobody asks for
-
-    def _balance_ms(self) -> int:
-        """How often leaderships are given back to preferred replicas; 0: never."""
-        if not self.settings.ms("auto.leader.rebalance.enable"):
-            return 0
-        return self.settings.ms("leader.imbalance.check.interval.ms")
 
     def _ready(self) -> frozenset[int]:
         """The brokers that may be given leaderships: active, and not about to stop (RP-21)."""
@@ -404,7 +381,7 @@ class ControllerNode:
 
     def _willing(self) -> frozenset[int]:
         """Those to whom leaderships go back by themselves."""
-        return self._ready() if self._balance_ms() else frozenset()
+        return self._ready() if balance_ms(self.settings) else frozenset()
 
     def _settle(self, records: Iterable[r.Record], now: Instant) -> None:
         """Ends the reassignments, and gives back the leaderships, that were waiting for these."""
@@ -430,65 +407,3 @@ class ControllerNode:
             self._next_check_ns = now.monotonic_ns + self.settings.ns(
                 "leader.imbalance.check.interval.ms"
             )
-
-    # ---------------------------------------------------------------------------------- answering
-
-    def _answer_later(
-        self,
-        log_end: int,
-        received: Received,
-        answer: m.Response,
-        event: HeartbeatAnswered | ChangeAnswered,
-    ) -> None:
-        """Keeps an answer until the log it rests on is committed."""
-        offset = self._policies.term.answer_offset(log_end)
-        self._waiting.append(_Waiting(offset, received, answer, event, self._out.cause))
-
-    def _answer_committed(self) -> None:
-        ready = [w for w in self._waiting if w.offset <= self.raft.high_watermark]
-        if ready:
-            self._waiting = [w for w in self._waiting if w.offset > self.raft.high_watermark]
-            for one in ready:
-                self._answer(one)
-
-    def _answer(self, waiting: _Waiting) -> None:
-        message = waiting.received.message
-        if isinstance(message, m.BrokerHeartbeatRequest) and self._overtaken(message):
-            # Granted before another process took the id, and answered after: it holds no more.
-            self._refuse_heartbeat(
-                waiting.received, Error.DUPLICATE_BROKER_REGISTRATION, BrokerState.FENCED,
-                self.settings.node_id, waiting.cause,
-            )  # fmt: skip
-            return
-        event = waiting.event
-        if isinstance(event, ChangeAnswered):
-            event = replace(event, high_watermark=self.raft.high_watermark)
-        self._out.add(Note(event, waiting.cause))
-        self._out.add(Reply(waiting.received.request_id, waiting.answer))
-
-    def _overtaken(self, asked: m.BrokerHeartbeatRequest) -> bool:
-        """Whether the committed metadata names another process for the id by now (QC-19)."""
-        return self._policies.registration.has_lost_id(
-            self.committed.image, asked.broker_id, asked.incarnation_id
-        )
-
-    def _refuse(self, received: Received, cause: Cause | None) -> None:
-        """NOT_CONTROLLER, naming the active controller where the answer can (QC-22)."""
-        message = received.message
-        if not isinstance(message, m.BrokerHeartbeatRequest):
-            answer = changes.refused(message, Error.NOT_CONTROLLER)
-            self._out.add(Reply(received.request_id, answer))
-            return
-        leader = -1 if self.raft.leader is None else self.raft.leader
-        if leader == self.settings.node_id:
-            leader = -1
-        self._refuse_heartbeat(received, Error.NOT_CONTROLLER, BrokerState.UNKNOWN, leader, cause)
-
-    def _refuse_heartbeat(
-        self, received: Received, error: Error, state: BrokerState, leader: int, cause: Cause | None
-    ) -> None:
-        asked = received.message
-        assert isinstance(asked, m.BrokerHeartbeatRequest), asked
-        told = m.BrokerHeartbeatResponse(error, leader, state, -1, -1, self.raft.epoch)
-        self._out.add(Note(self._heartbeat_event(received, asked, told), cause))
-        self._out.add(Reply(received.request_id, told))

@@ -13,25 +13,36 @@ _NAMES = (m.METADATA_TOPIC, "__cluster_metadata")
 
 def described(quorum: Quorum, asked: a.DescribeQuorumRequest) -> a.DescribeQuorumResponse:
     """The quorum, and who follows it, to whoever asks for it by name; other topics have none."""
-    voters = tuple(a.QuorumReplica(voter, end) for voter, end in quorum.ends)
+    voters = tuple(
+        a.QuorumReplica(replica_id=voter, log_end_offset=end) for voter, end in quorum.ends
+    )
     observers = tuple(
-        a.QuorumReplica(node, end)
+        a.QuorumReplica(replica_id=node, log_end_offset=end)
         for node, end in sorted(quorum.observed.items())
         if node >= 0 and node not in quorum.voters
     )
     known = a.QuorumPartitionResult(
-        0, Error.NONE, quorum.leader, quorum.epoch, quorum.high_watermark, voters, observers
+        partition_index=0,
+        error_code=Error.NONE,
+        leader_id=quorum.leader,
+        leader_epoch=quorum.epoch,
+        high_watermark=quorum.high_watermark,
+        current_voters=voters,
+        observers=observers,
     )
     topics = tuple(
         a.QuorumTopicResult(
-            topic.topic_name,
-            tuple(
+            topic_name=topic.topic_name,
+            partitions=tuple(
                 known
                 if topic.topic_name in _NAMES and part.partition_index == 0
-                else a.QuorumPartitionResult(part.partition_index, Error.UNKNOWN_TOPIC_OR_PARTITION)
+                else a.QuorumPartitionResult(
+                    partition_index=part.partition_index,
+                    error_code=Error.UNKNOWN_TOPIC_OR_PARTITION,
+                )
                 for part in topic.partitions
             ),
         )
         for topic in asked.topics
     )
-    return a.DescribeQuorumResponse(Error.NONE, topics)
+    return a.DescribeQuorumResponse(error_code=Error.NONE, topics=topics)

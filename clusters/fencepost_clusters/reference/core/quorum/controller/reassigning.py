@@ -150,14 +150,18 @@ def alter(on: DecisionContext, asked: a.AlterPartitionReassignmentsRequest) -> C
             record, error, saying = outcome
             if record is not None:
                 records.append(record)
-            parts.append(a.ReassignablePartitionResponse(part.partition_index, error, saying))
-        topics.append(a.ReassignableTopicResponse(topic.name, tuple(parts)))
-    answer = a.AlterPartitionReassignmentsResponse(Error.NONE, tuple(topics))
+            parts.append(
+                a.ReassignablePartitionResponse(
+                    partition_index=part.partition_index, error_code=error, error_message=saying
+                )
+            )
+        topics.append(a.ReassignableTopicResponse(name=topic.name, partitions=tuple(parts)))
+    answer = a.AlterPartitionReassignmentsResponse(error_code=Error.NONE, responses=tuple(topics))
     return ChangeDecision(tuple(records), answer)
 
 
 def alter_refused(asked: a.AlterPartitionReassignmentsRequest, error: Error) -> a.AdminResponse:
-    return a.AlterPartitionReassignmentsResponse(error, ())
+    return a.AlterPartitionReassignmentsResponse(error_code=error, responses=())
 
 
 def listed(on: DecisionContext, asked: a.ListPartitionReassignmentsRequest) -> ChangeDecision:
@@ -170,14 +174,23 @@ def listed(on: DecisionContext, asked: a.ListPartitionReassignmentsRequest) -> C
         name = on.image.names[one.topic_id]
         if under_way(one) and (wanted is None or (name, one.index) in wanted):
             found.setdefault(name, []).append(
-                a.OngoingPartitionReassignment(one.index, one.replicas, one.adding, one.removing)
+                a.OngoingPartitionReassignment(
+                    partition_index=one.index,
+                    replicas=one.replicas,
+                    adding_replicas=one.adding,
+                    removing_replicas=one.removing,
+                )
             )
-    topics = tuple(a.OngoingTopicReassignment(name, tuple(p)) for name, p in found.items())
-    return ChangeDecision((), a.ListPartitionReassignmentsResponse(Error.NONE, topics))
+    topics = tuple(
+        a.OngoingTopicReassignment(name=name, partitions=tuple(p)) for name, p in found.items()
+    )
+    return ChangeDecision(
+        (), a.ListPartitionReassignmentsResponse(error_code=Error.NONE, topics=topics)
+    )
 
 
 def list_refused(asked: a.ListPartitionReassignmentsRequest, error: Error) -> a.AdminResponse:
-    return a.ListPartitionReassignmentsResponse(error, ())
+    return a.ListPartitionReassignmentsResponse(error_code=error, topics=())
 
 
 def rebalance(on: DecisionContext, asked: a.RebalanceRequest) -> ChangeDecision:
@@ -186,7 +199,12 @@ def rebalance(on: DecisionContext, asked: a.RebalanceRequest) -> ChangeDecision:
     dead = sorted(set(asked.brokers) - set(live))
     if dead or not live:
         saying = f"broker {dead[0]} is not live" if dead else "no broker is live"
-        return ChangeDecision((), a.RebalanceResponse(Error.INVALID_REPLICA_ASSIGNMENT, 0, saying))
+        return ChangeDecision(
+            (),
+            a.RebalanceResponse(
+                error_code=Error.INVALID_REPLICA_ASSIGNMENT, moved=0, error_message=saying
+            ),
+        )
     held = {(on.image.names[p.topic_id], p.index): target(p) for p in on.image.all_partitions()}
     if asked.brokers:
         old = [b for b in live if b not in asked.brokers]
@@ -200,8 +218,10 @@ def rebalance(on: DecisionContext, asked: a.RebalanceRequest) -> ChangeDecision:
         record, _, _ = begin(on, one, replicas)
         if record is not None:
             records.append(record)
-    return ChangeDecision(tuple(records), a.RebalanceResponse(Error.NONE, len(records)))
+    return ChangeDecision(
+        tuple(records), a.RebalanceResponse(error_code=Error.NONE, moved=len(records))
+    )
 
 
 def rebalance_refused(asked: a.RebalanceRequest, error: Error) -> a.AdminResponse:
-    return a.RebalanceResponse(error)
+    return a.RebalanceResponse(error_code=error)

@@ -44,7 +44,9 @@ class Coordination:
         before = self._known.get(controller)
         self._known[controller] = _Known(offset, now.monotonic_ns)
         if before is None or before.offset != offset:
-            self._out.note(SnapshotKnown(controller, offset, self._epoch))
+            self._out.note(
+                SnapshotKnown(controller=controller, offset=offset, controller_epoch=self._epoch)
+            )
         if self._asked is not None and self._asked[0] == controller and offset > self._asked[1]:
             self._asked = None
 
@@ -66,7 +68,16 @@ class Coordination:
         waited = controller in self._made_to_wait
         self._made_to_wait.discard(controller)
         patience_ms = self._settings.lease_ms
-        self._out.note(SnapshotAsked(controller, last, committed, self._epoch, waited, patience_ms))
+        self._out.note(
+            SnapshotAsked(
+                controller=controller,
+                last_offset=last,
+                committed=committed,
+                controller_epoch=self._epoch,
+                waited=waited,
+                patience_ms=patience_ms,
+            )
+        )
         return True
 
 
@@ -101,7 +112,9 @@ class Reporting:
             return
         self._next_ns = now.monotonic_ns + self._settings.heartbeat_ms * 1_000_000
         self._told = offset
-        request = m.ControllerHeartbeatRequest(self._settings.node_id, offset)
+        request = m.ControllerHeartbeatRequest(
+            controller_id=self._settings.node_id, last_snapshot_offset=offset
+        )
         self._call = self._out.call(address, "heartbeat", request, self._settings.lease_ms // 3)
 
     def answered(self, call_id: int, answer: m.Response, offset: int) -> bool | None:

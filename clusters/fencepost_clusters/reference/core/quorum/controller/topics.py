@@ -31,7 +31,7 @@ def create(
     """The records that make a topic, placed on brokers that are live now (RP-28), or why not."""
     error, saying, replicas = _judge(image, asked, settings, policies)
     if error is not Error.NONE:
-        return [], m.CreatableTopicResult(asked.name, error, saying)
+        return [], m.CreatableTopicResult(name=asked.name, error_code=error, error_message=saying)
     found: list[r.Record] = [r.TopicRecord(name=asked.name, topic_id=new_id)]
     for config in asked.configs:
         found.append(
@@ -56,7 +56,11 @@ def create(
             )
         )
     return found, m.CreatableTopicResult(
-        asked.name, Error.NONE, None, len(replicas), len(replicas[0])
+        name=asked.name,
+        error_code=Error.NONE,
+        error_message=None,
+        num_partitions=len(replicas),
+        replication_factor=len(replicas[0]),
     )
 
 
@@ -94,9 +98,9 @@ def delete(image: Image, name: str) -> tuple[list[r.Record], m.DeletableTopicRes
     """The record that marks a topic as being deleted, or why not; see `finish_deletions`."""
     known = image.topics.get(name)
     if known is None or known in image.deleting:
-        return [], m.DeletableTopicResult(name, Error.UNKNOWN_TOPIC_OR_PARTITION)
+        return [], m.DeletableTopicResult(name=name, error_code=Error.UNKNOWN_TOPIC_OR_PARTITION)
     marked = r.TopicRecord(name=name, topic_id=known, deleting=True)
-    return [marked], m.DeletableTopicResult(name, Error.NONE)
+    return [marked], m.DeletableTopicResult(name=name, error_code=Error.NONE)
 
 
 def finish_deletions(committed: Image, ahead: Image) -> tuple[r.Record, ...]:

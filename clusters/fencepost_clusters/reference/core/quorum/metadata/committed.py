@@ -65,7 +65,11 @@ class Committed:
                     replayed(record, at)
             if not batch.records:
                 digest = f"{crc32(batch.data[16:]):08x}"
-                self._out.note(MetadataCommitted(batch.base, batch.epoch, "LeaderChange", digest))
+                self._out.note(
+                    MetadataCommitted(
+                        offset=batch.base, epoch=batch.epoch, kind="LeaderChange", digest=digest
+                    )
+                )
             self.replayed += max(1, len(batch.records))
             self.applied = batch.end
             self.image.offset = batch.end
@@ -88,47 +92,67 @@ class Committed:
     def _tell(self, record: r.Record, at: int, epoch: int, version: int) -> None:
         kind = type(record).__name__.removesuffix("Record")
         digest = f"{crc32(r.encode(record)):08x}"
-        self._out.note(MetadataCommitted(at, epoch, kind, digest, version))
+        self._out.note(
+            MetadataCommitted(offset=at, epoch=epoch, kind=kind, digest=digest, version=version)
+        )
         match record:
             case r.BrokerRecord():
                 self._out.note(
                     BrokerCommitted(
-                        at,
-                        record.broker_id,
-                        record.broker_epoch,
-                        record.fenced,
-                        str(record.incarnation_id or ""),
-                        self._role,
+                        offset=at,
+                        broker_id=record.broker_id,
+                        broker_epoch=record.broker_epoch,
+                        fenced=record.fenced,
+                        incarnation=str(record.incarnation_id or ""),
+                        role=self._role,
                     )
                 )
             case r.TopicRecord(deleting=True):
-                self._out.note(TopicMarked(at, record.name, str(record.topic_id)))
+                self._out.note(
+                    TopicMarked(offset=at, topic=record.name, topic_id=str(record.topic_id))
+                )
             case r.TopicRecord():
                 self._out.note(
-                    TopicCommitted(at, record.name, str(record.topic_id), False, self._role)
+                    TopicCommitted(
+                        offset=at,
+                        topic=record.name,
+                        topic_id=str(record.topic_id),
+                        deleted=False,
+                        role=self._role,
+                    )
                 )
             case r.DeleteBrokerRecord():
                 self._out.note(BrokerDeleted(at, record.id))
             case r.DeleteTopicRecord():
-                self._out.note(TopicCommitted(at, self._name, str(record.name), True, self._role))
+                self._out.note(
+                    TopicCommitted(
+                        offset=at,
+                        topic=self._name,
+                        topic_id=str(record.name),
+                        deleted=True,
+                        role=self._role,
+                    )
+                )
             case r.PartitionRecord() | r.IsrChangeRecord():
                 assert record.topic_id is not None
                 one = self.image.partitions[record.topic_id][record.partition_id]
                 self._out.note(
                     PartitionCommitted(
-                        at,
-                        self.image.names[record.topic_id],
-                        one.index,
-                        one.leader,
-                        one.leader_epoch,
-                        one.isr,
-                        one.replicas,
-                        one.adding,
-                        one.removing,
-                        self._role,
+                        offset=at,
+                        topic=self.image.names[record.topic_id],
+                        partition=one.index,
+                        leader=one.leader,
+                        leader_epoch=one.leader_epoch,
+                        isr=one.isr,
+                        replicas=one.replicas,
+                        adding=one.adding,
+                        removing=one.removing,
+                        role=self._role,
                     )
                 )
             case r.ConfigRecord(resource_type=features.FEATURE_RESOURCE):
-                self._out.note(FeatureFinalized(at, record.name, int(record.value)))
+                self._out.note(
+                    FeatureFinalized(offset=at, feature=record.name, level=int(record.value))
+                )
             case _:
                 pass

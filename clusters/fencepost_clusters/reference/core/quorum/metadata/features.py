@@ -28,7 +28,13 @@ def mine(settings: Settings) -> tuple[m.Feature, ...]:
     """What a broker says in its heartbeats: what this software supports, or, where it is set to
     pass for older software, less."""
     least, most = SUPPORTED[METADATA_FORMAT]
-    return (m.Feature(METADATA_FORMAT, least, min(most, settings.ms("metadata.format.max.level"))),)
+    return (
+        m.Feature(
+            name=METADATA_FORMAT,
+            min_level=least,
+            max_level=min(most, settings.ms("metadata.format.max.level")),
+        ),
+    )
 
 
 def enabled(image: Image) -> dict[str, int]:

@@ -108,7 +108,7 @@ def load(snapshot: Snapshot) -> Image:
 
 def told(image: Image, offset: int) -> MetadataDigest:
     """What a node says of its state at an offset."""
-    return MetadataDigest(offset, len(records_of(image)), digest(image))
+    return MetadataDigest(offset=offset, entities=len(records_of(image)), digest=digest(image))
 
 
 class _Writing:
@@ -160,7 +160,13 @@ class Snapshots:
         epoch = self._log.epoch_before(image.offset)
         self._writing = _Writing(image, image.offset, epoch, now)
         self._out.note(told(image, image.offset))
-        self._out.note(SnapshotStarted(image.offset, len(self._writing.records), controller_epoch))
+        self._out.note(
+            SnapshotStarted(
+                offset=image.offset,
+                entities=len(self._writing.records),
+                controller_epoch=controller_epoch,
+            )
+        )
 
     def checkpoint(self, image: Image, now: Instant) -> None:
         """Takes one of the image as it is now, whole, at once."""
@@ -205,12 +211,12 @@ class Snapshots:
         rebuilt = load(snapshot)
         self._out.note(
             SnapshotStored(
-                snapshot.offset,
-                snapshot.epoch,
-                writing.written,
-                len(records_of(rebuilt)),
-                writing.level,
-                digest(rebuilt),
+                offset=snapshot.offset,
+                epoch=snapshot.epoch,
+                records=writing.written,
+                entities=len(records_of(rebuilt)),
+                level=writing.level,
+                digest=digest(rebuilt),
             )
         )
         self._out.add(StoreSnapshot(LOG_NAME, snapshot.offset, snapshot.epoch, snapshot.data))
@@ -218,4 +224,4 @@ class Snapshots:
 
     def _tell_loaded(self, snapshot: Snapshot) -> None:
         rebuilt = digest(load(snapshot))
-        self._out.note(SnapshotLoaded(snapshot.offset, snapshot.epoch, rebuilt))
+        self._out.note(SnapshotLoaded(offset=snapshot.offset, epoch=snapshot.epoch, digest=rebuilt))

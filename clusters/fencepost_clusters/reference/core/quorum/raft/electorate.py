@@ -128,7 +128,8 @@ class Electorate:
 
     def endpoints(self) -> tuple[m.NodeEndpoint, ...]:
         """The voters as an answer names them."""
-        return tuple(m.NodeEndpoint(node, *self.voters[node]) for node in known(self.voters))
+        found = ((node, *self.voters[node]) for node in known(self.voters))
+        return tuple(m.NodeEndpoint(node_id=n, host=host, port=port) for n, host, port in found)
 
     def learn(self, told: Iterable[m.NodeEndpoint]) -> None:
         """A broker takes in whom an answer names; a controller is told by its own log."""
@@ -149,7 +150,7 @@ class Electorate:
         ids = known(self.voters)
         endpoints = tuple(_text(self.voters[node]) for node in ids)
         given = tuple(_text(address) for address in self._bootstrap)
-        self._out.note(QuorumLearned(ids, endpoints, given))
+        self._out.note(QuorumLearned(voters=ids, endpoints=endpoints, bootstrap=given))
 
 
 def _text(address: Address) -> str:

@@ -12,9 +12,12 @@ MAX_EPOCH = (1 << 31) - 1
 FARTHEST_EPOCH = 1 << 24
 """How far ahead of ours an epoch may be: more elections than any node can have missed."""
 Request = (
-    m.VoteRequest | m.BeginQuorumEpochRequest | m.EndQuorumEpochRequest | m.FetchRequest
+    m.VoteRequest
+    | m.BeginQuorumEpochRequest
+    | m.EndQuorumEpochRequest
+    | m.FetchRequest
     | m.FetchSnapshotRequest
-)  # fmt: skip
+)
 
 
 def fault(request: Request, others: Collection[int], epoch: int) -> str | None:
@@ -43,43 +46,72 @@ def fault(request: Request, others: Collection[int], epoch: int) -> str | None:
 
 def vote(epoch: int, candidate: int, log_end: int, last_epoch: int) -> m.VoteRequest:
     """A candidate asks for a vote; its log is given by its end and last epoch."""
-    asked = m.VotePartition(0, epoch, candidate, last_epoch, log_end)
-    return m.VoteRequest((m.VoteTopic(m.METADATA_TOPIC, (asked,)),))
+    asked = m.VotePartition(
+        partition_index=0,
+        replica_epoch=epoch,
+        replica_id=candidate,
+        last_offset_epoch=last_epoch,
+        last_offset=log_end,
+    )
+    return m.VoteRequest(topics=(m.VoteTopic(topic_name=m.METADATA_TOPIC, partitions=(asked,)),))
 
 
 def vote_answer(leader: int | None, epoch: int, granted: bool) -> m.VoteResponse:
     """Whether the vote is given, and who leads as far as the voter knows."""
-    result = m.VoteResult(0, Error.NONE, _id(leader), epoch, granted)
-    return m.VoteResponse(Error.NONE, (m.VoteTopicResult(m.METADATA_TOPIC, (result,)),))
+    result = m.VoteResult(
+        partition_index=0,
+        error_code=Error.NONE,
+        leader_id=_id(leader),
+        leader_epoch=epoch,
+        vote_granted=granted,
+    )
+    return m.VoteResponse(
+        error_code=Error.NONE,
+        topics=(m.VoteTopicResult(topic_name=m.METADATA_TOPIC, partitions=(result,)),),
+    )
 
 
 def begin_epoch(leader: int, epoch: int) -> m.BeginQuorumEpochRequest:
     """A new leader says so."""
-    return m.BeginQuorumEpochRequest(_epoch(leader, epoch))
+    return m.BeginQuorumEpochRequest(topics=_epoch(leader, epoch))
 
 
 def begin_answer(leader: int | None, epoch: int, error: Error) -> m.BeginQuorumEpochResponse:
     """Who leads which epoch, to the mind of the one that was told."""
-    return m.BeginQuorumEpochResponse(Error.NONE, _epoch(_id(leader), epoch, error))
+    return m.BeginQuorumEpochResponse(
+        error_code=Error.NONE, topics=_epoch(_id(leader), epoch, error)
+    )
 
 
 def end_epoch(leader: int, epoch: int) -> m.EndQuorumEpochRequest:
     """A leader resigns."""
-    return m.EndQuorumEpochRequest(_epoch(leader, epoch))
+    return m.EndQuorumEpochRequest(topics=_epoch(leader, epoch))
 
 
 def end_answer(epoch: int) -> m.EndQuorumEpochResponse:
     """It was heard."""
-    return m.EndQuorumEpochResponse(Error.NONE, _epoch(-1, epoch))
+    return m.EndQuorumEpochResponse(error_code=Error.NONE, topics=_epoch(-1, epoch))
 
 
 def fetch(
     offset: int, epoch: int, last_epoch: int, wait_ms: int, replica: m.ReplicaState
 ) -> m.FetchRequest:
     """A follower or observer asks for what comes after its log; `epoch` -1: it knows no leader."""
-    part = m.FetchPartition(0, offset, MAX_FETCH_BYTES, epoch, last_epoch)
-    topic = m.FetchTopic((part,), m.METADATA_TOPIC, m.METADATA_TOPIC_ID)
-    return m.FetchRequest(wait_ms, 1, MAX_FETCH_BYTES, (topic,), replica)
+    part = m.FetchPartition(
+        partition=0,
+        fetch_offset=offset,
+        partition_max_bytes=MAX_FETCH_BYTES,
+        current_leader_epoch=epoch,
+        last_fetched_epoch=last_epoch,
+    )
+    topic = m.FetchTopic(partitions=(part,), topic=m.METADATA_TOPIC, topic_id=m.METADATA_TOPIC_ID)
+    return m.FetchRequest(
+        max_wait=wait_ms,
+        min_bytes=1,
+        max_bytes=MAX_FETCH_BYTES,
+        topics=(topic,),
+        replica_state=replica,
+    )
 
 
 def fetch_answer(
@@ -95,39 +127,45 @@ def fetch_answer(
     """Records, or where the logs part, or which snapshot to fetch, or why none of it; always who
     leads, and who votes."""
     part = m.PartitionData(
-        0,
-        error,
-        high_watermark,
-        high_watermark,
-        0,
-        diverging or m.EpochEndOffset(),
-        current_leader(leader, epoch),
-        data,
-        snapshot or m.SnapshotId(),
+        partition_index=0,
+        error_code=error,
+        high_watermark=high_watermark,
+        last_stable_offset=high_watermark,
+        log_start_offset=0,
+        diverging_epoch=diverging or m.EpochEndOffset(),
+        current_leader=current_leader(leader, epoch),
+        records=data,
+        snapshot_id=snapshot or m.SnapshotId(),
     )
-    topic = m.FetchableTopicResponse((part,), m.METADATA_TOPIC, m.METADATA_TOPIC_ID)
-    return m.FetchResponse(Error.NONE, (topic,), node_endpoints=voters)
+    topic = m.FetchableTopicResponse(
+        partitions=(part,), topic=m.METADATA_TOPIC, topic_id=m.METADATA_TOPIC_ID
+    )
+    return m.FetchResponse(error_code=Error.NONE, responses=(topic,), node_endpoints=voters)
 
 
 def fetch_snapshot(
     replica: int, epoch: int, wanted: m.SnapshotId, position: int
 ) -> m.FetchSnapshotRequest:
     """A follower or observer asks for a part of a snapshot, from a position on."""
-    part = m.PartitionSnapshot(0, epoch, wanted, position)
+    part = m.PartitionSnapshot(
+        partition=0, current_leader_epoch=epoch, snapshot_id=wanted, position=position
+    )
     return m.FetchSnapshotRequest(
-        replica, MAX_FETCH_BYTES, (m.TopicSnapshot(m.METADATA_TOPIC, (part,)),)
+        replica_id=replica,
+        max_bytes=MAX_FETCH_BYTES,
+        topics=(m.TopicSnapshot(name=m.METADATA_TOPIC, partitions=(part,)),),
     )
 
 
 def snapshot_answer(part: m.PartitionSnapshotData) -> m.FetchSnapshotResponse:
     """A part of a snapshot, or why there is none."""
-    topic = m.TopicSnapshotData(m.METADATA_TOPIC, (part,))
-    return m.FetchSnapshotResponse(Error.NONE, (topic,))
+    topic = m.TopicSnapshotData(name=m.METADATA_TOPIC, partitions=(part,))
+    return m.FetchSnapshotResponse(error_code=Error.NONE, topics=(topic,))
 
 
 def current_leader(leader: int | None, epoch: int) -> m.LeaderIdAndEpoch:
     """Who leads which epoch, as fetches are told."""
-    return m.LeaderIdAndEpoch(_id(leader), epoch)
+    return m.LeaderIdAndEpoch(leader_id=_id(leader), leader_epoch=epoch)
 
 
 def is_empty(answer: m.Response) -> bool:
@@ -151,4 +189,13 @@ def _id(leader: int | None) -> int:
 
 
 def _epoch(leader: int, epoch: int, error: Error = Error.NONE) -> tuple[m.EpochTopic, ...]:
-    return (m.EpochTopic(m.METADATA_TOPIC, (m.EpochPartition(0, leader, epoch, error),)),)
+    return (
+        m.EpochTopic(
+            topic_name=m.METADATA_TOPIC,
+            partitions=(
+                m.EpochPartition(
+                    partition_index=0, leader_id=leader, leader_epoch=epoch, error_code=error
+                ),
+            ),
+        ),
+    )

@@ -15,7 +15,6 @@ from enum import Enum
 from fencepost_clusters.reference.core.node.effects import (
     EXIT_UNREADABLE,
     Append,
-    Chance,
     Delete,
     Instant,
     Outbox,
@@ -29,10 +28,10 @@ from fencepost_clusters.reference.core.node.effects import (
 from fencepost_clusters.reference.core.quorum.raft import messages
 from fencepost_clusters.reference.core.quorum.raft.electorate import Electorate
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME, MetadataLog
-from fencepost_clusters.reference.core.quorum.raft.policies import RaftPolicies, VoteReason
+from fencepost_clusters.reference.core.quorum.raft.policies import VoteReason
 from fencepost_clusters.reference.core.quorum.raft.serving import Serving
 from fencepost_clusters.reference.core.quorum.raft.snapshot_download import Download
-from fencepost_clusters.reference.core.quorum.raft.timing import RaftTiming
+from fencepost_clusters.reference.core.quorum.raft.timing import Member, Vote
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error
@@ -64,23 +63,20 @@ class Raft:
 
     def __init__(
         self,
-        me: int,
+        member: Member,
         electorate: Electorate,
         log: MetadataLog,
-        epoch: int,
-        voted_for: int | None,
-        timing: RaftTiming,
-        chance: Chance,
-        policies: RaftPolicies,
+        vote: Vote,
         out: Outbox,
         now: Instant,
     ) -> None:
+        me, timing, chance, epoch = member.node_id, member.timing, member.chance, vote.epoch
         self.me = me
         self.electorate = electorate
         self.voters = electorate.voters
         self.log = log
         self.epoch = epoch
-        self.voted_for = voted_for
+        self.voted_for = vote.voted_for
         self.timing = timing
         self.leader: int | None = None
         self.high_watermark = log.start  # a snapshot holds what was committed
@@ -88,7 +84,7 @@ class Raft:
         electorate.follow(log)
         self.role = Role.UNATTACHED if me in self.voters else Role.OBSERVER
         self._chance = chance
-        self._policies = policies
+        self._policies = member.policies
         self._out = out
         # Nobody leads a cluster that just started, so its first election comes soon. A process that
         # comes back does not know whom it promised to follow: it waits until that promise is over.
@@ -205,7 +201,9 @@ class Raft:
         self._fetch_call = None
         self._draw_election(now)
         self._out.add(StoreVote(self.epoch, self.me))
-        self._out.note(ElectionStarted(self.epoch, self.log.end, self.log.last_epoch))
+        self._out.note(
+            ElectionStarted(epoch=self.epoch, log_end=self.log.end, last_epoch=self.log.last_epoch)
+        )
         request = messages.vote(self.epoch, self.me, self.log.end, self.log.last_epoch)
         for voter in sorted(self.voters):
             if voter != self.me:
@@ -225,7 +223,11 @@ class Raft:
         self._epoch_start = self.log.end
         self._serving.begin(now)
         self._announced = {v: now.monotonic_ns for v in self.voters if v != self.me}
-        self._out.note(ControllerElected(self.epoch, self.log.end, self.log.last_epoch))
+        self._out.note(
+            ControllerElected(
+                epoch=self.epoch, log_end=self.log.end, last_epoch=self.log.last_epoch
+            )
+        )
         self.append([self.me.to_bytes(4, "big")], now, control=True)
         for voter in sorted(self._announced):
             self._announce(voter, now)
@@ -319,14 +321,14 @@ class Raft:
             self._draw_election(now)
         self._out.note(
             VoteAnswered(
-                asked.replica_epoch,
-                asked.replica_id,
-                granted,
-                reason,
-                self.log.end,
-                self.log.last_epoch,
-                asked.last_offset,
-                asked.last_offset_epoch,
+                epoch=asked.replica_epoch,
+                candidate=asked.replica_id,
+                granted=granted,
+                reason=reason,
+                log_end=self.log.end,
+                last_epoch=self.log.last_epoch,
+                candidate_log_end=asked.last_offset,
+                candidate_last_epoch=asked.last_offset_epoch,
             )
         )
         answer = messages.vote_answer(self.leader, self.epoch, granted)
@@ -433,7 +435,7 @@ class Raft:
             epoch,
             self.log.last_epoch,
             self.timing.fetch_wait_ns // MS,
-            m.ReplicaState(self.me),
+            m.ReplicaState(replica_id=self.me),
         )
         timeout_ms = self.timing.fetch_timeout_ns // MS
         address = self.electorate.address(target)
@@ -575,7 +577,14 @@ class Raft:
         after = self.log.truncate(to_offset)
         if self.electorate.follow(self.log):
             self._reseat(now)
-        self._out.note(MetadataTruncated(after, before, self.high_watermark, self.epoch))
+        self._out.note(
+            MetadataTruncated(
+                from_offset=after,
+                log_end=before,
+                high_watermark=self.high_watermark,
+                epoch=self.epoch,
+            )
+        )
         self._out.add(Delete(LOG_NAME) if whole else Truncate(LOG_NAME, after))
         # Below the high watermark only when a leader lacks what was committed: the history shows
         # it, and this node follows its leader all the same.

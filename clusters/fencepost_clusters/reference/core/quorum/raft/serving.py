@@ -148,7 +148,7 @@ class Serving:
         if asked.fetch_offset > 0 and (
             epoch != asked.last_fetched_epoch or end < asked.fetch_offset
         ):
-            diverging = m.EpochEndOffset(max(epoch, 0), end)
+            diverging = m.EpochEndOffset(epoch=max(epoch, 0), end_offset=end)
             self._answer(received.request_id, diverging=diverging)
             return -1, False
         self._heard(voter, now)
@@ -195,12 +195,22 @@ class Serving:
         diverging: m.EpochEndOffset | None = None,
         snapshot: bool = False,
     ) -> None:
-        wanted = m.SnapshotId(self._log.start, self._log.start_epoch) if snapshot else None
+        wanted = (
+            m.SnapshotId(end_offset=self._log.start, epoch=self._log.start_epoch)
+            if snapshot
+            else None
+        )
         state = self._standing
         answer = messages.fetch_answer(
-            state.leader, state.epoch, state.high_watermark, error, data, diverging,
-            self._electorate.endpoints(), wanted,
-        )  # fmt: skip
+            state.leader,
+            state.epoch,
+            state.high_watermark,
+            error,
+            data,
+            diverging,
+            self._electorate.endpoints(),
+            wanted,
+        )
         self._out.add(Reply(request_id, answer))
 
     def release(self, now: Instant, everything: bool = False) -> None:
@@ -242,12 +252,12 @@ class Serving:
                 size = len(snapshot.data)
         state = self._standing
         part = m.PartitionSnapshotData(
-            0,
-            error,
-            asked.snapshot_id,
-            messages.current_leader(state.leader, state.epoch),
-            size,
-            asked.position,
-            data,
+            index=0,
+            error_code=error,
+            snapshot_id=asked.snapshot_id,
+            current_leader=messages.current_leader(state.leader, state.epoch),
+            size=size,
+            position=asked.position,
+            unaligned_records=data,
         )
         self._out.add(Reply(received.request_id, messages.snapshot_answer(part)))

@@ -1,10 +1,12 @@
-"""The quorum's times."""
+"""How a node takes part in the quorum: its id, its times, its chance and its policies."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fencepost_clusters.reference.core.node.effects import Chance
 from fencepost_clusters.reference.core.node.settings import Settings
+from fencepost_clusters.reference.core.quorum.raft.policies import RaftPolicies
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +31,21 @@ def raft_timing(settings: Settings) -> RaftTiming:
         fetch_timeout_ns,
         min(settings.ns("replica.fetch.wait.max.ms"), fetch_timeout_ns // 4),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One node of the quorum, voter or observer."""
+
+    node_id: int
+    timing: RaftTiming
+    chance: Chance
+    policies: RaftPolicies
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """What a voter must remember: the newest epoch it was in, and its vote there."""
+
+    epoch: int = 0
+    voted_for: int | None = None

@@ -1,0 +1,184 @@
+"""Answers of a controller: each leaves once the log that it rests on is committed (QC-08)."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from fencepost import Cause
+from fencepost_clusters.reference.core.node.effects import Note, Outbox, Received, Reply
+from fencepost_clusters.reference.core.node.settings import Settings
+from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
+from fencepost_clusters.reference.core.quorum.controller import changes
+from fencepost_clusters.reference.core.quorum.controller.policies import ControllerPolicies
+from fencepost_clusters.reference.core.quorum.metadata.committed import Committed
+from fencepost_clusters.reference.core.quorum.raft.raft import Raft
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import ChangeAnswered, HeartbeatAnswered
+
+
+def balance_ms(settings: Settings) -> int:
+    """How often leaderships are given back to preferred replicas; 0: never."""
+    if not settings.ms("auto.leader.rebalance.enable"):
+        return 0
+    return settings.ms("leader.imbalance.check.interval.ms")
+
+
+class _Waiting(Struct, frozen=True):
+    """An answer that may leave once everything below `offset` is committed.
+
+    `active`: it was decided by an active controller.
+    """
+
+    offset: int
+    received: Received
+    answer: m.Response
+    event: HeartbeatAnswered | ChangeAnswered
+    active: bool
+    cause: Cause | None
+
+
+class Answers:
+    """See the module."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        raft: Raft,
+        committed: Committed,
+        policies: ControllerPolicies,
+        out: Outbox,
+    ) -> None:
+        self._settings = settings
+        self._raft = raft
+        self._committed = committed
+        self._policies = policies
+        self._out = out
+        self._waiting: list[_Waiting] = []
+
+    def to_heartbeat(
+        self, received: Received, answer: m.BrokerHeartbeatResponse, log_end: int, active: bool
+    ) -> None:
+        """Answers a heartbeat once the log is committed up to `log_end`."""
+        self._wait(received, answer, log_end, self._heartbeat_event(received, answer, active))
+
+    def to_change(self, received: Received, answer: m.Response, log_end: int, offset: int) -> None:
+        """Answers a change once the log is committed up to `log_end`.
+
+        `offset` is that of the change's last record, -1 when there is none.
+        """
+        event = ChangeAnswered(
+            api=changes.name(received.message),
+            client=received.client,
+            error=next(changes.errors(answer), Error.NONE).name,
+            offset=offset,
+            high_watermark=-1,
+            controller_epoch=self._raft.epoch,
+        )
+        self._wait(received, answer, log_end, event)
+
+    def _wait(
+        self,
+        received: Received,
+        answer: m.Response,
+        log_end: int,
+        event: HeartbeatAnswered | ChangeAnswered,
+    ) -> None:
+        active = isinstance(event, ChangeAnswered) or event.active
+        offset = self._policies.term.answer_offset(log_end)
+        self._waiting.append(_Waiting(offset, received, answer, event, active, self._out.cause))
+
+    def send_committed(self) -> None:
+        """Sends the answers that rest on what is committed by now."""
+        ready = [w for w in self._waiting if w.offset <= self._raft.high_watermark]
+        if ready:
+            self._waiting = [w for w in self._waiting if w.offset > self._raft.high_watermark]
+            for one in ready:
+                self._send(one)
+
+    def refuse_waiting(self) -> None:
+        """Refuses what waits: this controller is no longer active."""
+        refused, self._waiting = self._waiting, []
+        for one in refused:
+            self.refuse(one.received, one.cause)
+
+    def _send(self, waiting: _Waiting) -> None:
+        message = waiting.received.message
+        if isinstance(message, m.BrokerHeartbeatRequest) and self._lost_id(message):
+            # The heartbeat was granted before another process took the id.
+            refusal = self._refusal(
+                Error.DUPLICATE_BROKER_REGISTRATION, BrokerState.FENCED, self._settings.node_id
+            )
+            self._refuse_heartbeat(waiting.received, refusal, waiting.active, waiting.cause)
+            return
+        event = waiting.event
+        if isinstance(event, ChangeAnswered):
+            event = replace(event, high_watermark=self._raft.high_watermark)
+        self._out.add(Note(event, waiting.cause))
+        self._out.add(Reply(waiting.received.request_id, waiting.answer))
+
+    def _lost_id(self, asked: m.BrokerHeartbeatRequest) -> bool:
+        """Whether the committed metadata names another process for the id by now (QC-19)."""
+        return self._policies.registration.has_lost_id(
+            self._committed.image, asked.broker_id, asked.incarnation_id
+        )
+
+    def refuse(self, received: Received, cause: Cause | None) -> None:
+        """NOT_CONTROLLER, naming the active controller where the answer can (QC-22)."""
+        message = received.message
+        if not isinstance(message, m.BrokerHeartbeatRequest):
+            answer = changes.refused(message, Error.NOT_CONTROLLER)
+            self._out.add(Reply(received.request_id, answer))
+            return
+        leader = self._raft.leader
+        if leader is None or leader == self._settings.node_id:
+            leader = -1
+        refusal = self._refusal(Error.NOT_CONTROLLER, BrokerState.UNKNOWN, leader)
+        self._refuse_heartbeat(received, refusal, False, cause)
+
+    def _refusal(self, error: Error, state: BrokerState, leader: int) -> m.BrokerHeartbeatResponse:
+        return m.BrokerHeartbeatResponse(
+            error_code=error,
+            active_controller_id=leader,
+            next_state=state,
+            broker_epoch=-1,
+            lease_end_time_ms=-1,
+            controller_epoch=self._raft.epoch,
+        )
+
+    def _refuse_heartbeat(
+        self,
+        received: Received,
+        refusal: m.BrokerHeartbeatResponse,
+        active: bool,
+        cause: Cause | None,
+    ) -> None:
+        self._out.add(Note(self._heartbeat_event(received, refusal, active), cause))
+        self._out.add(Reply(received.request_id, refusal))
+
+    def _heartbeat_event(
+        self, received: Received, answer: m.BrokerHeartbeatResponse, active: bool
+    ) -> HeartbeatAnswered:
+        asked = received.message
+        assert isinstance(asked, m.BrokerHeartbeatRequest), asked
+        return HeartbeatAnswered(
+            client=received.client,
+            broker_id=asked.broker_id,
+            incarnation=str(asked.incarnation_id or ""),
+            request_epoch=asked.broker_epoch,
+            broker_epoch=answer.broker_epoch,
+            error=Error(answer.error_code).name,
+            next_state=BrokerState.read(answer.next_state).name,
+            lease_start_ms=asked.lease_start_time_ms,
+            lease_end_ms=answer.lease_end_time_ms,
+            lease_period_ms=self._settings.lease_ms,
+            controller_epoch=self._raft.epoch,
+            active_controller=answer.active_controller_id,
+            active=active,
+            balance_ms=balance_ms(self._settings),
+            metadata_offset=asked.cur_metadata_offset,
+            target_state=BrokerState.read(asked.target_state).name,
+            features=tuple(f"{f.name}={f.min_level}-{f.max_level}" for f in asked.features),
+            most_behind=self._settings.ms("metadata.max.lag.records"),
+        )

@@ -1,0 +1,25 @@
+"""What the nodes of one process are made with, whatever their roles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from uuid import UUID
+
+from fencepost_clusters.reference.core.node.effects import Chance, Instant, Outbox
+from fencepost_clusters.reference.core.quorum.policies import Policies
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """See the module. `calls` numbers the calls of all nodes of the process."""
+
+    incarnation: UUID
+    started: Instant
+    chance: Chance
+    policies: Policies
+    calls: Iterator[int]
+
+    def outbox(self) -> Outbox:
+        """The outbox of one node."""
+        return Outbox(self.calls)
