@@ -14,7 +14,6 @@ import random  # noqa: TID251 - the world's own seeded stream
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from disk import FakeDisk, filled
 from msgspec import Struct
 
 from fencepost import Event, ProcessExited, ProcessSpawned, Stalled
@@ -28,9 +27,9 @@ from fencepost_clusters.reference.core.node import settings as s
 from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.core.quorum.broker.broker import BrokerNode
 from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
-from fencepost_clusters.reference.core.quorum.raft.metadata_log import Snapshot
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.defects.catalogue import policies_with
+from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_kafka import kafka_shape
@@ -48,7 +47,7 @@ class Living:
     name: str
     slot: str
     core: BrokerNode | ControllerNode
-    disk: FakeDisk
+    disk: MemoryDisk
     seq: int = 0
     wake_ns: int = -1
 
@@ -75,7 +74,7 @@ class World:
         self.events: list[Event] = []
         self.cuts: set[tuple[str, str]] = set()
         self.alive: dict[str, Living] = {}
-        self.disks: dict[str, FakeDisk] = {}
+        self.disks: dict[str, MemoryDisk] = {}
         self.answers: dict[int, m.Response | None] = {}
         self.closed: set[int] = set()
         self._draw = random.Random(seed)
@@ -101,13 +100,9 @@ class World:
         slot = self.layout.slot(slot_name)
         number = self._started[slot_name] = self._started.get(slot_name, 0) + 1
         name = f"{slot_name}#{number}"
-        disk = self.disks.setdefault(slot_name, FakeDisk())
+        disk = self.disks.setdefault(slot_name, MemoryDisk())
         if copy_disk_of is not None:
-            other = self.disks[copy_disk_of]
-            disk.logs = {log: list(batches) for log, batches in other.logs.items()}
-            disk.watermarks = dict(other.watermarks)
-            disk.synced = dict(other.synced)
-            disk.snapshot = other.snapshot
+            disk = self.disks[slot_name] = self.disks[copy_disk_of].copy()
         core = assemble(
             s.read(self.system.properties(slot, self.layout, self.shape, "world")),
             Site(slot_name, slot_name, self.system.ports(slot), name),
@@ -139,7 +134,7 @@ class World:
         """The machine goes: the disk forgets what was not synced."""
         disk = self.alive[slot_name].disk
         self.kill(slot_name)
-        disk.lose_power()
+        disk.lose_power(self._draw.randint)
 
     def pause(self, slot_name: str) -> None:
         """SIGSTOP: nothing is handled; what comes in waits."""
@@ -210,26 +205,21 @@ class World:
             self.step(living.slot, e.Tick())
 
     def _carry_out(self, living: Living, effect: e.Effect) -> None:
-        disk = living.disk
         match effect:
             case e.Note():
                 self._record(living, effect)
             case e.Recover():
                 self.later(self._draw.randint(MS, 50 * MS), lambda: self._recovered(living))
-            case e.Append():
-                disk.logs.setdefault(effect.log, []).append(effect.data)
-            case e.Truncate():
-                disk.truncate(effect.log, effect.to_offset)
-            case e.Delete():
-                disk.delete(effect.log)
-            case e.StoreSnapshot():
-                disk.store_snapshot(effect.log, Snapshot(effect.offset, effect.epoch, effect.data))
-            case e.Sync():
-                disk.sync(effect.log)
-            case e.StoreVote():
-                disk.vote = (effect.epoch, effect.voted_for)
-            case e.Checkpoint():
-                disk.watermarks = dict(effect.high_watermarks)
+            case (
+                e.Append()
+                | e.Truncate()
+                | e.Sync()
+                | e.Delete()
+                | e.StoreVote()
+                | e.StoreSnapshot()
+                | e.Checkpoint()
+            ):
+                living.disk.carry_out(effect)
             case e.Call():
                 self._call(living, effect)
             case e.Reply():
@@ -302,7 +292,7 @@ class World:
         asker, call_id, slot = self._requests.pop(reply.request_id, ("", None, ""))
         message = reply.message
         if isinstance(message, m.FetchResponse):
-            message = filled(message, living.disk)
+            message = living.disk.fill(message)
         if call_id is None:
             self.answers[reply.request_id] = message
             return

@@ -7,11 +7,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
+from msgspec.structs import replace
+
 from fencepost_clusters.reference.core.assembly import DiskContents
 from fencepost_clusters.reference.core.log.entry import entry
-from fencepost_clusters.reference.core.node.effects import Chance, Recovered
+from fencepost_clusters.reference.core.node.effects import (
+    Append,
+    Chance,
+    Checkpoint,
+    Delete,
+    DiskEffect,
+    Recovered,
+    StoreSnapshot,
+    StoreVote,
+    Sync,
+    Truncate,
+)
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME, Snapshot
 from fencepost_clusters.reference.core.quorum.raft.timing import Vote
+from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 
 
@@ -81,6 +95,40 @@ class MemoryDisk:
         if name not in self.logs:
             self.logs[name] = MemoryLog()
         return self.logs[name]
+
+    def carry_out(self, effect: DiskEffect) -> None:
+        """What a node wants of its disk."""
+        match effect:
+            case Append():
+                self.log(effect.log).append(effect.data)
+            case Truncate():
+                self.log(effect.log).truncate(effect.to_offset)
+            case Sync():
+                self.log(effect.log).sync()
+            case Delete():
+                self.delete(effect.log)
+            case StoreVote():
+                self.vote = Vote(effect.epoch, effect.voted_for)
+            case StoreSnapshot():
+                self.log(effect.log).drop_below(effect.offset)
+                self.snapshot = Snapshot(effect.offset, effect.epoch, effect.data)
+            case Checkpoint():
+                self.high_watermarks = dict(effect.high_watermarks)
+                self.flushed = dict(effect.flushed)
+
+    def fill(self, answer: m.FetchResponse) -> m.FetchResponse:
+        """The same answer with the bytes that its slices name."""
+        topics = tuple(
+            replace(topic, partitions=tuple(self._filled(part) for part in topic.partitions))
+            for topic in answer.responses
+        )
+        return replace(answer, responses=topics)
+
+    def _filled(self, part: m.PartitionData) -> m.PartitionData:
+        if not isinstance(part.records, m.LogSlice):
+            return part
+        wanted = part.records
+        return replace(part, records=self.log(wanted.log).read(wanted.start, wanted.end))
 
     def stored(self) -> DiskContents:
         """What a process that starts on this disk finds."""

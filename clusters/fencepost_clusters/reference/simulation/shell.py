@@ -17,8 +17,6 @@ import msgspec
 from fencepost import Host, Signal
 from fencepost_clusters.reference.client.node import Commanded
 from fencepost_clusters.reference.core.node import effects as e
-from fencepost_clusters.reference.core.quorum.raft.metadata_log import Snapshot
-from fencepost_clusters.reference.core.quorum.raft.timing import Vote
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_kafka import ClientCommand
@@ -191,22 +189,16 @@ class Shell:
             case e.Recover():
                 took_ns = self._host.chance(MS, MOST_RECOVERY_MS * MS)
                 self._recovered_ns = self._host.monotonic_ns() + took_ns
-            case e.Append():
-                self._disk.log(effect.log).append(effect.data)
-            case e.Truncate():
-                self._disk.log(effect.log).truncate(effect.to_offset)
-            case e.Sync():
-                self._disk.log(effect.log).sync()
-            case e.Delete():
-                self._disk.delete(effect.log)
-            case e.StoreVote():
-                self._disk.vote = Vote(effect.epoch, effect.voted_for)
-            case e.StoreSnapshot():
-                self._disk.log(effect.log).drop_below(effect.offset)
-                self._disk.snapshot = Snapshot(effect.offset, effect.epoch, effect.data)
-            case e.Checkpoint():
-                self._disk.high_watermarks = dict(effect.high_watermarks)
-                self._disk.flushed = dict(effect.flushed)
+            case (
+                e.Append()
+                | e.Truncate()
+                | e.Sync()
+                | e.Delete()
+                | e.StoreVote()
+                | e.StoreSnapshot()
+                | e.Checkpoint()
+            ):
+                self._disk.carry_out(effect)
             case e.Close():
                 connection, _ = self._requests.pop(effect.request_id, (-1, -1))
                 if self._incoming.pop(connection, None) is not None:
@@ -239,33 +231,10 @@ class Shell:
             return
         message = reply.message
         if isinstance(message, m.FetchResponse):
-            message = self._filled(message)
+            message = self._disk.fill(message)
         answer = None if message is None else _Answer(correlation, message)
         incoming.answers[reply.request_id] = answer
         while incoming.order and incoming.order[0] in incoming.answers:
             ready = incoming.answers.pop(incoming.order.popleft())
             if ready is not None:
                 self._host.send(connection, ready)
-
-    def _filled(self, answer: m.FetchResponse) -> m.FetchResponse:
-        """The same answer with the bytes that its slices name."""
-        if not any(
-            isinstance(part.records, m.LogSlice)
-            for topic in answer.responses
-            for part in topic.partitions
-        ):
-            return answer
-        topics = tuple(
-            msgspec.structs.replace(
-                topic, partitions=tuple(self._filled_part(part) for part in topic.partitions)
-            )
-            for topic in answer.responses
-        )
-        return msgspec.structs.replace(answer, responses=topics)
-
-    def _filled_part(self, part: m.PartitionData) -> m.PartitionData:
-        if not isinstance(part.records, m.LogSlice):
-            return part
-        wanted = part.records
-        data = self._disk.log(wanted.log).read(wanted.start, wanted.end)
-        return msgspec.structs.replace(part, records=data)

@@ -178,6 +178,10 @@ class Checkpoint(Struct, frozen=True):
     flushed: dict[str, int]
 
 
+DiskEffect = Append | Truncate | Sync | Delete | StoreVote | StoreSnapshot | Checkpoint
+"""What a disk carries out; each is a barrier."""
+
+
 class Note(Struct, frozen=True):
     """Record an event (before the effects that follow)."""
 
@@ -192,10 +196,7 @@ class Exit(Struct, frozen=True):
     code: int = 0
 
 
-Effect = (
-    Call | Reply | Close | Recover | Append | Truncate | Sync | Delete | StoreVote | StoreSnapshot
-    | Checkpoint | Note | Exit
-)  # fmt: skip
+Effect = DiskEffect | Call | Reply | Close | Recover | Note | Exit
 
 
 class Outbox:
