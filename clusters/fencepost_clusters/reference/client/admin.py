@@ -136,7 +136,7 @@ class AdminClient:
         return True
 
     def _complete(
-        self, one: _Doing, outcome: str, error: str, details: tuple[str, ...] = ()
+        self, one: _Doing, outcome: outcomes.Outcome, error: str, details: tuple[str, ...] = ()
     ) -> None:
         asked = one.asked
         self._out.note(
@@ -198,7 +198,8 @@ class ProbeClient:
         """Takes an answer in; False if the call was not ours."""
         if self._doing is None or self._doing[0] != call_id:
             return False
-        outcome, error, records, base = "answered", "", 0, -1
+        outcome: outcomes.ProbeOutcome = "answered"
+        error, records, base = "", 0, -1
         brokers: tuple[int, ...] = ()
         code = 0
         match answer:
@@ -236,7 +237,12 @@ class ProbeClient:
         return True
 
     def _complete(
-        self, outcome: str, error: str, records: int, base: int, brokers: tuple[int, ...] = ()
+        self,
+        outcome: outcomes.ProbeOutcome,
+        error: str,
+        records: int,
+        base: int,
+        brokers: tuple[int, ...] = (),
     ) -> None:
         assert self._doing is not None
         _, command, sent_ns = self._doing

@@ -284,11 +284,11 @@ class ProducerClient:
         batch.tries += 1
         batch.again_ns = now.monotonic_ns + backoff_ns
 
-    def _end(self, batch: _Batch, outcome: str, base: int, error: str) -> None:
+    def _end(self, batch: _Batch, outcome: outcomes.Outcome, base: int, error: str) -> None:
         for at, operation in enumerate(batch.operations):
             self._complete(operation, outcome, base + at if base >= 0 else -1, error)
 
-    def _complete(self, operation: str, outcome: str, offset: int, error: str) -> None:
+    def _complete(self, operation: str, outcome: outcomes.Outcome, offset: int, error: str) -> None:
         place = self._open.pop(operation, None)
         if place is not None:
             topic, partition = place

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
 
 from fencepost import UsageError, no_such
 from fencepost_clusters.reference.core.node.rights import Rights
@@ -12,7 +13,8 @@ from fencepost_clusters.reference.wire import records as r
 
 Address = tuple[str, int]
 
-ROLES = ("broker", "controller")
+NodeRole = Literal["broker", "controller"]
+ROLES: tuple[NodeRole, ...] = get_args(NodeRole)
 MAX_ID = (1 << 31) - 1
 CLIENT_LISTENER = "CLIENT"
 REPLICATION_LISTENER = "REPLICATION"
@@ -66,7 +68,7 @@ class Settings:
     numbers: Mapping[str, int]
     rights: Rights = field(default_factory=Rights)
 
-    def for_role(self, role: str) -> Settings:
+    def for_role(self, role: NodeRole) -> Settings:
         """The settings of one of the nodes of a process."""
         return replace(self, node_id=self.ids[role], roles=frozenset({role}))
 

@@ -12,6 +12,7 @@ from typing import final
 from msgspec.structs import replace
 
 from fencepost_clusters.reference.core.node.effects import Instant, Outbox
+from fencepost_clusters.reference.core.node.settings import NodeRole
 from fencepost_clusters.reference.core.quorum.metadata.committed import Committed
 from fencepost_clusters.reference.core.quorum.metadata.policies import MetadataPolicies
 from fencepost_clusters.reference.core.quorum.raft.raft import Raft
@@ -26,7 +27,7 @@ class Metrics:
     """The metrics of one node; `latest` is what it says of them to whoever asks."""
 
     def __init__(
-        self, role: str, node_id: int, policies: MetadataPolicies, out: Outbox, now: Instant
+        self, role: NodeRole, node_id: int, policies: MetadataPolicies, out: Outbox, now: Instant
     ) -> None:
         self.latest = MetricsReported(role, node_id)
         self._controls = role == "controller"

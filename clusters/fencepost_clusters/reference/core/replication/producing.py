@@ -20,6 +20,7 @@ from fencepost_clusters.reference.core.replication.cluster_state import ClusterS
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
 from fencepost_clusters.reference.core.replication.replica import Replica
 from fencepost_clusters.reference.core.replication.replicas import Replicas
+from fencepost_clusters.reference.core.replication.roles import ProduceRefusal
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error
@@ -238,7 +239,7 @@ class Producing:
         self._out.add(Reply(pending.received.request_id, m.ProduceResponse(responses=topics)))
 
     def _refused(
-        self, received: Received, topic: str, index: int, error: Error, reason: str
+        self, received: Received, topic: str, index: int, error: Error, reason: ProduceRefusal
     ) -> None:
         self._out.note(
             RequestRefused(

@@ -22,7 +22,12 @@ from fencepost_clusters.reference.core.node.effects import (
 )
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
-from fencepost_clusters.reference.core.replication.roles import Follower, Part
+from fencepost_clusters.reference.core.replication.roles import (
+    CutReason,
+    Follower,
+    Part,
+    RetireReason,
+)
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.record_batch import BatchHeader
 from fencepost_kafka import (
@@ -132,7 +137,7 @@ class Replica:
                 )
             )
 
-    def retire(self, reason: str) -> None:
+    def retire(self, reason: RetireReason) -> None:
         """Stops leading or following."""
         was, self.part = self.part, Part.IDLE
         self._changed.add(self._key)
@@ -350,7 +355,7 @@ class Replica:
         _, mine = self.log.end_for_epoch(epoch)
         self._cut(min(end_offset, mine), "leader_epoch")
 
-    def _cut(self, to_offset: int, reason: str) -> None:
+    def _cut(self, to_offset: int, reason: CutReason) -> None:
         before = self.log.end
         if before <= to_offset:
             return

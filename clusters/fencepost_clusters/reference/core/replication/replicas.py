@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Literal
 from uuid import UUID
 
 from fencepost_clusters.reference.core.log.entry import Entry
@@ -25,6 +26,7 @@ from fencepost_clusters.reference.core.replication.replica import (
     ReplicaHost,
     log_name,
 )
+from fencepost_clusters.reference.core.replication.roles import RetireReason
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import IsrChangeAnswered, IsrChangeAsked, ReplicaRemoved
@@ -95,7 +97,7 @@ class Replicas:
             if partition is None or self.me not in partition.replicas:
                 if mine is not None:
                     del self.by_key[key]
-                    reason = "deleted" if partition is None else "unassigned"
+                    reason: RetireReason = "deleted" if partition is None else "unassigned"
                     mine.retire(reason)
                     self._remove(mine.name, reason)
                 continue
@@ -121,7 +123,7 @@ class Replicas:
             del self._disk_logs[name]
             self._remove(name, "stray")
 
-    def _remove(self, name: str, reason: str) -> None:
+    def _remove(self, name: str, reason: RetireReason | Literal["stray"]) -> None:
         topic, index, topic_id = name.rsplit("-", 2)
         self._out.note(
             ReplicaRemoved(
@@ -130,7 +132,7 @@ class Replicas:
         )
         self._out.add(Delete(name))
 
-    def retire_all(self, reason: str) -> None:
+    def retire_all(self, reason: RetireReason) -> None:
         """Stops every replica."""
         self.version += 1
         for one in self.all():

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Literal
+
+RetireReason = Literal["deleted", "unassigned", "taken_over", "shutdown"]
+"""Why a replica stops leading or following for good."""
+CutReason = Literal["high_watermark", "leader_epoch"]
+"""By what a follower's log was cut."""
+ProduceRefusal = Literal["not_leader", "not_enough_replicas"]
 
 
 class Part(Enum):

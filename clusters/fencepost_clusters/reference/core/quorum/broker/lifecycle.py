@@ -15,7 +15,11 @@ from msgspec import Struct
 
 from fencepost_clusters.reference.core.node.effects import Call, Instant, Outbox
 from fencepost_clusters.reference.core.node.settings import Settings
-from fencepost_clusters.reference.core.quorum.broker.policies import BrokerPolicies, StopReason
+from fencepost_clusters.reference.core.quorum.broker.policies import (
+    BrokerPolicies,
+    StateReason,
+    StopReason,
+)
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState, global_state
 from fencepost_clusters.reference.core.quorum.metadata import features
 from fencepost_clusters.reference.core.quorum.raft.electorate import Voters, known
@@ -163,7 +167,7 @@ class Lifecycle:
             self._become(BrokerState.FENCED, "refused")
         self.hurry(now)
 
-    def _become(self, state: BrokerState, reason: str) -> None:
+    def _become(self, state: BrokerState, reason: StateReason) -> None:
         old, self.state = self.state, state
         self.was_active = self.was_active or state is BrokerState.ACTIVE
         self._out.note(
@@ -177,7 +181,7 @@ class Lifecycle:
             )
         )
 
-    def _grant_shutdown(self, reason: str) -> None:
+    def _grant_shutdown(self, reason: StateReason) -> None:
         self.granted_shutdown = True
         self._become(BrokerState.SHUTDOWN, reason)
 

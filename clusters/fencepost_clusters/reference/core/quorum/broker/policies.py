@@ -12,6 +12,17 @@ from fencepost_clusters.reference.core.quorum.metadata.image import Image
 from fencepost_clusters.reference.core.replication.cluster_state import Broker, Partition
 
 StopReason = Literal["shutdown_requested", "shutdown_timeout"]
+"""Why a broker ends although no controller let it go."""
+StateReason = Literal[
+    "registered",
+    "unfenced",
+    "lease_expired",
+    "refused",
+    "taken_over",
+    "shutdown_granted",
+    StopReason,
+]
+"""Why a broker's state changed."""
 
 
 def may_register(recovered: bool) -> bool:

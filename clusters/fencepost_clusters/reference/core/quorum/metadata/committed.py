@@ -9,6 +9,7 @@ from collections.abc import Callable
 from zlib import crc32
 
 from fencepost_clusters.reference.core.node.effects import Outbox
+from fencepost_clusters.reference.core.node.settings import NodeRole
 from fencepost_clusters.reference.core.quorum.metadata import features, snapshots
 from fencepost_clusters.reference.core.quorum.metadata.image import Image
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import Batch, MetadataLog
@@ -33,7 +34,7 @@ class Committed:
 
     was_replaced = False
 
-    def __init__(self, out: Outbox, log: MetadataLog, role: str) -> None:
+    def __init__(self, out: Outbox, log: MetadataLog, role: NodeRole) -> None:
         """Begins with the log's snapshot, if it has one. `role` is the node's."""
         self._out = out
         self._role = role

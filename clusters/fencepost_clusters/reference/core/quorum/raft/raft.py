@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from typing import Literal
 
 from fencepost_clusters.reference.core.node.effects import (
     EXIT_UNREADABLE,
@@ -46,6 +47,7 @@ from fencepost_kafka import (
 )
 
 MS = 1_000_000
+ResignReason = Literal["no_majority", "higher_epoch", "removed", "shutdown"]
 
 
 class Role(Enum):
@@ -240,7 +242,7 @@ class Raft:
         )
         self._calls[call] = (voter, self.epoch)
 
-    def _resign(self, reason: str, now: Instant) -> None:
+    def _resign(self, reason: ResignReason, now: Instant) -> None:
         assert self.role is Role.LEADER
         self.role = Role.UNATTACHED
         self.leader = None
@@ -249,7 +251,7 @@ class Raft:
         self._serving.release(now, everything=True)
         self._next_fetch_ns = now.monotonic_ns
 
-    def step_down(self, now: Instant, reason: str = "shutdown") -> None:
+    def step_down(self, now: Instant, reason: ResignReason = "shutdown") -> None:
         """Gives up leadership in good order: the others elect at once (EndQuorumEpoch)."""
         if self.role is not Role.LEADER:
             return
