@@ -72,7 +72,7 @@ class AdminClient:
         self._doing: _Doing | None = None
         self._stopping = False
 
-    def told(self, command: ClientCommand) -> None:
+    def take(self, command: ClientCommand) -> None:
         """Takes a command; it is done after those that came before."""
         self._todo.append(command)
 
@@ -163,7 +163,7 @@ class ProbeClient:
         self._doing: tuple[int, CommandedProbe, int] | None = None
         self._stopping = False
 
-    def told(self, command: ClientCommand) -> None:
+    def take(self, command: ClientCommand) -> None:
         """Takes a command; it is done after those that came before."""
         self._todo.append(command)
 

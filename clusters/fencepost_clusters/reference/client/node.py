@@ -102,7 +102,7 @@ class ClientNode:
                 self._stopping = True
                 work.stop(now)
             case Commanded():
-                self._told(what.command)
+                self._command(what.command)
             case Tick():
                 pass
         if not work.done:
@@ -113,10 +113,10 @@ class ClientNode:
             self._out.add(Exit("done"))
         return self._out.drain()
 
-    def _told(self, command: ClientCommand) -> None:
+    def _command(self, command: ClientCommand) -> None:
         work = self._work
         if isinstance(work, AdminClient | ProbeClient):
-            work.told(command)
+            work.take(command)
         elif isinstance(work, ConsumerClient) and isinstance(command, Seek):
             work.seek(command)
         elif not isinstance(work, ConsumerClient):

@@ -91,12 +91,12 @@ class Connection(asyncio.Protocol):
             good = request.mechanism == PLAIN
             error = Error.NONE if good else Error.UNSUPPORTED_SASL_MECHANISM
             return m.SaslHandshakeResponse(error_code=error, mechanisms=(PLAIN,))
-        _, _, said = request.auth_bytes.decode(errors="replace").partition("\0")
-        username, _, password = said.partition("\0")
+        _, _, credentials = request.auth_bytes.decode(errors="replace").partition("\0")
+        username, _, password = credentials.partition("\0")
         if not self._rights.knows(username, password):
-            saying = "no such user, or not with that password"
+            message = "no such user, or not with that password"
             return m.SaslAuthenticateResponse(
-                error_code=Error.SASL_AUTHENTICATION_FAILED, error_message=saying
+                error_code=Error.SASL_AUTHENTICATION_FAILED, error_message=message
             )
         self.principal = username
         return m.SaslAuthenticateResponse(error_code=Error.NONE)

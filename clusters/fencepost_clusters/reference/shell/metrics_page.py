@@ -33,16 +33,16 @@ _KINDS = {"controller": ("KafkaController", _CONTROLLER), "broker": ("KafkaServe
 _REQUEST = re.compile(rb"([A-Z]+) (\S+) HTTP/1\.[01]")
 
 
-def page(told: Iterable[MetricsReported]) -> str:
+def page(reported: Iterable[MetricsReported]) -> str:
     """The metrics of a process's nodes, as `text/plain; version=0.0.4`."""
     lines: list[str] = []
-    for node in told:
+    for node in reported:
         kind, metrics = _KINDS[node.role]
-        for field, name, saying in metrics:
+        for field, name, description in metrics:
             legal = f"kafka_controller_{kind}_{name}"
             full = f"kafka.controller:type={kind},name={name}"
             lines += (
-                f"# HELP {legal} {saying}",
+                f"# HELP {legal} {description}",
                 f"# TYPE {legal} gauge",
                 f'{legal}{{name="{full}",node="{node.node_id}"}} {getattr(node, field)}',
             )

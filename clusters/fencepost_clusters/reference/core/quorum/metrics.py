@@ -47,7 +47,7 @@ class Metrics:
         """The active controller has appended up to `log_end`, which is to be committed."""
         self._appended.append((log_end, now.monotonic_ns))
 
-    def left_office(self) -> None:
+    def term_ended(self) -> None:
         """What it appended and did not commit is another's to commit, if anybody's."""
         self._appended.clear()
 
@@ -63,14 +63,14 @@ class Metrics:
         if behind is self._behind and not whole:
             return
         self._behind = behind
-        told = self._with_offsets(raft, committed, snapshot)
+        current = self._with_offsets(raft, committed, snapshot)
         if whole:
             if self._controls:
-                told = self._with_rates(told, committed.replayed, now)
+                current = self._with_rates(current, committed.replayed, now)
             self._since_ns = now.monotonic_ns
-        if replace(told, over_ms=self.latest.over_ms) != self.latest:
-            self._out.note(told)
-            self.latest = told
+        if replace(current, over_ms=self.latest.over_ms) != self.latest:
+            self._out.note(current)
+            self.latest = current
 
     def _with_offsets(self, raft: Raft, committed: Committed, snapshot: int) -> MetricsReported:
         lag = self._policies.metadata_lag(raft.last_stable, committed.applied)
@@ -83,14 +83,14 @@ class Metrics:
             replayed=committed.applied,
         )
 
-    def _with_rates(self, told: MetricsReported, commits: int, now: Instant) -> MetricsReported:
+    def _with_rates(self, current: MetricsReported, commits: int, now: Instant) -> MetricsReported:
         over_ns = now.monotonic_ns - self._since_ns
         waits_ns, self._waits_ns = self._waits_ns, []
         return replace(
-            told,
+            current,
             commit_latency_ms=round(sum(waits_ns) / len(waits_ns) / MS, 3) if waits_ns else 0.0,
-            commit_rate=round((commits - told.commits) * SECOND / over_ns, 3),
-            requests_rate=round((self._requests - told.requests) * SECOND / over_ns, 3),
+            commit_rate=round((commits - current.commits) * SECOND / over_ns, 3),
+            requests_rate=round((self._requests - current.requests) * SECOND / over_ns, 3),
             commits=commits,
             requests=self._requests,
             over_ms=over_ns / MS,

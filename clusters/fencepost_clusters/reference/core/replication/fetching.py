@@ -235,7 +235,7 @@ class Fetching:
             return False
         for answered in topics:
             for part in answered.partitions:
-                self._following.told(request, answered.topic_id, part)
+                self._following.remember_answer(request, answered.topic_id, part)
         self._out.add(
             Reply(
                 parked.received.request_id,

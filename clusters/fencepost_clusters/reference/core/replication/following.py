@@ -285,15 +285,17 @@ class Following:
                     or one.epoch != asked.current_leader_epoch
                     or one.log.end > asked.fetch_offset
                     or follower not in one.followers
-                    or one.followers[follower].told_watermark < one.high_watermark
+                    or one.followers[follower].answered_watermark < one.high_watermark
                 ):
                     return True
         return False
 
-    def told(self, request: m.FetchRequest, topic_id: UUID | None, part: m.PartitionData) -> None:
+    def remember_answer(
+        self, request: m.FetchRequest, topic_id: UUID | None, part: m.PartitionData
+    ) -> None:
         """Remembers which high watermark a follower was answered."""
         one = self._replicas.get(topic_id, part.partition_index)
         if one is not None and part.error_code == Error.NONE:
             follower = one.followers.get(request.replica_state.replica_id)
             if follower is not None:
-                follower.told_watermark = part.high_watermark
+                follower.answered_watermark = part.high_watermark

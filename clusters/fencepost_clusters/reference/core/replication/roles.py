@@ -30,4 +30,4 @@ class Follower:
     caught_up_ns: int = 0
     leader_end: int = 0
     fetched_ns: int = 0
-    told_watermark: int = -1
+    answered_watermark: int = -1

@@ -283,7 +283,7 @@ class BrokerNode:
                 self.snapshots.checkpoint(self.committed.image, now)  # REG-04
             answer = what.message
             if isinstance(answer, m.BrokerHeartbeatResponse) and answer.error_code == Error.NONE:
-                self.raft.told(answer.controller_epoch, answer.active_controller_id, now)
+                self.raft.learn_leader(answer.controller_epoch, answer.active_controller_id, now)
             return
         _ = (
             self.raft.answered(what.call_id, what.message, now)

@@ -149,10 +149,10 @@ def _create_topics(on: DecisionContext, asked: m.CreateTopicsRequest) -> ChangeD
     names: set[str] = set()
     for topic in asked.topics:
         if topic.name in names:
-            saying = f"{topic.name} is in the request twice"
+            message = f"{topic.name} is in the request twice"
             results.append(
                 m.CreatableTopicResult(
-                    name=topic.name, error_code=Error.INVALID_REQUEST, error_message=saying
+                    name=topic.name, error_code=Error.INVALID_REQUEST, error_message=message
                 )
             )
             continue

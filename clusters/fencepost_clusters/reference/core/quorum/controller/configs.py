@@ -29,7 +29,7 @@ def alter(on: DecisionContext, asked: a.IncrementalAlterConfigsRequest) -> Chang
     records: list[r.Record] = []
     responses: list[a.AlterConfigsResourceResponse] = []
     for one in asked.resources:
-        error, saying = _judge(on.image, one)
+        error, message = _judge(on.image, one)
         if error is Error.NONE and not asked.validate_only:
             records += [
                 r.ConfigRecord(
@@ -43,7 +43,7 @@ def alter(on: DecisionContext, asked: a.IncrementalAlterConfigsRequest) -> Chang
         responses.append(
             a.AlterConfigsResourceResponse(
                 error_code=error,
-                error_message=saying,
+                error_message=message,
                 resource_type=one.resource_type,
                 resource_name=one.resource_name,
             )
@@ -54,9 +54,9 @@ def alter(on: DecisionContext, asked: a.IncrementalAlterConfigsRequest) -> Chang
 
 
 def _judge(image: Image, asked: a.AlterConfigsResource) -> tuple[Error, str | None]:
-    error, saying = _resource(image, asked.resource_type, asked.resource_name)
+    error, message = _resource(image, asked.resource_type, asked.resource_name)
     if error is not Error.NONE:
-        return error, saying
+        return error, message
     for config in asked.configs:
         if config.name not in TOPIC_SETTINGS:
             return Error.INVALID_CONFIG, f"{config.name} cannot be changed while the cluster runs"
@@ -107,11 +107,11 @@ def _described(
     kind, name = asked.resource_type, asked.resource_name
     values: Mapping[str, tuple[str, int]]
     if kind == BROKER_RESOURCE and name == str(me):
-        error, saying = Error.NONE, None
+        error, message = Error.NONE, None
         values = {key: (str(value), OF_FILE) for key, value in settings.numbers.items()}
         values |= {k: (v, OF_BROKERS) for k, v in image.broker_settings.items() if v}
     else:
-        error, saying = _resource(image, kind, name)
+        error, message = _resource(image, kind, name)
         values = {
             k: (v, OF_BROKERS)
             for k, v in image.broker_settings.items()
@@ -122,7 +122,7 @@ def _described(
             values |= {k: (v, OF_TOPIC) for k, v in image.settings.get(name, {}).items() if v}
     if error is not Error.NONE:
         return a.DescribeConfigsResult(
-            error_code=error, error_message=saying, resource_type=kind, resource_name=name
+            error_code=error, error_message=message, resource_type=kind, resource_name=name
         )
     wanted = values if asked.configuration_keys is None else asked.configuration_keys
     configs = tuple(

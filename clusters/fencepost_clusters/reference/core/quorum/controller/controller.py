@@ -120,12 +120,12 @@ class ControllerNode:
                 self._out.cause = Cause(process=what.client, seq=what.correlation, request=True)
                 self._request(what, now)
             case Answered():
-                told = self._reporting.answered(
+                asked = self._reporting.answered(
                     what.call_id, what.message, self.snapshots.last_offset
                 )
-                if told:
+                if asked:
                     self.snapshots.start(self.committed.image, now, self.raft.epoch)
-                elif told is None:
+                elif asked is None:
                     handled = self.raft.answered(what.call_id, what.message, now)
                     assert handled, f"call {what.call_id} is nobody's"
             case CallFailed():
@@ -208,7 +208,7 @@ class ControllerNode:
         if self._coordination is None:
             self._reporting.tick(self.raft.leader, offset, now)
             return
-        self._coordination.heard(me, offset, now)
+        self._coordination.report(me, offset, now)
         if not self.snapshots.under_way and self._coordination.should_start(
             me, self.committed.applied, now
         ):
@@ -218,7 +218,7 @@ class ControllerNode:
         """Out of office: nothing that was not committed stays (QC-09)."""
         ahead, self._ahead = self._ahead, None
         self._coordination = None
-        self.metrics.left_office()
+        self.metrics.term_ended()
         assert ahead is not None
         image, applied = self._policies.term.kept_on_deposition(
             (self.committed.image, self.committed.applied), (ahead, self.log.end)
@@ -306,7 +306,7 @@ class ControllerNode:
             return m.ControllerHeartbeatResponse(error_code=Error.NOT_CONTROLLER)
         if asked.controller_id not in self.raft.electorate.others(self.settings.node_id):
             return m.ControllerHeartbeatResponse(error_code=Error.INVALID_REQUEST)
-        self._coordination.heard(asked.controller_id, asked.last_snapshot_offset, now)
+        self._coordination.report(asked.controller_id, asked.last_snapshot_offset, now)
         start = self._coordination.should_start(asked.controller_id, self.committed.applied, now)
         return m.ControllerHeartbeatResponse(error_code=Error.NONE, start_snapshot=start)
 
@@ -334,7 +334,7 @@ class ControllerNode:
         if self._ahead is not None:
             if decision.renews:
                 lease_ns = self.settings.lease_ms * 1_000_000
-                self._leases.heard(asked, self.committed.applied, now, lease_ns)
+                self._leases.renew(asked, self.committed.applied, now, lease_ns)
             offset = self._apply(decision.records, now)
         answer = m.BrokerHeartbeatResponse(
             error_code=decision.error,

@@ -74,8 +74,8 @@ def begin(on: DecisionContext, one: Partition, wanted: tuple[int, ...]) -> Outco
     replicas = (*wanted, *removing)
     isr = tuple(b for b in replicas if b in one.isr)
     if not isr:
-        saying = "no member of the ISR would be left: call the reassignment under way off first"
-        return None, Error.INVALID_REPLICA_ASSIGNMENT, saying
+        message = "no member of the ISR would be left: call the reassignment under way off first"
+        return None, Error.INVALID_REPLICA_ASSIGNMENT, message
     leader = one.leader if one.leader in isr else first_live(replicas, isr, on.image.live())
     begun = Partition(
         one.topic_id, one.index, replicas, isr, leader, one.leader_epoch, adding, removing
@@ -93,8 +93,8 @@ def call_off(on: DecisionContext, one: Partition) -> Outcome:
     origin = _origin(one)
     isr = tuple(b for b in origin if b in one.isr)
     if not isr:
-        saying = "none of the former replicas is in the ISR"
-        return None, Error.INVALID_REPLICA_ASSIGNMENT, saying
+        message = "none of the former replicas is in the ISR"
+        return None, Error.INVALID_REPLICA_ASSIGNMENT, message
     leader = one.leader if one.leader in isr else first_live(origin, isr, on.image.live())
     return _record(one, origin, isr, leader), Error.NONE, None
 
@@ -147,12 +147,12 @@ def alter(on: DecisionContext, asked: a.AlterPartitionReassignmentsRequest) -> C
             else:
                 outcome = begin(on, one, part.replicas)
             seen.add((topic.name, part.partition_index))
-            record, error, saying = outcome
+            record, error, message = outcome
             if record is not None:
                 records.append(record)
             parts.append(
                 a.ReassignablePartitionResponse(
-                    partition_index=part.partition_index, error_code=error, error_message=saying
+                    partition_index=part.partition_index, error_code=error, error_message=message
                 )
             )
         topics.append(a.ReassignableTopicResponse(name=topic.name, partitions=tuple(parts)))
@@ -198,11 +198,11 @@ def rebalance(on: DecisionContext, asked: a.RebalanceRequest) -> ChangeDecision:
     live = on.image.live()
     dead = sorted(set(asked.brokers) - set(live))
     if dead or not live:
-        saying = f"broker {dead[0]} is not live" if dead else "no broker is live"
+        message = f"broker {dead[0]} is not live" if dead else "no broker is live"
         return ChangeDecision(
             (),
             a.RebalanceResponse(
-                error_code=Error.INVALID_REPLICA_ASSIGNMENT, moved=0, error_message=saying
+                error_code=Error.INVALID_REPLICA_ASSIGNMENT, moved=0, error_message=message
             ),
         )
     held = {(on.image.names[p.topic_id], p.index): target(p) for p in on.image.all_partitions()}

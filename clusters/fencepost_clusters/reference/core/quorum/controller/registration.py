@@ -40,7 +40,7 @@ class Leases:
     ends_ns: int = NEVER_NS
     """No lease ends before; from then on each is looked at, so that most steps look at none."""
 
-    def heard(
+    def renew(
         self, asked: m.BrokerHeartbeatRequest, committed: int, now: Instant, lease_ns: int
     ) -> None:
         """A broker's lease begins anew."""

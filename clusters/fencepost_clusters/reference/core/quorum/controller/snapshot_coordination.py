@@ -39,7 +39,7 @@ class Coordination:
         """The controller whose snapshot is under way, and the offset of the one it had."""
         self._made_to_wait: set[int] = set()
 
-    def heard(self, controller: int, offset: int, now: Instant) -> None:
+    def report(self, controller: int, offset: int, now: Instant) -> None:
         """A controller, this one included, tells the offset of its last snapshot."""
         before = self._known.get(controller)
         self._known[controller] = _Known(offset, now.monotonic_ns)
@@ -93,7 +93,7 @@ class Reporting:
         self._out = out
         self._next_ns = now.monotonic_ns
         self._call: int | None = None
-        self._told = -1
+        self._reported = -1
         """The offset of the snapshot that the last heartbeat told."""
 
     def deadline_ns(self, leader: int | None) -> int | None:
@@ -111,7 +111,7 @@ class Reporting:
         if address is None or self._call is not None or now.monotonic_ns < self._next_ns:
             return
         self._next_ns = now.monotonic_ns + self._settings.heartbeat_ms * 1_000_000
-        self._told = offset
+        self._reported = offset
         request = m.ControllerHeartbeatRequest(
             controller_id=self._settings.node_id, last_snapshot_offset=offset
         )
@@ -126,7 +126,7 @@ class Reporting:
             return None
         self._call = None
         assert isinstance(answer, m.ControllerHeartbeatResponse), answer
-        return answer.error_code == 0 and answer.start_snapshot and offset == self._told
+        return answer.error_code == 0 and answer.start_snapshot and offset == self._reported
 
     def failed(self, call_id: int) -> bool:
         """A heartbeat came to nothing; False if the call was none."""

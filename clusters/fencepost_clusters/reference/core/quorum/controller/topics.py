@@ -29,9 +29,9 @@ def create(
     policies: PlacementPolicies,
 ) -> tuple[list[r.Record], m.CreatableTopicResult]:
     """The records that make a topic, placed on brokers that are live now (RP-28), or why not."""
-    error, saying, replicas = _judge(image, asked, settings, policies)
+    error, message, replicas = _judge(image, asked, settings, policies)
     if error is not Error.NONE:
-        return [], m.CreatableTopicResult(name=asked.name, error_code=error, error_message=saying)
+        return [], m.CreatableTopicResult(name=asked.name, error_code=error, error_message=message)
     found: list[r.Record] = [r.TopicRecord(name=asked.name, topic_id=new_id)]
     for config in asked.configs:
         found.append(
@@ -73,8 +73,8 @@ def _judge(
         return Error.TOPIC_ALREADY_EXISTS, f"Topic '{asked.name}' already exists.", ()
     for config in asked.configs:
         if config.name not in TOPIC_SETTINGS or not (config.value or "").isdecimal():
-            saying = f"{config.name}={config.value} cannot be set for a topic here"
-            return Error.INVALID_CONFIG, saying, ()
+            message = f"{config.name}={config.value} cannot be set for a topic here"
+            return Error.INVALID_CONFIG, message, ()
     live = policies.brokers_for_replicas(image)
     if asked.assignments:
         chosen = {a.partition_index: a.broker_ids for a in asked.assignments}
@@ -89,8 +89,8 @@ def _judge(
     if not 0 < count <= MAX_PARTITIONS:
         return Error.INVALID_PARTITIONS, f"{count} partitions; 1 to {MAX_PARTITIONS} may be had", ()
     if not 0 < factor <= len(live):
-        saying = f"replication factor {factor}; {len(live)} brokers are live"
-        return Error.INVALID_REPLICATION_FACTOR, saying, ()
+        message = f"replication factor {factor}; {len(live)} brokers are live"
+        return Error.INVALID_REPLICATION_FACTOR, message, ()
     return Error.NONE, None, policies.place(live, count, factor)
 
 

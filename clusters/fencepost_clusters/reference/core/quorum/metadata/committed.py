@@ -59,9 +59,9 @@ class Committed:
             self._rebuild(log)
         for batch in log.batches(self.applied, to_offset):
             for at, record in enumerate(batch.records, batch.base):
-                self._tell_gone(record, at)
+                self._remember_name(record, at)
                 self.image.replay(record, at)
-                self._tell(record, at, batch.epoch, batch.versions[at - batch.base])
+                self._note_record(record, at, batch.epoch, batch.versions[at - batch.base])
                 if replayed is not None:
                     replayed(record, at)
             if not batch.records:
@@ -74,23 +74,23 @@ class Committed:
             self.replayed += max(1, len(batch.records))
             self.applied = batch.end
             self.image.offset = batch.end
-            self._tell_digest(batch)
+            self._note_digest(batch)
         return self.applied > before or self.was_replaced
 
-    def _tell_digest(self, batch: Batch) -> None:
+    def _note_digest(self, batch: Batch) -> None:
         """Says now and then what the state comes to: every node at the same offsets, and the
         larger the state is, the more seldom."""
         entities = len(self.image.brokers) + sum(map(len, self.image.partitions.values()))
         stride = max(DIGEST_RECORDS, 1 << entities.bit_length())
         if batch.base // stride != batch.end // stride:
-            self._out.note(snapshots.told(self.image, batch.end))
+            self._out.note(snapshots.state_digest(self.image, batch.end))
 
-    def _tell_gone(self, record: r.Record, at: int) -> None:
+    def _remember_name(self, record: r.Record, at: int) -> None:
         """A deleted topic's name is known only before its record is replayed."""
         if isinstance(record, r.DeleteTopicRecord) and record.name is not None:
-            self._name = self.image.names[record.name]
+            self._deleted_name = self.image.names[record.name]
 
-    def _tell(self, record: r.Record, at: int, epoch: int, version: int) -> None:
+    def _note_record(self, record: r.Record, at: int, epoch: int, version: int) -> None:
         kind = type(record).__name__.removesuffix("Record")
         digest = f"{crc32(r.encode(record)):08x}"
         self._out.note(
@@ -128,7 +128,7 @@ class Committed:
                 self._out.note(
                     TopicCommitted(
                         offset=at,
-                        topic=self._name,
+                        topic=self._deleted_name,
                         topic_id=str(record.name),
                         deleted=True,
                         role=self._role,

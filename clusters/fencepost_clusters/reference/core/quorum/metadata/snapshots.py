@@ -106,8 +106,8 @@ def load(snapshot: Snapshot) -> Image:
     return image
 
 
-def told(image: Image, offset: int) -> MetadataDigest:
-    """What a node says of its state at an offset."""
+def state_digest(image: Image, offset: int) -> MetadataDigest:
+    """The event that describes a node's state at an offset."""
     return MetadataDigest(offset=offset, entities=len(records_of(image)), digest=digest(image))
 
 
@@ -137,7 +137,7 @@ class Snapshots:
         self._out = out
         self._writing: _Writing | None = None
         if log.snapshot is not None:
-            self._tell_loaded(log.snapshot)
+            self._note_loaded(log.snapshot)
 
     @property
     def last_offset(self) -> int:
@@ -159,7 +159,7 @@ class Snapshots:
             return
         epoch = self._log.epoch_before(image.offset)
         self._writing = _Writing(image, image.offset, epoch, now)
-        self._out.note(told(image, image.offset))
+        self._out.note(state_digest(image, image.offset))
         self._out.note(
             SnapshotStarted(
                 offset=image.offset,
@@ -178,7 +178,7 @@ class Snapshots:
     def replaced(self, snapshot: Snapshot) -> None:
         """The log was replaced by a leader's snapshot: what was being written is of no use."""
         self._writing = None
-        self._tell_loaded(snapshot)
+        self._note_loaded(snapshot)
 
     def deadline_ns(self) -> int | None:
         """When the next slice is to be written."""
@@ -222,6 +222,6 @@ class Snapshots:
         self._out.add(StoreSnapshot(LOG_NAME, snapshot.offset, snapshot.epoch, snapshot.data))
         self._log.compact(snapshot)
 
-    def _tell_loaded(self, snapshot: Snapshot) -> None:
+    def _note_loaded(self, snapshot: Snapshot) -> None:
         rebuilt = digest(load(snapshot))
         self._out.note(SnapshotLoaded(offset=snapshot.offset, epoch=snapshot.epoch, digest=rebuilt))

@@ -74,14 +74,14 @@ class Electorate:
         does not know: until it has learnt them they stand under ids that no node has."""
         self.voters = dict(configured)
         self._history: list[tuple[int, Voters]] = [(-1, dict(configured))]
-        self._told: dict[int, Address] = {}
+        self._others: dict[int, Address] = {}
         self._bootstrap = bootstrap
         self._policies = policies
         self._out = out
         if bootstrap:
             self.voters = {-2 - number: address for number, address in enumerate(bootstrap)}
         else:
-            self._tell()
+            self._note_voters()
 
     @property
     def changed_at(self) -> int:
@@ -90,11 +90,11 @@ class Electorate:
 
     def address(self, node: int | None) -> Address | None:
         """Where a controller is: by the voters, or by what another controller said."""
-        return None if node is None else self.voters.get(node) or self._told.get(node)
+        return None if node is None else self.voters.get(node) or self._others.get(node)
 
     def others(self, me: int) -> set[int]:
         """Every controller but this one that votes, here or to the mind of another."""
-        return {*self.voters, *self._told} - {me}
+        return {*self.voters, *self._others} - {me}
 
     def take(self, records: Iterable[r.Record], base: int) -> bool:
         """Takes in records that were appended from `base` on; whether the voters have changed."""
@@ -131,11 +131,11 @@ class Electorate:
         found = ((node, *self.voters[node]) for node in known(self.voters))
         return tuple(m.NodeEndpoint(node_id=n, host=host, port=port) for n, host, port in found)
 
-    def learn(self, told: Iterable[m.NodeEndpoint]) -> None:
+    def learn(self, endpoints: Iterable[m.NodeEndpoint]) -> None:
         """A broker takes in whom an answer names; a controller is told by its own log."""
-        found = {one.node_id: (one.host, one.port) for one in told}
+        found = {one.node_id: (one.host, one.port) for one in endpoints}
         if not self._bootstrap:
-            self._told.update(found)
+            self._others.update(found)
             return
         followed = self._policies.voters_to_follow(found, self._bootstrap)
         if followed and followed != self.voters:
@@ -144,9 +144,9 @@ class Electorate:
     def _replace(self, found: Voters) -> None:
         self.voters.clear()
         self.voters.update(found)
-        self._tell()
+        self._note_voters()
 
-    def _tell(self) -> None:
+    def _note_voters(self) -> None:
         ids = known(self.voters)
         endpoints = tuple(_text(self.voters[node]) for node in ids)
         given = tuple(_text(address) for address in self._bootstrap)

@@ -31,14 +31,14 @@ def fault(request: Request, others: Collection[int], epoch: int) -> str | None:
     match request:
         case m.VoteRequest():
             speaker = request.topics[0].partitions[0].replica_id
-            said = request.topics[0].partitions[0].replica_epoch
+            claimed = request.topics[0].partitions[0].replica_epoch
         case m.BeginQuorumEpochRequest() | m.EndQuorumEpochRequest():
             speaker = request.topics[0].partitions[0].leader_id
-            said = request.topics[0].partitions[0].leader_epoch
+            claimed = request.topics[0].partitions[0].leader_epoch
         case m.FetchRequest() | m.FetchSnapshotRequest():
-            said = request.topics[0].partitions[0].current_leader_epoch
-    if said > epoch + FARTHEST_EPOCH:
-        return f"epoch {said} is not to be believed in epoch {epoch}"
+            claimed = request.topics[0].partitions[0].current_leader_epoch
+    if claimed > epoch + FARTHEST_EPOCH:
+        return f"epoch {claimed} is not to be believed in epoch {epoch}"
     if isinstance(request, m.FetchRequest | m.FetchSnapshotRequest):
         return None  # observers fetch too
     return None if speaker in others else f"{speaker} is no other voter of this quorum"

@@ -82,7 +82,7 @@ class Raft:
         self.timing = timing
         self.leader: int | None = None
         self.high_watermark = log.start  # a snapshot holds what was committed
-        self._told_stable = 0
+        self._leaders_stable = 0
         electorate.follow(log)
         self.role = Role.UNATTACHED if me in self.voters else Role.OBSERVER
         self._chance = chance
@@ -90,8 +90,10 @@ class Raft:
         self._out = out
         # Nobody leads a cluster that just started, so its first election comes soon. A process that
         # comes back does not know whom it promised to follow: it waits until that promise is over.
-        self._faithful_ns = now.monotonic_ns + (timing.fetch_timeout_ns if epoch > 0 else 0)
-        self._election_ns = self._faithful_ns + chance(timing.election_ns // 10, timing.election_ns)
+        self._follows_until_ns = now.monotonic_ns + (timing.fetch_timeout_ns if epoch > 0 else 0)
+        self._election_ns = self._follows_until_ns + chance(
+            timing.election_ns // 10, timing.election_ns
+        )
         self._votes: set[int] = set()
         self._calls: dict[int, tuple[int, int]] = {}
         """call id -> the controller that was called, and our epoch then."""
@@ -120,7 +122,7 @@ class Raft:
         A leader tells it with every answer: also with one that sends to a snapshot, or back to
         where the logs part, and so leaves this node behind.
         """
-        return max(self.high_watermark, self._told_stable)
+        return max(self.high_watermark, self._leaders_stable)
 
     @property
     def settled(self) -> bool:
@@ -291,7 +293,7 @@ class Raft:
             self._fetch_call = None
             self._next_fetch_ns = now.monotonic_ns
 
-    def told(self, epoch: int, leader: int, now: Instant) -> None:
+    def learn_leader(self, epoch: int, leader: int, now: Instant) -> None:
         """A controller in office says so itself, in an answer that is none of the quorum's.
 
         An observer that waits on a silent voter would learn it only when that fetch times out.
@@ -312,10 +314,10 @@ class Raft:
         while it still renews leases (QC-36; Raft, section 4.2.3).
         """
         asked = request.topics[0].partitions[0]
-        faithful = self.role is not Role.LEADER and now.monotonic_ns < self._faithful_ns
-        if asked.replica_epoch > self.epoch and not faithful:
+        follows = self.role is not Role.LEADER and now.monotonic_ns < self._follows_until_ns
+        if asked.replica_epoch > self.epoch and not follows:
             self._adopt(asked.replica_epoch, None, now)
-        reason: VoteReason = "has_leader" if faithful else self._judge_candidate(asked)
+        reason: VoteReason = "has_leader" if follows else self._judge_candidate(asked)
         granted = reason == "granted"
         if granted:
             self.voted_for = asked.replica_id
@@ -350,26 +352,26 @@ class Raft:
         self, received: Received, request: m.BeginQuorumEpochRequest, now: Instant
     ) -> None:
         """Somebody says that it leads an epoch."""
-        said = request.topics[0].partitions[0]
+        claim = request.topics[0].partitions[0]
         error = Error.NONE
-        if said.leader_epoch < self.epoch:
+        if claim.leader_epoch < self.epoch:
             error = Error.FENCED_LEADER_EPOCH
         else:
-            self._adopt(said.leader_epoch, said.leader_id, now)
-            self._faithful_ns = now.monotonic_ns + self.timing.fetch_timeout_ns
+            self._adopt(claim.leader_epoch, claim.leader_id, now)
+            self._follows_until_ns = now.monotonic_ns + self.timing.fetch_timeout_ns
         answer = messages.begin_answer(self.leader, self.epoch, error)
         self._out.add(Reply(received.request_id, answer))
 
     def end_epoch(self, received: Received, request: m.EndQuorumEpochRequest, now: Instant) -> None:
         """The leader of an epoch resigns: stand soon, not all at once."""
-        said = request.topics[0].partitions[0]
-        if said.leader_epoch == self.epoch and self.leader == said.leader_id:
+        claim = request.topics[0].partitions[0]
+        if claim.leader_epoch == self.epoch and self.leader == claim.leader_id:
             self.leader = None
             if self.role is not Role.OBSERVER:
                 self.role = Role.UNATTACHED
                 soon = self._chance(0, self.timing.election_ns // 2)
                 self._election_ns = now.monotonic_ns + soon
-                self._faithful_ns = now.monotonic_ns
+                self._follows_until_ns = now.monotonic_ns
         answer = messages.end_answer(self.epoch)
         self._out.add(Reply(received.request_id, answer))
 
@@ -508,29 +510,29 @@ class Raft:
             self._fetch_target = (after or others)[0]
         self._next_fetch_ns = now.monotonic_ns + self.timing.fetch_wait_ns // 4
 
-    def _of_leader(self, peer: int, said: m.LeaderIdAndEpoch, error: int, now: Instant) -> bool:
+    def _of_leader(self, peer: int, claim: m.LeaderIdAndEpoch, error: int, now: Instant) -> bool:
         """Learns from an answer who leads; whether it came, without an error, from the leader."""
         known = self.leader
-        if said.leader_epoch > self.epoch or (
-            said.leader_epoch == self.epoch and self.leader is None
+        if claim.leader_epoch > self.epoch or (
+            claim.leader_epoch == self.epoch and self.leader is None
         ):
-            self._adopt(said.leader_epoch, said.leader_id, now)
+            self._adopt(claim.leader_epoch, claim.leader_id, now)
         if error != Error.NONE or self.leader != peer:
             if peer == known:
-                self._faithful_ns = now.monotonic_ns  # by its own word it leads no more
+                self._follows_until_ns = now.monotonic_ns  # by its own word it leads no more
             if self.leader is None or self.leader == known:
                 self._look_elsewhere(now)
             return False
         self._next_fetch_ns = now.monotonic_ns
         if self.role is not Role.OBSERVER:
             self._election_ns = now.monotonic_ns + self._patience()
-            self._faithful_ns = now.monotonic_ns + self.timing.fetch_timeout_ns
+            self._follows_until_ns = now.monotonic_ns + self.timing.fetch_timeout_ns
         return True
 
     def _fetched(self, peer: int, part: m.PartitionData, now: Instant) -> None:
         if not self._of_leader(peer, part.current_leader, part.error_code, now):
             return
-        self._told_stable = max(self._told_stable, part.high_watermark)
+        self._leaders_stable = max(self._leaders_stable, part.high_watermark)
         if part.snapshot_id.epoch >= 0:
             self._fetch_snapshot(part.snapshot_id, peer)
             return

@@ -75,12 +75,12 @@ class Serving:
         """How far each other node has fetched, whether it votes or not."""
         self._fetched_ns: dict[int, int] = {}
         self._parked: list[_Parked] = []
-        self._told: dict[str, int] = {}
+        self._answered_watermarks: dict[str, int] = {}
 
     def begin(self, now: Instant) -> None:
         """A new leader knows nobody's log yet, and gives everybody time to fetch."""
         self._ends = {}
-        self._told = {}
+        self._answered_watermarks = {}
         self.observed = {}
         self._fetched_ns = {}
         self.seat(now)
@@ -141,7 +141,7 @@ class Serving:
         if asked.fetch_offset < self._log.start or (
             asked.fetch_offset > 0 and 0 <= asked.last_fetched_epoch < self._log.start_epoch
         ):
-            self._heard(voter, now)
+            self._note_fetch(voter, now)
             self._answer(received.request_id, snapshot=True)
             return -1, False
         epoch, end = self._log.index.end_for_epoch(asked.last_fetched_epoch)
@@ -151,7 +151,7 @@ class Serving:
             diverging = m.EpochEndOffset(epoch=max(epoch, 0), end_offset=end)
             self._answer(received.request_id, diverging=diverging)
             return -1, False
-        self._heard(voter, now)
+        self._note_fetch(voter, now)
         if voter in self.observed or len(self.observed) < MOST_KNOWN:
             self.observed[voter] = asked.fetch_offset
         if voter in self._voters and self._ends.get(voter) != asked.fetch_offset:
@@ -162,7 +162,7 @@ class Serving:
     def serve(self, received: Received, request: m.FetchRequest, now: Instant) -> None:
         """Answers a fetch that was found good, now or when there is news for it."""
         asked = request.topics[0].partitions[0]
-        told = self._told.get(received.client, -1)
+        answered = self._answered_watermarks.get(received.client, -1)
         parked = _Parked(
             received.request_id,
             asked.fetch_offset,
@@ -170,20 +170,20 @@ class Serving:
             now.monotonic_ns + min(request.max_wait, LONGEST_WAIT_MS) * MS,
             self._out.cause,
         )
-        news = asked.fetch_offset < self._log.end or told < self._standing.high_watermark
+        news = asked.fetch_offset < self._log.end or answered < self._standing.high_watermark
         if news or not request.max_wait:
             self._serve(parked)
         else:
             self._parked.append(parked)
 
-    def _heard(self, voter: int, now: Instant) -> None:
+    def _note_fetch(self, voter: int, now: Instant) -> None:
         if voter in self._voters:
             self._fetched_ns[voter] = now.monotonic_ns
 
     def _serve(self, parked: _Parked) -> None:
-        if len(self._told) >= MOST_KNOWN:
-            self._told.clear()  # whoever still asks is told once more than needed
-        self._told[parked.requester] = self._standing.high_watermark
+        if len(self._answered_watermarks) >= MOST_KNOWN:
+            self._answered_watermarks.clear()  # whoever still asks is told once more than needed
+        self._answered_watermarks[parked.requester] = self._standing.high_watermark
         data = self._log.read(parked.offset, messages.MAX_FETCH_BYTES)
         self._answer(parked.request_id, data=data)
 
@@ -221,7 +221,8 @@ class Serving:
                 self._answer(parked.request_id, Error.NOT_LEADER_OR_FOLLOWER)
             elif (
                 parked.offset < self._log.end
-                or self._told.get(parked.requester, -1) < self._standing.high_watermark
+                or self._answered_watermarks.get(parked.requester, -1)
+                < self._standing.high_watermark
                 or now.monotonic_ns >= parked.deadline_ns
             ):
                 self._serve(parked)
@@ -240,7 +241,7 @@ class Serving:
         error = self.refusal(asked.current_leader_epoch)
         data, size = b"", -1
         if error is Error.NONE:
-            self._heard(request.replica_id, now)
+            self._note_fetch(request.replica_id, now)
             wanted = (asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
             if snapshot is None or wanted != (snapshot.offset, snapshot.epoch):
                 error = Error.SNAPSHOT_NOT_FOUND
