@@ -1,5 +1,5 @@
 """An administrator and a probe: one command after another, each with the outcome that its answer
-proves. The administrator asks whichever broker answers; the probe asks just the one it is told."""
+proves. The administrator asks any broker; the probe asks exactly the broker in its command."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ class AdminClient:
         self._stopping = False
 
     def take(self, command: ClientCommand) -> None:
-        """Takes a command; it is done after those that came before."""
+        """Takes a command, which is carried out after the earlier ones."""
         self._todo.append(command)
 
     def stop(self, now: Instant) -> None:
-        """Does what it was told before, and no more."""
+        """Finishes the commands that it has, and takes no further ones."""
         self._stopping = True
 
     def deadline_ns(self) -> int | None:
@@ -164,11 +164,11 @@ class ProbeClient:
         self._stopping = False
 
     def take(self, command: ClientCommand) -> None:
-        """Takes a command; it is done after those that came before."""
+        """Takes a command, which is carried out after the earlier ones."""
         self._todo.append(command)
 
     def stop(self, now: Instant) -> None:
-        """Does what it was told before, and no more."""
+        """Finishes the commands that it has, and takes no further ones."""
         self._stopping = True
 
     def deadline_ns(self) -> int | None:

@@ -74,7 +74,7 @@ class Fetcher:
         return min(waiting, default=None)
 
     def tick(self, now: Instant) -> None:
-        """Asks every leader that is not being asked."""
+        """Sends a request to every leader without one."""
         due: dict[Address, list[Place]] = {}
         for place, one in self._positions.items():
             address = self._routes.leader(place)

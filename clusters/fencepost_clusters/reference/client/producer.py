@@ -54,7 +54,7 @@ class _Partition:
 
 
 class ProducerClient:
-    """See the module. `done` is true once it will say no more."""
+    """See the module. `done` is true once all its messages have an outcome."""
 
     def __init__(
         self, process: str, options: ProducerOptions, routes: Routes, out: Outbox, now: Instant
@@ -78,7 +78,7 @@ class ProducerClient:
     # ------------------------------------------------------------------------------ time passes
 
     def stop(self, now: Instant) -> None:
-        """Sends no more; waits for what is open."""
+        """Sends nothing new; waits for open messages."""
         if self._stop_ns is None:
             self._stop_ns = now.monotonic_ns + self._options.flush_ms * MS
 
@@ -215,7 +215,7 @@ class ProducerClient:
         call = self._out.call(address, CHANNEL, request, REQUEST_LIMIT_MS)
         if self._options.acks == 0:
             one.sent.remove(batch)
-            self._end(batch, "unknown", -1, "")  # nobody answers: the bytes were written
+            self._end(batch, "unknown", -1, "")  # acks=0 has no answer: the bytes were written
             return
         batch.call = call
         self._calls[call] = (batch,)

@@ -1,4 +1,4 @@
-"""A consumer, which reads on until it is stopped, and a reader, which reads to an end it asks for.
+"""A consumer, which reads until it is stopped, and a reader, which reads up to an end offset.
 
 Neither has a group, and neither commits anything.
 """
@@ -46,11 +46,11 @@ class ConsumerClient:
         self._fetching.move(place, offset)
 
     def seek(self, command: Seek) -> None:
-        """Goes on elsewhere."""
+        """Continues at another offset."""
         self._move((command.topic, command.partition), command.offset)
 
     def stop(self, now: Instant) -> None:
-        """Reads no more."""
+        """Stops reading."""
         self.done = True
 
     def deadline_ns(self) -> int | None:
@@ -58,7 +58,7 @@ class ConsumerClient:
         return _earliest(self._routes.deadline_ns(), self._fetching.deadline_ns())
 
     def tick(self, now: Instant) -> None:
-        """Asks whom it must."""
+        """Sends the requests that are due."""
         self._routes.tick(now)
         self._fetching.tick(now)
 
@@ -82,7 +82,7 @@ class ConsumerClient:
 
 @dataclass(slots=True)
 class _Progress:
-    """What is known of one partition: its bounds once they were told, the next offset wanted."""
+    """What is known of one partition: its bounds once they are known, and how far it is read."""
 
     start: int = -1
     end: int = -1

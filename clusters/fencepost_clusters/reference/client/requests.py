@@ -121,7 +121,7 @@ def _first_error(answer: Any) -> int:
 
 
 def _election_error(answer: Any) -> int:
-    """As confluent-kafka tells it: of one partition that could not be elected for."""
+    """As in confluent-kafka: the error of one partition without an election."""
     harmless = (Error.NONE, Error.ELECTION_NOT_NEEDED)
     return next((e for e in changes.errors(answer) if e not in harmless), Error.NONE)
 

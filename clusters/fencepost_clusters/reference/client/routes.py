@@ -1,4 +1,4 @@
-"""Who leads what, as a client knows it: metadata, asked of any broker, and again when stale."""
+"""Partition leaders as a client knows them: metadata from any broker, refreshed when stale."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Routes:
         return addresses[self._turn % len(addresses)]
 
     def stale(self, now: Instant) -> None:
-        """What is known led nowhere: ask soon."""
+        """The known leader did not answer: metadata is due soon."""
         self._next_ns = min(self._next_ns, max(self._asked_ns + FAST_NS, now.monotonic_ns))
 
     def deadline_ns(self) -> int | None:
@@ -56,7 +56,7 @@ class Routes:
         return self._next_ns if self._call is None else None
 
     def tick(self, now: Instant) -> None:
-        """Asks, if it is time."""
+        """Asks for metadata if it is due."""
         if self._call is None and now.monotonic_ns >= self._next_ns:
             # A bootstrap address serves when every broker that is known has moved or is fenced.
             addresses = (*self._brokers, *(a for a in self._bootstrap if a not in self._brokers))

@@ -1,4 +1,4 @@
-"""Defects of a broker's life, and of what it tells clients about the cluster."""
+"""Defects of a broker's states, and of the metadata that it answers to clients."""
 
 from __future__ import annotations
 

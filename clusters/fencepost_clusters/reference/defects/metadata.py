@@ -1,4 +1,4 @@
-"""Defects of the metadata: its snapshots, its format, and what is told before it is committed."""
+"""Defects of the metadata: snapshots, format, and answers from uncommitted state."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class ClientProgram:
         loop = asyncio.get_running_loop()
         self._done = loop.create_future()
         loop.add_signal_handler(signal.SIGTERM, self._step, e.ShutdownAsked())
-        # An interrupt is for the harness, which shares the terminal: it will tell us.
+        # An interrupt is for the harness, which shares the terminal, and stops this process.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         Thread(target=self._listen, args=(commands, loop), name="commands", daemon=True).start()
         self._step(e.Tick())

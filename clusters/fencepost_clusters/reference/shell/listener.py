@@ -25,11 +25,11 @@ class _Slot:
 
 
 class Connection(asyncio.Protocol):
-    """One incoming connection. Malformed bytes close it; the node lives and says why."""
+    """One incoming connection. Malformed bytes close it, and the node records why."""
 
     def __init__(self, listener: str, deliver: Deliver, closed: Closed, rights: Rights) -> None:
         self.principal = ""
-        """Who the other end has proved to be."""
+        """The user that the other end has proved to be."""
         self._rights = rights
         self._listener = listener
         self._deliver = deliver
@@ -86,7 +86,7 @@ class Connection(asyncio.Protocol):
     def _introduced(
         self, request: m.SaslHandshakeRequest | m.SaslAuthenticateRequest
     ) -> m.SaslHandshakeResponse | m.SaslAuthenticateResponse:
-        """SASL/PLAIN (RFC 4616): the other end says who it is, and proves it by a password."""
+        """SASL/PLAIN (RFC 4616): the other end names its user, and proves it by a password."""
         if isinstance(request, m.SaslHandshakeRequest):
             good = request.mechanism == PLAIN
             error = Error.NONE if good else Error.UNSUPPORTED_SASL_MECHANISM
@@ -120,7 +120,7 @@ class Connection(asyncio.Protocol):
         del self._order[:ready]
 
     def close(self, reason: str) -> None:
-        """Closes the connection and says why."""
+        """Closes the connection and reports the reason."""
         if self._transport is not None:
             self._closed(self._listener, self._peer, reason)
             self._transport.close()

@@ -20,7 +20,7 @@ PATIENCE_S = 5.0
 
 Ask = Callable[[], tuple[MetricsReported, ...]]
 
-_LAG = "Records between the last one replayed and the last stable one this node was told of."
+_LAG = "Records between the last one replayed and the last stable one that this node knows."
 _CONTROLLER = (
     ("metadata_lag", "MetadataLag", _LAG),
     ("commit_latency_ms", "MetadataCommitLatencyMs", "Mean time from append to commit."),

@@ -83,7 +83,7 @@ class Node:
     ) -> int:
         """Listens, and runs until the core exits; the process's exit code.
 
-        Where `metrics` is given, it tells its metrics to whoever asks there.
+        With `metrics`, it also serves its metrics page at that address.
 
         Raises OSError, which names the address, when one cannot be had.
         """

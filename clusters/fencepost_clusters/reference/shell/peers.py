@@ -24,7 +24,7 @@ class Peer(asyncio.Protocol):
     """One outgoing connection, made on first use; when it breaks, every call on it has failed."""
 
     def __init__(self, deliver: Deliver, calls: codec.Calls, introduction: bytes = b"") -> None:
-        """`introduction` are the frames by which this end says who it is, two, or none."""
+        """`introduction` are the two SASL frames that prove this node's user, or none."""
         self.open = True
         self._introduction = introduction
         self._unanswered = [m.SaslHandshakeRequest, m.SaslAuthenticateRequest]

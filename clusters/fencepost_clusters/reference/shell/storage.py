@@ -180,7 +180,7 @@ class Log:
 
 
 class DamagedFile(ValueError):
-    """A file that a node wrote and can no longer read; says which."""
+    """A file that a node wrote and can no longer read; the message names it."""
 
 
 class _Vote(msgspec.Struct, frozen=True):
@@ -204,8 +204,8 @@ class Disk:
         return DiskContents(metadata, Vote(epoch, voted_for), self.snapshot(LOG_NAME))
 
     def recover(self) -> Recovered:
-        """Opens every log but the metadata's, and says what is in them. It may run beside whoever
-        uses the metadata's log."""
+        """Opens every log but the metadata's, and returns what is in them. It may run in another
+        thread than the one that uses the metadata's log."""
         names = sorted(path.name for path in self.folder.iterdir() if path.is_dir())
         logs = {name: tuple(self.log(name).entries) for name in names if name != LOG_NAME}
         return Recovered(logs, self.watermarks())

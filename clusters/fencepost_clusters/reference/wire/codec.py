@@ -321,7 +321,7 @@ def _nullable(kind: Any) -> bool:
 
 
 def _never_null(name: str, convert: Convert) -> Convert:
-    """kio reads any array as null if the bytes say so; what the node takes for whole must be."""
+    """kio reads any array as null if the bytes say so; most arrays here must not be null."""
 
     def checked(value: Any) -> Any:
         if value is None:

@@ -45,7 +45,7 @@ def check(schema: type, data: bytes, at: int) -> None:
 
 
 def known_part(schema: type, data: bytes) -> bytes:
-    """The bytes of a `schema` entity without the tagged fields that nobody declared.
+    """The bytes of a `schema` entity without undeclared tagged fields.
 
     Raises Malformed as `check` does.
     """
@@ -188,7 +188,7 @@ def _field(one: Any, flexible: bool, width: int, in_header: bool, tagged: bool) 
 
 
 def _tags(data: bytes, at: int, known: dict[int, Walker], edits: list[Edit]) -> int:
-    """Tagged fields: each says its own size; the known ones are walked too, others taken out."""
+    """Tagged fields, each with its size: known ones are walked, unknown ones taken out."""
     start = at
     count, at = _varint(data, at)
     if count > len(data) - at:
@@ -207,7 +207,7 @@ def _tags(data: bytes, at: int, known: dict[int, Walker], edits: list[Edit]) -> 
             continue
         inner: list[Edit] = []
         if known[tag](value, 0, inner) > size:
-            raise Malformed(f"tagged field {tag} is longer than it says")
+            raise Malformed(f"tagged field {tag} is longer than its size")
         changed = changed or bool(inner)
         value = _edited(value, inner)
         kept += [_unsigned(tag), _unsigned(len(value)), value]

@@ -1,4 +1,4 @@
-"""Plain messages: what requests and responses say, whatever their version on the wire.
+"""Plain messages: the content of requests and responses, in any version on the wire.
 
 Fields bear the names of Kafka's schemas (KIP-631's for heartbeats); a field that a version lacks
 has a default. Durations (`timeout`, `max_wait`) are milliseconds, error codes integers, topic ids

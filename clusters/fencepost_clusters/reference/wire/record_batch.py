@@ -28,7 +28,7 @@ class CorruptBatch(ValueError):
 
 
 class BatchHeader(Struct, frozen=True):
-    """What the first 61 bytes say; `size` is the whole batch's, in bytes; times in ms."""
+    """The first 61 bytes of a batch; `size` is the whole batch's, in bytes; times in ms."""
 
     base_offset: int
     size: int

@@ -187,7 +187,7 @@ def version_at(kind: type[Record], level: int) -> int:
 
 
 def with_past(record: BrokerRecord, registered_at: int, superseded: Any) -> BrokerRecord:
-    """A broker as a snapshot holds it: with what its earlier records would have told."""
+    """A broker as a snapshot holds it: with the relevant content of its earlier records."""
     return replace(record, registered_at=registered_at, superseded=superseded)
 
 
@@ -223,7 +223,7 @@ def decode(value: bytes) -> Record:
 
 
 def version_of(value: bytes) -> int:
-    """The version that a record's value says it is written in."""
+    """The version in which a record's value is written."""
     return _varint(value, _varint(value, 0)[1])[0]
 
 

@@ -1,4 +1,4 @@
-"""Idempotent producers: their newest batches, and what these say of another one (KIP-98)."""
+"""Idempotent producers: their newest batches, and whether another one is a duplicate (KIP-98)."""
 
 from __future__ import annotations
 

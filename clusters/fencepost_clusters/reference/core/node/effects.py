@@ -1,10 +1,10 @@
-"""What a node can be told and what it can want: two closed unions.
+"""The inputs and the effects of a node: two closed unions.
 
 A node is `handle(input, now) -> tuple[Effect, ...]`. Effects are carried out in their order, and
 one that persists (`Append`, `Truncate`, `Delete`, `Sync`, `StoreVote`, `StoreSnapshot`,
-`Checkpoint`) is a barrier: whatever follows it may rely on its being stored. Stored means that it
+`Checkpoint`) is a barrier: what follows it may rely on its being stored. Stored means that it
 outlives the process; what is to outlive the machine's memory is synced (`Sync`; a vote and a
-snapshot always are). A node that wants to be woken says so by its `deadline`.
+snapshot always are). A node has a Tick at its `deadline`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Instant(Struct, frozen=True):
 class Received(Struct, frozen=True):
     """A request came in on a listener; `request_id` is the shell's name for it.
 
-    `principal` is who its connection has proved to be; empty for one that proved nothing.
+    `principal` is the user that its connection has proved to be; empty without a proof.
     """
 
     request_id: int
@@ -84,7 +84,7 @@ class Tick(Struct, frozen=True):
 
 
 class ShutdownAsked(Struct, frozen=True):
-    """Somebody asked the process to end in good order (SIGTERM, SIGINT)."""
+    """The process was asked to end in good order (SIGTERM, SIGINT)."""
 
 
 Input = Received | Answered | CallFailed | Recovered | Tick | ShutdownAsked
@@ -190,7 +190,7 @@ class Note(Struct, frozen=True):
 
 
 class Exit(Struct, frozen=True):
-    """End the process; `code` is 0, or says why it had to."""
+    """End the process; a `code` other than 0 says why it cannot go on."""
 
     reason: str
     code: int = 0

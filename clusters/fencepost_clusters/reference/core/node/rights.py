@@ -1,4 +1,4 @@
-"""Who may do what at a controller's endpoint: only those with cluster-action rights (QC-04)."""
+"""The users of a cluster, and which of them may command controllers (QC-04)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PLAIN = "PLAIN"
 @dataclass(frozen=True, slots=True)
 class Rights:
     """SASL/PLAIN as configured: users with their passwords, those of them with cluster-action
-    rights, and as whom this node speaks to controllers."""
+    rights, and the user as which this node calls controllers."""
 
     users: Mapping[str, str] = field(default_factory=dict)
     super_users: frozenset[str] = frozenset()
@@ -22,7 +22,7 @@ class Rights:
 
     @property
     def wanted(self) -> bool:
-        """Whether controllers want to know who asks."""
+        """Whether controllers want each connection to prove its user."""
         return bool(self.users)
 
     def knows(self, username: str, password: str) -> bool:
@@ -30,7 +30,7 @@ class Rights:
         return self.users.get(username) == password
 
     def cluster_action(self, principal: str) -> bool:
-        """Whether whoever this is (empty: nobody has said) may ask a controller for anything."""
+        """Whether a user (empty: unproved) may send requests to a controller."""
         return not self.wanted or principal in self.super_users
 
 

@@ -1,4 +1,4 @@
-"""A node's settings, read from Kafka's dotted names; times are milliseconds unless they say so."""
+"""A node's settings, read from Kafka's dotted names; times are milliseconds unless noted."""
 
 from __future__ import annotations
 

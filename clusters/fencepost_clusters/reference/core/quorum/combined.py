@@ -1,9 +1,9 @@
 """A controller and a broker in one process (QC-02): two cores, with ids and endpoints of their own.
 
-To whoever runs it, it is one core, and its events are one stream: which of the two an event is
-about, the ids in it say. Requests go by their listener, answers by the number of their call, which
-the two draw from one sequence. What one asks of the other never leaves the process. The broker
-keeps its copy of the metadata log in memory: the controller's is on the disk already.
+From outside it is one core with one stream of events; the ids in an event say which of the two it
+is about. A request goes to the node that serves its listener, an answer to the node that made the
+call: the two number their calls from one sequence. A call from one to the other never leaves the
+process. The broker keeps its copy of the metadata log in memory: the controller's is on the disk.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class CombinedNode:
         return (*self.controller.metrics_now(), *self.broker.metrics_now())
 
     def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]:
-        """One step of whichever the input is for, and of the other as far as it is concerned."""
+        """One step of the node that the input is for, and what follows from it in the other."""
         match what:
             case Received():
                 self._todo.append((self._serving(what.listener), what))
@@ -111,7 +111,7 @@ class CombinedNode:
                 self._todo.append((self.controller, ShutdownAsked()))
                 return ()
             case Note(body=NodeStopped()) if node is self.broker:
-                return ()  # the process has not ended: the controller's word is its last
+                return ()  # the process ends with its controller
         stores_metadata = getattr(effect, "log", "") == LOG_NAME
         return () if stores_metadata and node is self.broker else (effect,)
 

@@ -1,4 +1,4 @@
-"""A node's metrics under KIP-631's names, computed where they are known, told as an event.
+"""A node's metrics under KIP-631's names, recorded as an event.
 
 Nothing here asks to be woken: the figures are looked at when a node has handled something, and its
 rates are those of the last time that was at least a second long.
@@ -24,7 +24,7 @@ MS = 1_000_000
 
 @final
 class Metrics:
-    """The metrics of one node; `latest` is what it says of them to whoever asks."""
+    """The metrics of one node; `latest` are those of its metrics page."""
 
     def __init__(
         self, role: NodeRole, node_id: int, policies: MetadataPolicies, out: Outbox, now: Instant
@@ -48,11 +48,11 @@ class Metrics:
         self._appended.append((log_end, now.monotonic_ns))
 
     def term_ended(self) -> None:
-        """What it appended and did not commit is another's to commit, if anybody's."""
+        """This controller stops leading: it commits nothing that it appended."""
         self._appended.clear()
 
     def observe(self, raft: Raft, committed: Committed, snapshot: int, now: Instant) -> None:
-        """After each step: tells what has changed, if it is time to.
+        """After each step: records the metrics if they have changed and it is time to.
 
         `snapshot` is the offset of this node's last one, -1 for none.
         """

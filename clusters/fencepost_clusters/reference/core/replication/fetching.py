@@ -65,7 +65,7 @@ class Fetching:
         self._parked: dict[int, _Parked] = {}
         """By the number of the request, in the order in which they came."""
         self._waiting: dict[Key, set[int]] = {}
-        """Who waits for news of a replica."""
+        """The parked fetches that wait for a change of a replica."""
 
     def deadline_ns(self) -> int | None:
         """When the first parked fetch has waited long enough."""
@@ -74,7 +74,7 @@ class Fetching:
     def fetch(
         self, received: Received, request: m.FetchRequest, state: ClusterState, now: Instant
     ) -> None:
-        """Answers a fetch, now or when there is something to say."""
+        """Answers a fetch, now or once there is something to return."""
         if request.session_id != 0:
             answer = m.FetchResponse(error_code=Error.FETCH_SESSION_ID_NOT_FOUND, responses=())
             self._out.add(Reply(received.request_id, answer))
@@ -129,7 +129,7 @@ class Fetching:
                 del self._waiting[key]
 
     def _try_fetch(self, parked: _Parked, state: ClusterState, now: Instant, final: bool) -> bool:
-        """Answers a fetch if there is enough to say; `final`: whatever there is."""
+        """Answers a fetch if there is something to return; `final`: also with nothing."""
         if not parked.of_client:
             return self._try_replica_fetch(parked, state, now, final)
         topics: list[m.FetchableTopicResponse] = []
@@ -246,7 +246,7 @@ class Fetching:
 
 
 def _asked_for(request: m.FetchRequest, state: ClusterState) -> tuple[Key, ...]:
-    """The partitions of a fetch by topic id, which clients, who name topics, do not tell."""
+    """The partitions of a fetch by topic id; clients send topic names only."""
     return tuple(
         (topic_id, asked.partition)
         for topic in request.topics

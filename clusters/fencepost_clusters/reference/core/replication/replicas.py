@@ -1,4 +1,4 @@
-"""All replicas of a broker, in step with the committed metadata, and their ISRs with the truth."""
+"""All replicas of a broker: they follow the committed metadata, and ask for ISR changes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from fencepost_kafka import IsrChangeAnswered, IsrChangeAsked, ReplicaRemoved
 MS = 1_000_000
 _CERTAIN = frozenset({Error.INELIGIBLE_REPLICA, Error.INVALID_REQUEST})
 """Refusals after which nothing that was asked before can have been stored: the leader epoch was
-current. After any other (NOT_CONTROLLER of one that lost office meanwhile) it may have been."""
+current. After any other, such as NOT_CONTROLLER at the end of a term, it may have been."""
 RETRY_NS = 100 * MS
 
 
@@ -51,9 +51,9 @@ class Replicas:
         self.me = settings.node_id
         self.by_key: dict[Key, Replica] = {}
         self.version = 0
-        """Counts the changes of who leads and who follows, for what is derived from it."""
+        """Counts the changes of leaders and followers, for what is derived from them."""
         self.changed: set[Key] = set()
-        """The replicas in which something changed that a fetch may wait for, until it is told."""
+        """The replicas with changes for which no parked fetch was looked at yet."""
         self._ordered: tuple[Replica, ...] = ()
         self._settings = settings
         self._controllers = controllers

@@ -194,7 +194,7 @@ class BrokerNode:
             self.following.tick(self.committed.image, now)
 
     def _fenced(self, now: Instant) -> None:
-        """Client requests that still wait are answered, none as committed."""
+        """Answers the client requests that still wait, none as committed."""
         if not self.lifecycle.serving(now):
             self.producing.fail_all(now)
 
@@ -221,9 +221,9 @@ class BrokerNode:
         mine = image.brokers.get(self.settings.node_id)
         holds = mine is not None and mine.incarnation == self.lifecycle.incarnation
         if holds and not self._joined and self._recovered:
-            # Only now is what the log says of this broker about this process.
+            # From here on the log's records about this broker id are about this process.
             self._joined = True
-            # So is what its replicas missed while it was nobody's.
+            # Its replicas may have missed changes before.
             self._changed = set(self.replicas.by_key)
             self._changed.update(
                 (one.topic_id, one.index)

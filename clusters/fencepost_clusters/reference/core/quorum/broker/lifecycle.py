@@ -38,7 +38,7 @@ RETRY_NS = 50 * MS
 
 
 class _Beat(Struct, frozen=True):
-    """A heartbeat on its way: to whom, when it left, by the wall clock too, and from what state."""
+    """A heartbeat on its way: its target, its times by both clocks, and the broker's state then."""
 
     call: int
     target: int
@@ -73,7 +73,7 @@ class Lifecycle:
         self.lease_ends_ns = 0
         self.was_active = False
         self.lost = False
-        """Whether another process took the id: this one never acts again."""
+        """Whether another process took the id: this process never acts again."""
         self.granted_shutdown = False
         self._settings = settings
         self._listeners = identity.listeners
@@ -132,7 +132,7 @@ class Lifecycle:
         self.hurry(now)
 
     def hurry(self, now: Instant) -> None:
-        """Something changed that a heartbeat should tell at once."""
+        """Makes the next heartbeat due at once."""
         self._next_ns = min(self._next_ns, now.monotonic_ns)
 
     def stop(self, now: Instant) -> None:
@@ -150,7 +150,7 @@ class Lifecycle:
                 )
             )
         if self.state is BrokerState.INITIAL:
-            self.granted_shutdown = True  # nobody knows of it yet: it only ends
+            self.granted_shutdown = True  # not registered yet: it just ends
         elif self.lost:
             self._grant_shutdown("shutdown_requested")
 
@@ -251,12 +251,12 @@ class Lifecycle:
         return True
 
     def _next_target(self, tried: int) -> None:
-        """Whoever comes after the one that was tried, as long as nobody is known to lead."""
+        """The controller to try next while no leader is known."""
         others = [node for node in known(self._controllers) if node != tried]
         self._target = next((node for node in others if node > tried), others[0] if others else -1)
 
     def _controller(self, leader: int | None) -> int | None:
-        """Whom to ask: the leader, or some controller; None while no controller is known."""
+        """The controller to call: the leader, or any; None while none is known."""
         for node in (leader, self._target, *known(self._controllers)[:1]):
             if node is not None and node in self._controllers and node >= 0:
                 return node
@@ -288,14 +288,14 @@ class Lifecycle:
             self._grant_shutdown("shutdown_granted")
             return
         if next_state is BrokerState.UNKNOWN:
-            return  # not ours to follow, and no lease either (QC-27)
+            return  # neither a state to take nor a lease (QC-27)
         if next_state is not BrokerState.ACTIVE:
             if self.state is BrokerState.ACTIVE:
                 self._become(BrokerState.FENCED, "refused")
             self._next_ns = now.monotonic_ns + RETRY_NS
             return
         if beat.state is not self.state:
-            self.hurry(now)  # fenced since it asked: activity comes with another epoch (QC-20)
+            self.hurry(now)  # fenced since it sent this: it needs another epoch (QC-20)
             return
         self.lease_ends_ns = max(self.lease_ends_ns, ends_ns)
         if self.state is BrokerState.FENCED and now.monotonic_ns < self.lease_ends_ns:

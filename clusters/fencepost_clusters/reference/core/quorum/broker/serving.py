@@ -63,8 +63,8 @@ def list_offsets(
 ) -> m.ListOffsetsResponse:
     """Earliest, latest (the high watermark), or the first offset of a timestamp.
 
-    A new leader whose high watermark lags behind the start of its epoch does not know the latest
-    yet, and what it knows may be less than was told before: an error to be retried (KIP-207).
+    A new leader with a high watermark below the start of its epoch does not know the latest yet;
+    its own may be less than an earlier answer's. The client gets a retriable error (KIP-207).
     """
     topics = tuple(
         m.ListOffsetsTopicResponse(
@@ -144,7 +144,7 @@ def find_coordinator(
     image: Image, request: m.FindCoordinatorRequest, me: int
 ) -> m.FindCoordinatorResponse:
     """This broker, for groups, so that their requests fail with a clear error; none for
-    transactions. A retriable error would leave clients waiting without a word."""
+    transactions. With a retriable error a client would wait for ever."""
     broker = image.brokers.get(me)
     address = broker.endpoint(CLIENT_LISTENER) if broker is not None else None
     if request.key_type != 0 or address is None:
@@ -161,7 +161,7 @@ def find_coordinator(
 
 
 def offset_commit(request: m.OffsetCommitRequest) -> m.OffsetCommitResponse:
-    """Consumer groups are out of scope: refused, never swallowed."""
+    """Consumer groups are out of scope: refused with an error."""
     return m.OffsetCommitResponse(
         topics=tuple(
             m.OffsetCommitResponseTopic(
@@ -180,7 +180,7 @@ def offset_commit(request: m.OffsetCommitRequest) -> m.OffsetCommitResponse:
 
 
 def offset_fetch(request: m.OffsetFetchRequest) -> m.OffsetFetchResponse:
-    """Nothing is ever committed, and so it says: offset -1."""
+    """No offset is ever committed: -1."""
     return m.OffsetFetchResponse(
         topics=tuple(
             m.OffsetFetchResponseTopic(

@@ -1,4 +1,4 @@
-"""Whom a controller's endpoint admits: only those with cluster-action rights (QC-04)."""
+"""A controller's endpoint admits only users with cluster-action rights (QC-04)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from fencepost_kafka import RequestRefused
 def refused(
     received: Received, rights: Rights, policies: RegistrationPolicies, out: Outbox
 ) -> bool:
-    """Refuses a request of somebody without rights, by an error or a closed connection, and says
-    so; False for one that is admitted."""
+    """Refuses a request without rights, by an error or a closed connection, and records it; False
+    for a request that is admitted."""
     if policies.is_admitted(rights, received.principal):
         return False
     message = received.message

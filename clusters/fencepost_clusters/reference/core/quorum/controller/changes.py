@@ -2,8 +2,8 @@
 
 A request comes from a client, by way of a broker that passes it on, or from a broker itself. What
 it leads to is decided here over the image that runs ahead: records and the answer that leaves once
-they are committed. Who is not in office refuses by the same table, so nobody else needs to know
-which requests there are.
+they are committed. A controller that is not active refuses by the same table, so that all requests
+are listed in one place.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Change(Struct, frozen=True):
 
 
 def is_change(request: m.Request) -> bool:
-    """Whether a request is for the active controller, of whoever asks."""
+    """Whether a request is for the active controller."""
     return type(request) in _TABLE
 
 

@@ -1,8 +1,8 @@
 """A controller node: the quorum's log, and, while it leads, the decisions of the active controller.
 
 Two images: the committed one, which every controller has, and, on the active controller, one that
-runs ahead of it to the log's end. Decisions read the latter; every answer waits until the log they
-rest on is committed; when leadership goes, the image that ran ahead is dropped (QC-08, QC-09).
+runs ahead of it to the log's end. Decisions read the latter; every answer waits until the log that
+it rests on is committed; at the end of the term the image that is ahead is dropped (QC-08, QC-09).
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class ControllerNode:
                     self.snapshots.start(self.committed.image, now, self.raft.epoch)
                 elif asked is None:
                     handled = self.raft.answered(what.call_id, what.message, now)
-                    assert handled, f"call {what.call_id} is nobody's"
+                    assert handled, f"no part of this node made call {what.call_id}"
             case CallFailed():
                 _ = self._reporting.failed(what.call_id) or self.raft.failed(what.call_id, now)
             case ShutdownAsked():
@@ -143,7 +143,7 @@ class ControllerNode:
         self._maintain(now)
         self._answers.send_committed()
         self._snapshot(now)
-        if not isinstance(what, ShutdownAsked):  # its last event is told already
+        if not isinstance(what, ShutdownAsked):  # NodeStopped is its last event
             self.metrics.observe(self.raft, self.committed, self.snapshots.last_offset, now)
         return self._out.drain()
 
@@ -171,7 +171,7 @@ class ControllerNode:
         return self._ahead is not None
 
     def _follow_leadership(self, now: Instant) -> None:
-        """Takes office or leaves it, as the quorum's leadership has changed."""
+        """Begins or ends this controller's term, as the quorum's leadership has changed."""
         if self.raft.leading and self._led_epoch != self.raft.epoch:
             if self._ahead is not None:
                 self._leave()
@@ -200,7 +200,7 @@ class ControllerNode:
             self.snapshots.replaced(self.log.snapshot)
 
     def _snapshot(self, now: Instant) -> None:
-        """Goes on with a snapshot; a standby tells of it, the active controller also begins one."""
+        """Continues a snapshot; a standby reports it, the active controller also starts one."""
         me, offset = self.settings.node_id, self.snapshots.last_offset
         if self.snapshots.tick(self.committed.image, now):
             offset = self.snapshots.last_offset
@@ -215,7 +215,7 @@ class ControllerNode:
             self.snapshots.start(self.committed.image, now, self.raft.epoch)
 
     def _leave(self) -> None:
-        """Out of office: nothing that was not committed stays (QC-09)."""
+        """Ends the term: drops all that was not committed (QC-09)."""
         ahead, self._ahead = self._ahead, None
         self._coordination = None
         self.metrics.term_ended()
@@ -347,7 +347,7 @@ class ControllerNode:
         self._answers.to_heartbeat(received, answer, offset, self.active)
 
     def _change(self, received: Received, now: Instant) -> None:
-        """Whatever asks for a change: decided at once, answered once that is committed."""
+        """A request for a change: decided at once, answered once it is committed."""
         if self._ahead is None:
             self._answers.refuse(received, self._out.cause)
             return
@@ -371,7 +371,7 @@ class ControllerNode:
         offset = end - 1 if decided.records else -1
         self._answers.to_change(received, decided.answer, end, offset)
 
-    # ------------------------------------------------------------------------- what nobody asks for
+    # ------------------------------------------------------------------------- without a request
 
     def _ready(self) -> frozenset[int]:
         """The brokers that may be given leaderships: active, and not about to stop (RP-21)."""
@@ -380,7 +380,7 @@ class ControllerNode:
         return frozenset(b for b in self._ahead.live() if targets.get(b) is BrokerState.ACTIVE)
 
     def _willing(self) -> frozenset[int]:
-        """Those to whom leaderships go back by themselves."""
+        """The brokers to which leaderships go back by themselves."""
         return self._ready() if balance_ms(self.settings) else frozenset()
 
     def _settle(self, records: Iterable[r.Record], now: Instant) -> None:

@@ -13,7 +13,7 @@ from fencepost_clusters.reference.core.quorum.raft.electorate import Voters
 
 
 class Quorum(Struct, frozen=True):
-    """The quorum as its leader knows it: log ends of voters and of nobody else.
+    """The quorum as its leader knows it; `ends` are the log ends of its voters.
 
     `settled`: the newest change of `voters`, and something of this epoch, is committed. `observed`
     is how far each other node has fetched, whether it votes or not.
@@ -29,8 +29,8 @@ class Quorum(Struct, frozen=True):
 
 
 class DecisionContext(Struct, frozen=True):
-    """See the module. `end` is the offset at which the first record will stand; `ready` are the
-    brokers that may be given leaderships: active, heard of in this office, and not stopping."""
+    """See the module. `end` is the offset of the first record of the decision; `ready` are the
+    brokers that may get leaderships: active, with a heartbeat in this term, and not stopping."""
 
     image: Image
     end: int

@@ -12,7 +12,7 @@ _NAMES = (m.METADATA_TOPIC, "__cluster_metadata")
 
 
 def described(quorum: Quorum, asked: a.DescribeQuorumRequest) -> a.DescribeQuorumResponse:
-    """The quorum, and who follows it, to whoever asks for it by name; other topics have none."""
+    """Voters and observers of the quorum; any topic but the metadata's is unknown."""
     voters = tuple(
         a.QuorumReplica(replica_id=voter, log_end_offset=end) for voter, end in quorum.ends
     )

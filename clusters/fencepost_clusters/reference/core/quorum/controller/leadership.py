@@ -1,4 +1,4 @@
-"""Who leads, who is in sync, who holds replicas: arithmetic over the image, changing nothing."""
+"""Leaders and ISRs: which changes an event leads to, computed from the image."""
 
 from __future__ import annotations
 

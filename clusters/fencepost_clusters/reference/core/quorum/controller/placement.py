@@ -32,9 +32,10 @@ def add_brokers(
 ) -> dict[K, Replicas]:
     """The partitions that move when brokers are added, with their new replicas (RP-03).
 
-    Replicas move from old brokers to new ones only, one at a time from whoever has most to whoever
-    has least, until no move would make the counts more alike: they then differ by at most one, if
-    those of the old ones did. A moved replica keeps its place in the list; leaderships follow suit.
+    Replicas move from old brokers to new ones only, one at a time from the broker with most to the
+    one with fewest, until no move makes the counts more equal: they then differ by at most one, if
+    those of the old brokers did. A moved replica keeps its place in the list, so preferred leaders
+    are spread alike.
     """
     load = Counter({broker: 0 for broker in (*old, *new)})
     preferred: Counter[int] = Counter()

@@ -155,7 +155,7 @@ def has_caught_up_with_metadata(newest: int, replayed: int, registered_at: int, 
 
 @dataclass(frozen=True, slots=True)
 class LeasePolicies:
-    """Who holds a lease, and for how long."""
+    """Which broker holds a lease, and for how long."""
 
     next_check_ns: Callable[[int], int] = next_check_ns
     heard_at_takeover_ns: Callable[[int, int], int] = heard_at_takeover_ns
@@ -184,7 +184,7 @@ def unsupported_feature(image: Image, supported: Iterable[m.Feature]) -> str | N
 
 
 def may_take_id(holder_lease_ends_ns: int, now_ns: int) -> bool:
-    """Whether a new process may take an id whose holder is not fenced: always, at once (QC-35)."""
+    """Whether a new process may take an id from an unfenced one: always, at once (QC-35)."""
     return True
 
 

@@ -112,7 +112,7 @@ def switch(image: Image, one: Partition, policies: PlacementPolicies) -> r.Parti
 def settle(
     image: Image, places: Sequence[Partition], ready: frozenset[int], policies: ControllerPolicies
 ) -> tuple[r.Record, ...]:
-    """What is due on these partitions without anybody asking: the end of a reassignment, or
+    """What is due on these partitions without a request: the end of a reassignment, or
     leadership back to the preferred replica (RP-21)."""
     found: list[r.Record] = []
     for one in places:

@@ -30,11 +30,11 @@ from fencepost_clusters.reference.wire.errors import Error
 
 @dataclass(slots=True)
 class Leases:
-    """Soft state: when each broker's current incarnation was last heard, on our monotonic clock."""
+    """Soft state: when each broker's process last renewed its lease, by our monotonic clock."""
 
     heard_ns: dict[int, int] = field(default_factory=dict)
     targets: dict[int, BrokerState] = field(default_factory=dict)
-    """The state that each broker was heard to want in this office; unheard ones are missing."""
+    """The target state in each broker's last heartbeat of this term, by broker."""
     committed: dict[int, int] = field(default_factory=dict)
     """broker -> the committed end of the metadata when it was last heard."""
     ends_ns: int = NEVER_NS
@@ -50,7 +50,7 @@ class Leases:
         self.ends_ns = min(self.ends_ns, now.monotonic_ns + lease_ns)
 
     def looked_at(self, image: Image, lease_ns: int) -> None:
-        """What has ended is fenced: the next to end is whoever was heard longest ago."""
+        """Ended leases are fenced: the next to end is the one renewed longest ago."""
         unfenced = (self.heard_ns[b.id] for b in image.brokers.values() if not b.fenced)
         self.ends_ns = min(unfenced, default=NEVER_NS - lease_ns) + lease_ns
 
@@ -97,7 +97,7 @@ def heartbeat(
         return _shutdown(image, known, asked, policies)
     current = BrokerState.read(asked.current_state)
     fenced = known.fenced or current in (BrokerState.INITIAL, BrokerState.FENCED)
-    if target is BrokerState.UNKNOWN:  # it wants what this software does not know: it stays
+    if target is BrokerState.UNKNOWN:  # a target state of newer software: nothing changes
         state = BrokerState.FENCED if fenced else BrokerState.ACTIVE
         return HeartbeatDecision(Error.NONE, state, known.epoch, renews=True)
     if fenced:

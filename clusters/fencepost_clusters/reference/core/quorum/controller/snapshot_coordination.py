@@ -1,7 +1,7 @@
-"""Who of the controllers takes a snapshot when: the active one's part, and a standby's (KIP-631).
+"""Which controller takes a snapshot, and when: the active one's part, and a standby's (KIP-631).
 
-A standby tells the offset of its last snapshot in a ControllerHeartbeat, and the answer may tell it
-to take another. What the active controller knows of snapshots is soft: a new one begins anew.
+A standby reports the offset of its last snapshot in a ControllerHeartbeat; the answer may ask it to
+take another. What the active controller knows of snapshots is soft state: a new one starts without.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fencepost_kafka import SnapshotAsked, SnapshotKnown
 
 @dataclass(slots=True)
 class _Known:
-    """What one controller said last: the offset of its snapshot, and when."""
+    """The last report of a controller: the offset of its snapshot, and when it came."""
 
     offset: int
     heard_ns: int
@@ -40,7 +40,7 @@ class Coordination:
         self._made_to_wait: set[int] = set()
 
     def report(self, controller: int, offset: int, now: Instant) -> None:
-        """A controller, this one included, tells the offset of its last snapshot."""
+        """Takes the offset of a controller's last snapshot; this controller reports, too."""
         before = self._known.get(controller)
         self._known[controller] = _Known(offset, now.monotonic_ns)
         if before is None or before.offset != offset:
@@ -51,7 +51,7 @@ class Coordination:
             self._asked = None
 
     def should_start(self, controller: int, committed: int, now: Instant) -> bool:
-        """Whether a controller, which was just heard, is to take a snapshot now."""
+        """Whether a controller that just reported is to take a snapshot now."""
         last = self._known[controller].offset
         interval = self._settings.ms("metadata.snapshot.interval.records")
         if committed - max(0, last) < interval:
@@ -59,7 +59,7 @@ class Coordination:
         if self._asked is not None:
             other = self._asked[0]
             if other == controller:
-                return True  # the answer that told it may have been lost
+                return True  # the answer that asked for it may have been lost
             silent_ns = now.monotonic_ns - self._known[other].heard_ns
             if self._policies.snapshot_must_wait(silent_ns, self._settings.lease_ms * 1_000_000):
                 self._made_to_wait.add(controller)
@@ -94,15 +94,15 @@ class Reporting:
         self._next_ns = now.monotonic_ns
         self._call: int | None = None
         self._reported = -1
-        """The offset of the snapshot that the last heartbeat told."""
+        """The offset of the snapshot in the last report."""
 
     def deadline_ns(self, leader: int | None) -> int | None:
-        """When the next one is due, if there is anybody to send it to."""
-        nobody = self._electorate.address(leader) is None
-        return None if nobody or self._call is not None else self._next_ns
+        """When the next report is due, if the active controller is known."""
+        known = self._electorate.address(leader) is not None
+        return self._next_ns if known and self._call is None else None
 
     def hurry(self, now: Instant) -> None:
-        """There is another snapshot to tell of."""
+        """There is another snapshot to report."""
         self._next_ns = min(self._next_ns, now.monotonic_ns)
 
     def tick(self, leader: int | None, offset: int, now: Instant) -> None:
@@ -118,7 +118,7 @@ class Reporting:
         self._call = self._out.call(address, "heartbeat", request, self._settings.lease_ms // 3)
 
     def answered(self, call_id: int, answer: m.Response, offset: int) -> bool | None:
-        """Whether the answer tells to take a snapshot; None if the call was no heartbeat.
+        """Whether the answer asks for a snapshot; None if the call was no report.
 
         It does not, if another snapshot, at `offset`, was taken since the heartbeat left.
         """

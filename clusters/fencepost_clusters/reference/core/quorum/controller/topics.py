@@ -17,7 +17,7 @@ MAX_PARTITIONS = 10_000
 
 
 def topic_id(controller_epoch: int, offset: int) -> UUID:
-    """A topic id nobody else can give: of an offset written in an epoch only this leader has."""
+    """A unique topic id: made of an offset, and of the epoch that only this leader writes in."""
     return UUID(int=(1 << 127) | (controller_epoch << 64) | offset)
 
 
@@ -106,7 +106,8 @@ def delete(image: Image, name: str) -> tuple[list[r.Record], m.DeletableTopicRes
 def finish_deletions(committed: Image, ahead: Image) -> tuple[r.Record, ...]:
     """The records that delete the topics whose mark is committed, with all their partitions.
 
-    Whoever is in office when the mark is seen finishes it, the successor too (QC-26).
+    The active controller that sees the committed mark finishes the deletion, also a successor of
+    the one that marked the topic (QC-26).
     """
     return tuple(
         r.DeleteTopicRecord(name=topic) for topic in sorted(committed.deleting & ahead.deleting)

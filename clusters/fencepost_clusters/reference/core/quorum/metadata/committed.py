@@ -1,4 +1,4 @@
-"""Replaying the committed metadata log into an image, telling each record as an event.
+"""Replays the committed metadata log into an image, and records each record as an event.
 
 The same for controllers and brokers: what is visible is what is committed (QC-08).
 """
@@ -49,9 +49,10 @@ class Committed:
     def advance(self, log: MetadataLog, to_offset: int, replayed: Replayed | None = None) -> bool:
         """Replays what is below `to_offset`; True if there was anything.
 
-        `replayed` is called after each record. A log cut below what was replayed means that a
-        leader lacked committed records: the image is built again from what is left. A log that
-        begins past it was replaced by a leader's snapshot: `was_replaced` then says so, once.
+        `replayed` is called after each record. A log that was cut below what was replayed means
+        that a leader lacked committed records: the image is built again from what is left. A log
+        that starts past it was replaced by a leader's snapshot: `was_replaced` is then true until
+        the next call.
         """
         before = self.applied
         self.was_replaced = log.snapshot is not None and log.start > self.applied

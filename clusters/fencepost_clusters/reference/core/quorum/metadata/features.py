@@ -1,4 +1,4 @@
-"""Finalized features (KIP-584): which level is enabled of what, and who supports it.
+"""Finalized features (KIP-584): which level of each is enabled, and what a broker supports.
 
 A feature is a setting of the cluster in the metadata itself (a ConfigRecord), so that every node
 learns of a level exactly where the records written at that level begin. There is one:
@@ -25,8 +25,8 @@ SUPPORTED: Mapping[str, tuple[int, int]] = {METADATA_FORMAT: (1, r.MAX_LEVEL)}
 
 
 def mine(settings: Settings) -> tuple[m.Feature, ...]:
-    """What a broker says in its heartbeats: what this software supports, or, where it is set to
-    pass for older software, less."""
+    """The features in a broker's heartbeats: what this software supports, or less, where a setting
+    makes it pass for older software."""
     least, most = SUPPORTED[METADATA_FORMAT]
     return (
         m.Feature(
@@ -66,7 +66,7 @@ def finalize(image: Image, wanted: int) -> tuple[r.Record, ...]:
 def unsupported(image: Image, supported: Iterable[m.Feature]) -> str | None:
     """The first enabled feature whose level a broker does not support, or None.
 
-    One that says nothing of a feature supports its first level.
+    A broker that does not mention a feature supports its first level.
     """
     known = {one.name: (one.min_level, one.max_level) for one in supported}
     for name, wanted in sorted(enabled(image).items()):

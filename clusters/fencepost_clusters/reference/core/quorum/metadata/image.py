@@ -44,7 +44,7 @@ class Image:
         self.other_settings: dict[tuple[int, str], dict[str, str]] = {}
         """(resource type, name) -> the settings of brokers, and of what else has any."""
         self.rights: set[r.AccessControlRecord] = set()
-        """Who may do what; kept, and used by nobody yet."""
+        """Access control records: stored, but not used yet."""
 
     def copy(self) -> Image:
         """The same state, to be changed apart."""
@@ -138,7 +138,7 @@ class Image:
         if held is not None and held != record.incarnation_id:
             lost |= {held}
         registered_at = before.registered_at if before is not None and same else offset
-        if record.registered_at >= 0:  # of a snapshot, which tells the past too
+        if record.registered_at >= 0:  # of a snapshot, which holds the past, too
             registered_at = record.registered_at
             lost = frozenset(one for one in record.superseded if one is not None)
         if lost:
@@ -158,7 +158,7 @@ class Image:
         held = record.incarnation_id if known is None else known.incarnation
         if held is not None:
             self.deleted[record.id] = held
-        if record.superseded:  # of a snapshot, which tells the past too
+        if record.superseded:  # of a snapshot, which holds the past, too
             self.superseded[record.id] = frozenset(x for x in record.superseded if x is not None)
 
     def _isr_change(self, record: r.IsrChangeRecord) -> None:
@@ -171,7 +171,7 @@ class Image:
 
 
 def _set(settings: dict[K, dict[str, str]], of: K, record: r.ConfigRecord) -> None:
-    """Changes a setting of one of many; who has none is not among them."""
+    """Changes a setting of one resource; a resource without settings is left out."""
     values = settings.setdefault(of, {})
     _change(values, record)
     if not values:

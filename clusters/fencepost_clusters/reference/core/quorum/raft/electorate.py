@@ -1,4 +1,4 @@
-"""Who is in the quorum, and where: what a node is configured with, and what it learns.
+"""The voters and their addresses: what a node is configured with, and what it learns.
 
 Every answer to a fetch of the metadata log names the voters and their addresses (Kafka's
 NodeEndpoints, version 16). A broker needs one good address of controller.connect to begin with
@@ -34,7 +34,7 @@ def known(voters: Voters) -> tuple[int, ...]:
 
 
 def is_voters(record: r.Record) -> TypeGuard[r.ConfigRecord]:
-    """Whether a record says who the voters are."""
+    """Whether a record names the voters."""
     return (
         isinstance(record, r.ConfigRecord)
         and record.resource_type == WHOLE_CLUSTER
@@ -70,8 +70,8 @@ class Electorate:
         policies: RaftPolicies,
         out: Outbox,
     ) -> None:
-        """A controller is configured with voters; a broker with `bootstrap` addresses, whose ids it
-        does not know: until it has learnt them they stand under ids that no node has."""
+        """A controller is configured with voters; a broker with `bootstrap` addresses without ids:
+        until it learns the ids, they stand under ids that no node has."""
         self.voters = dict(configured)
         self._history: list[tuple[int, Voters]] = [(-1, dict(configured))]
         self._others: dict[int, Address] = {}
@@ -89,11 +89,11 @@ class Electorate:
         return self._history[-1][0]
 
     def address(self, node: int | None) -> Address | None:
-        """Where a controller is: by the voters, or by what another controller said."""
+        """Where a controller is: by the voters, or by another controller's answer."""
         return None if node is None else self.voters.get(node) or self._others.get(node)
 
     def others(self, me: int) -> set[int]:
-        """Every controller but this one that votes, here or to the mind of another."""
+        """Every other controller that votes by this log or by another controller's answer."""
         return {*self.voters, *self._others} - {me}
 
     def take(self, records: Iterable[r.Record], base: int) -> bool:
@@ -132,7 +132,7 @@ class Electorate:
         return tuple(m.NodeEndpoint(node_id=n, host=host, port=port) for n, host, port in found)
 
     def learn(self, endpoints: Iterable[m.NodeEndpoint]) -> None:
-        """A broker takes in whom an answer names; a controller is told by its own log."""
+        """Takes the controllers that an answer names; a controller goes by its own log."""
         found = {one.node_id: (one.host, one.port) for one in endpoints}
         if not self._bootstrap:
             self._others.update(found)

@@ -10,7 +10,7 @@ from fencepost_clusters.reference.wire.errors import Error
 MAX_FETCH_BYTES = 1 << 20
 MAX_EPOCH = (1 << 31) - 1
 FARTHEST_EPOCH = 1 << 24
-"""How far ahead of ours an epoch may be: more elections than any node can have missed."""
+"""How far ahead of ours an epoch may be: more elections than a node can have missed."""
 Request = (
     m.VoteRequest
     | m.BeginQuorumEpochRequest
@@ -38,7 +38,7 @@ def fault(request: Request, others: Collection[int], epoch: int) -> str | None:
         case m.FetchRequest() | m.FetchSnapshotRequest():
             claimed = request.topics[0].partitions[0].current_leader_epoch
     if claimed > epoch + FARTHEST_EPOCH:
-        return f"epoch {claimed} is not to be believed in epoch {epoch}"
+        return f"epoch {claimed} is implausible in epoch {epoch}"
     if isinstance(request, m.FetchRequest | m.FetchSnapshotRequest):
         return None  # observers fetch too
     return None if speaker in others else f"{speaker} is no other voter of this quorum"
@@ -57,7 +57,7 @@ def vote(epoch: int, candidate: int, log_end: int, last_epoch: int) -> m.VoteReq
 
 
 def vote_answer(leader: int | None, epoch: int, granted: bool) -> m.VoteResponse:
-    """Whether the vote is given, and who leads as far as the voter knows."""
+    """Whether the vote is given, and the leader as far as the voter knows it."""
     result = m.VoteResult(
         partition_index=0,
         error_code=Error.NONE,
@@ -72,12 +72,12 @@ def vote_answer(leader: int | None, epoch: int, granted: bool) -> m.VoteResponse
 
 
 def begin_epoch(leader: int, epoch: int) -> m.BeginQuorumEpochRequest:
-    """A new leader says so."""
+    """A new leader announces itself."""
     return m.BeginQuorumEpochRequest(topics=_epoch(leader, epoch))
 
 
 def begin_answer(leader: int | None, epoch: int, error: Error) -> m.BeginQuorumEpochResponse:
-    """Who leads which epoch, to the mind of the one that was told."""
+    """The leader and epoch as the receiver of the announcement knows them."""
     return m.BeginQuorumEpochResponse(
         error_code=Error.NONE, topics=_epoch(_id(leader), epoch, error)
     )
@@ -89,7 +89,7 @@ def end_epoch(leader: int, epoch: int) -> m.EndQuorumEpochRequest:
 
 
 def end_answer(epoch: int) -> m.EndQuorumEpochResponse:
-    """It was heard."""
+    """Acknowledges a resignation."""
     return m.EndQuorumEpochResponse(error_code=Error.NONE, topics=_epoch(-1, epoch))
 
 
@@ -124,8 +124,8 @@ def fetch_answer(
     voters: tuple[m.NodeEndpoint, ...] = (),
     snapshot: m.SnapshotId | None = None,
 ) -> m.FetchResponse:
-    """Records, or where the logs part, or which snapshot to fetch, or why none of it; always who
-    leads, and who votes."""
+    """Records, or where the logs diverge, or which snapshot to fetch, or an error; always with the
+    leader and the voters."""
     part = m.PartitionData(
         partition_index=0,
         error_code=error,
@@ -164,7 +164,7 @@ def snapshot_answer(part: m.PartitionSnapshotData) -> m.FetchSnapshotResponse:
 
 
 def current_leader(leader: int | None, epoch: int) -> m.LeaderIdAndEpoch:
-    """Who leads which epoch, as fetches are told."""
+    """The leader and epoch in the answer to a fetch."""
     return m.LeaderIdAndEpoch(leader_id=_id(leader), leader_epoch=epoch)
 
 

@@ -1,10 +1,11 @@
 """The quorum: Raft with followers that pull (KIP-595), as one state machine.
 
 Voters elect; the leader of an epoch is the active controller. Brokers are observers: they fetch and
-never vote. Followers truncate to where the leader says that their log diverges. A leader that no
-majority fetches from resigns, so that no lease it renewed can outlive what its successor decides: a
-follower stands for election no sooner than `fetch_timeout` after its last answer, and the leader
-gives up `resign_after` (shorter) after the last fetch that made its majority.
+never vote. A follower truncates its log to where the leader's answer says that it diverges.
+
+A leader without a majority that fetches resigns, so that no lease it renewed outlives a decision of
+its successor: a follower stands for election no sooner than `fetch_timeout` after its last answer,
+and the leader resigns `resign_after` (shorter) after the last fetch that completed its majority.
 """
 
 from __future__ import annotations
@@ -88,8 +89,8 @@ class Raft:
         self._chance = chance
         self._policies = member.policies
         self._out = out
-        # Nobody leads a cluster that just started, so its first election comes soon. A process that
-        # comes back does not know whom it promised to follow: it waits until that promise is over.
+        # A cluster that just started has no leader, so its first election comes soon. A restarted
+        # process does not know which leader it promised to follow: it waits until that is over.
         self._follows_until_ns = now.monotonic_ns + (timing.fetch_timeout_ns if epoch > 0 else 0)
         self._election_ns = self._follows_until_ns + chance(
             timing.election_ns // 10, timing.election_ns
@@ -119,8 +120,8 @@ class Raft:
     def last_stable(self) -> int:
         """The highest metadata offset known to be committed, whether its records are here or not.
 
-        A leader tells it with every answer: also with one that sends to a snapshot, or back to
-        where the logs part, and so leaves this node behind.
+        Each answer of a leader holds it, also one that sends this node to a snapshot or back to
+        where the logs diverge, and so leaves the node behind.
         """
         return max(self.high_watermark, self._leaders_stable)
 
@@ -264,10 +265,10 @@ class Raft:
         self._resign(reason, now)
 
     def _adopt(self, epoch: int, leader: int | None, now: Instant) -> None:
-        """Moves to a newer epoch, or learns who leads this one.
+        """Moves to a newer epoch, or learns the leader of this one.
 
-        An observer takes no part in elections: an epoch that nobody leads, such as that of a
-        candidate whom a partition keeps from winning, is none of its concern.
+        An observer takes no part in elections: it ignores an epoch without a leader, such as that
+        of a candidate that a partition keeps from winning.
         """
         if self.role is Role.OBSERVER and (leader is None or leader < 0):
             return
@@ -283,7 +284,7 @@ class Raft:
                 self._out.add(StoreVote(epoch, None))
         if epoch == self.epoch and leader is not None and leader >= 0 and self.leader != leader:
             if leader == self.me or self.role is Role.LEADER:
-                return  # of an epoch this process led in an earlier life, or leads now
+                return  # an epoch that this node led before a restart, or leads now
             self.leader = leader
             self._download = Download()
             self._out.note(ControllerFollowed(epoch, leader))
@@ -294,9 +295,9 @@ class Raft:
             self._next_fetch_ns = now.monotonic_ns
 
     def learn_leader(self, epoch: int, leader: int, now: Instant) -> None:
-        """A controller in office says so itself, in an answer that is none of the quorum's.
+        """Takes the active controller from the answer to a heartbeat.
 
-        An observer that waits on a silent voter would learn it only when that fetch times out.
+        An observer that waits for a silent voter would learn it only when that fetch times out.
         """
         if self.role is Role.OBSERVER and epoch >= self.epoch:
             self._adopt(epoch, leader, now)
@@ -351,7 +352,7 @@ class Raft:
     def begin_epoch(
         self, received: Received, request: m.BeginQuorumEpochRequest, now: Instant
     ) -> None:
-        """Somebody says that it leads an epoch."""
+        """Another controller announces that it leads an epoch."""
         claim = request.topics[0].partitions[0]
         error = Error.NONE
         if claim.leader_epoch < self.epoch:
@@ -363,7 +364,7 @@ class Raft:
         self._out.add(Reply(received.request_id, answer))
 
     def end_epoch(self, received: Received, request: m.EndQuorumEpochRequest, now: Instant) -> None:
-        """The leader of an epoch resigns: stand soon, not all at once."""
+        """The leader of an epoch resigns: each voter stands soon, at a drawn time."""
         claim = request.topics[0].partitions[0]
         if claim.leader_epoch == self.epoch and self.leader == claim.leader_id:
             self.leader = None
@@ -418,7 +419,7 @@ class Raft:
             self._serving.release(now)
 
     def _fetch_from(self) -> int | None:
-        """Whom to fetch from: the leader, or, for one that knows none, some controller."""
+        """The controller to fetch from: the leader if it is known, else any."""
         if self.leader != self.me and self.electorate.address(self.leader) is not None:
             return self.leader
         if self.role is Role.OBSERVER or (self.role is Role.UNATTACHED and len(self.voters) > 1):
@@ -465,7 +466,7 @@ class Raft:
         if newest:
             self._fetch_call = None
         if messages.is_empty(message):
-            if newest:  # well-formed, and about nothing: as good as no answer
+            if newest:  # an answer about no partition counts as none
                 self._look_elsewhere(now)
             return True
         match message:
@@ -511,7 +512,7 @@ class Raft:
         self._next_fetch_ns = now.monotonic_ns + self.timing.fetch_wait_ns // 4
 
     def _of_leader(self, peer: int, claim: m.LeaderIdAndEpoch, error: int, now: Instant) -> bool:
-        """Learns from an answer who leads; whether it came, without an error, from the leader."""
+        """Learns the leader from an answer; whether it is the leader's answer, without an error."""
         known = self.leader
         if claim.leader_epoch > self.epoch or (
             claim.leader_epoch == self.epoch and self.leader is None
@@ -519,7 +520,7 @@ class Raft:
             self._adopt(claim.leader_epoch, claim.leader_id, now)
         if error != Error.NONE or self.leader != peer:
             if peer == known:
-                self._follows_until_ns = now.monotonic_ns  # by its own word it leads no more
+                self._follows_until_ns = now.monotonic_ns  # its own answer: it no longer leads
             if self.leader is None or self.leader == known:
                 self._look_elsewhere(now)
             return False
@@ -590,6 +591,6 @@ class Raft:
             )
         )
         self._out.add(Delete(LOG_NAME) if whole else Truncate(LOG_NAME, after))
-        # Below the high watermark only when a leader lacks what was committed: the history shows
-        # it, and this node follows its leader all the same.
+        # It falls only when a leader lacks committed records: the history shows that, and this
+        # node follows its leader all the same.
         self.high_watermark = min(self.high_watermark, after)

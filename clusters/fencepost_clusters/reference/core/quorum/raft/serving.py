@@ -1,7 +1,7 @@
-"""What the quorum's leader does for those that fetch its log: serving, parking, counting, and, for
-one whose next record was dropped, the snapshot (KIP-595, KIP-630).
+"""The leader's part for nodes that fetch its log: it answers and parks their fetches, counts how
+far they are, and serves its snapshot to a node that lacks dropped records (KIP-595, KIP-630).
 
-All of it is soft: a new leader begins anew.
+All of it is soft state: a new leader starts without it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Serving:
         self._answered_watermarks: dict[str, int] = {}
 
     def begin(self, now: Instant) -> None:
-        """A new leader knows nobody's log yet, and gives everybody time to fetch."""
+        """A new leader knows no other log yet, and gives each voter time to fetch."""
         self._ends = {}
         self._answered_watermarks = {}
         self.observed = {}
@@ -86,7 +86,7 @@ class Serving:
         self.seat(now)
 
     def seat(self, now: Instant) -> None:
-        """Whoever votes since just now is given time to fetch."""
+        """Gives a new voter time to fetch."""
         for voter in self._voters:
             self._fetched_ns.setdefault(voter, now.monotonic_ns)
 
@@ -128,9 +128,9 @@ class Serving:
         return Error.NONE
 
     def fetch(self, received: Received, request: m.FetchRequest, now: Instant) -> tuple[int, bool]:
-        """Judges a fetch; the voter whose log end has moved by its word, and whether to serve it.
+        """Judges a fetch: the voter whose log end it moves (-1 for none), and whether to serve it.
 
-        (-1, ...) when nobody's has. What may not be served has been answered.
+        A fetch that may not be served has been answered.
         """
         asked = request.topics[0].partitions[0]
         error = self.refusal(asked.current_leader_epoch)
@@ -182,7 +182,7 @@ class Serving:
 
     def _serve(self, parked: _Parked) -> None:
         if len(self._answered_watermarks) >= MOST_KNOWN:
-            self._answered_watermarks.clear()  # whoever still asks is told once more than needed
+            self._answered_watermarks.clear()  # costs one answer too many for each node
         self._answered_watermarks[parked.requester] = self._standing.high_watermark
         data = self._log.read(parked.offset, messages.MAX_FETCH_BYTES)
         self._answer(parked.request_id, data=data)
