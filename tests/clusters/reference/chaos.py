@@ -24,7 +24,7 @@ PROBE = "clients/probe#1"
 
 
 class Clients:
-    """A producer that tries whoever it believes leads, and probes that ask whom they are told."""
+    """A producer that sends to the leader it knows, and probes that ask a given broker."""
 
     def __init__(self, world: World, topic: str) -> None:
         self.world = world
@@ -105,7 +105,7 @@ class Clients:
         self.record(PRODUCER, body)
 
     def probe(self, slot: str, api: str) -> ProbeCompleted:
-        """Asks one broker, whoever leads."""
+        """Asks one broker, leader or not."""
         world = self.world
         sent = world.now_ns
         operation = self._operation()
@@ -218,7 +218,7 @@ def chaos(
     strikes: Sequence[Strike] | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> tuple[list[Event], RunEnd, bool]:
-    """Runs the strikes, `STRIKES` unless told: the history, its end, whether all recovered."""
+    """Runs the strikes, `STRIKES` by default: the history, its end, whether all recovered."""
     world = World(seed, defects, **(settings or {}))  # type: ignore[arg-type]
     world.note("harness", RunStarted(system="reference/quorum", runtime="world", seed=seed))
     world.until(world.healthy, 20)
@@ -317,7 +317,7 @@ def _bounce_controller(world: World, clients: Clients) -> None:
 
 
 def _isolate_leader(world: World, clients: Clients) -> None:
-    """A leader alone stores what nobody confirms, and must drop it; it is asked again later."""
+    """An isolated leader must drop what it stored without followers; it is asked again later."""
     old = world.leader("orders")
     world.isolate(old)
     for _ in range(3):

@@ -201,11 +201,11 @@ def create(cluster: Nodes, topic: str, partitions: int = 1) -> None:
     made = admin.create_topics([NewTopic(topic, partitions, 1)], request_timeout=LIMIT_S)
     made[topic].result(LIMIT_S)
 
-    def told() -> bool:
+    def known() -> bool:
         known = admin.list_topics(timeout=LIMIT_S).topics.get(topic)
         return known is not None and len(known.partitions) == partitions
 
-    eventually(told, f"the broker tells of {topic}")
+    eventually(known, f"the broker knows {topic}")
 
 
 def quietly(cluster: Nodes, **own: object) -> dict[str, Any]:
@@ -219,7 +219,7 @@ def quietly(cluster: Nodes, **own: object) -> dict[str, Any]:
 
 
 def produce(cluster: Nodes, topic: str, values: list[str], **own: object) -> list[int]:
-    """The offsets that the reports name; -1 with acks=0, where nobody tells them."""
+    """The offsets that the reports name; -1 with acks=0, which has no answer."""
     offsets: list[int] = []
 
     def reported(error: KafkaError | None, message: Message) -> None:

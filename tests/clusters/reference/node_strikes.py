@@ -1,4 +1,4 @@
-"""Injects about the life of a broker: takeovers, ends in good order, what clients are told."""
+"""Faults in the life of a broker: takeovers, ends in good order, what clients learn of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fencepost_clusters.reference.core.node.effects import ShutdownAsked
 
 
 def kill_active_controller(world: World, clients: Clients) -> None:
-    """A successor takes office while all brokers live, and one of them is just silent."""
+    """The active controller is killed while all brokers live, and one of them is just silent."""
     old = world.active_slot()
     world.kill(old)
     world.until(lambda: world.active() is not None, 10)
@@ -29,7 +29,7 @@ def ask_while_one_is_fenced(world: World, clients: Clients) -> None:
 
 
 def stop_a_leader(world: World, clients: Clients) -> None:
-    """A leader is asked to stop, and the controller goes before it can be told."""
+    """A leader is asked to stop, and the controller fails before it can answer."""
     leader = world.leader("orders")
     old = world.active_slot()
     world.isolate(old, *(c for c in CONTROLLERS if c != old))

@@ -47,7 +47,7 @@ def others(*slots: str) -> tuple[str, ...]:
 
 def paused_leader(world: World) -> None:
     """A leader stands still, within its lease, while a follower is bounced; when it wakes it asks
-    for a smaller ISR before anybody could tell it that the ISR is another by now."""
+    for a smaller ISR before it could learn that the ISR has changed."""
     world.create_topic("orders")
     clients = Clients(world, "orders")
     clients.start_producing()
@@ -78,7 +78,7 @@ def dead_isr(world: World) -> None:
 
 
 def handover_with_writes_waiting(world: World) -> None:
-    """A leader that nobody fetches from hands over while a write waits for its followers."""
+    """A leader without fetching followers hands over while a write waits for its followers."""
     world.create_topic("orders")
     leader = world.leader("orders")
     for other in others(leader):
@@ -167,11 +167,11 @@ def client_looks_for_leader(world: World) -> None:
     while offset < 0 and world.now_ns < deadline:
         alive = others(old)
         asked += 1
-        told = world.answer(alive[asked % 2], m.MetadataRequest(topics=None), 1)
+        metadata = world.answer(alive[asked % 2], m.MetadataRequest(topics=None), 1)
         world.run(0.1)
-        if not isinstance(told, m.MetadataResponse):
+        if not isinstance(metadata, m.MetadataResponse):
             continue
-        leader = f"broker-{told.topics[0].partitions[0].leader_id}"
+        leader = f"broker-{metadata.topics[0].partitions[0].leader_id}"
         if leader in world.alive:
             request = produce_request("orders", b"sought", -1)
             request_id = world.ask(leader, request, PRODUCER)
@@ -266,7 +266,7 @@ def reassigned(world: World) -> None:
 
 
 def reassigned_while_brokers_die(world: World) -> None:
-    """A partition under writes moves from broker to broker, and at each step somebody dies: the
+    """A partition under writes moves from broker to broker, and at each step one node dies: the
     replica that is new, the one that leads, the active controller."""
     world.create_topic("orders")
     clients = Clients(world, "orders")

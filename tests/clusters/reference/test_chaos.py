@@ -36,7 +36,7 @@ def test_a_second_candidate_of_one_epoch_gets_no_vote(
     defects: tuple[str, ...], outcome: Outcome, plugins: Plugins
 ) -> None:
     """Two candidates of one epoch are rare by chance, so one voter is asked by both."""
-    world = World(1, defects)  # nobody leads yet, so a voter follows nobody
+    world = World(1, defects)  # there is no leader yet that a voter could follow
     voter = "controller-1"
     core = world.alive[voter].core
     for candidate in (102, 103):

@@ -1,4 +1,4 @@
-"""The client core is held to confluent-kafka: the same work, on real processes, told the same."""
+"""The client core against confluent-kafka: the same work on real processes has the same events."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ def plugins() -> Plugins:
 
 
 @pytest.fixture(scope="module")
-def told(plugins: Plugins, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """What each kind of clients told of the same work."""
+def results(
+    plugins: Plugins, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, Any]]:
+    """The results of the same work with each kind of clients."""
     return {
         workload: work(workload, plugins, tmp_path_factory.mktemp(workload) / "run")
         for workload in (REAL, CORE)
@@ -108,12 +110,14 @@ def in_order(run: Run, process: str) -> bool:
 @pytest.mark.parametrize(
     "what", ["administration", "kinds", "through a death", "probes", "acked", "order"]
 )
-def test_the_core_tells_what_librdkafka_tells(what: str, told: dict[str, dict[str, Any]]) -> None:
-    assert told[CORE][what] == told[REAL][what]
+def test_the_core_records_what_librdkafka_records(
+    what: str, results: dict[str, dict[str, Any]]
+) -> None:
+    assert results[CORE][what] == results[REAL][what]
 
 
-def test_the_work_was_done(told: dict[str, dict[str, Any]]) -> None:
-    for found in told.values():
+def test_the_work_was_done(results: dict[str, dict[str, Any]]) -> None:
+    for found in results.values():
         assert found["through a death"] == {"ok": MESSAGES, "with an offset": MESSAGES}
         assert found["acked"] == MESSAGES
         assert found["order"]

@@ -29,7 +29,7 @@ def test_healthy_cores_keep_the_promise_and_exercise_it(
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
-def test_nothing_committed_is_lost_whoever_dies_during_a_reassignment(
+def test_nothing_committed_is_lost_when_brokers_die_during_a_reassignment(
     seed: int, plugins: Plugins
 ) -> None:
     events, end = play(reassigned_while_brokers_die, seed)

@@ -36,7 +36,7 @@ def test_a_storm_of_foreign_bytes_leaves_both_nodes_as_they_were(tmp_path: Path)
 
 
 def heard(cluster: Nodes) -> set[str]:
-    """Who closed connections for their contents: what was sent did arrive."""
+    """The reasons for which connections were closed: the bytes did arrive."""
     counted = {
         node: Counter(type(body).__name__ for body in cluster.bodies(f"{node}#1"))
         for node in cluster.processes

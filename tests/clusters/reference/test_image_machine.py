@@ -27,7 +27,7 @@ VALUES = st.sampled_from(["1", "2", ""])
 
 class Replaying(RuleBasedStateMachine):
     """`whole` replays every record. `rebuilt` does too, but that it is dropped now and then, loaded
-    from a snapshot of itself, and goes on from there. Both are told every record as it is read back
+    from a snapshot of itself, and goes on from there. Both replay every record as it is read back
     from its bytes."""
 
     def __init__(self) -> None:
@@ -144,8 +144,8 @@ class Replaying(RuleBasedStateMachine):
 
     @invariant()
     def nothing_tells_of_a_setting_that_is_none(self) -> None:
-        told = snapshots.records_of(self.whole)
-        assert all(one.value for one in told if isinstance(one, r.ConfigRecord))
+        described = snapshots.records_of(self.whole)
+        assert all(one.value for one in described if isinstance(one, r.ConfigRecord))
 
     @invariant()
     def who_held_an_id_before_is_remembered(self) -> None:
@@ -185,7 +185,7 @@ def test_placement_is_even_and_never_twice_on_one_broker(
     assert max(leaders) - min(leaders) <= 1
     assert list(placement.place(sorted(brokers), partitions, factor)) == placed
     n = len(brokers)
-    if n > 1 and partitions % (n * (n - 1)) == 0:  # whole rounds: everybody holds as much
+    if n > 1 and partitions % (n * (n - 1)) == 0:  # whole rounds: all brokers hold as much
         assert len(set(counts(placed, brokers))) == 1
 
 

@@ -51,8 +51,8 @@ class Invariants:
     """(broker id, incarnation) that another incarnation took the id from."""
     messages: dict[tuple[object, int, int], tuple[int, bytes]] = field(default_factory=dict)
     """(topic id, partition, offset) of a batch below a leader's high watermark -> its end and its
-    bytes, whoever leads."""
-    told: dict[tuple[str, object, int, int], int] = field(default_factory=dict)
+    bytes, under any leader."""
+    read_up_to: dict[tuple[str, object, int, int], int] = field(default_factory=dict)
     """(process, topic id, partition, leader epoch) -> up to where `messages` has its word."""
 
     def look(self, processes: Mapping[str, SimulatedProcess]) -> None:
@@ -111,13 +111,13 @@ class Invariants:
 
     def _messages(self, name: str, one: Replica, disk: MemoryDisk) -> None:
         topic, index = one.partition.topic_id, one.index
-        told = self.told.get((name, topic, index, one.epoch), 0)
-        if one.high_watermark <= told:
+        read_up_to = self.read_up_to.get((name, topic, index, one.epoch), 0)
+        if one.high_watermark <= read_up_to:
             return
-        self.told[name, topic, index, one.epoch] = one.high_watermark
+        self.read_up_to[name, topic, index, one.epoch] = one.high_watermark
         log = disk.logs[one.name]
         for base, end, data in zip(log.bases, log.ends, log.batches, strict=True):
-            if told <= base < one.high_watermark:
+            if read_up_to <= base < one.high_watermark:
                 known = self.messages.setdefault((topic, index, base), (end, data))
                 assert known == (end, data), f"{name} has another {one.name} at {base}"
 

@@ -142,7 +142,7 @@ class OneProducer(RuleBasedStateMachine):
     @precondition(lambda self: self.stored)
     @rule(back=st.integers(1, PRODUCER_WINDOW + 2))
     def send_again(self, back: int) -> None:
-        """Within the window it is told where its batch is; before it, that it is out of order."""
+        """A batch in the window is found; an older one is out of order."""
         if back > len(self.stored):
             return
         one = self.stored[-back]

@@ -41,15 +41,15 @@ def loaded(events: list[Event], slot: str) -> int:
 
 
 @pytest.mark.parametrize("seed", [1])
-def test_who_was_left_behind_gets_a_snapshot_and_has_the_same_state(
+def test_a_node_that_was_left_behind_gets_a_snapshot_and_has_the_same_state(
     seed: int, plugins: Plugins
 ) -> None:
     events, end = play(left_behind, seed, settings=OFTEN)
     assert loaded(events, "controller-") >= 1
     assert loaded(events, "broker-3") >= 1
     assert loaded(events, "broker-2") >= 1
-    told = [e.process for e in events if isinstance(e.body, MetadataDigest)]
-    assert {p.partition("#")[0] for p in told} >= {"controller-1", "broker-2", "broker-3"}
+    reported = [e.process for e in events if isinstance(e.body, MetadataDigest)]
+    assert {p.partition("#")[0] for p in reported} >= {"controller-1", "broker-2", "broker-3"}
     judgement = judge(events, plugins.rules, plugins.clauses, end, "quorum")
     assert not judgement.of(Outcome.VIOLATED)
     assert {"QC-06", "QC-11", "QC-12"} <= set(judgement.of(Outcome.HOLDS))

@@ -1,4 +1,4 @@
-"""A node's metrics page, read over HTTP from real nodes; and what is not HTTP harms nobody."""
+"""A node's metrics page, read over HTTP from real nodes; bytes that are no HTTP do it no harm."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, real: None) -> Iterator[No
         yield made
 
 
-def told() -> tuple[MetricsReported, ...]:
+def reported() -> tuple[MetricsReported, ...]:
     return (
         MetricsReported(
             role="controller",
@@ -47,7 +47,7 @@ def exchange(cluster: Nodes, node: str, data: bytes) -> bytes:
 
 
 def test_the_page_has_kip_631s_names_and_is_legal_to_prometheus() -> None:
-    page = metrics_page.page(told())
+    page = metrics_page.page(reported())
     samples = [line for line in page.splitlines() if not line.startswith("#")]
     assert all(LEGAL.fullmatch(line.partition("{")[0]) for line in samples)
     names = [line.split('"')[1].partition("type=")[2] for line in samples]
@@ -77,7 +77,7 @@ def test_the_page_has_kip_631s_names_and_is_legal_to_prometheus() -> None:
     ],
 )
 def test_a_request_gets_its_status(request_line: str, status: str) -> None:
-    answer = metrics_page.answer(f"{request_line}\r\n\r\n".encode(), told)
+    answer = metrics_page.answer(f"{request_line}\r\n\r\n".encode(), reported)
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.split()[1].decode() == status
     assert f"Content-Length: {len(body)}".encode() in head

@@ -90,7 +90,7 @@ def test_kafka_python_administers_partitions_settings_and_the_quorum(cluster: No
         admin.close()
 
 
-def told(cluster: Nodes, command: RawCommand) -> tuple[str, str]:
+def outcome_of(cluster: Nodes, command: RawCommand) -> tuple[str, str]:
     address = (cluster.address("broker-1"), PORTS["CLIENT"])
     ended = carry_out(command, [address], "clients/raw#1", LIMIT_S)
     return ended.outcome, ended.error
@@ -99,13 +99,13 @@ def told(cluster: Nodes, command: RawCommand) -> tuple[str, str]:
 def test_what_no_library_has_is_asked_by_raw_requests(cluster: Nodes) -> None:
     create(cluster, "raw")
     good = ("ok", "")
-    assert told(cluster, ListReassignments(operation="a")) == good
-    assert told(cluster, Reassign(operation="b", moves=(("raw", 0, (1,)),))) == good
-    called_off = told(cluster, Reassign(operation="c", moves=(("raw", 0, ()),)))
+    assert outcome_of(cluster, ListReassignments(operation="a")) == good
+    assert outcome_of(cluster, Reassign(operation="b", moves=(("raw", 0, (1,)),))) == good
+    called_off = outcome_of(cluster, Reassign(operation="c", moves=(("raw", 0, ()),)))
     assert called_off == ("failed", "NO_REASSIGNMENT_IN_PROGRESS")
-    assert told(cluster, Rebalance(operation="d")) == good
-    nobody = told(cluster, AddBrokers(operation="e", brokers=(9,)))
-    assert nobody == ("failed", "INVALID_REPLICA_ASSIGNMENT")
-    unknown = told(cluster, DeleteBroker(operation="f", broker=9))
+    assert outcome_of(cluster, Rebalance(operation="d")) == good
+    unknown_broker = outcome_of(cluster, AddBrokers(operation="e", brokers=(9,)))
+    assert unknown_broker == ("failed", "INVALID_REPLICA_ASSIGNMENT")
+    unknown = outcome_of(cluster, DeleteBroker(operation="f", broker=9))
     assert unknown == ("failed", "BROKER_ID_NOT_REGISTERED")
-    assert told(cluster, DeleteBroker(operation="g", broker=1)) == good
+    assert outcome_of(cluster, DeleteBroker(operation="g", broker=1)) == good

@@ -25,7 +25,7 @@ from direct_nodes import (
 pytestmark = pytest.mark.real
 
 OUT_OF_SCOPE_S = 30.0
-"""Who is not refused waits for as long as he is let: that a machine is slow is no such waiting."""
+"""A client that is not refused waits up to its limit; a slow machine takes less than this."""
 
 
 @pytest.fixture

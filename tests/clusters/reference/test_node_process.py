@@ -373,7 +373,7 @@ SASL = {
 
 
 def introduced(nodes: Nodes, username: str, password: str) -> tuple[socket.socket, int]:
-    """A connection to the controller that has said who it is; the error it was answered."""
+    """A connection to the controller with its proof of a user; the error in the answer."""
     connection = socket.create_connection((nodes.address("controller-1"), 9093), timeout=LIMIT_S)
     proof = f"\0{username}\0{password}".encode()
     asked = (m.SaslHandshakeRequest(mechanism="PLAIN"), m.SaslAuthenticateRequest(auth_bytes=proof))

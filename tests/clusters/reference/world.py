@@ -165,7 +165,7 @@ class World:
         steps, most = 0, MOST_STEPS + int(seconds * MOST_STEPS)
         while not holds():
             steps += 1
-            assert steps < most, "the world spins: somebody's deadline is always due"
+            assert steps < most, "the world spins: a deadline is always due"
             if not self._queue or self._queue[0][0] > end:
                 self.now_ns = end
                 return holds()

@@ -1,5 +1,5 @@
-"""A controller that is a quorum by itself, once it is in office: what it finishes of what others
-began, and what it does not do for strangers."""
+"""A quorum of one controller: what it finishes of an earlier controller's work, and what strangers
+cannot make it do."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ SECOND = 1_000_000_000
 GHOST = 109
 
 
-class Office:
-    """A quorum of one controller, in office; it begins with what is stored of the metadata."""
+class LoneController:
+    """A quorum of one active controller, started on a stored metadata log."""
 
     def __init__(self, *metadata: bytes) -> None:
         self.now_ns = SECOND
@@ -73,40 +73,40 @@ class Office:
 
 
 @pytest.fixture
-def office() -> Office:
-    return Office()
+def controller() -> LoneController:
+    return LoneController()
 
 
 def test_a_deletion_that_was_only_marked_is_finished_by_the_next_controller() -> None:
-    """QC-26: whoever marked the topic may have failed before it wrote that it is gone."""
+    """QC-26: the controller that marked the topic may fail before it deletes it."""
     topic = uuid.UUID(int=7)
     records = [
         r.TopicRecord(name="orders", topic_id=topic),
         r.TopicRecord(name="kept", topic_id=uuid.UUID(int=8)),
         r.TopicRecord(name="orders", topic_id=topic, deleting=True),
     ]
-    office = Office(record_batch.build([r.encode(one, 1) for one in records], 0, 1, 1))
-    assert list(office.core.committed.image.topics) == ["kept"]
+    controller = LoneController(record_batch.build([r.encode(one, 1) for one in records], 0, 1, 1))
+    assert list(controller.core.committed.image.topics) == ["kept"]
 
 
-def test_a_controller_that_never_fetched_gets_no_vote(office: Office) -> None:
-    """Else the quorum would wait for somebody who may not exist."""
+def test_a_controller_that_never_fetched_gets_no_vote(controller: LoneController) -> None:
+    """Else the quorum would wait for a voter that may not exist."""
     listener = a.RaftVoterListener(name="CONTROLLER", host="nowhere", port=9093)
-    (answer,) = office.ask(
+    (answer,) = controller.ask(
         a.AddRaftVoterRequest(cluster_id=None, timeout=1_000, voter_id=GHOST, listeners=(listener,))
     )
     assert isinstance(answer, a.AddRaftVoterResponse)
     assert answer.error_code == Error.REQUEST_TIMED_OUT
-    assert office.core.active
+    assert controller.core.active
 
 
 def test_a_fetch_that_asks_to_wait_for_weeks_is_answered_within_half_a_minute(
-    office: Office,
+    controller: LoneController,
 ) -> None:
-    end, epoch = office.core.log.end, office.core.raft.epoch
+    end, epoch = controller.core.log.end, controller.core.raft.epoch
     asked = fetch(end, epoch, epoch, 2**31 - 1, m.ReplicaState(replica_id=GHOST))
-    office.ask(asked)  # answered at once: it did not know how far all is committed
-    assert not office.ask(asked), "it waits: there is nothing new"
-    assert not office.passes(29)
-    (answer,) = office.passes(2)
+    controller.ask(asked)  # answered at once: it did not know how far all is committed
+    assert not controller.ask(asked), "it waits: there is nothing new"
+    assert not controller.passes(29)
+    (answer,) = controller.passes(2)
     assert isinstance(answer, m.FetchResponse)
