@@ -71,15 +71,7 @@ def ask_admin(command: AdminCommand, limit_ms: int) -> AdminRequest:
                 "describe_cluster", "", m.MetadataRequest(topics=()), _no_error, True
             )
         case Reassign():
-            topics = tuple(
-                a.ReassignableTopic(
-                    name=t,
-                    partitions=(
-                        a.ReassignablePartition(partition_index=p, replicas=replicas or None),
-                    ),
-                )
-                for t, p, replicas in command.moves
-            )
+            topics = tuple(_reassigned(*move) for move in command.moves)
             asked = a.AlterPartitionReassignmentsRequest(timeout=limit_ms, topics=topics)
             subject = ",".join(f"{t}-{p}" for t, p, _ in command.moves)
             return AdminRequest("reassign", subject, asked, _first_error)
@@ -114,6 +106,11 @@ def ask_admin(command: AdminCommand, limit_ms: int) -> AdminRequest:
             return AdminRequest(
                 "rebalance", "", a.RebalanceRequest(timeout=limit_ms, brokers=()), _first_error
             )
+
+
+def _reassigned(topic: str, partition: int, replicas: tuple[int, ...]) -> a.ReassignableTopic:
+    part = a.ReassignablePartition(partition_index=partition, replicas=replicas or None)
+    return a.ReassignableTopic(name=topic, partitions=(part,))
 
 
 def _first_error(answer: Any) -> int:

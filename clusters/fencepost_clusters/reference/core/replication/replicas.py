@@ -220,24 +220,6 @@ class Replicas:
             else state.brokers[r].epoch
             for r in members
         }
-        request = m.AlterPartitionRequest(
-            broker_id=self.me,
-            broker_epoch=broker_epoch,
-            topics=(
-                m.AlterPartitionTopic(
-                    topic_id=one.partition.topic_id,
-                    partitions=(
-                        m.AlterPartitionData(
-                            partition_index=one.index,
-                            leader_epoch=one.epoch,
-                            new_isr_with_epochs=tuple(
-                                m.IsrMember(broker_id=r, broker_epoch=epochs[r]) for r in members
-                            ),
-                        ),
-                    ),
-                ),
-            ),
-        )
         lag = max((now.monotonic_ns - one.followers[r].caught_up_ns for r in gone), default=0)
         call = self._out.next_call()
         self._out.note(
@@ -260,7 +242,7 @@ class Replicas:
                 call_id=call,
                 address=self._controllers[controller],
                 channel="isr",
-                message=request,
+                message=_isr_change(one, broker_epoch, epochs),
                 timeout_ms=timeout_ms,
             )
         )
@@ -311,3 +293,18 @@ class Replicas:
             one.retry_ns = now.monotonic_ns + RETRY_NS
             self._due_ns = now.monotonic_ns
         return True
+
+
+def _isr_change(
+    one: Replica, broker_epoch: int, epochs: Mapping[int, int]
+) -> m.AlterPartitionRequest:
+    """The request for a partition's next ISR: its members, each with its broker epoch."""
+    part = m.AlterPartitionData(
+        partition_index=one.index,
+        leader_epoch=one.epoch,
+        new_isr_with_epochs=tuple(
+            m.IsrMember(broker_id=r, broker_epoch=epoch) for r, epoch in epochs.items()
+        ),
+    )
+    topic = m.AlterPartitionTopic(topic_id=one.partition.topic_id, partitions=(part,))
+    return m.AlterPartitionRequest(broker_id=one.me, broker_epoch=broker_epoch, topics=(topic,))
