@@ -56,7 +56,7 @@ def conformance(
     """Runs the suites and joins what they found."""
     collected = testrun.ResultCollector()
     suite = testrun.suite_of(system)
-    wanted = testrun.Wanted(system.name, runtime, out, seed, suite=suite)
+    wanted = testrun.Wanted(system.name, runtime, out, seed=seed, suite=suite)
     ended = testrun.listen_quietly(wanted, collected)
     return Matrix(rows_of(system, runtime, plugins, collected.runs), _failure(ended, collected))
 

@@ -200,10 +200,10 @@ class Searcher:
             self.system.name,
             self.runtime,
             self.out,
-            1,
-            (search.defect.name,),
-            clauses,
-            testrun.suite_of(self.system),
+            seed=1,
+            defects=(search.defect.name,),
+            clauses=clauses,
+            suite=testrun.suite_of(self.system),
         )
         ended = testrun.listen_quietly(wanted, testrun.ResultCollector(clauses, reported))
         if ended in (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR):

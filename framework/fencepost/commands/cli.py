@@ -164,7 +164,7 @@ def run(
     if workload:
         plugins.workload(workload)
     suite = testrun.suite_of(tested)
-    wanted = testrun.Wanted(system, runtime, out, seed, workload=workload, suite=suite)
+    wanted = testrun.Wanted(system, runtime, out, seed=seed, workload=workload, suite=suite)
     code, collected = testrun.run_tests(path, wanted, quiet=json)
     rows = rows_of(tested, runtime, plugins, collected.runs)
     receipts = [receipts_of(ran.folder.schedule) for ran in collected.runs]

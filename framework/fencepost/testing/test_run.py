@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from traceback import walk_tb
 from typing import final
@@ -41,6 +41,7 @@ class Wanted:
     system: str
     runtime: str
     out: Path
+    _: KW_ONLY
     seed: int | None = None
     defects: tuple[str, ...] = ()
     clauses: frozenset[str] = frozenset()
