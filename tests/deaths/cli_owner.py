@@ -29,7 +29,8 @@ class Heard:
 
 
 if __name__ == "__main__":
-    words = ["cluster", "up", "--controllers", "1", "--brokers", "1", "--out", str(FOLDER / "out")]
+    counts = ("--count", "controller=1", "--count", "broker=1")
+    words = ["cluster", "up", *counts, "--out", str(FOLDER / "out")]
     for setting in ("min.insync.replicas=1", "default.replication.factor=1"):
         words += ["--setting", setting]
     sys.argv = ["fencepost", *words]

@@ -101,7 +101,7 @@ def test_tests_run_beside_a_conftest_that_is_not_theirs(tmp_path: Path) -> None:
         (("cluster", "up", "--runtime", "proces"), "process"),
         (("cluster", "up", "--setting", "lease"), "NAME=VALUE"),
         (("cluster", "up", "--setting", "no.such=1"), "no.such"),
-        (("cluster", "up", "--brokers", "0"), "brokers"),
+        (("cluster", "up", "--count", "broker=0"), "as many brokers"),
         (("replay", "no-such-folder"), "no run"),
         (("report", "no-such-folder"), "no run"),
         (("run", "no_such_test.py"), "no_such_test.py"),

@@ -252,7 +252,7 @@ def test_a_pod_that_ends_is_named(pair: ProcessRuntime) -> None:
 def test_a_pods_toxiproxy_takes_no_orders_from_another_pod(pair: ProcessRuntime) -> None:
     pods, other = backend(pair).toxiproxies, slot(pair, "broker-2")
     there = backend(pair).addresses.own(other)
-    probe = "fencepost.injection.probes:kafka_probe"
+    probe = "fencepost_kafka.probe:kafka_probe"
     own = slot(pair, "broker-1")
 
     def answers(address: str, port: int) -> bool:
