@@ -126,7 +126,7 @@ def test_marker_and_fixtures_are_documented(pytester: pytest.Pytester) -> None:
 @pytest.mark.parametrize(
     ("args", "source", "says"),
     [
-        (["--fencepost-seed=x"], "def test_it(): pass", "takes a number, not 'x'"),
+        (["--fencepost-seed=x"], "def test_it(): pass", "takes a number or 'last', not 'x'"),
         (
             ["--fencepost-system=reference/quorun"],
             "def test_it(cluster): pass",
