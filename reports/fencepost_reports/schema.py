@@ -31,6 +31,7 @@ from pyspark.sql.types import (
 )
 
 from fencepost import Cause, Codec, Event, UsageError
+from fencepost_kafka import KINDS as KAFKA_KINDS
 
 _SCALARS: Mapping[object, DataType] = {
     str: StringType(),
@@ -107,7 +108,9 @@ class EventTable:
         types: dict[str, DataType] = {f.name: f.dataType for f in ENVELOPE.fields}
         reserved = set(types)
         columns: dict[str, dict[str, str]] = {}
-        for name, kind in kinds.items():
+        # The transforms read columns of Kafka's kinds by name: no other plugin's take these names.
+        first = set(Codec(KAFKA_KINDS).kinds)
+        for name, kind in sorted(kinds.items(), key=lambda item: item[0] not in first):
             columns[name] = {}
             for field in msgspec.structs.fields(kind):
                 wanted = column_type(field.type)
