@@ -24,7 +24,7 @@ from fencepost.events import (
     PhaseStarted,
     ProcessExited,
     ProcessSpawned,
-    PromiseWitnessed,
+    PromiseObserved,
     RunEnded,
     RunStarted,
     Stalled,
@@ -53,6 +53,7 @@ from fencepost.judging.known_findings import KnownFinding, Seen
 from fencepost.judging.rules import (
     Applicability,
     Clause,
+    Evidence,
     Exercised,
     Finding,
     Key,
@@ -60,7 +61,6 @@ from fencepost.judging.rules import (
     Rule,
     Undecided,
     Violated,
-    Witness,
 )
 from fencepost.model.cluster import Cluster, Configured, InSlot, Node
 from fencepost.model.errors import (
@@ -160,6 +160,7 @@ __all__ = [
     "Defect",
     "EnvironmentFailed",
     "Event",
+    "Evidence",
     "EvidenceMissed",
     "Exclusive",
     "Exercised",
@@ -210,7 +211,7 @@ __all__ = [
     "ProcessExited",
     "ProcessSpawned",
     "Promise",
-    "PromiseWitnessed",
+    "PromiseObserved",
     "Receipt",
     "Recorder",
     "Rule",
@@ -239,7 +240,6 @@ __all__ = [
     "View",
     "Violated",
     "Violation",
-    "Witness",
     "WorkerConfig",
     "Workers",
     "Workload",

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -30,7 +31,7 @@ class Verdict(Struct, frozen=True):
 
     verdict: str
     exercised: int
-    witness: str | None
+    witness: Literal["client", "peer", "self"] | None
     sentence: str
     reason: str = ""
     violations: tuple[Found, ...] = ()
@@ -98,7 +99,7 @@ def table(verdicts: Mapping[str, Verdict]) -> str:
             verdicts.items(), key=lambda item: (weight.get(item[1].shown, 5), item[0])
         )
     ]
-    heads = ("clause", "verdict", "exercised", "by the word of", "promise", "reason")
+    heads = ("clause", "verdict", "exercised", "evidence", "promise", "reason")
     head = "".join(f"<th align='left'>{name}</th>" for name in heads)
     return f"<table cellpadding='4'><tr>{head}</tr>{''.join(rows)}</table>"
 

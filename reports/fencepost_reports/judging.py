@@ -217,11 +217,11 @@ def _fold(
 
 def _row(finding: Finding) -> dict[str, Any]:
     if isinstance(finding, Exercised):
-        return {"finding": "exercised", "witness": str(finding.witness), "at": as_row(finding.at)}
+        return {"finding": "exercised", "witness": str(finding.evidence), "at": as_row(finding.at)}
     if isinstance(finding, Violated):
         return {
             "finding": "violated",
-            "witness": str(finding.witness),
+            "witness": str(finding.evidence),
             "at": as_row(finding.at),
             "message": finding.message,
             "because": [as_row(cause) for cause in finding.because],

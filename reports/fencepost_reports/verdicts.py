@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from fencepost import Cause, Exercised, Finding, RunEnd, Undecided, Violated, Witness
+from fencepost import Cause, Evidence, Exercised, Finding, RunEnd, Undecided, Violated
 from fencepost.reporting import (
     AT_END,
     Broken,
@@ -116,10 +116,10 @@ def _tally(rows: Iterable[Row]) -> Tally:
 
 def _finding(row: Row) -> Finding:
     if row["finding"] == "exercised":
-        return Exercised(_cause(row["at"]), Witness(row["witness"]))
+        return Exercised(_cause(row["at"]), Evidence(row["witness"]))
     if row["finding"] == "violated":
         because = tuple(_cause(ref) for ref in row["because"])
-        return Violated(_cause(row["at"]), Witness(row["witness"]), row["message"], because)
+        return Violated(_cause(row["at"]), Evidence(row["witness"]), row["message"], because)
     return Undecided(row["message"], None if row["at"] is None else _cause(row["at"]))
 
 
@@ -130,7 +130,7 @@ def _cause(ref: Row) -> Cause:
 def _violation(broken: Broken) -> Row:
     return {
         "at": as_row(broken.at),
-        "witness": str(broken.witness),
+        "witness": str(broken.evidence),
         "message": broken.message,
         "because": [as_row(cause) for cause in broken.because],
     }

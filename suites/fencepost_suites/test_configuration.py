@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from fencepost import NodeStarted, Shape, Spare, UsageError, Witness
+from fencepost import Evidence, NodeStarted, Shape, Spare, UsageError
 from fencepost.testing import EventLog, Faults
 from fencepost_kafka import Role, kafka_shape
 from fencepost_kafka.testing import KafkaClients, KafkaCluster
@@ -52,7 +52,7 @@ def test_an_unset_process_roles_is_legacy_mode_which_no_node_here_is_in(
     unset = {name: value for name, value in BROKER.items() if name != "process.roles"}
     sentence = refusal(cluster, unset)
     history.record_evidence(
-        "QC-01", "legacy mode" in sentence, f"process.roles unset: {sentence}", Witness.SELF
+        "QC-01", "legacy mode" in sentence, f"process.roles unset: {sentence}", Evidence.SELF
     )
     both = {**CONTROLLER, **BROKER, "controller.id": "101"}
     both |= {"controller.connect": CONTROLLER["controller.connect"]}
@@ -63,7 +63,7 @@ def test_an_unset_process_roles_is_legacy_mode_which_no_node_here_is_in(
     ):
         sentence = refusal(cluster, {**properties, "process.roles": roles})
         history.record_evidence(
-            "QC-01", not sentence, f"process.roles={roles}: {sentence}", Witness.SELF
+            "QC-01", not sentence, f"process.roles={roles}: {sentence}", Evidence.SELF
         )
     assert "zookeeper" in refusal(cluster, {**BROKER, "process.roles": "zookeeper"})
     # The mode is the whole cluster's: every node of it says by its role that it is in quorum mode.
@@ -84,7 +84,7 @@ def test_settings_have_kip_631s_defaults_and_checks(
             ("registration.lease.timeout.ms", "20000"),
         ):
             history.record_evidence(
-                "QC-24", read[name] == default, f"{name} is {read[name]}", Witness.SELF
+                "QC-24", read[name] == default, f"{name} is {read[name]}", Evidence.SELF
             )
     given = {"registration.lease.timeout.ms": "9000"}
     read = cluster.effective({**BROKER, **given})
@@ -94,7 +94,7 @@ def test_settings_have_kip_631s_defaults_and_checks(
         properties = {name: value for name, value in {**good, **change}.items() if value}
         sentence = refusal(cluster, properties)
         history.record_evidence(
-            "QC-24", bool(sentence), f"{what}: {sentence or 'taken'}", Witness.SELF
+            "QC-24", bool(sentence), f"{what}: {sentence or 'taken'}", Evidence.SELF
         )
 
 

@@ -1,6 +1,6 @@
 """Bytes by the letter of the documents, written and read with nothing but the documents at hand.
 
-What the cluster's own codec says of itself would be no witness: these are a client's own eyes.
+The cluster's own codec is no evidence for its own correctness, so this one is independent of it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import Cause, Event, FaultHealed, FaultInjected, NodeStarted, Witness
+from fencepost import Cause, Event, Evidence, FaultHealed, FaultInjected, NodeStarted
 from fencepost.judging.explanation import LINES, STEPS, Explanation, explain, explained
 from fencepost.judging.judge import Broken, Outcome, Verdict
 from fencepost.testing import HistoryBuilder
@@ -29,7 +29,7 @@ ALL3 = (1, 2, 3)
 
 
 def why(h: HistoryBuilder, at: Event, *because: Event) -> Explanation:
-    broken = Broken(at.ref, Witness.SELF, "it broke", tuple(event.ref for event in because))
+    broken = Broken(at.ref, Evidence.SELF, "it broke", tuple(event.ref for event in because))
     [found] = explain([broken], h.events())
     assert found is not None
     return found
@@ -191,7 +191,7 @@ def test_a_long_story_is_cut_to_what_is_most_telling() -> None:
 def test_a_violation_whose_event_is_not_there_is_not_explained() -> None:
     h = HistoryBuilder()
     begin(h)
-    broken = Broken(Cause("nobody#1", 4), Witness.SELF, "it broke")
+    broken = Broken(Cause("nobody#1", 4), Evidence.SELF, "it broke")
     assert explain([broken], h.events()) == [None]
 
 
@@ -202,10 +202,10 @@ def test_verdicts_carry_the_explanation_of_their_first_violations() -> None:
         h.add(BROKER, LogAppended("orders", 0, n, n + 1, n, 1, 1, True, "d", -1, -1))
         for n in range(5)
     ]
-    broken = tuple(Broken(event.ref, Witness.SELF, "it broke") for event in stored)
+    broken = tuple(Broken(event.ref, Evidence.SELF, "it broke") for event in stored)
     verdicts = {
-        "X-1": Verdict(Outcome.VIOLATED, 0, Witness.SELF, "It holds.", "", 5, broken),
-        "X-2": Verdict(Outcome.HOLDS, 3, Witness.SELF, "So does this."),
+        "X-1": Verdict(Outcome.VIOLATED, 0, Evidence.SELF, "It holds.", "", 5, broken),
+        "X-2": Verdict(Outcome.HOLDS, 3, Evidence.SELF, "So does this."),
     }
     found = explained(verdicts, h.events())
     assert [bool(one.explanation) for one in found["X-1"].violations] == [True] * 3 + [False] * 2
@@ -217,7 +217,7 @@ def test_verdicts_carry_the_explanation_of_their_first_violations() -> None:
 
 
 def test_without_a_violation_the_history_is_not_read() -> None:
-    verdicts = {"X-2": Verdict(Outcome.HOLDS, 3, Witness.SELF, "It holds.")}
+    verdicts = {"X-2": Verdict(Outcome.HOLDS, 3, Evidence.SELF, "It holds.")}
 
     def unread() -> Event:
         pytest.fail("read")

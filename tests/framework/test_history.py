@@ -192,11 +192,11 @@ def test_a_truncated_history_is_read_as_far_as_it_goes(folder: RunFolder, part: 
     assert "the run's end is not recorded" in reading.end.damage
 
 
-def test_what_a_witness_missed_is_named(folder: RunFolder) -> None:
-    witness = Recorder.open(folder.events_of("clients/one#1"), "run-1", "clients/one#1", KINDS)
-    witness.record(EvidenceMissed("records 3 to 8 were not read"), at_ns=450)
-    witness.record(NodeStopped("stopped"), at_ns=500)
-    witness.close()
+def test_evidence_that_was_missed_is_named(folder: RunFolder) -> None:
+    recorder = Recorder.open(folder.events_of("clients/one#1"), "run-1", "clients/one#1", KINDS)
+    recorder.record(EvidenceMissed("records 3 to 8 were not read"), at_ns=450)
+    recorder.record(NodeStopped("stopped"), at_ns=500)
+    recorder.close()
     reading = history.read(folder, Codec(KINDS))
     assert any(isinstance(event.body, EvidenceMissed) for event in list(reading))
     assert not reading.end.complete

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec import Struct
 
@@ -13,6 +14,7 @@ from fencepost import (
     Cause,
     Clause,
     Event,
+    Evidence,
     Exercised,
     FaultInjected,
     Finding,
@@ -23,7 +25,6 @@ from fencepost import (
     Undecided,
     UsageError,
     Violated,
-    Witness,
 )
 from fencepost.judging.judge import VIOLATIONS_KEPT, Judge, Tally, read_verdicts, write_verdicts
 from fencepost.testing import HistoryBuilder, Judgement, Outcome, judge
@@ -60,9 +61,9 @@ class Listens:
         word = event.body.word
         self.heard.append(word)
         findings: dict[str, Finding] = {
-            "self": Exercised(event.ref, Witness.SELF),
-            "peer": Exercised(event.ref, Witness.PEER),
-            "broken": Violated(event.ref, Witness.PEER, "it broke"),
+            "self": Exercised(event.ref, Evidence.SELF),
+            "peer": Exercised(event.ref, Evidence.PEER),
+            "broken": Violated(event.ref, Evidence.PEER, "it broke"),
             "open": Undecided("nobody knows"),
         }
         if word == "crash":
@@ -70,7 +71,7 @@ class Listens:
         return state + 1, (findings[word],) if word in findings else ()
 
     def end(self, state: int, end: RunEnd) -> Sequence[Finding]:
-        return (Violated(AT, Witness.SELF, "three"),) if state == 3 else ()
+        return (Violated(AT, Evidence.SELF, "three"),) if state == 3 else ()
 
 
 CLAUSES = {
@@ -114,7 +115,7 @@ def test_a_history_that_is_not_complete_shows_only_what_was_broken(
 
 def test_the_best_word_is_told_and_all_are_counted() -> None:
     verdict = judged("self", "peer").verdicts["X-1"]
-    assert (verdict.exercised, verdict.witness) == (2, Witness.PEER)
+    assert (verdict.exercised, verdict.evidence) == (2, Evidence.PEER)
 
 
 def test_a_clause_of_another_plane_is_not_applicable() -> None:
@@ -188,7 +189,7 @@ def test_one_of_two_rules_that_share_their_keys_may_crash() -> None:
             return 0
 
         def step(self, state: int, event: Event) -> tuple[int, Sequence[Finding]]:
-            return state, (Exercised(event.ref, Witness.SELF),)
+            return state, (Exercised(event.ref, Evidence.SELF),)
 
         def end(self, state: int, end: RunEnd) -> Sequence[Finding]:
             return ()
@@ -230,8 +231,8 @@ def test_tallies_merge_to_what_one_would_have_been() -> None:
     for position in range(30):
         part = two if position % 3 else one
         for tally in (part, both):
-            tally.add(Violated(Cause("p", position), Witness.SELF, "x"), position)
-            tally.add(Exercised(Cause("p", position), Witness.SELF), position)
+            tally.add(Violated(Cause("p", position), Evidence.SELF, "x"), position)
+            tally.add(Exercised(Cause("p", position), Evidence.SELF), position)
     one.merge(two)
     assert one == both
 
@@ -247,7 +248,7 @@ def test_events_may_come_in_parts_and_the_end_from_a_function() -> None:
     assert judging.end(h.end()) == judge(h.events(), [Listens()], CLAUSES, h.end, "quorum")
 
 
-def test_a_rule_for_a_clause_that_nobody_knows_is_refused_by_name() -> None:
+def test_a_rule_for_a_clause_that_is_not_declared_is_refused_by_name() -> None:
     with pytest.raises(UsageError, match="no clause named 'X-11'; did you mean 'X-1'"):
         Judge([Listens("X-11")], CLAUSES, "quorum")
 
@@ -257,6 +258,8 @@ def test_verdicts_are_written_and_read_again(tmp_path: Path) -> None:
     found = judged("self", "broken").verdicts
     write_verdicts(path, found)
     assert read_verdicts(path) == found
+    written = msgspec.json.decode(path.read_bytes())["X-1"]
+    assert (written["witness"], written["violations"][0]["witness"]) == ("peer", "peer")
     path.write_text("{}x")
     with pytest.raises(UsageError, match="cannot be read"):
         read_verdicts(path)
@@ -265,7 +268,7 @@ def test_verdicts_are_written_and_read_again(tmp_path: Path) -> None:
         read_verdicts(path)
 
 
-def test_a_history_by_hand_numbers_each_process_and_tells_its_stalls() -> None:
+def test_a_history_by_hand_numbers_each_process_and_lists_its_stalls() -> None:
     h = HistoryBuilder(start_ms=5)
     h.add("p", Said("one"))
     h.add("q", Said("one"))

@@ -10,7 +10,7 @@ import pytest
 from msgspec import Struct
 from tests.kafka.test_sentences import made
 
-from fencepost import Cause, Exercised, Undecided, Violated, Witness
+from fencepost import Cause, Evidence, Exercised, Undecided, Violated
 from fencepost.events import KINDS as FRAMEWORK_KINDS
 from fencepost.events import Stalled
 from fencepost.plugins.manager import load
@@ -62,8 +62,8 @@ class Calm:
 
     def step(self, state: Any, event: Any) -> Any:
         if event.body.stalled_ns > self.limit_ns:
-            return state, [Violated(event.ref, Witness.SELF, "too long")]
-        return event.body.stalled_ns, [Exercised(event.ref, Witness.SELF)]
+            return state, [Violated(event.ref, Evidence.SELF, "too long")]
+        return event.body.stalled_ns, [Exercised(event.ref, Evidence.SELF)]
 
     def end(self, state: Any, end: Any) -> Any:
         return [] if end.complete else [Undecided("cut short", Cause("p#1", 0))]

@@ -31,7 +31,7 @@ SMALL = """
 NOSE = '''
     """A plugin with a clause that a test breaks by writing a certain topic."""
 
-    from fencepost import Clause, Exercised, Violated, Witness, hookimpl
+    from fencepost import Clause, Exercised, Violated, Evidence, hookimpl
     from fencepost_kafka import TopicCommitted
 
     class Nose:
@@ -46,8 +46,8 @@ NOSE = '''
 
         def step(self, state, event):
             if state == ("pepper",):
-                return state, [Violated(event.ref, Witness.SELF, "it sneezed at pepper")]
-            return state, [Exercised(event.ref, Witness.SELF)]
+                return state, [Violated(event.ref, Evidence.SELF, "it sneezed at pepper")]
+            return state, [Exercised(event.ref, Evidence.SELF)]
 
         def end(self, state, end):
             return []
@@ -222,7 +222,7 @@ def test_a_broken_promise_fails_the_test_and_says_how_to_see_it_again(
     result.stdout.fnmatch_lines(
         [
             "*Violation: NOSE-1 is violated*A nose does not sneeze.",
-            "*it sneezed at pepper (*witness: self)",
+            "*it sneezed at pepper (*evidence: self)",
             "again: pytest test_a_broken_*::test_it --fencepost-system=reference/quorum "
             "--fencepost-runtime=process --fencepost-seed=5",
             f"run:   {folder}",

@@ -13,6 +13,7 @@ from fencepost import (
     ClusterRecovered,
     EnvironmentFailed,
     Event,
+    Evidence,
     FaultInjected,
     FencepostError,
     Inconclusive,
@@ -22,7 +23,6 @@ from fencepost import (
     Seen,
     UsageError,
     Violation,
-    Witness,
 )
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.attribution import attributed
@@ -33,14 +33,14 @@ from fencepost.runs.run import RunResult, new_folder
 from fencepost_kafka import LogTruncated
 
 SENTENCE = "A fenced broker serves nobody."
-BROKEN = Broken(Cause("broker-2#1", 7), Witness.CLIENT, "it served 3 messages", (), ("epoch 4",))
+BROKEN = Broken(Cause("broker-2#1", 7), Evidence.CLIENT, "it served 3 messages", (), ("epoch 4",))
 VERDICTS = {
-    "QC-01": Verdict(Outcome.HOLDS, 3, Witness.PEER, "It holds."),
+    "QC-01": Verdict(Outcome.HOLDS, 3, Evidence.PEER, "It holds."),
     "QC-02": Verdict(Outcome.UNKNOWN, 0, None, "Who knows.", "the machine stood still"),
     "QC-03": Verdict(Outcome.NOT_EXERCISED, 0, None, "Nobody tried."),
     "HB-01": Verdict(Outcome.NOT_APPLICABLE, 0, None, "It binds another plane."),
 }
-VIOLATED = {"QC-17": Verdict(Outcome.VIOLATED, 1, Witness.CLIENT, SENTENCE, "", 1, (BROKEN,))}
+VIOLATED = {"QC-17": Verdict(Outcome.VIOLATED, 1, Evidence.CLIENT, SENTENCE, "", 1, (BROKEN,))}
 GOOD = RunResult(
     RunFolder(Path("run")),
     Judgement(VERDICTS),
@@ -66,7 +66,7 @@ def test_a_violation_is_told_first_with_its_explanation() -> None:
         worst.check()
     assert str(caught.value).splitlines() == [
         f"QC-17 is violated: {SENTENCE}",
-        "  it served 3 messages (broker-2#1@7, witness: client)",
+        "  it served 3 messages (broker-2#1@7, evidence: client)",
         "  epoch 4",
     ]
 

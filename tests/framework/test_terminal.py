@@ -6,24 +6,26 @@ from io import StringIO
 
 from rich.console import Console
 
-from fencepost.campaigns.conformance import Row
+from fencepost.campaigns.conformance import MatrixRow
 from fencepost.commands.terminal import print_matrix
 from fencepost.judging.judge import Outcome
-from fencepost.judging.rules import Witness
+from fencepost.judging.rules import Evidence
 from fencepost.plugins.manager import load
 
 
 def test_a_matrix_has_every_column_and_a_clauses_lines_together() -> None:
     rows = [
-        Row(clause, system, "process", Outcome.HOLDS, 12, Witness.CLIENT, ("a", "b"))
+        MatrixRow(clause, system, "process", Outcome.HOLDS, 12, Evidence.CLIENT, ("a", "b"))
         for system in ("apache/kraft@4.3.1", "apache/kraft@3.9.2")
         for clause in ("QC-30", "RP-29")
     ]
-    rows.append(Row("QC-34", "apache/kraft@4.3.1", "docker", Outcome.NOT_APPLICABLE, 0, None, ()))
+    rows.append(
+        MatrixRow("QC-34", "apache/kraft@4.3.1", "docker", Outcome.NOT_APPLICABLE, 0, None, ())
+    )
     printed = StringIO()
     print_matrix(rows, load(), Console(file=printed, width=120))
     heading, *lines = (line.split() for line in printed.getvalue().splitlines())
-    assert heading == ["clause", "system", "runtime", "verdict", "exercised", "witness", "tests",
+    assert heading == ["clause", "system", "runtime", "verdict", "exercised", "evidence", "tests",
                        "promise"]  # fmt: skip
     assert [(line[0], line[1]) for line in lines] == [
         ("QC-30", "apache/kraft@4.3.1"),

@@ -12,13 +12,13 @@ from fencepost import (
     Cause,
     Clause,
     Event,
+    Evidence,
     Exercised,
     Finding,
     Key,
     RunEnd,
     Undecided,
     Violated,
-    Witness,
 )
 
 
@@ -71,9 +71,9 @@ class ByTurns:
         found: list[Finding] = []
         if state.last is not None and state.on == event.body.on:
             said = f"{state.name} was switched <{'on' if state.on else 'off'}> twice"
-            found.append(Violated(event.ref, Witness.PEER, said, (state.last,)))
+            found.append(Violated(event.ref, Evidence.PEER, said, (state.last,)))
         else:
-            found.append(Exercised(event.ref, Witness.CLIENT if state.on else Witness.SELF))
+            found.append(Exercised(event.ref, Evidence.CLIENT if state.on else Evidence.SELF))
         return Lamp(state.name, event.ref, event.body.on), found
 
     def end(self, state: Lamp, end: RunEnd) -> Sequence[Finding]:
@@ -99,11 +99,11 @@ class OffInTheEnd:
     def end(self, state: Lamp, end: RunEnd) -> Sequence[Finding]:
         assert state.last is not None
         if not state.on:
-            return (Exercised(state.last, Witness.SELF),)
+            return (Exercised(state.last, Evidence.SELF),)
         if not end.complete:
             return (Undecided(f"whether {state.name} was switched off", state.last),)
         said = f"{state.name} was left on, {end.ended_at_ns} ns into the night"
-        return (Violated(state.last, Witness.SELF, said),)
+        return (Violated(state.last, Evidence.SELF, said),)
 
 
 @final
@@ -122,10 +122,10 @@ class CrashesOnBroken:
         assert isinstance(event.body, LampSwitched)
         if state == "broken":
             raise RuntimeError("a broken lamp")
-        found = Exercised(event.ref, Witness.PEER)
+        found = Exercised(event.ref, Evidence.PEER)
         if event.body.on:
             return state, (found,)
-        return state, (found, Violated(event.ref, Witness.PEER, f"{state} went out"))
+        return state, (found, Violated(event.ref, Evidence.PEER, f"{state} went out"))
 
     def end(self, state: str, end: RunEnd) -> Sequence[Finding]:
         return ()
@@ -151,7 +151,7 @@ class KeysCrash:
         return 0
 
     def step(self, state: int, event: Event) -> tuple[int, Sequence[Finding]]:
-        return state + 1, (Exercised(event.ref, Witness.SELF),)
+        return state + 1, (Exercised(event.ref, Evidence.SELF),)
 
     def end(self, state: int, end: RunEnd) -> Sequence[Finding]:
         return ()

@@ -206,13 +206,13 @@ def test_a_key_at_a_time_the_verdicts_are_the_same(
             "run": run,
             "verdict": verdict.verdict,
             "exercised": verdict.exercised,
-            "witness": verdict.witness,
+            "witness": verdict.evidence,
             "sentence": verdict.sentence,
             "reason": verdict.reason,
             "violated": verdict.violated,
         }
         assert kept == [
-            (ref(v.at), v.witness, v.message, [ref(c) for c in v.because])
+            (ref(v.at), v.evidence, v.message, [ref(c) for c in v.because])
             for v in verdict.violations
         ]
 

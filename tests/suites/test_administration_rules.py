@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import NodeStarted, ProcessExited, PromiseWitnessed, Witness
+from fencepost import Evidence, NodeStarted, ProcessExited, PromiseObserved
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
     AdminCompleted,
@@ -351,7 +351,7 @@ def test_a_broker_that_returns_and_removes_it_keeps_rp_25() -> None:
     h = deleted_while_away()
     back(h, removes=True)
     found = verdict(h, "RP-25")
-    assert (found.verdict, found.witness) == (Outcome.HOLDS, Witness.SELF)
+    assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.SELF)
 
 
 def test_a_replica_that_stored_nothing_has_no_log_that_rp_25_asks_for() -> None:
@@ -373,6 +373,6 @@ def test_rp_25_is_open_while_a_broker_that_runs_had_no_time() -> None:
 @pytest.mark.parametrize(("held", "outcome"), [(True, Outcome.HOLDS), (False, Outcome.VIOLATED)])
 def test_rp_33_is_what_a_test_saw(held: bool, outcome: Outcome) -> None:
     h = HistoryBuilder()
-    h.add("harness", PromiseWitnessed("RP-33", held, "brokers were added", "client"))
+    h.add("harness", PromiseObserved("RP-33", held, "brokers were added", "client"))
     assert verdict(h, "RP-33").verdict is outcome
     assert verdict(HistoryBuilder(), "RP-33").verdict is Outcome.NOT_EXERCISED

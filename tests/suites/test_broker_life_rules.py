@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import NodeStarted, ProcessExited, Stalled, Witness
+from fencepost import Evidence, NodeStarted, ProcessExited, Stalled
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
     BrokerCommitted,
@@ -81,14 +81,14 @@ def test_a_controller_that_fences_as_it_takes_office_breaks_qc_31() -> None:
     record(h, 10, fenced=True)
     found = verdict(h, "QC-31")
     assert (found.verdict, found.violated) == (Outcome.VIOLATED, 1)
-    assert found.violations[0].witness is Witness.PEER
+    assert found.violations[0].evidence is Evidence.PEER
 
 
 def test_without_a_peer_the_controllers_own_word_breaks_qc_31() -> None:
     h = HistoryBuilder()
     taken_over(h)
     expire(h)
-    assert verdict(h, "QC-31").violations[0].witness is Witness.SELF
+    assert verdict(h, "QC-31").violations[0].evidence is Evidence.SELF
 
 
 def test_a_broker_that_stays_silent_for_a_period_keeps_qc_31() -> None:
@@ -97,7 +97,7 @@ def test_a_broker_that_stays_silent_for_a_period_keeps_qc_31() -> None:
     expire(h.after(LEASE_MS - 1))
     record(h, 10, fenced=True)
     found = verdict(h, "QC-31")
-    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 1, Witness.SELF)
+    assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 1, Evidence.SELF)
 
 
 def test_a_lease_of_the_new_controller_keeps_qc_31() -> None:
@@ -105,7 +105,7 @@ def test_a_lease_of_the_new_controller_keeps_qc_31() -> None:
     taken_over(h)
     grant(h)
     expire(h)  # a later matter: it was heard
-    assert verdict(h, "QC-31").witness is Witness.PEER
+    assert verdict(h, "QC-31").evidence is Evidence.PEER
 
 
 def test_a_broker_that_was_fenced_already_does_not_exercise_qc_31() -> None:
@@ -130,7 +130,7 @@ def test_a_broker_online_to_itself_alone_breaks_reg_01() -> None:
     h = HistoryBuilder()
     record(h, 4, fenced=True)
     change(h, "FENCED", "ACTIVE", said="Online")
-    assert verdict(h, "REG-01").violations[0].witness is Witness.PEER
+    assert verdict(h, "REG-01").violations[0].evidence is Evidence.PEER
 
 
 @pytest.mark.parametrize(("new", "said"), [("FENCED", "Online"), ("ACTIVE", "Active")])
@@ -138,7 +138,7 @@ def test_a_state_under_another_name_breaks_reg_01(new: str, said: str) -> None:
     h = HistoryBuilder()
     record(h, 5, fenced=False)
     change(h, "FENCED", new, said=said)
-    assert verdict(h, "REG-01").violations[0].witness is Witness.SELF
+    assert verdict(h, "REG-01").violations[0].evidence is Evidence.SELF
 
 
 def test_a_stopping_broker_that_calls_itself_online_breaks_reg_01() -> None:
@@ -179,14 +179,14 @@ def test_an_answer_after_the_session_breaks_reg_06() -> None:
     h.after(4000)
     probe(h, "answered", 3900)
     h.add("harness", ProcessExited(BROKER, -9, 9, True))
-    assert verdict(h, "REG-06").violations[0].witness is Witness.CLIENT
+    assert verdict(h, "REG-06").violations[0].evidence is Evidence.CLIENT
 
 
 def test_a_broker_that_stays_online_to_the_end_breaks_reg_06() -> None:
     h = HistoryBuilder()
     online(h)
     h.after(4000)
-    assert verdict(h, "REG-06").violations[0].witness is Witness.SELF
+    assert verdict(h, "REG-06").violations[0].evidence is Evidence.SELF
 
 
 def test_a_broker_that_fences_itself_at_the_end_keeps_reg_06() -> None:
@@ -196,7 +196,7 @@ def test_a_broker_that_fences_itself_at_the_end_keeps_reg_06() -> None:
     refuse(h)
     probe(h, "refused", 3104)
     found = verdict(h, "REG-06")
-    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.CLIENT)
+    assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.CLIENT)
 
 
 def test_a_session_renewed_before_the_answer_keeps_reg_06() -> None:
@@ -237,7 +237,7 @@ def test_a_fenced_broker_named_to_a_client_breaks_reg_07() -> None:
     knows_fenced(h)
     probe(h, "answered", 2, (1, 2))
     found = verdict(h, "REG-07")
-    assert found.violations[0].witness is Witness.CLIENT
+    assert found.violations[0].evidence is Evidence.CLIENT
     assert "broker 2" in found.violations[0].message
 
 
@@ -288,7 +288,7 @@ def test_a_broker_that_goes_untold_breaks_reg_08() -> None:
     tell(h, "ACTIVE")
     change(h, "ACTIVE", "SHUTDOWN", "shutdown_granted")
     found = verdict(h, "REG-08")
-    assert found.violations[0].witness is Witness.PEER
+    assert found.violations[0].evidence is Evidence.PEER
     assert "leading orders-0" in found.violations[0].message
 
 
@@ -328,7 +328,7 @@ def test_a_broker_that_goes_at_its_limit_keeps_reg_09() -> None:
     change(h.after(6100), "ACTIVE", "SHUTDOWN", "shutdown_timeout")
     h.add("harness", ProcessExited(BROKER, 0, 0, True))
     found = verdict(h.after(9000), "REG-09")
-    assert (found.verdict, found.witness) == (Outcome.HOLDS, Witness.PEER)
+    assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
 
 
 def test_a_run_that_ends_before_the_limit_does_not_exercise_reg_09() -> None:
@@ -362,7 +362,7 @@ def test_a_broker_that_recovers_first_keeps_reg_02() -> None:
     h.add(BROKER, RecoveryStarted(1))
     h.add(BROKER, RecoveryEnded(1, 3, 9))
     register(h)
-    assert verdict(h, "REG-02").witness is Witness.PEER
+    assert verdict(h, "REG-02").evidence is Evidence.PEER
     assert verdict(h, "REG-02", complete=False).verdict is Outcome.UNKNOWN
 
 

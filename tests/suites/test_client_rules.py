@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import Witness
+from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
     ConsumerPositioned,
@@ -58,7 +58,7 @@ def test_an_acknowledged_write_missing_from_the_reading_is_lost() -> None:
     read(h, 3)
     found = verdict(h, "lost-write").violations
     assert [str(ref) for ref in found[0].because] == [f"{PRODUCER}@1"]
-    assert found[0].witness is Witness.CLIENT
+    assert found[0].evidence is Evidence.CLIENT
 
 
 def test_an_acknowledged_write_with_another_in_its_place_is_lost() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost import NodeStarted, PromiseWitnessed, Witness
+from fencepost import Evidence, NodeStarted, PromiseObserved
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
     BrokerCommitted,
@@ -46,7 +46,7 @@ def test_a_broker_registered_under_a_controllers_id_breaks_qc_03() -> None:
     begin(h, ONE, 101)
     h.add(ONE, BrokerCommitted(4, 101, 4, True, "y"))
     found = verdict(h, "QC-03")
-    assert (found.verdict, found.violations[0].witness) == (Outcome.VIOLATED, Witness.PEER)
+    assert (found.verdict, found.violations[0].evidence) == (Outcome.VIOLATED, Evidence.PEER)
 
 
 def test_a_controller_that_begins_under_a_brokers_id_breaks_qc_03() -> None:
@@ -91,7 +91,7 @@ def test_a_quorum_that_no_controller_knows_breaks_qc_05() -> None:
     h = HistoryBuilder()
     learn(h, ONE, HERE)
     learn(h, BROKER, THERE, HERE)
-    assert verdict(h, "QC-05").violations[0].witness is Witness.PEER
+    assert verdict(h, "QC-05").violations[0].evidence is Evidence.PEER
 
 
 def test_a_broker_that_registers_with_one_good_address_keeps_qc_05() -> None:
@@ -124,7 +124,7 @@ def test_a_broker_that_never_asks_the_new_controller_breaks_qc_29() -> None:
     replaced(h)
     refuse(h, 1, "NOT_CONTROLLER")
     h.add(BROKER, BrokerStateChanged(1, "ACTIVE", "FENCED", 5, "lease_expired"))
-    assert verdict(h, "QC-29").violations[0].witness is Witness.PEER
+    assert verdict(h, "QC-29").violations[0].evidence is Evidence.PEER
 
 
 def test_a_broker_that_asked_in_vain_does_not_break_qc_29() -> None:
@@ -151,9 +151,9 @@ def test_what_a_test_saw_of_a_configuration_judges_its_clause() -> None:
     for clause in ("QC-01", "QC-24"):
         h = HistoryBuilder()
         assert verdict(h, clause).verdict is Outcome.NOT_EXERCISED
-        h.add("harness", PromiseWitnessed(clause, True, "refused", "self"))
+        h.add("harness", PromiseObserved(clause, True, "refused", "self"))
         assert verdict(h, clause).verdict is Outcome.HOLDS
-        h.add("harness", PromiseWitnessed(clause, False, "taken", "self"))
+        h.add("harness", PromiseObserved(clause, False, "taken", "self"))
         assert verdict(h, clause).verdict is Outcome.VIOLATED
 
 
@@ -216,7 +216,7 @@ def test_a_controller_that_obeys_anybody_breaks_qc_04() -> None:
     h = HistoryBuilder()
     begin(h, ONE, 101)
     command(h, "answered")
-    assert verdict(h, "QC-04").violations[0].witness is Witness.CLIENT
+    assert verdict(h, "QC-04").violations[0].evidence is Evidence.CLIENT
 
 
 def test_a_controller_that_wants_rights_keeps_qc_04() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import Cause, Witness
+from fencepost import Cause, Evidence
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
     BrokerCommitted,
@@ -115,7 +115,7 @@ def test_an_isr_change_of_a_former_epoch_breaks_qc_32_when_it_is_granted() -> No
     h.add(B1, IsrChangeAnswered("orders", 0, 1, "NONE", (1,), 4))
     found = verdict(h, "QC-32").violations[0]
     assert "asked for in leader epoch 1" in found.message
-    assert found.witness is Witness.PEER
+    assert found.evidence is Evidence.PEER
 
 
 def test_another_isr_in_the_same_epoch_breaks_qc_32() -> None:
@@ -133,7 +133,7 @@ def test_a_refused_stale_isr_change_and_a_topic_made_again_keep_qc_32() -> None:
     h.add("controller-1#1", TopicCommitted(6, "orders", "t", deleted=True))
     partition(h, 8, 2, 0, isr=(2, 3))
     found = verdict(h, "QC-32")
-    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 1, Witness.PEER)
+    assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 1, Evidence.PEER)
 
 
 def test_qc_32_is_open_in_a_history_cut_short() -> None:
@@ -153,7 +153,7 @@ def test_an_isr_that_is_no_part_of_the_replicas_breaks_rp_19(
 ) -> None:
     h = HistoryBuilder()
     partition(h, 4, 1, 0, isr, replicas)
-    assert verdict(h, "RP-19").violations[0].witness is Witness.PEER
+    assert verdict(h, "RP-19").violations[0].evidence is Evidence.PEER
 
 
 def test_a_member_that_is_no_replica_any_more_and_left_keeps_rp_19() -> None:
@@ -234,7 +234,7 @@ def test_a_resend_stored_by_the_new_leader_keeps_rp_11() -> None:
     sought(h)
     completed(h, "ok", 3)
     found = verdict(h, "RP-11")
-    assert (found.verdict, found.witness) == (Outcome.HOLDS, Witness.CLIENT)
+    assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.CLIENT)
 
 
 def test_a_write_that_the_new_leader_heard_of_or_had_no_time_to_is_not_rp_11s_matter() -> None:
@@ -281,7 +281,7 @@ def test_a_resend_known_to_the_new_leader_and_one_cut_off_and_stored_anew_keep_r
     h.add(B1, LogTruncated("orders", 0, 1, 2, 0, 2, "leader_epoch"))
     mark(h, B2, 2)
     found = verdict(h, "RP-12")
-    assert (found.verdict, found.witness) == (Outcome.HOLDS, Witness.PEER)
+    assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
     assert verdict(h, "RP-12", complete=False).verdict is Outcome.UNKNOWN
 
 

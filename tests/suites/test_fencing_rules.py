@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import NodeStarted, Stalled, Witness
+from fencepost import Evidence, NodeStarted, Stalled
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
     BrokerCommitted,
@@ -96,7 +96,7 @@ def test_a_probe_answered_after_the_fence_breaks_qc_17(api: str) -> None:
     change(h, "ACTIVE", "FENCED")
     h.after(10)
     probe(h, "answered", sent_ms=8, api=api)
-    assert verdict(h, "QC-17").violations[0].witness is Witness.CLIENT
+    assert verdict(h, "QC-17").violations[0].evidence is Evidence.CLIENT
 
 
 def test_a_broker_that_does_not_notice_the_end_of_its_lease_breaks_qc_17() -> None:
@@ -119,7 +119,7 @@ def test_requests_refused_after_the_fence_keep_qc_17() -> None:
     change(h, "FENCED", "ACTIVE")
     store(h)
     found = verdict(h, "QC-17")
-    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.CLIENT)
+    assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.CLIENT)
 
 
 def test_what_was_asked_before_the_fence_may_be_answered_after_it() -> None:
@@ -157,7 +157,7 @@ def test_a_metadata_request_answered_before_the_first_activity_breaks_reg_05() -
     h = HistoryBuilder()
     h.add(BROKER, NodeStarted("broker", 1, "old", 0))
     probe(h, "answered", sent_ms=1, api="Metadata")
-    assert verdict(h, "REG-05").violations[0].witness is Witness.CLIENT
+    assert verdict(h, "REG-05").violations[0].evidence is Evidence.CLIENT
 
 
 def test_a_write_stored_before_the_first_activity_breaks_reg_05() -> None:
@@ -165,7 +165,7 @@ def test_a_write_stored_before_the_first_activity_breaks_reg_05() -> None:
     h.add(BROKER, NodeStarted("broker", 1, "old", 0))
     change(h, "INITIAL", "FENCED")
     store(h)
-    assert verdict(h, "REG-05").violations[0].witness is Witness.SELF
+    assert verdict(h, "REG-05").violations[0].evidence is Evidence.SELF
 
 
 @pytest.mark.parametrize("outcome", ["refused", "closed"])
@@ -179,7 +179,7 @@ def test_a_starting_broker_that_refuses_keeps_reg_05(outcome: str) -> None:
     store(h)
     serve(h)
     found = verdict(h, "REG-05")
-    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.CLIENT)
+    assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.CLIENT)
 
 
 def test_a_connection_closed_by_nobody_it_asked_does_not_exercise_reg_05() -> None:
@@ -275,7 +275,7 @@ def test_a_loser_refused_everywhere_keeps_qc_19() -> None:
     beat(h, "new")
     count(h, DUPLICATE)
     found = verdict(h, "QC-19")
-    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 3, Witness.PEER)
+    assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 3, Evidence.PEER)
 
 
 def test_an_id_given_back_to_its_loser_breaks_qc_19() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import Witness
+from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
     BrokerCommitted,
@@ -237,7 +237,7 @@ def test_a_write_stored_after_replaying_the_next_leader_breaks_rp_18() -> None:
     replaced(h)
     store(h)
     found = verdict(h, "RP-18").violations[0]
-    assert found.witness is Witness.PEER
+    assert found.evidence is Evidence.PEER
     assert [str(ref) for ref in found.because] == [f"{B1}@3"]
 
 
@@ -261,7 +261,7 @@ def test_a_probe_answered_by_a_follower_breaks_rp_18() -> None:
     h.add(B1, FollowingStarted("orders", 0, 2, 1, 7, 7))
     h.after(10)
     probe(h, "answered", ago_ms=5)
-    assert verdict(h, "RP-18").violations[0].witness is Witness.CLIENT
+    assert verdict(h, "RP-18").violations[0].evidence is Evidence.CLIENT
 
 
 def test_requests_refused_by_a_former_leader_keep_rp_18() -> None:
@@ -277,7 +277,7 @@ def test_requests_refused_by_a_former_leader_keep_rp_18() -> None:
     h.add(B1, refused)
     probe(h, "refused", ago_ms=3)
     found = verdict(h, "RP-18")
-    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.CLIENT)
+    assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.CLIENT)
 
 
 def test_a_leader_in_its_next_epoch_still_leads() -> None:
@@ -304,7 +304,7 @@ def test_two_leaders_of_one_epoch_break_rp_24() -> None:
     h = HistoryBuilder()
     lead(h, B1, 3)
     lead(h, B2, 3)
-    assert verdict(h, "RP-24").violations[0].witness is Witness.PEER
+    assert verdict(h, "RP-24").violations[0].evidence is Evidence.PEER
 
 
 def test_a_leader_that_goes_back_breaks_rp_24() -> None:

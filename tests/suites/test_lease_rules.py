@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import ProcessExited, Stalled, Witness
+from fencepost import Evidence, ProcessExited, Stalled
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
     BrokerCommitted,
@@ -67,7 +67,7 @@ def test_a_lease_that_arrives_with_another_length_breaks_qc_13() -> None:
     h = HistoryBuilder()
     answer(h)
     grant(h, length_ms=LEASE_MS + 1)
-    assert verdict(h, "QC-13").violations[0].witness is Witness.PEER
+    assert verdict(h, "QC-13").violations[0].evidence is Evidence.PEER
 
 
 def test_a_lease_expired_too_early_breaks_qc_13() -> None:
@@ -82,7 +82,7 @@ def test_a_lease_of_the_period_from_the_brokers_start_keeps_qc_13() -> None:
     grant(h)
     h.add(ONE, LeaseExpired(1, 5, 0, 3000 * MS, LEASE_MS, 1))
     found = verdict(h, "QC-13")
-    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.PEER)
+    assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.PEER)
 
 
 def test_qc_13_is_open_in_a_history_cut_short() -> None:
@@ -130,7 +130,7 @@ def test_a_broker_active_to_the_end_breaks_qc_14() -> None:
     h.after(LEASE_MS)
     expire(h)
     h.after(500)
-    assert verdict(h, "QC-14").violations[0].witness is Witness.SELF
+    assert verdict(h, "QC-14").violations[0].evidence is Evidence.SELF
 
 
 def test_a_silent_broker_left_unfenced_breaks_qc_14() -> None:
@@ -140,7 +140,7 @@ def test_a_silent_broker_left_unfenced_breaks_qc_14() -> None:
     fence_itself(h)
     h.after(1300)
     found = verdict(h, "QC-14").violations[0]
-    assert found.witness is Witness.PEER
+    assert found.evidence is Evidence.PEER
     assert "left broker 1 unfenced" in found.message
 
 
@@ -163,7 +163,7 @@ def test_a_lost_lease_fenced_on_both_sides_keeps_qc_14() -> None:
     expire(h)
     h.after(60_000)
     found = verdict(h, "QC-14")
-    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.PEER)
+    assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.PEER)
 
 
 def test_a_dead_process_need_not_fence_itself_and_a_vacant_office_fences_nobody() -> None:
@@ -262,7 +262,7 @@ def test_a_refusal_by_an_inactive_controller_keeps_qc_22() -> None:
     h.add(ONE, ControllerElected(1, 0, 0))
     answer(h, error="STALE_BROKER_EPOCH")
     found = verdict(h, "QC-22")
-    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.PEER)
+    assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.PEER)
 
 
 def test_qc_22_is_open_in_a_history_cut_short() -> None:
@@ -287,7 +287,7 @@ def test_a_lease_that_outlives_the_successors_first_decision_breaks_qc_36() -> N
     h.after(400)
     grant(h)
     found = verdict(h, "QC-36").violations[0]
-    assert found.witness is Witness.PEER
+    assert found.evidence is Evidence.PEER
     assert "after its successor may have fenced it" in found.message
 
 
@@ -297,7 +297,7 @@ def test_a_controller_that_goes_on_renewing_breaks_qc_36() -> None:
     h.add(TWO, ControllerElected(2, 6, 1))
     h.after(400)
     answer(h)
-    assert verdict(h, "QC-36").violations[0].witness is Witness.SELF
+    assert verdict(h, "QC-36").violations[0].evidence is Evidence.SELF
 
 
 def test_a_controller_that_resigns_before_its_successor_keeps_qc_36() -> None:
@@ -307,7 +307,7 @@ def test_a_controller_that_resigns_before_its_successor_keeps_qc_36() -> None:
     h.after(400)
     h.add(TWO, ControllerElected(2, 6, 1))
     found = verdict(h, "QC-36")
-    assert (found.verdict, found.witness) == (Outcome.HOLDS, Witness.PEER)
+    assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
 
 
 def test_an_answer_under_way_when_the_successor_came_keeps_qc_36() -> None:

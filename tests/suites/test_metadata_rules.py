@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import NodeStarted, ProcessExited, Witness
+from fencepost import Evidence, NodeStarted, ProcessExited
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
     BrokerCommitted,
@@ -49,7 +49,7 @@ def test_two_controllers_with_different_states_break_qc_06(h: HistoryBuilder) ->
     h.add(TWO, MetadataDigest(32, 5, "bb"))
     found = verdict(h, "QC-06").violations[0]
     assert "another state at metadata offset 32" in found.message
-    assert found.witness is Witness.PEER
+    assert found.evidence is Evidence.PEER
 
 
 def test_two_controllers_with_one_state_keep_qc_06(h: HistoryBuilder) -> None:
@@ -90,7 +90,7 @@ def test_a_state_rebuilt_from_a_snapshot_that_is_another_breaks_qc_11(h: History
     h.add(TWO, MetadataDigest(64, 5, "bb"))
     found = verdict(h, "QC-11").violations[0]
     assert "a snapshot and the log after it" in found.message
-    assert found.witness is Witness.PEER
+    assert found.evidence is Evidence.PEER
 
 
 def test_a_whole_snapshot_and_the_same_state_from_it_keep_qc_11(h: HistoryBuilder) -> None:
@@ -125,7 +125,7 @@ def test_a_second_snapshot_while_one_is_under_way_breaks_qc_12(h: HistoryBuilder
     asked(h, 103)
     h.add(THREE, SnapshotStarted(100, 5, 1))
     found = verdict(h, "QC-12").violations
-    assert {one.witness for one in found} == {Witness.SELF, Witness.PEER}
+    assert {one.evidence for one in found} == {Evidence.SELF, Evidence.PEER}
 
 
 def test_a_snapshot_that_waited_for_the_other_keeps_qc_12(h: HistoryBuilder) -> None:
@@ -275,7 +275,7 @@ def test_a_broker_online_before_its_own_registration_breaks_reg_04(h: HistoryBui
     joining(h, 7)
     found = verdict(h, "REG-04").violations[0]
     assert "stands at offset 8" in found.message
-    assert found.witness is Witness.PEER
+    assert found.evidence is Evidence.PEER
 
 
 def test_a_broker_online_without_a_checkpoint_breaks_reg_04(h: HistoryBuilder) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import NodeStarted, PromiseWitnessed, Witness
+from fencepost import Evidence, NodeStarted, PromiseObserved
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
     ControllerElected,
@@ -59,7 +59,7 @@ def test_a_node_that_is_behind_and_reports_another_lag_breaks_qc_25(
     h.add(BROKER, MetricsReported("broker", 1, lag, last_stable=10, replayed=4))
     found = verdict(h).violations[0]
     assert f"a MetadataLag of {lag}, with the metadata replayed up to 4" in found.message
-    assert found.witness is Witness.PEER
+    assert found.evidence is Evidence.PEER
 
 
 def test_a_lag_that_is_hidden_behind_a_replay_that_never_was_breaks_qc_25(
@@ -150,5 +150,5 @@ def test_what_a_test_saw_on_a_metrics_page_counts(
     h: HistoryBuilder, clause: str, held: bool, outcome: Outcome
 ) -> None:
     assert verdict(h, clause).verdict is Outcome.NOT_EXERCISED
-    h.add("harness", PromiseWitnessed(clause, held, "seen", "client"))
+    h.add("harness", PromiseObserved(clause, held, "seen", "client"))
     assert verdict(h, clause).verdict is outcome

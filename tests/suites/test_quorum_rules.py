@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import NodeStarted, Witness
+from fencepost import Evidence, NodeStarted
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
     AdminCompleted,
@@ -61,7 +61,7 @@ def test_a_vote_for_two_candidates_breaks_qc_07_even_over_a_restart() -> None:
     h = HistoryBuilder()
     vote(h, 4, 101)
     h.add("controller-2#2", VoteAnswered(4, 103, True, "granted", 5, 1, 5, 1))
-    assert verdict(h, "QC-07").violations[0].witness is Witness.SELF
+    assert verdict(h, "QC-07").violations[0].evidence is Evidence.SELF
 
 
 def test_a_vote_beside_ones_own_candidacy_breaks_qc_07() -> None:
@@ -97,7 +97,7 @@ def test_a_winner_with_every_committed_record_keeps_qc_07() -> None:
     vote(h, 2, 103, "log_behind")
     elect(h, THREE, 2, 8)
     found = verdict(h, "QC-07")
-    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.PEER)
+    assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.PEER)
 
 
 def test_a_late_winner_of_an_old_epoch_need_not_have_what_came_later() -> None:
@@ -130,7 +130,7 @@ def test_a_granted_isr_that_nobody_has_committed_breaks_qc_08() -> None:
     h = HistoryBuilder()
     h.add(TWO, PartitionCommitted(4, "orders", 0, 1, 0, (1, 2, 3), (1, 2, 3)))
     h.add("broker-1#1", IsrChangeAnswered("orders", 0, 0, "NONE", (1, 2)))
-    assert verdict(h, "QC-08").violations[0].witness is Witness.PEER
+    assert verdict(h, "QC-08").violations[0].evidence is Evidence.PEER
 
 
 @pytest.mark.parametrize("epoch", [0, 1], ids=["not replayed yet", "replayed"])
@@ -140,7 +140,7 @@ def test_a_committed_change_that_is_answered_then_keeps_qc_08(epoch: int) -> Non
     h.add(ONE, ChangeAnswered("AlterIsr", "broker-1#1", "NONE", 9, 10, 1))
     h.add("broker-1#1", IsrChangeAnswered("orders", 0, epoch, "NONE", (1, 2)))
     found = verdict(h, "QC-08")
-    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.PEER)
+    assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.PEER)
 
 
 def test_what_writes_no_record_says_nothing_about_qc_08() -> None:
@@ -222,7 +222,7 @@ def test_a_topic_that_a_client_cannot_find_after_a_failover_breaks_qc_28() -> No
     h.add("clients/admin#1", AdminCompleted("a", "create_topic", "orders", "ok", ""))
     elect(h, TWO, 2, 9)
     h.add("clients/r#1", ReadCompleted("orders", 0, -1, -1, "unknown", "UNKNOWN_TOPIC_OR_PART: x"))
-    assert verdict(h, "QC-28").violations[0].witness is Witness.CLIENT
+    assert verdict(h, "QC-28").violations[0].evidence is Evidence.CLIENT
 
 
 def test_a_topic_read_after_a_failover_keeps_qc_28() -> None:
@@ -233,7 +233,7 @@ def test_a_topic_read_after_a_failover_keeps_qc_28() -> None:
     elect(h, TWO, 2, 10)
     h.add("clients/reader#1", ReadCompleted("orders", 0, 0, 5, "ok", ""))
     found = verdict(h, "QC-28")
-    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.CLIENT)
+    assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.CLIENT)
 
 
 def test_a_deleted_topic_need_not_be_there() -> None:

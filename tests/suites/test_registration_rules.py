@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import NodeStarted, ProcessExited, Witness
+from fencepost import Evidence, NodeStarted, ProcessExited
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
     BrokerCommitted,
@@ -95,7 +95,7 @@ def test_a_broker_that_was_told_keeps_qc_16() -> None:
     grant(h, OLD)
     change(h, "FENCED", "ACTIVE")
     found = verdict(h, "QC-16")
-    assert (found.verdict, found.witness) == (Outcome.HOLDS, Witness.PEER)
+    assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
 
 
 def test_an_answer_under_way_while_it_was_fenced_keeps_qc_16() -> None:
@@ -104,7 +104,7 @@ def test_an_answer_under_way_while_it_was_fenced_keeps_qc_16() -> None:
     change(h, "ACTIVE", "FENCED")
     grant(h, OLD)
     change(h, "FENCED", "ACTIVE")
-    assert verdict(h, "QC-16").witness is Witness.SELF
+    assert verdict(h, "QC-16").evidence is Evidence.SELF
 
 
 def test_qc_16_is_open_in_a_history_cut_short() -> None:
@@ -145,7 +145,7 @@ def test_a_record_that_restores_the_old_epoch_breaks_qc_20() -> None:
     record(h, 3, 3, fenced=False)
     record(h, 4, 3, fenced=True)
     record(h, 5, 3, fenced=False)
-    assert verdict(h, "QC-20").violations[0].witness is Witness.PEER
+    assert verdict(h, "QC-20").violations[0].evidence is Evidence.PEER
 
 
 def test_activity_regained_under_a_new_epoch_keeps_qc_20() -> None:
@@ -160,7 +160,7 @@ def test_activity_regained_under_a_new_epoch_keeps_qc_20() -> None:
     change(h, "FENCED", "ACTIVE", epoch=6)
     change(h, "ACTIVE", "SHUTDOWN", epoch=6)
     found = verdict(h, "QC-20")
-    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 1, Witness.PEER)
+    assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 1, Evidence.PEER)
 
 
 def test_qc_20_is_open_in_a_history_cut_short() -> None:
@@ -232,7 +232,7 @@ def test_an_active_entry_taken_over_fenced_keeps_reg_03() -> None:
         record(h, 9, 9, fenced=True, incarnation="new", process=process)
     answer(h, NEW, "FENCED", request_epoch=-1, incarnation="new")
     found = verdict(h, "REG-03")
-    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 1, Witness.PEER)
+    assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 1, Evidence.PEER)
 
 
 def test_a_first_registration_does_not_exercise_reg_03() -> None:
@@ -265,7 +265,7 @@ def test_a_refusal_for_a_dead_process_breaks_qc_35() -> None:
     bounced(h)
     h.add(NEW, HeartbeatRefused(1, -1, "DUPLICATE_BROKER_REGISTRATION", 101))
     found = verdict(h, "QC-35").violations[0]
-    assert found.witness is Witness.PEER
+    assert found.evidence is Evidence.PEER
     assert "was dead and had 3.0 s of its lease left" in found.message
 
 
@@ -274,7 +274,7 @@ def test_an_id_had_back_within_the_old_lease_keeps_qc_35() -> None:
     bounced(h)
     grant(h, NEW, "FENCED", epoch=9)
     found = verdict(h, "QC-35")
-    assert (found.verdict, found.witness) == (Outcome.HOLDS, Witness.PEER)
+    assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
 
 
 def test_an_id_had_back_after_the_old_lease_does_not_exercise_qc_35() -> None:

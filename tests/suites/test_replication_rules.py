@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import Witness
+from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
     FollowerFetched,
@@ -102,7 +102,7 @@ def test_acks_all_before_the_followers_break_rp_04() -> None:
     h = HistoryBuilder()
     store(h, B1, 0, as_leader=True)
     acknowledge(h, 1, ends=(1, 0, 0), mark=0)
-    assert verdict(h, "RP-04").violations[0].witness is Witness.SELF
+    assert verdict(h, "RP-04").violations[0].evidence is Evidence.SELF
 
 
 def test_a_follower_that_had_not_stored_it_breaks_rp_04_whatever_the_leader_says() -> None:
@@ -113,7 +113,7 @@ def test_a_follower_that_had_not_stored_it_breaks_rp_04_whatever_the_leader_says
     store(h, B1, 0, as_leader=True)
     acknowledge(h, 1, ends=(1, 1, 1), mark=1)
     found = verdict(h, "RP-04").violations[0]
-    assert found.witness is Witness.PEER
+    assert found.evidence is Evidence.PEER
     assert f"{B2}, in the ISR, had stored up to 0" in found.message
 
 
@@ -134,7 +134,7 @@ def test_acks_all_once_every_follower_has_it_keep_rp_04() -> None:
     store(h, B3, 0)
     acknowledge(h, 1, ends=(1, 1, 1), mark=1)
     found = verdict(h, "RP-04")
-    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 1, Witness.PEER)
+    assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 1, Evidence.PEER)
 
 
 def test_a_leader_is_not_held_to_what_it_had_as_a_follower() -> None:
@@ -191,7 +191,7 @@ def test_a_follower_that_catches_up_with_the_same_messages_keeps_rp_05() -> None
     mark(h, B1, 1)
     mark(h, B2, 1)
     found = verdict(h, "RP-05")
-    assert (found.verdict, found.witness) == (Outcome.HOLDS, Witness.PEER)
+    assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
 
 
 def test_messages_above_the_high_watermark_may_differ() -> None:
@@ -285,7 +285,7 @@ def test_a_reading_that_ends_early_breaks_rp_06() -> None:
     mark(h, B1, 7)
     lead(h, B2, 2, log_end=7, mark=7)
     h.add("clients/reader#1", ReadCompleted("orders", 0, 0, 6, "ok", ""))
-    assert verdict(h, "RP-06").violations[0].witness is Witness.CLIENT
+    assert verdict(h, "RP-06").violations[0].evidence is Evidence.CLIENT
 
 
 def test_a_new_leader_with_everything_committed_keeps_rp_06() -> None:
@@ -295,7 +295,7 @@ def test_a_new_leader_with_everything_committed_keeps_rp_06() -> None:
     lead(h, B2, 2, log_end=7, mark=7)
     h.add("clients/reader#1", ReadCompleted("orders", 0, 0, 7, "ok", ""))
     found = verdict(h, "RP-06")
-    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.CLIENT)
+    assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.CLIENT)
 
 
 @pytest.mark.parametrize(("end", "came"), [(7, Outcome.HOLDS), (6, Outcome.VIOLATED)])
@@ -348,7 +348,7 @@ def test_a_new_leader_without_what_a_client_was_acknowledged_breaks_rp_13() -> N
     acknowledge(h, 7, ends=(7, 7, 7), mark=7)
     acked(h, 6)
     lead(h, B2, 2, log_end=6)
-    assert verdict(h, "RP-13").violations[0].witness is Witness.CLIENT
+    assert verdict(h, "RP-13").violations[0].evidence is Evidence.CLIENT
 
 
 def test_a_new_leader_without_what_the_former_answered_breaks_rp_13() -> None:
@@ -356,7 +356,7 @@ def test_a_new_leader_without_what_the_former_answered_breaks_rp_13() -> None:
     lead(h, B1, 1, log_end=0)
     acknowledge(h, 7, ends=(7, 7, 7), mark=7)
     lead(h, B2, 2, log_end=6)
-    assert verdict(h, "RP-13").violations[0].witness is Witness.PEER
+    assert verdict(h, "RP-13").violations[0].evidence is Evidence.PEER
 
 
 def test_a_new_leader_with_everything_acknowledged_keeps_rp_13() -> None:
@@ -367,7 +367,7 @@ def test_a_new_leader_with_everything_acknowledged_keeps_rp_13() -> None:
     lead(h, B2, 2, log_end=7)
     h.add("clients/reader#1", ReadCompleted("orders", 0, 0, 7, "ok", ""))
     found = verdict(h, "RP-13")
-    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.CLIENT)
+    assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.CLIENT)
 
 
 def test_a_write_acknowledged_by_the_leader_alone_may_be_lost_with_it() -> None:

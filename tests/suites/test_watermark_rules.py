@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import Stalled, Witness
+from fencepost import Evidence, Stalled
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
     FetchServed,
@@ -101,14 +101,14 @@ def poll(h: HistoryBuilder, *offsets: int) -> None:
 def test_a_fetch_served_past_the_high_watermark_breaks_rp_07() -> None:
     h = HistoryBuilder()
     serve(h, to=6, high_watermark=5)
-    assert verdict(h, "RP-07").violations[0].witness is Witness.SELF
+    assert verdict(h, "RP-07").violations[0].evidence is Evidence.SELF
 
 
 def test_a_message_read_that_nobody_had_committed_breaks_rp_07() -> None:
     h = HistoryBuilder()
     mark(h, 5, 6)
     poll(h, 4, 5)
-    assert verdict(h, "RP-07").violations[0].witness is Witness.CLIENT
+    assert verdict(h, "RP-07").violations[0].evidence is Evidence.CLIENT
 
 
 def test_a_fetch_that_stops_at_the_high_watermark_keeps_rp_07() -> None:
@@ -117,7 +117,7 @@ def test_a_fetch_that_stops_at_the_high_watermark_keeps_rp_07() -> None:
     serve(h, to=5, high_watermark=5)
     poll(h, 3, 4)
     found = verdict(h, "RP-07")
-    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 2, Witness.CLIENT)
+    assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.CLIENT)
 
 
 def test_a_fetch_of_a_log_all_committed_does_not_exercise_rp_07() -> None:
@@ -162,7 +162,7 @@ def test_a_follower_that_never_learns_breaks_rp_27() -> None:
         h.after(100)
     found = verdict(h, "RP-27")
     assert found.violated == 1
-    assert found.violations[0].witness is Witness.PEER
+    assert found.violations[0].evidence is Evidence.PEER
 
 
 def test_what_is_stored_first_after_a_silence_may_come_before_its_mark() -> None:
@@ -192,7 +192,7 @@ def test_a_follower_that_learns_a_little_late_keeps_rp_27() -> None:
         if offset % 15 == 14:
             learn(h, offset, offset + 1)
     found = verdict(h, "RP-27")
-    assert (found.verdict, found.witness) == (Outcome.HOLDS, Witness.PEER)
+    assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
 
 
 def test_a_mark_capped_by_the_followers_own_log_exercises_rp_27() -> None:
@@ -222,14 +222,14 @@ def test_a_commit_over_an_isr_that_was_never_stored_breaks_rp_32() -> None:
     ask(h, (1, 2))
     mark(h, 6, 6, counted=(1, 2), isr=(1, 2))
     found = verdict(h, "RP-32").violations[0]
-    assert found.witness is Witness.PEER
+    assert found.evidence is Evidence.PEER
     assert "without [3] of the stored ISR" in found.message
 
 
 def test_a_commit_over_fewer_than_its_own_isr_breaks_rp_32() -> None:
     h = HistoryBuilder()
     mark(h, 6, 6, counted=(1, 2))
-    assert verdict(h, "RP-32").violations[0].witness is Witness.SELF
+    assert verdict(h, "RP-32").violations[0].evidence is Evidence.SELF
 
 
 def test_a_commit_that_waits_for_the_stored_shrink_keeps_rp_32() -> None:
@@ -240,7 +240,7 @@ def test_a_commit_that_waits_for_the_stored_shrink_keeps_rp_32() -> None:
     stored_isr(h, 4, 2, (1, 2))
     mark(h, 6, 6, counted=(1, 2), isr=(1, 2), epoch=2)
     found = verdict(h, "RP-32")
-    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 1, Witness.PEER)
+    assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 1, Evidence.PEER)
 
 
 def test_a_leader_that_steps_down_with_its_shrink_unstored_exercises_rp_32() -> None:
@@ -248,7 +248,7 @@ def test_a_leader_that_steps_down_with_its_shrink_unstored_exercises_rp_32() -> 
     stored_isr(h, 3, 1, ALL3)
     ask(h, (1,))
     h.add(B1, LeadershipEnded("orders", 0, 1, "metadata"))
-    assert verdict(h, "RP-32").witness is Witness.SELF
+    assert verdict(h, "RP-32").evidence is Evidence.SELF
 
 
 def test_counting_a_replica_that_is_being_added_keeps_rp_32() -> None:
@@ -305,7 +305,7 @@ def test_a_laggard_dropped_and_commits_that_go_on_keep_rp_09() -> None:
     lead(h, epoch=2)
     mark(h, 1, 1, counted=(1, 2), isr=(1, 2), epoch=2)
     found = verdict(h, "RP-09")
-    assert (found.verdict, found.witness) == (Outcome.HOLDS, Witness.PEER)
+    assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
 
 
 def test_a_leader_that_asked_in_vain_keeps_rp_09() -> None:
@@ -344,7 +344,7 @@ def test_a_follower_that_had_not_stored_so_much_breaks_rp_10() -> None:
     store(h, "broker-3#1", 3)
     h.add(B1, FollowerFetched("orders", 0, 1, 3, "broker-3#1", 5, 5))
     ask(h, ALL3, old=(1, 2), ends=(6, 6, 5))
-    assert verdict(h, "RP-10").violations[0].witness is Witness.PEER
+    assert verdict(h, "RP-10").violations[0].evidence is Evidence.PEER
 
 
 def test_a_follower_taken_back_when_it_has_caught_up_keeps_rp_10() -> None:
@@ -353,7 +353,7 @@ def test_a_follower_taken_back_when_it_has_caught_up_keeps_rp_10() -> None:
     h.add(B1, FollowerFetched("orders", 0, 1, 3, "broker-3#1", 5, 5))
     ask(h, ALL3, old=(1, 2), ends=(6, 6, 5))
     found = verdict(h, "RP-10")
-    assert (found.verdict, found.exercised, found.witness) == (Outcome.HOLDS, 1, Witness.PEER)
+    assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 1, Evidence.PEER)
 
 
 def test_a_shrink_says_nothing_about_rp_10() -> None:

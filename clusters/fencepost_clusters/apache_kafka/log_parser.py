@@ -89,7 +89,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LogPattern:
     """One kind of line: the end of its logger's name, its message, and what is told of it."""
 
     logger: str
@@ -318,11 +318,11 @@ _REJECTING = rf"Rejecting AlterPartition request from node (?P<requester>\d+) fo
 _PREFIXED = rf"\[Partition {_PLACE} broker=\d+\] "
 
 
-def _row(logger: str, message: str, tell: Tell) -> Row:
-    return Row(logger, re.compile(message), tell)
+def _row(logger: str, message: str, tell: Tell) -> LogPattern:
+    return LogPattern(logger, re.compile(message), tell)
 
 
-TABLE: Sequence[Row] = (
+TABLE: Sequence[LogPattern] = (
     _row("BrokerLifecycleManager", r"Incarnation (\S+) of broker (\d+) in .* is now STARTING",
          _broker_started),
     _row("BrokerLifecycleManager", r"Successfully registered broker (\d+) with broker epoch (\d+)",
@@ -390,6 +390,6 @@ TABLE: Sequence[Row] = (
 )  # fmt: skip
 """Every line that is told; `logger` alone is the end of Kafka's `state.change.logger`."""
 
-_ROWS: Mapping[str, Sequence[Row]] = {
+_ROWS: Mapping[str, Sequence[LogPattern]] = {
     name: tuple(row for row in TABLE if row.logger == name) for name in {r.logger for r in TABLE}
 }

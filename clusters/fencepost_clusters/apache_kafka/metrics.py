@@ -51,7 +51,7 @@ Sample = tuple[str, frozenset[tuple[str, str]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MetricSource:
     """One metric: its field, its object name in JMX, and which attribute of that it is."""
 
     field: str
@@ -70,16 +70,16 @@ class Row:
 _CONTROLLER = "kafka.controller:type=KafkaController,name="
 _BROKER = "kafka.server:type=ReplicaManager,name="
 
-TABLE: Sequence[Row] = (
-    Row("epoch", "kafka.server:type=raft-metrics", "current-epoch"),
-    Row("active_controllers", f"{_CONTROLLER}ActiveControllerCount"),
-    Row("active_brokers", f"{_CONTROLLER}ActiveBrokerCount"),
-    Row("fenced_brokers", f"{_CONTROLLER}FencedBrokerCount"),
-    Row("offline_partitions", f"{_CONTROLLER}OfflinePartitionsCount"),
-    Row("timed_out_heartbeats", f"{_CONTROLLER}TimedOutBrokerHeartbeatCount"),
-    Row("broker_state", "kafka.server:type=KafkaServer,name=BrokerState"),
-    Row("led_partitions", f"{_BROKER}LeaderCount"),
-    Row("under_replicated", f"{_BROKER}UnderReplicatedPartitions"),
+TABLE: Sequence[MetricSource] = (
+    MetricSource("epoch", "kafka.server:type=raft-metrics", "current-epoch"),
+    MetricSource("active_controllers", f"{_CONTROLLER}ActiveControllerCount"),
+    MetricSource("active_brokers", f"{_CONTROLLER}ActiveBrokerCount"),
+    MetricSource("fenced_brokers", f"{_CONTROLLER}FencedBrokerCount"),
+    MetricSource("offline_partitions", f"{_CONTROLLER}OfflinePartitionsCount"),
+    MetricSource("timed_out_heartbeats", f"{_CONTROLLER}TimedOutBrokerHeartbeatCount"),
+    MetricSource("broker_state", "kafka.server:type=KafkaServer,name=BrokerState"),
+    MetricSource("led_partitions", f"{_BROKER}LeaderCount"),
+    MetricSource("under_replicated", f"{_BROKER}UnderReplicatedPartitions"),
 )
 """Every metric that is told. How far a node has applied the metadata is told by what it logs."""
 

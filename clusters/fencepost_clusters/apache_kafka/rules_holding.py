@@ -11,6 +11,7 @@ from msgspec import Struct
 from fencepost import (
     Cause,
     Event,
+    Evidence,
     Exercised,
     Finding,
     Key,
@@ -18,7 +19,6 @@ from fencepost import (
     ProcessExited,
     RunEnd,
     Violated,
-    Witness,
 )
 from fencepost_clusters.apache_kafka.holders import KINDS, Holders
 from fencepost_clusters.apache_kafka.keys import NOTHING, whole_run
@@ -95,7 +95,7 @@ class RefusedChangesNothing:
             return NOTHING
         leads = any(one.leader == broker for one in state.partitions.values())
         holder = state.holder(broker, event.at_ns)
-        return (Exercised(event.ref, Witness.PEER),) if holder and leads else NOTHING
+        return (Exercised(event.ref, Evidence.PEER),) if holder and leads else NOTHING
 
     @staticmethod
     def _broker(state: _Places, body: BrokerCommitted) -> Sequence[Finding]:
@@ -125,7 +125,9 @@ class RefusedChangesNothing:
                 f"at offset {body.offset}, unfenced and well, while {others[0]} claimed its id"
             )
             because = tuple(state.refused[one] for one in others if one in state.refused)
-            state.suspects.append((was.leader, Violated(event.ref, Witness.PEER, message, because)))
+            state.suspects.append(
+                (was.leader, Violated(event.ref, Evidence.PEER, message, because))
+            )
         return found
 
     def end(self, state: _Places, end: RunEnd) -> Sequence[Finding]:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from fencepost import (
     Event,
+    Evidence,
     Exercised,
     Finding,
     Key,
@@ -21,7 +22,6 @@ from fencepost import (
     RunEnd,
     Undecided,
     Violated,
-    Witness,
 )
 from fencepost_clusters.apache_kafka.keys import NOTHING, SECOND, slot_of, whole_run
 from fencepost_clusters.apache_kafka.metrics import MetricsTold
@@ -178,11 +178,11 @@ class CountsTheMetadata:
                 f"{counts.offline} partitions without a leader, as the metadata has them at no "
                 f"offset from {low} to {high}"
             )
-            suspect = Violated(event.ref, Witness.CLIENT, message)
+            suspect = Violated(event.ref, Evidence.CLIENT, message)
             state.suspects[process, counts] = _Suspect(low, high, counts, suspect, event.at_ns)
         elif len(known) == 1 and state.agreed.get(process) != counts:
             state.agreed[process] = counts
-            return (Exercised(event.ref, Witness.CLIENT),)
+            return (Exercised(event.ref, Evidence.CLIENT),)
         return NOTHING
 
     def end(self, state: _Counting, end: RunEnd) -> Sequence[Finding]:
@@ -260,19 +260,19 @@ class SaysWhatItIs:
         if (body.active_controllers and not ever) or (not body.active_controllers and throughout):
             is_in = "is in office" if throughout else "is not in office"
             message = f"{process} {is_in}, and its ActiveControllerCount is "
-            violated = Violated(event.ref, Witness.CLIENT, f"{message}{body.active_controllers}")
+            violated = Violated(event.ref, Evidence.CLIENT, f"{message}{body.active_controllers}")
             state.suspects.setdefault(process, (violated, event.at_ns))
         elif throughout and state.confirmed.get(process) != began_ns:
             state.confirmed[process] = began_ns
-            return (Exercised(event.ref, Witness.CLIENT),)
+            return (Exercised(event.ref, Evidence.CLIENT),)
         return NOTHING
 
     def end(self, state: _States, end: RunEnd) -> Sequence[Finding]:
         found = [_unless_stalled(one, at_ns, end) for one, at_ns in state.suspects.values()]
         for process, event in state.running.items():
             if state.incarnations[process] in state.unfenced:
-                found.append(Exercised(event.ref, Witness.CLIENT))
+                found.append(Exercised(event.ref, Evidence.CLIENT))
             elif end.complete:
                 message = f"{process} says that it is RUNNING, and was never unfenced"
-                found.append(Violated(event.ref, Witness.CLIENT, message))
+                found.append(Violated(event.ref, Evidence.CLIENT, message))
         return found

@@ -8,7 +8,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Exercised, Finding, Key, NodeStarted, RunEnd, Violated, Witness
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
 from fencepost_clusters.apache_kafka.keys import NOTHING, SECOND, by_partition, slot_of, whole_run
 from fencepost_kafka import (
     BrokerCommitted,
@@ -97,10 +97,10 @@ class FencedIsNamedToNobody:
             if broker in body.brokers:
                 message = f"{body.slot} named broker {broker}, which is fenced, to {event.process}"
                 because = (state.fenced[broker][1],)
-                violated = Violated(event.ref, Witness.CLIENT, message, because)
+                violated = Violated(event.ref, Evidence.CLIENT, message, because)
                 state.suspects.append((broker, state.applied[body.slot][0], violated))
             else:
-                found.append(Exercised(event.ref, Witness.CLIENT))
+                found.append(Exercised(event.ref, Evidence.CLIENT))
         return found
 
     def end(self, state: _Told, end: RunEnd) -> Sequence[Finding]:
@@ -171,7 +171,7 @@ class LeavesLeadingNothing:
                 state.left.append(
                     _Left(body.broker_id, applied, places, event.ref, event.process, asked)
                 )
-                return state, (Exercised(event.ref, Witness.PEER),) if led else NOTHING
+                return state, (Exercised(event.ref, Evidence.PEER),) if led else NOTHING
         return state, NOTHING
 
     @staticmethod
@@ -190,7 +190,7 @@ class LeavesLeadingNothing:
             if left.places:
                 names = ", ".join(f"{topic}-{number}" for topic, number in sorted(left.places))
                 message = f"{left.process} left the cluster leading {names}"
-                found.append(Violated(left.at, Witness.PEER, message, (left.asked,)))
+                found.append(Violated(left.at, Evidence.PEER, message, (left.asked,)))
         return found
 
 
@@ -240,8 +240,8 @@ class FollowerStoresNothing:
             message = (
                 f"{process} stored a message of {event.process} sent after it had begun to follow"
             )
-            return (Violated(event.ref, Witness.CLIENT, message, (ref,)),)
-        return (Exercised(event.ref, Witness.CLIENT),) if "NOT_LEADER" in body.error else NOTHING
+            return (Violated(event.ref, Evidence.CLIENT, message, (ref,)),)
+        return (Exercised(event.ref, Evidence.CLIENT),) if "NOT_LEADER" in body.error else NOTHING
 
     def end(self, state: _Following, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

@@ -11,6 +11,7 @@ from msgspec import Struct
 from fencepost import (
     Cause,
     Event,
+    Evidence,
     Exercised,
     FaultHealed,
     FaultInjected,
@@ -21,7 +22,6 @@ from fencepost import (
     RunEnd,
     Undecided,
     Violated,
-    Witness,
 )
 from fencepost_clusters.apache_kafka.holders import KINDS, Holders
 from fencepost_clusters.apache_kafka.keys import MS, NOTHING, SECOND, slot_of, whole_run
@@ -58,7 +58,7 @@ class HolderKeepsId:
             case HeartbeatRefused(error=error) if error == DUPLICATE:
                 holder = state.process(state.records.get(body.broker_id))
                 if holder and holder != event.process:
-                    return state, (Exercised(event.ref, Witness.PEER),)
+                    return state, (Exercised(event.ref, Evidence.PEER),)
             case BrokerCommitted():
                 return state, self._committed(state, event, body)
         return state, NOTHING
@@ -76,7 +76,7 @@ class HolderKeepsId:
             f"broker {body.broker_id} was given to {newcomer} at offset {body.offset}, while "
             f"{holder} held it, unfenced and well"
         )
-        return (Violated(event.ref, Witness.PEER, message),)
+        return (Violated(event.ref, Evidence.PEER, message),)
 
     def end(self, state: Holders, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -202,7 +202,7 @@ class SilentIsFenced:
             return NOTHING
         late = self._late(state, body.broker_id, silence, event.at_ns, event.ref)
         del state.silent[body.broker_id]
-        return NOTHING if late else (Exercised(event.ref, Witness.PEER),)
+        return NOTHING if late else (Exercised(event.ref, Evidence.PEER),)
 
     def _overdue(self, state: _Sessions, at_ns: int, at: Cause) -> None:
         for broker, silence in list(state.silent.items()):
@@ -220,7 +220,7 @@ class SilentIsFenced:
             f"broker {broker} was silent for {took_ns / SECOND:.1f} s ({silence.why}) before it "
             f"was fenced; its session timeout is {session_ns / SECOND:.1f} s"
         )
-        violated = Violated(at, Witness.PEER, message, (silence.ref,))
+        violated = Violated(at, Evidence.PEER, message, (silence.ref,))
         state.suspects.append((violated, silence.since_ns, at_ns, bound_ns))
         return True
 

@@ -78,7 +78,7 @@ Tell = Callable[[Memory, Match[str], Line], Bodies]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LogPattern:
     """One kind of line: its message, and the events that it makes."""
 
     message: Pattern[str]
@@ -181,15 +181,15 @@ _MEMBER = r"(?P<member>[0-9a-f]+)"
 _LEADER = r"(?P<leader>[0-9a-f]+)"
 _TERM = r"at term (?P<term>\d+)"
 _RAFT = (
-    Row(re.compile(rf"{_MEMBER} became follower {_TERM}$"), _follower),
-    Row(re.compile(rf"{_MEMBER} became (?P<kind>(pre-)?candidate) {_TERM}$"), _campaign),
-    Row(re.compile(rf"{_MEMBER} became leader {_TERM}$"), _leader),
-    Row(re.compile(rf"{_MEMBER} stepped down to follower since quorum"), _quorum_lost),
-    Row(re.compile(rf"raft\.node: {_MEMBER} elected leader {_LEADER} {_TERM}$"), _elected),
-    Row(re.compile(rf"raft\.node: {_MEMBER} changed leader from \S+ to {_LEADER} {_TERM}$"),
+    LogPattern(re.compile(rf"{_MEMBER} became follower {_TERM}$"), _follower),
+    LogPattern(re.compile(rf"{_MEMBER} became (?P<kind>(pre-)?candidate) {_TERM}$"), _campaign),
+    LogPattern(re.compile(rf"{_MEMBER} became leader {_TERM}$"), _leader),
+    LogPattern(re.compile(rf"{_MEMBER} stepped down to follower since quorum"), _quorum_lost),
+    LogPattern(re.compile(rf"raft\.node: {_MEMBER} elected leader {_LEADER} {_TERM}$"), _elected),
+    LogPattern(re.compile(rf"raft\.node: {_MEMBER} changed leader from \S+ to {_LEADER} {_TERM}$"),
         _elected),
-    Row(re.compile(rf"raft\.node: {_MEMBER} lost leader {_LEADER} {_TERM}$"), _lost),
-    Row(re.compile(rf"{_MEMBER} \[.*?\] (?P<answer>cast|rejected|ignored) "
+    LogPattern(re.compile(rf"raft\.node: {_MEMBER} lost leader {_LEADER} {_TERM}$"), _lost),
+    LogPattern(re.compile(rf"{_MEMBER} \[.*?\] (?P<answer>cast|rejected|ignored) "
                    r"(?P<kind>MsgVote|MsgPreVote) (for|from) (?P<candidate>[0-9a-f]+) "
                    rf"\[.*?\] {_TERM}"), _vote),
 )  # fmt: skip
@@ -229,10 +229,10 @@ def _transferring(memory: Memory, found: Match[str], line: Line) -> Bodies:
 
 
 _SERVER = (
-    Row(re.compile(r"(?P<again>re)?starting local member$"), _started),
-    Row(re.compile(r"ready to serve client requests$"), _ready),
-    Row(re.compile(r"received signal; shutting down$"), _stopping),
-    Row(re.compile(r"peer became (?P<state>active|inactive)"), _peer),
-    Row(re.compile(r"apply request took too long$"), _slow),
-    Row(re.compile(r"leadership transfer starting$"), _transferring),
+    LogPattern(re.compile(r"(?P<again>re)?starting local member$"), _started),
+    LogPattern(re.compile(r"ready to serve client requests$"), _ready),
+    LogPattern(re.compile(r"received signal; shutting down$"), _stopping),
+    LogPattern(re.compile(r"peer became (?P<state>active|inactive)"), _peer),
+    LogPattern(re.compile(r"apply request took too long$"), _slow),
+    LogPattern(re.compile(r"leadership transfer starting$"), _transferring),
 )

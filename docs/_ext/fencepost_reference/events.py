@@ -40,7 +40,7 @@ def _described(found: Iterable[type[Struct]]) -> Iterable[str]:
         if fields:
             rows = [
                 (
-                    code(field.name),
+                    code(field.encode_name),
                     code(_written(kind, field.name)),
                     "" if field.required else code(_default(field)),
                     line(says.get(field.name, "")),

@@ -13,18 +13,18 @@ import pytest
 from msgspec import Struct
 
 from fencepost.campaigns.defects import verdicts_in
-from fencepost.judging.judge import Outcome, Verdict
-from fencepost.judging.rules import Witness
+from fencepost.judging.judge import RECORDED_AS, Outcome, Verdict
+from fencepost.judging.rules import Evidence
 from fencepost.model.errors import EnvironmentFailed, FencepostError, UsageError
 from fencepost.model.systems import System, Versioned
 from fencepost.plugins.manager import Plugins
 from fencepost.testing import test_run as testrun
 
 _WEIGHT = (Outcome.VIOLATED, Outcome.UNKNOWN, Outcome.HOLDS, Outcome.NOT_EXERCISED)
-_STRENGTH = (Witness.CLIENT, Witness.PEER, Witness.SELF)
+_STRENGTH = (Evidence.CLIENT, Evidence.PEER, Evidence.SELF)
 
 
-class Row(Struct, frozen=True):
+class MatrixRow(Struct, frozen=True, rename=RECORDED_AS):
     """One clause on one system and runtime; `tests` are those that exercised or violated it.
 
     `system` is with its version where there are several, also where none was asked for. `reason`
@@ -36,7 +36,7 @@ class Row(Struct, frozen=True):
     runtime: str
     verdict: Outcome
     exercised: int
-    witness: Witness | None
+    evidence: Evidence | None
     tests: tuple[str, ...]
     known: tuple[str, ...] = ()
     """The known findings that its violations are, where none of them is new."""
@@ -46,7 +46,7 @@ class Row(Struct, frozen=True):
 class Matrix(Struct, frozen=True):
     """A row a clause, in the clauses' order; `failure` is why some tests, or all, told nothing."""
 
-    rows: Sequence[Row]
+    rows: Sequence[MatrixRow]
     failure: FencepostError | None
 
 
@@ -63,7 +63,7 @@ def conformance(
 
 def rows_of(
     system: System, runtime: str, plugins: Plugins, runs: Sequence[testrun.Ran]
-) -> Sequence[Row]:
+) -> Sequence[MatrixRow]:
     """What the verdicts of tests' runs come to together: a row for each declared clause."""
     found = [(ran.nodeid, verdicts_in(ran.folder)) for ran in runs]
     named = system.name
@@ -72,7 +72,7 @@ def rows_of(
     return [
         _row(clause, named, runtime, found)
         if described.binds(system.plane)
-        else Row(
+        else MatrixRow(
             clause,
             named,
             runtime,
@@ -102,20 +102,20 @@ def _row(
     system: str,
     runtime: str,
     found: Iterable[tuple[str, Mapping[str, Verdict]]],
-) -> Row:
+) -> MatrixRow:
     several = [(test, verdicts[clause]) for test, verdicts in found if clause in verdicts]
     outcomes = {verdict.verdict for _, verdict in several}
     exercised = sum(verdict.exercised for _, verdict in several)
-    witnesses = {verdict.witness for _, verdict in several if verdict.witness is not None}
+    kinds = {verdict.evidence for _, verdict in several if verdict.evidence is not None}
     broken = [verdict for _, verdict in several if verdict.violated]
     new = any(not verdict.known for verdict in broken)
-    return Row(
+    return MatrixRow(
         clause,
         system,
         runtime,
         next((o for o in _WEIGHT if o in outcomes), Outcome.NOT_EXERCISED),
         exercised,
-        next((w for w in _STRENGTH if w in witnesses), None),
+        next((kind for kind in _STRENGTH if kind in kinds), None),
         tuple(test for test, verdict in several if verdict.exercised or verdict.violated),
         () if new else tuple(sorted({one for v in broken for one in v.known})),
     )

@@ -10,7 +10,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from fencepost.campaigns.conformance import Row
+from fencepost.campaigns.conformance import MatrixRow
 from fencepost.judging.judge import Judgement, Outcome
 from fencepost.model.clock import wall_clock
 from fencepost.plugins.manager import Plugins
@@ -52,9 +52,9 @@ def progress() -> Callable[[str], None]:
 
 
 def print_verdicts(judgement: Judgement, console: Console) -> None:
-    """A table, one line a clause: the verdict, how often exercised, by whose word, the sentence."""
+    """A table, one line a clause: the verdict, how often exercised, the evidence, the sentence."""
     table = Table(box=None, pad_edge=False, expand=True)
-    for name, width in (("clause", 27), ("verdict", 14), ("exercised", 9), ("witness", 7)):
+    for name, width in (("clause", 27), ("verdict", 14), ("exercised", 9), ("evidence", 8)):
         align: Literal["left", "right"] = "right" if name == "exercised" else "left"
         table.add_column(name, justify=align, no_wrap=True, min_width=width)
     table.add_column("promise", no_wrap=True, overflow="ellipsis", ratio=1)
@@ -62,11 +62,11 @@ def print_verdicts(judgement: Judgement, console: Console) -> None:
         word = f"[{_STYLE[verdict.verdict]}]{verdict.verdict}[/]"
         known = f"known: {', '.join(verdict.known)}" if verdict.known else ""
         says = known or verdict.reason or verdict.sentence
-        table.add_row(clause, word, str(verdict.exercised), verdict.witness or "", says)
+        table.add_row(clause, word, str(verdict.exercised), verdict.evidence or "", says)
     console.print(table)
 
 
-def print_matrix(rows: Sequence[Row], loaded: Plugins, console: Console) -> None:
+def print_matrix(rows: Sequence[MatrixRow], loaded: Plugins, console: Console) -> None:
     """A table, one line a clause, system and runtime; the lines of a clause stand together."""
     table = Table(box=None, pad_edge=False, expand=True)
     widths = {
@@ -75,7 +75,7 @@ def print_matrix(rows: Sequence[Row], loaded: Plugins, console: Console) -> None
         "runtime": 9,
         "verdict": 14,
         "exercised": 9,
-        "witness": 7,
+        "evidence": 8,
         "tests": 5,
     }
     for name, width in widths.items():
@@ -89,12 +89,15 @@ def print_matrix(rows: Sequence[Row], loaded: Plugins, console: Console) -> None
         says = known or row.reason or loaded.clause(row.clause).says
         count, tests = str(row.exercised), str(len(row.tests))
         where = row.system, row.runtime
-        table.add_row(row.clause, *where, word, count, row.witness or "", tests, says)
+        table.add_row(row.clause, *where, word, count, row.evidence or "", tests, says)
     console.print(table)
 
 
 def print_run_table(
-    rows: Sequence[Row], receipts: Sequence[Mapping[str, bool]], loaded: Plugins, console: Console
+    rows: Sequence[MatrixRow],
+    receipts: Sequence[Mapping[str, bool]],
+    loaded: Plugins,
+    console: Console,
 ) -> None:
     """What the tests of `fencepost run` came to: a line a clause that decided anything, then how
     many did not, then the receipts of the faults."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from msgspec import Struct
 
@@ -102,16 +102,19 @@ class TestEnded(Struct, frozen=True, tag="test.ended"):
         return f"the test {self.nodeid} {self.outcome}"
 
 
-class PromiseWitnessed(Struct, frozen=True, tag="test.promise_witnessed"):
-    """A test looked at one promise itself: a format, a default, a surface that no event shows.
+class PromiseObserved(
+    Struct, frozen=True, tag="test.promise_witnessed", rename={"seen_by": "witness"}
+):
+    """A test checked one promise itself: a format, a default, a surface that no event shows.
 
-    `witness` is by whose word: client, peer or self. `evidence` is what was seen.
+    `evidence` is what was seen. `seen_by` is the kind of that evidence; it is recorded as
+    `witness`, the name it had first.
     """
 
     clause: str
     held: bool
     evidence: str
-    witness: str
+    seen_by: Literal["client", "peer", "self"]
 
     def sentence(self) -> str:
         return f"the test saw {self.clause} {'hold' if self.held else 'broken'}: {self.evidence}"

@@ -22,12 +22,12 @@ from msgspec import Struct
 from fencepost.events import Cause, Event, FaultInjected
 from fencepost.history.run_end import RunEnd
 from fencepost.history.run_folder import write_whole
-from fencepost.judging.rules import Clause, Exercised, Finding, Key, Rule, Violated, Witness
+from fencepost.judging.rules import Clause, Evidence, Exercised, Finding, Key, Rule, Violated
 from fencepost.model.errors import UsageError, no_such
 
 VIOLATIONS_KEPT = 200
 MESSAGES_KEPT = 5
-_STRENGTH = (Witness.CLIENT, Witness.PEER, Witness.SELF)
+_STRENGTH = (Evidence.CLIENT, Evidence.PEER, Evidence.SELF)
 AT_END = 1 << 62
 """The position of what was found only when no event was left."""
 
@@ -42,31 +42,38 @@ class Outcome(StrEnum):
     NOT_APPLICABLE = "not-applicable"
 
 
-class Broken(Struct, frozen=True):
-    """One violation: the event, by whose word, what happened, and the events that make it so.
+RECORDED_AS = {"evidence": "witness"}
+"""The names of fields in verdicts.json and in what commands print as JSON, where they differ."""
 
-    `explanation` holds the lines that lead from epochs and fencing to it, once it was explained.
+
+class Broken(Struct, frozen=True, rename=RECORDED_AS):
+    """One violation: the event, the kind of evidence, what happened, and the events that prove it.
+
+    `explanation` holds the lines that lead from changes of epochs and fencing to the violation. It
+    is empty until the explainer has filled it in.
     """
 
     at: Cause
-    witness: Witness
+    evidence: Evidence
     message: str
     because: tuple[Cause, ...] = ()
     explanation: tuple[str, ...] = ()
 
 
-class Verdict(Struct, frozen=True):
-    """What one clause came to in one run.
+class Verdict(Struct, frozen=True, rename=RECORDED_AS):
+    """The verdict on one clause in one run.
 
-    `exercised` counts, `witness` is the best word that it was exercised, or broken (client before
-    peer before self; None: there is none). `sentence` is the clause's own, `reason` says why it is
-    unknown, or not applicable. `violated` counts all violations; the first of them are kept.
-    `known` are the ids of known findings (`fencepost.judging.known_findings`); empty if any is new.
+    `exercised` is how often the clause was exercised. `evidence` is the strongest kind of evidence
+    for a violation, or else for an exercise: client before peer before self; None if there is none.
+    `sentence` is the clause's own. `reason` says why the verdict is unknown or not applicable.
+    `violated` counts all violations; `violations` keeps the first `VIOLATIONS_KEPT`. `known` are
+    the ids of known findings (`fencepost.judging.known_findings`); it is empty if any violation is
+    new.
     """
 
     verdict: Outcome
     exercised: int
-    witness: Witness | None
+    evidence: Evidence | None
     sentence: str
     reason: str = ""
     violated: int = 0
@@ -80,7 +87,7 @@ class Tally(Struct):
     `violations` are kept with the position, in the history, of the event they were found at.
     """
 
-    exercised: dict[Witness, int] = msgspec.field(default_factory=dict)
+    exercised: dict[Evidence, int] = msgspec.field(default_factory=dict)
     violated: int = 0
     violations: list[tuple[int, Broken]] = msgspec.field(default_factory=list)
     undecided: int = 0
@@ -90,12 +97,12 @@ class Tally(Struct):
     def add(self, finding: Finding, position: int) -> None:
         """Takes one finding in; positions never decrease."""
         if isinstance(finding, Exercised):
-            by = finding.witness
+            by = finding.evidence
             self.exercised[by] = self.exercised.get(by, 0) + 1
         elif isinstance(finding, Violated):
             self.violated += 1
             if len(self.violations) < VIOLATIONS_KEPT:
-                broken = Broken(finding.at, finding.witness, finding.message, finding.because)
+                broken = Broken(finding.at, finding.evidence, finding.message, finding.because)
                 self.violations.append((position, broken))
         else:
             self.undecided += 1
@@ -140,7 +147,7 @@ def verdict_of(clause: Clause, tally: Tally, end: RunEnd, missed: Sequence[str])
     outcome, reason = _weigh(tally, end, missed)
     violations = tuple(broken for _, broken in sorted(tally.violations, key=_place))
     if outcome is Outcome.VIOLATED:
-        words = {broken.witness for broken in violations}
+        words = {broken.evidence for broken in violations}
     else:
         words = set(tally.exercised)
     return Verdict(

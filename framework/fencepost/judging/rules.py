@@ -21,8 +21,8 @@ S = TypeVar("S")
 Key = tuple[str | int, ...]
 
 
-class Witness(StrEnum):
-    """By whose word: a client that saw it, a peer that was told, or the node itself."""
+class Evidence(StrEnum):
+    """Where the evidence comes from: a client that saw it, a peer, or the node itself."""
 
     CLIENT = "client"
     PEER = "peer"
@@ -33,7 +33,7 @@ class Exercised(Struct, frozen=True):
     """The situation occurred in which the protection decides, and it held."""
 
     at: Cause
-    witness: Witness
+    evidence: Evidence
 
 
 class Violated(Struct, frozen=True):
@@ -43,7 +43,7 @@ class Violated(Struct, frozen=True):
     """
 
     at: Cause
-    witness: Witness
+    evidence: Evidence
     message: str
     because: tuple[Cause, ...] = ()
 

@@ -73,7 +73,7 @@ class DemoResult:
                         clause: {
                             "verdict": str(v.verdict),
                             "exercised": v.exercised,
-                            "witness": None if v.witness is None else str(v.witness),
+                            "witness": None if v.evidence is None else str(v.evidence),
                         }
                         for clause, v in run.result.judgement.verdicts.items()
                     },

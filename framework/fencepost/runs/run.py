@@ -238,7 +238,7 @@ def explain_violations(verdicts: Mapping[str, Verdict]) -> str:
             times = f" ({verdict.violated} times)" if verdict.violated > 1 else ""
             known = f", as known: {', '.join(verdict.known)}" if verdict.known else ""
             lines.append(f"{clause} is violated{times}{known}: {verdict.sentence}")
-            lines.append(f"  {first.message} ({first.at}, witness: {first.witness})")
+            lines.append(f"  {first.message} ({first.at}, evidence: {first.evidence})")
             lines += (f"  {line}" for line in first.explanation)
     return "\n".join(lines)
 

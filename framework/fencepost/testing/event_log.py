@@ -7,8 +7,8 @@ from typing import TypeVar, final
 
 from msgspec import Struct
 
-from fencepost.events import Event, PromiseWitnessed, kind_name
-from fencepost.judging.rules import Witness
+from fencepost.events import Event, PromiseObserved, kind_name
+from fencepost.judging.rules import Evidence
 from fencepost.model.runtime import Condition, Runtime
 from fencepost.model.view import View
 
@@ -53,11 +53,12 @@ class EventLog:
         return Condition(what, holds)
 
     def record_evidence(
-        self, clause: str, held: bool, evidence: str, witness: Witness = Witness.CLIENT
+        self, clause: str, held: bool, evidence: str, seen_by: Evidence = Evidence.CLIENT
     ) -> None:
-        """Tells the history what the test itself saw of a promise that no event shows.
+        """Records what the test itself saw of a promise that no event shows.
 
-        For formats, defaults and surfaces; `witness` is by whose word it was seen. The clause's
-        rule judges it: a test that saw it broken fails.
+        For formats, defaults and surfaces. `seen_by` is the kind of evidence: what a client saw,
+        what a peer reported, or what the node says about itself. The clause's rule judges it: a
+        test that saw the promise broken fails.
         """
-        self._runtime.record(PromiseWitnessed(clause, held, evidence, witness.value))
+        self._runtime.record(PromiseObserved(clause, held, evidence, seen_by.value))

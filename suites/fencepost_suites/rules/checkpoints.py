@@ -8,7 +8,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Exercised, Finding, Key, RunEnd, Violated, Witness
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
     FollowingStarted,
     HighWatermarkAdvanced,
@@ -69,7 +69,7 @@ class RestartsFromCheckpoint:
                 f"{event.process} begins with a high watermark of {body.high_watermark} for "
                 f"{place}, above its log end {body.log_end}"
             )
-            return (Violated(event.ref, Witness.SELF, message),)
+            return (Violated(event.ref, Evidence.SELF, message),)
         node = _node_of(event.process)
         told, ref = state.told.get(node, (0, None))
         if body.high_watermark > told:
@@ -77,9 +77,9 @@ class RestartsFromCheckpoint:
                 f"{event.process} begins with a high watermark of {body.high_watermark} for "
                 f"{place}, though {node} never knew one above {told}"
             )
-            return (Violated(event.ref, Witness.SELF, message, () if ref is None else (ref,)),)
+            return (Violated(event.ref, Evidence.SELF, message, () if ref is None else (ref,)),)
         if 0 < body.high_watermark < body.log_end:
-            return (Exercised(event.ref, Witness.SELF),)
+            return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING
 
     def end(self, state: _Marks, end: RunEnd) -> Sequence[Finding]:
@@ -147,9 +147,9 @@ class FlushedSurvives:
                 f"{event.process} finds {body.topic}-{body.partition} up to offset {body.log_end}, "
                 f"of which {flushed} had been flushed"
             )
-            return (Violated(event.ref, Witness.SELF, message, (ref,)),)
+            return (Violated(event.ref, Evidence.SELF, message, (ref,)),)
         if body.log_end < end:
-            return (Exercised(event.ref, Witness.SELF),)
+            return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING
 
     def end(self, state: _Disks, end: RunEnd) -> Sequence[Finding]:

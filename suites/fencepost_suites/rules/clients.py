@@ -1,6 +1,6 @@
 """What any client of any system may expect: Jepsen's anomalies, under Jepsen's names.
 
-Their only witnesses are clients. A final reading that did not succeed leaves open what depends on
+Clients are their only evidence. A final reading that did not succeed leaves open what depends on
 it; without any reading nothing can be said of what was acknowledged.
 """
 
@@ -13,7 +13,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Exercised, Finding, Key, RunEnd, Undecided, Violated, Witness
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Undecided, Violated
 from fencepost_kafka import (
     ConsumerPositioned,
     LeadershipEnded,
@@ -29,7 +29,7 @@ from fencepost_suites.rules.keys import (
     by_reader,
 )
 
-CLIENT = Witness.CLIENT
+CLIENT = Evidence.CLIENT
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from msgspec import Struct
 from fencepost import (
     Cause,
     Event,
+    Evidence,
     Exercised,
     Finding,
     Key,
@@ -19,7 +20,6 @@ from fencepost import (
     RunEnd,
     Undecided,
     Violated,
-    Witness,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -83,7 +83,7 @@ class DeletedIsGone:
                 if news and body.broker_id in state.owed:
                     ref, places = state.owed.pop(body.broker_id)
                     message = f"broker {body.broker_id} was deleted and kept its place in "
-                    found = Violated(event.ref, Witness.PEER, f"{message}{named(places)}", (ref,))
+                    found = Violated(event.ref, Evidence.PEER, f"{message}{named(places)}", (ref,))
                     return state, (found,)
             case TopicMarked():
                 if body.topic_id not in state.done:
@@ -95,7 +95,7 @@ class DeletedIsGone:
                 state.done.add(body.topic_id)
                 _, _, later = state.marked.pop(body.topic_id, (0, event.ref, False))
                 if later:
-                    return state, (Exercised(event.ref, Witness.PEER),)
+                    return state, (Exercised(event.ref, Evidence.PEER),)
             case ControllerElected():
                 state.marked = {
                     topic: (event.at_ns, ref, True) for topic, (_, ref, _) in state.marked.items()
@@ -124,7 +124,7 @@ class DeletedIsGone:
                 places.discard(place)
                 if not places:
                     del state.owed[broker]
-                    return (Exercised(event.ref, Witness.PEER),)
+                    return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING
 
     def end(self, state: _Deletions, end: RunEnd) -> Sequence[Finding]:
@@ -132,11 +132,11 @@ class DeletedIsGone:
         for broker, (ref, places) in state.owed.items():
             if places:
                 message = f"broker {broker} was deleted and kept its place in {named(places)}"
-                found.append(Violated(ref, Witness.PEER, message))
+                found.append(Violated(ref, Evidence.PEER, message))
         for topic, (at_ns, ref, _) in state.marked.items():
             message = f"the topic {topic} was marked as being deleted, and is still there"
             if end.ended_at_ns - at_ns > DONE_WITHIN_NS:
-                found.append(Violated(ref, Witness.PEER, message))
+                found.append(Violated(ref, Evidence.PEER, message))
             else:
                 found.append(Undecided(message, ref))
         return found
@@ -205,7 +205,7 @@ class DeletedReplicasAreRemoved:
                 place = (slot, body.topic_id, body.partition)
                 state.held.pop(place, None)
                 if state.owed.pop(place, None) is not None and body.reason == "stray":
-                    return state, (Exercised(event.ref, Witness.SELF),)
+                    return state, (Exercised(event.ref, Evidence.SELF),)
             case BrokerStateChanged(new="ACTIVE"):
                 return state, self._active(state, event, slot)
         return state, NOTHING
@@ -222,7 +222,7 @@ class DeletedReplicasAreRemoved:
                     f"{event.process} is active and still has its log of "
                     f"{state.held[place]}-{place[2]}, a topic that was deleted before"
                 )
-                found.append(Violated(event.ref, Witness.SELF, message, (ref,)))
+                found.append(Violated(event.ref, Evidence.SELF, message, (ref,)))
         return found
 
     def end(self, state: _Replicas, end: RunEnd) -> Sequence[Finding]:
@@ -234,7 +234,7 @@ class DeletedReplicasAreRemoved:
             name = state.held[slot, topic_id, partition]
             message = f"{process} has not removed its log of {name}-{partition}, a deleted topic"
             if end.ended_at_ns - at_ns > DONE_WITHIN_NS:
-                found.append(Violated(ref, Witness.SELF, message))
+                found.append(Violated(ref, Evidence.SELF, message))
             else:
                 found.append(Undecided(message, ref))
         return found

@@ -9,7 +9,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Event, Exercised, Finding, Key, RunEnd, Violated, Witness
+from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
     LeadershipEnded,
     Polled,
@@ -19,7 +19,7 @@ from fencepost_kafka import (
 )
 from fencepost_suites.rules.keys import NOTHING, by_partition
 
-CLIENT = Witness.CLIENT
+CLIENT = Evidence.CLIENT
 
 _REMEMBERED_NS = 60_000_000_000
 """How long ago an operation may have ended that was on its way when its producer's epoch changed:

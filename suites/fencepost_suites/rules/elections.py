@@ -9,7 +9,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Event, Exercised, Finding, Key, RunEnd, Violated, Witness
+from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
     BrokerCommitted,
     ControllerElected,
@@ -70,11 +70,11 @@ class DeadIsrLeadsNobody:
                 f"broker {body.leader} was made leader of {body.topic}-{body.partition} while no "
                 f"member of its ISR {list(before.isr)} was live"
             )
-            return (Violated(event.ref, Witness.PEER, message),)
+            return (Violated(event.ref, Evidence.PEER, message),)
         gone = all(state.brokers.fenced(member) for member in members - {before.leader})
         others = [r for r in body.replicas if r not in members and not state.brokers.fenced(r)]
         if gone and body.leader < 0 and others:
-            return (Exercised(event.ref, Witness.PEER),)
+            return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING
 
     def end(self, state: _Cluster, end: RunEnd) -> Sequence[Finding]:
@@ -166,8 +166,8 @@ class HeirsAreMany:
                 f"survivors {list(failed.survivors)} got "
                 f"{[list(failed.eligible_leaders.values()).count(b) for b in failed.survivors]}"
             )
-            return (Violated(event.ref, Witness.PEER, message),)
-        return (Exercised(event.ref, Witness.PEER),)
+            return (Violated(event.ref, Evidence.PEER, message),)
+        return (Exercised(event.ref, Evidence.PEER),)
 
     def end(self, state: _Failures, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -239,7 +239,7 @@ class PreferredLeadsAgain:
             return NOTHING
         gone_on = before.leader in body.isr and not state.brokers.fenced(before.leader)
         again = body.replicas == before.replicas and preferred in before.isr
-        return (Exercised(event.ref, Witness.PEER),) if gone_on and again else NOTHING
+        return (Exercised(event.ref, Evidence.PEER),) if gone_on and again else NOTHING
 
     @staticmethod
     def _looked(state: _Preferred, event: Event, body: HeartbeatAnswered) -> None:
@@ -255,7 +255,7 @@ class PreferredLeadsAgain:
                     f"broker {preferred}, the preferred replica of {place[0]}-{place[1]}, has been "
                     f"in its ISR for {span(event.at_ns - since_ns)}, and broker {one.leader} leads"
                 )
-                violated = Violated(event.ref, Witness.PEER, message)
+                violated = Violated(event.ref, Evidence.PEER, message)
                 late = Late(violated, event.process, since_ns, event.at_ns, allowed_ns)
                 state.suspects.append(late)
 

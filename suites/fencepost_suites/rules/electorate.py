@@ -8,7 +8,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Exercised, Finding, Key, NodeStarted, RunEnd, Violated, Witness
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
@@ -58,7 +58,7 @@ class OneSpaceOfIds:
                     return state, self._shared(state, event, body.broker_id, because)
             case HeartbeatRefused() if body.broker_id in state.controllers:
                 if body.error != "NOT_CONTROLLER":
-                    return state, (Exercised(event.ref, Witness.PEER),)
+                    return state, (Exercised(event.ref, Evidence.PEER),)
         return state, NOTHING
 
     @staticmethod
@@ -66,7 +66,7 @@ class OneSpaceOfIds:
         message = (
             f"broker {node} is registered, and {state.controllers[node][0]} is controller {node}"
         )
-        return (Violated(event.ref, Witness.PEER, message, (because,)),)
+        return (Violated(event.ref, Evidence.PEER, message, (because,)),)
 
     def end(self, state: _Ids, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -101,12 +101,12 @@ class TwoNodesInOneProcess:
                 state.ids[body.role] = body.node_id
                 if body.node_id in other.values():
                     message = f"{event.process} is broker and controller {body.node_id}"
-                    return state, (Violated(event.ref, Witness.SELF, message),)
+                    return state, (Violated(event.ref, Evidence.SELF, message),)
             case HeartbeatAnswered(error="NONE", next_state="ACTIVE", active=True):
                 both = {"broker", "controller"} <= state.ids.keys()
                 if both and state.ids["broker"] == body.broker_id and not state.admitted:
                     state.admitted = True
-                    return state, (Exercised(event.ref, Witness.PEER),)
+                    return state, (Exercised(event.ref, Evidence.PEER),)
         return state, NOTHING
 
     def end(self, state: _Shared, end: RunEnd) -> Sequence[Finding]:
@@ -161,11 +161,11 @@ class LearnsTheQuorum:
                     f"{event.process} takes {list(body.endpoints)} for the quorum, which no "
                     f"controller does"
                 )
-                return state, (Violated(event.ref, Witness.PEER, message),)
+                return state, (Violated(event.ref, Evidence.PEER, message),)
             case HeartbeatAnswered(request_epoch=-1, error="NONE", active=True):
                 if body.client in state.partial:
                     state.partial.discard(body.client)
-                    return state, (Exercised(event.ref, Witness.PEER),)
+                    return state, (Exercised(event.ref, Evidence.PEER),)
         return state, NOTHING
 
     def end(self, state: _Known, end: RunEnd) -> Sequence[Finding]:
@@ -239,7 +239,7 @@ class FollowsNewAddresses:
         if event.process in state.followed or not self._strange(state, event.process):
             return NOTHING
         state.followed.add(event.process)
-        return (Exercised(event.ref, Witness.PEER),)
+        return (Exercised(event.ref, Evidence.PEER),)
 
     def _expired(self, state: _Followed, event: Event) -> Sequence[Finding]:
         told = state.told.get(event.process)
@@ -251,7 +251,7 @@ class FollowsNewAddresses:
             f"{event.process} lost its lease without having asked controller {state.active}, the "
             f"active one, whose address it was not configured with, though others answered it"
         )
-        return (Violated(event.ref, Witness.PEER, message, (state.elected, told)),)
+        return (Violated(event.ref, Evidence.PEER, message, (state.elected, told)),)
 
     def end(self, state: _Followed, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

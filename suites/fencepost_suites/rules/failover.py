@@ -9,7 +9,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Exercised, Finding, Key, RunEnd, Undecided, Violated, Witness
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Undecided, Violated
 from fencepost_kafka import (
     FollowingStarted,
     HighWatermarkAdvanced,
@@ -97,7 +97,7 @@ class ResendFindsLeader:
                     f"{operation} of {client} was open for {span(open_ns)} while {state.leader} "
                     f"led, which never heard of it"
                 )
-                return (Violated(event.ref, Witness.CLIENT, message, (state.ref,)),)
+                return (Violated(event.ref, Evidence.CLIENT, message, (state.ref,)),)
         return NOTHING
 
     @staticmethod
@@ -106,7 +106,7 @@ class ResendFindsLeader:
     ) -> Sequence[Finding]:
         if body.outcome == "ok":
             later = invoked_ns < state.since_ns and body.offset >= state.log_end
-            return (Exercised(event.ref, Witness.CLIENT),) if later else NOTHING
+            return (Exercised(event.ref, Evidence.CLIENT),) if later else NOTHING
         silent_ns = event.at_ns - max(invoked_ns, state.since_ns)
         if silent_ns <= FOUND_WITHIN_NS or event.process in state.heard:
             return NOTHING
@@ -116,7 +116,7 @@ class ResendFindsLeader:
             f"{span(event.at_ns - state.since_ns)} and never heard of it"
         )
         because = () if state.ref is None else (state.ref,)
-        return (Violated(event.ref, Witness.CLIENT, message, because),)
+        return (Violated(event.ref, Evidence.CLIENT, message, because),)
 
     def end(self, state: _Search, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -166,7 +166,7 @@ class ResendIsStoredOnce:
             if body.duplicate and body.error == "NONE":
                 stored = [at for at in state.at.values() if body.base_offset in at]
                 if any(at[body.base_offset] != event.process for at in stored):
-                    return state, (Exercised(event.ref, Witness.PEER),)
+                    return state, (Exercised(event.ref, Evidence.PEER),)
         elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
             return _Sequences(), NOTHING
         return state, NOTHING
@@ -182,7 +182,7 @@ class ResendIsStoredOnce:
                 f"after a failover {event.process} and {conflict[1]} hold different writes at "
                 f"offset {conflict[0]} of {place}"
             )
-            return (Violated(event.ref, Witness.PEER, message),)
+            return (Violated(event.ref, Evidence.PEER, message),)
         for batch in below:
             if batch.producer_id < 0:
                 continue
@@ -199,7 +199,7 @@ class ResendIsStoredOnce:
                     f"{batch.base_sequence}, at offset {twice[0]} of {place} and again at "
                     f"{batch.base_offset}"
                 )
-                return (Violated(event.ref, Witness.PEER, message),)
+                return (Violated(event.ref, Evidence.PEER, message),)
         return NOTHING
 
     def end(self, state: _Sequences, end: RunEnd) -> Sequence[Finding]:
@@ -254,7 +254,7 @@ class SteppingDownFailsWrites:
     @staticmethod
     def _answered(event: Event, body: ProduceAnswered, ref: Cause) -> Sequence[Finding]:
         if body.error != "NONE":
-            return (Exercised(event.ref, Witness.SELF),)
+            return (Exercised(event.ref, Evidence.SELF),)
         if body.acks != -1 or body.high_watermark >= body.log_end:
             return NOTHING
         message = (
@@ -262,7 +262,7 @@ class SteppingDownFailsWrites:
             f"{body.log_end} after it had stopped leading, with a high watermark of "
             f"{body.high_watermark}"
         )
-        return (Violated(event.ref, Witness.SELF, message, (ref,)),)
+        return (Violated(event.ref, Evidence.SELF, message, (ref,)),)
 
     def end(self, state: _Queue, end: RunEnd) -> Sequence[Finding]:
         found: list[Finding] = []
@@ -274,7 +274,7 @@ class SteppingDownFailsWrites:
                 f"{process} stopped leading with {len(waiting)} writes and never answered them"
             )
             if state.last_ns[process] - at_ns > ANSWERED_WITHIN_NS:
-                found.append(Violated(ref, Witness.SELF, message))
+                found.append(Violated(ref, Evidence.SELF, message))
             else:
                 found.append(Undecided(f"{message}, and soon said nothing more", ref))
         return found

@@ -8,7 +8,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Exercised, Finding, Key, NodeStarted, RunEnd, Violated, Witness
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
@@ -102,7 +102,7 @@ class FencedBrokerServesNobody:
         match body:
             case RequestRefused():
                 if state.refuses(event, body) and state.lost is not None:
-                    return state, (Exercised(event.ref, Witness.SELF),)
+                    return state, (Exercised(event.ref, Evidence.SELF),)
             case ProbeCompleted():
                 return state, self._probed(state, event, body)
             case BrokerStateChanged():
@@ -128,11 +128,11 @@ class FencedBrokerServesNobody:
                 f"{event.process} {what} {span(event.at_ns - state.lost_ns)} after it had "
                 f"been fenced"
             )
-            return (Violated(event.ref, Witness.SELF, message, (state.lost,)),)
+            return (Violated(event.ref, Evidence.SELF, message, (state.lost,)),)
         if state.active and state.granted and came_ns > state.ends_ns + SLACK_NS:
             over_ns = event.at_ns - state.ends_ns
             message = f"{event.process} {what} {span(over_ns)} after its lease had ended"
-            violated = Violated(event.ref, Witness.SELF, message, (state.granted,))
+            violated = Violated(event.ref, Evidence.SELF, message, (state.granted,))
             # Only a stall as long as it is late by, nearly, explains it.
             state.suspects.append(
                 Late(violated, event.process, state.ends_ns, event.at_ns, over_ns * 9)
@@ -148,9 +148,9 @@ class FencedBrokerServesNobody:
                 f"{state.process} answered a {body.api} of {event.process} sent "
                 f"{span(body.sent_at_ns - state.lost_ns)} after it had been fenced"
             )
-            return (Violated(event.ref, Witness.CLIENT, message, (state.lost,)),)
+            return (Violated(event.ref, Evidence.CLIENT, message, (state.lost,)),)
         if state.refused_probe(event, body):
-            return (Exercised(event.ref, Witness.CLIENT),)
+            return (Exercised(event.ref, Evidence.CLIENT),)
         return NOTHING
 
     def end(self, state: Serving, end: RunEnd) -> Sequence[Finding]:
@@ -189,19 +189,19 @@ class StartingBrokerServesNobody:
                     f"{event.process} {done} {body.topic}-{body.partition} before it had ever "
                     f"been active"
                 )
-                return state, (Violated(event.ref, Witness.SELF, message),)
+                return state, (Violated(event.ref, Evidence.SELF, message),)
             case RequestRefused():
                 if state.refuses(event, body):
-                    return state, (Exercised(event.ref, Witness.SELF),)
+                    return state, (Exercised(event.ref, Evidence.SELF),)
             case ProbeCompleted() if body.sent_at_ns > state.started_ns:
                 if body.outcome == "answered":
                     message = (
                         f"{state.process} answered a {body.api} of {event.process} before it had "
                         f"ever been active"
                     )
-                    return state, (Violated(event.ref, Witness.CLIENT, message),)
+                    return state, (Violated(event.ref, Evidence.CLIENT, message),)
                 if state.refused_probe(event, body):
-                    return state, (Exercised(event.ref, Witness.CLIENT),)
+                    return state, (Exercised(event.ref, Evidence.CLIENT),)
             case BrokerStateChanged():
                 state.changed(event, body)
         return state, NOTHING
@@ -285,10 +285,10 @@ class LoserOfIdCountsForNothing:
             case RequestRefused() if body.requester >= 0:
                 who = state.who.get(body.client)
                 if who is not None and state.lost_at((event.process, "broker"), who[0], who[1]):
-                    return state, (Exercised(event.ref, Witness.SELF),)
+                    return state, (Exercised(event.ref, Evidence.SELF),)
             case HeartbeatRefused() if body.error in _TAKEN_OVER and state.lost(event.process):
                 state.told.setdefault(event.process, event.ref)
-                return state, (Exercised(event.ref, Witness.PEER),)
+                return state, (Exercised(event.ref, Evidence.PEER),)
             case BrokerStateChanged() if body.new == "ACTIVE":
                 state.active.add(event.process)
             case BrokerStateChanged():
@@ -314,7 +314,7 @@ class LoserOfIdCountsForNothing:
             f"the record at {body.offset} gives broker id {body.broker_id} back to incarnation "
             f"{body.incarnation}, which had lost it to {winners[-1]}"
         )
-        return (Violated(event.ref, Witness.SELF, message),)
+        return (Violated(event.ref, Evidence.SELF, message),)
 
     def _answered(
         self, state: _Claimed, event: Event, body: HeartbeatAnswered | ChangeAnswered
@@ -331,7 +331,7 @@ class LoserOfIdCountsForNothing:
             return NOTHING
         if body.error != "NONE":
             refused = body.error != "NOT_CONTROLLER"
-            return (Exercised(event.ref, Witness.SELF),) if refused else NOTHING
+            return (Exercised(event.ref, Evidence.SELF),) if refused else NOTHING
         if isinstance(body, ChangeAnswered):
             newest = state.order[broker][state.known[node][broker]]
             if 0 <= body.offset < newest:
@@ -346,7 +346,7 @@ class LoserOfIdCountsForNothing:
         winner = next((p for p, who in state.who.items() if who == (broker, newer)), newer)
         message = f"{event.process} {what}, which had lost broker id {broker} to {winner}"
         because = (state.takeover[*node, broker],)
-        return (Violated(event.ref, Witness.SELF, message, because),)
+        return (Violated(event.ref, Evidence.SELF, message, because),)
 
     @staticmethod
     def _goes_on(state: _Claimed, event: Event) -> Sequence[Finding]:
@@ -354,7 +354,7 @@ class LoserOfIdCountsForNothing:
         if told is None or event.process not in state.active:
             return NOTHING
         message = f"{event.process} was told that it lost its id and stays active"
-        return (Violated(event.ref, Witness.SELF, message, (told,)),)
+        return (Violated(event.ref, Evidence.SELF, message, (told,)),)
 
     def end(self, state: _Claimed, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

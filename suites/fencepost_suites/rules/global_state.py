@@ -8,7 +8,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Exercised, Finding, Key, NodeStarted, RunEnd, Violated, Witness
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
@@ -44,7 +44,7 @@ class _State:
 @dataclass(frozen=True, slots=True)
 class OneGlobalState:
     """REG-01. A broker that says it is Online is so by a committed record under the same epoch; the
-    nodes that replayed it are the witnesses."""
+    nodes that replayed it are the evidence."""
 
     clause: str = "REG-01"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -78,19 +78,19 @@ class OneGlobalState:
             return NOTHING
         wish = " and wants to stop" if stopping else ""
         message = f"{event.process} is {state}{wish} and calls that {said or 'nothing'}"
-        return (Violated(event.ref, Witness.SELF, message),)
+        return (Violated(event.ref, Evidence.SELF, message),)
 
     @staticmethod
     def _online(state: _State, event: Event, body: BrokerStateChanged) -> Sequence[Finding]:
         if body.new != "ACTIVE":
             return NOTHING
         if body.broker_epoch in state.epochs:
-            return (Exercised(event.ref, Witness.PEER),)
+            return (Exercised(event.ref, Evidence.PEER),)
         message = (
             f"{event.process} says that it is {body.global_state} under broker epoch "
             f"{body.broker_epoch}, under which no node has it active"
         )
-        return (Violated(event.ref, Witness.PEER, message),)
+        return (Violated(event.ref, Evidence.PEER, message),)
 
     def end(self, state: _State, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -141,9 +141,9 @@ class FencedBrokersLeftOut:
                 continue
             if broker in body.brokers:
                 message = f"{body.slot} named broker {broker}, which is fenced, to {event.process}"
-                found.append(Violated(event.ref, Witness.CLIENT, message, (ref,)))
+                found.append(Violated(event.ref, Evidence.CLIENT, message, (ref,)))
             else:
-                found.append(Exercised(event.ref, Witness.CLIENT))
+                found.append(Exercised(event.ref, Evidence.CLIENT))
         return found
 
     def end(self, state: _Answering, end: RunEnd) -> Sequence[Finding]:

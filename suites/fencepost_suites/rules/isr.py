@@ -8,7 +8,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Event, Exercised, Finding, Key, RunEnd, Violated, Witness
+from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
     FollowerFetched,
     HighWatermarkAdvanced,
@@ -102,7 +102,7 @@ class LaggardIsDropped:
         state.waiting, state.since_ns = body.high_watermark < body.log_end, event.at_ns
         if state.stored and state.dropping and body.leader_epoch > state.dropping[0]:
             state.dropping, state.stored = None, False
-            return (Exercised(event.ref, Witness.PEER),)
+            return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING
 
     @staticmethod
@@ -117,7 +117,7 @@ class LaggardIsDropped:
             f"{event.process} has had a write waiting for {span(waited_ns)} and asked to "
             f"drop no follower, though {state.keep_ms} ms are allowed"
         )
-        violated = Violated(event.ref, Witness.SELF, message)
+        violated = Violated(event.ref, Evidence.SELF, message)
         period_ns = state.keep_ms * MS
         due_ns = state.since_ns + period_ns
         state.suspects.append(
@@ -174,15 +174,15 @@ class ReturnsOnlyCaughtUp:
             own = state.ends.get(process, needed)
             if end >= needed and own >= needed:
                 by_peer = process in state.ends
-                found.append(Exercised(event.ref, Witness.PEER if by_peer else Witness.SELF))
+                found.append(Exercised(event.ref, Evidence.PEER if by_peer else Evidence.SELF))
                 continue
-            witness, reached = (Witness.SELF, end) if end < needed else (Witness.PEER, own)
+            evidence, reached = (Evidence.SELF, end) if end < needed else (Evidence.PEER, own)
             message = (
                 f"{event.process} asked to take broker {replica} into the ISR of {body.topic}-"
                 f"{body.partition} at offset {reached}; the high watermark was "
                 f"{body.high_watermark}, the start of its epoch {body.epoch_start}"
             )
-            found.append(Violated(event.ref, witness, message))
+            found.append(Violated(event.ref, evidence, message))
         return found
 
     def end(self, state: _Outside, end: RunEnd) -> Sequence[Finding]:
@@ -220,9 +220,9 @@ class EpochsGuardIsrChanges:
                     f"leader epoch {body.leader_epoch} of {body.topic}-{body.partition}, though it "
                     f"was in {body.granted_epoch - 1} by then"
                 )
-                return state, (Violated(event.ref, Witness.PEER, message),)
+                return state, (Violated(event.ref, Evidence.PEER, message),)
             case IsrChangeAnswered() if body.error in _STALE:
-                return state, (Exercised(event.ref, Witness.PEER),)
+                return state, (Exercised(event.ref, Evidence.PEER),)
         return state, NOTHING
 
     @staticmethod
@@ -237,7 +237,7 @@ class EpochsGuardIsrChanges:
             f"{list(before.isr)} to {body.leader} and {list(body.isr)}, and its leader epoch from "
             f"{before.leader_epoch} to {body.leader_epoch}"
         )
-        return (Violated(event.ref, Witness.PEER, message),)
+        return (Violated(event.ref, Evidence.PEER, message),)
 
     def end(self, state: Partitions, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -268,16 +268,16 @@ class IsrOfReplicas:
         place = f"{body.topic}-{body.partition}"
         if len(set(body.replicas)) != len(body.replicas):
             message = f"a broker holds two replicas of {place}: {list(body.replicas)}"
-            return state, (Violated(event.ref, Witness.PEER, message),)
+            return state, (Violated(event.ref, Evidence.PEER, message),)
         outside = sorted(set(body.isr) - set(body.replicas))
         if outside:
             message = (
                 f"{place} has brokers {outside} in its ISR, which are none of its replicas "
                 f"{list(body.replicas)}"
             )
-            return state, (Violated(event.ref, Witness.PEER, message),)
+            return state, (Violated(event.ref, Evidence.PEER, message),)
         left = before is not None and set(before.isr) - set(body.replicas)
-        return state, (Exercised(event.ref, Witness.PEER),) if left else NOTHING
+        return state, (Exercised(event.ref, Evidence.PEER),) if left else NOTHING
 
     def end(self, state: Partitions, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

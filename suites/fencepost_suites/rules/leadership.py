@@ -8,7 +8,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Exercised, Finding, Key, RunEnd, Undecided, Violated, Witness
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Undecided, Violated
 from fencepost_kafka import (
     BrokerCommitted,
     FetchServed,
@@ -117,9 +117,9 @@ class ShutdownAfterHandover:
             still = leads or (asked.led if asked is not None else ())
             message = f"{event.process} granted {body.client} SHUTDOWN while it led {named(still)}"
             because = () if asked is None or asked.fenced is None else (asked.fenced,)
-            return (Violated(event.ref, Witness.SELF, message, because),)
+            return (Violated(event.ref, Evidence.SELF, message, because),)
         if asked is not None and asked.held_back:
-            return (Exercised(event.ref, Witness.SELF),)
+            return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING
 
     def end(self, state: _Shutdowns, end: RunEnd) -> Sequence[Finding]:
@@ -187,13 +187,13 @@ class FencedBrokerLosesLeaderships:
             if places and broker not in state.owed:
                 state.owed[broker] = _Owed(event.ref, event.at_ns, places)
             if not places and state.left.get(broker, -1) == body.offset - 1 >= 0:
-                return (Exercised(event.ref, Witness.PEER),)
+                return (Exercised(event.ref, Evidence.PEER),)
             return NOTHING
         owed = state.owed.pop(broker, None)
         if owed is None:
             return NOTHING
         message = f"broker {broker} was fenced and kept its place in {named(owed.places)}"
-        return (Violated(event.ref, Witness.PEER, message, (owed.at,)),)
+        return (Violated(event.ref, Evidence.PEER, message, (owed.at,)),)
 
     @staticmethod
     def _moved(state: _Fencings, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
@@ -218,12 +218,12 @@ class FencedBrokerLosesLeaderships:
                         f"{body.topic}-{body.partition} went from the fenced broker {broker} to "
                         f"broker {body.leader}, which {why}"
                     )
-                    found.append(Violated(event.ref, Witness.PEER, message, (owed.at,)))
+                    found.append(Violated(event.ref, Evidence.PEER, message, (owed.at,)))
             if body.leader != broker and (broker not in body.isr or body.isr == (broker,)):
                 owed.places.discard(place)
                 if not owed.places:
                     del state.owed[broker]
-                    found.append(Exercised(event.ref, Witness.PEER))
+                    found.append(Exercised(event.ref, Evidence.PEER))
         return found
 
     def end(self, state: _Fencings, end: RunEnd) -> Sequence[Finding]:
@@ -233,7 +233,7 @@ class FencedBrokerLosesLeaderships:
                 continue
             message = f"broker {broker} was fenced and kept its place in {named(owed.places)}"
             if end.ended_at_ns - owed.at_ns > MOVED_WITHIN_NS:
-                found.append(Violated(owed.at, Witness.PEER, message))
+                found.append(Violated(owed.at, Evidence.PEER, message))
             else:
                 found.append(Undecided(f"{message} when the run ended", owed.at))
         return found
@@ -248,7 +248,7 @@ class _Leading:
     ids: dict[str, int] = field(default_factory=dict)
     leaders: dict[int, int] = field(default_factory=dict)
     """leader epoch -> the leader, by the committed records."""
-    told: dict[str, tuple[int, Cause, Witness]] = field(default_factory=dict)
+    told: dict[str, tuple[int, Cause, Evidence]] = field(default_factory=dict)
     """process -> when, and by which event, it was told that it does not lead."""
     newest: dict[str, str] = field(default_factory=dict)
     """slot -> its newest process with a replica."""
@@ -289,7 +289,7 @@ class OnlyLeaderServes:
             case RequestRefused() if body.requester < 0:
                 state.refused[body.client] = (event.at_ns, body.reason == "not_leader")
                 if body.reason == "not_leader" and event.process not in state.epochs:
-                    return state, (Exercised(event.ref, Witness.SELF),)
+                    return state, (Exercised(event.ref, Evidence.SELF),)
             case ProbeCompleted():
                 return state, self._probed(state, event, body)
             case PartitionCommitted() if body.role != "controller":
@@ -298,10 +298,10 @@ class OnlyLeaderServes:
                 self._leads(state, event, body)
             case LeadershipEnded():
                 if state.epochs.pop(event.process, None) is not None:
-                    state.told.setdefault(event.process, (event.at_ns, event.ref, Witness.SELF))
+                    state.told.setdefault(event.process, (event.at_ns, event.ref, Evidence.SELF))
             case FollowingStarted():
                 state.newest[slot_of(event.process)] = event.process
-                state.told.setdefault(event.process, (event.at_ns, event.ref, Witness.SELF))
+                state.told.setdefault(event.process, (event.at_ns, event.ref, Evidence.SELF))
         return state, NOTHING
 
     @staticmethod
@@ -318,22 +318,22 @@ class OnlyLeaderServes:
         mine = state.ids.get(event.process)
         led = state.epochs.get(event.process, -1)
         if mine is not None and body.leader != mine and body.leader_epoch > led >= 0:
-            state.told.setdefault(event.process, (event.at_ns, event.ref, Witness.PEER))
+            state.told.setdefault(event.process, (event.at_ns, event.ref, Evidence.PEER))
 
     @staticmethod
     def _served(state: _Leading, event: Event, what: str, waited_ns: int) -> Sequence[Finding]:
         told = state.told.get(event.process)
         if told is None:
             message = f"{event.process} {what} though it never began to lead the partition"
-            return (Violated(event.ref, Witness.SELF, message),)
-        at_ns, ref, witness = told
+            return (Violated(event.ref, Evidence.SELF, message),)
+        at_ns, ref, evidence = told
         if event.at_ns - waited_ns < at_ns:
             return NOTHING
         message = (
             f"{event.process} {what} {span(event.at_ns - at_ns)} after it had learnt that "
             f"it does not lead the partition"
         )
-        return (Violated(event.ref, witness, message, (ref,)),)
+        return (Violated(event.ref, evidence, message, (ref,)),)
 
     @staticmethod
     def _probed(state: _Leading, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
@@ -346,10 +346,10 @@ class OnlyLeaderServes:
                 f"{process} answered a {body.api} of {event.process} sent after it had learnt that "
                 f"it does not lead the partition"
             )
-            return (Violated(event.ref, Witness.CLIENT, message, (told[1],)),)
+            return (Violated(event.ref, Evidence.CLIENT, message, (told[1],)),)
         at_ns, for_not_leading = state.refused.get(event.process, (-1, True))
         if "NOT_LEADER" in body.error and (for_not_leading or at_ns < body.sent_at_ns):
-            return (Exercised(event.ref, Witness.CLIENT),)
+            return (Exercised(event.ref, Evidence.CLIENT),)
         return NOTHING
 
     def end(self, state: _Leading, end: RunEnd) -> Sequence[Finding]:
@@ -405,15 +405,15 @@ class OneLeaderAnEpoch:
             message = (
                 f"{event.process} and {known[0]} both lead {name} in epoch {body.leader_epoch}"
             )
-            return (Violated(event.ref, Witness.PEER, message, (known[1],)),)
+            return (Violated(event.ref, Evidence.PEER, message, (known[1],)),)
         top, leader = state.tops.get((made, body.partition), (-1, event.process))
         if body.leader_epoch < top and leader == event.process:
             message = f"{event.process} leads {name} in epoch {body.leader_epoch}, after {top}"
-            return (Violated(event.ref, Witness.SELF, message),)
+            return (Violated(event.ref, Evidence.SELF, message),)
         if body.leader_epoch <= top:
             return NOTHING
         state.tops[made, body.partition] = (body.leader_epoch, event.process)
-        return (Exercised(event.ref, Witness.PEER),) if leader != event.process else NOTHING
+        return (Exercised(event.ref, Evidence.PEER),) if leader != event.process else NOTHING
 
     @staticmethod
     def _committed(state: _Epochs, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
@@ -430,7 +430,7 @@ class OneLeaderAnEpoch:
             f"{body.topic}-{body.partition} went from broker {known.leader} in leader epoch "
             f"{known.leader_epoch} to broker {body.leader} in {body.leader_epoch}"
         )
-        return (Violated(event.ref, Witness.PEER, message, (ref,)),)
+        return (Violated(event.ref, Evidence.PEER, message, (ref,)),)
 
     def end(self, state: _Epochs, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

@@ -15,6 +15,7 @@ from msgspec import Struct
 from fencepost import (
     Cause,
     Event,
+    Evidence,
     Exercised,
     Finding,
     Key,
@@ -23,7 +24,6 @@ from fencepost import (
     RunEnd,
     Undecided,
     Violated,
-    Witness,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -111,12 +111,12 @@ class LeaseFromBrokersStart:
             case LeaseExpired():
                 silent_ms = (body.now_ns - body.last_heard_ns) / MS
                 if silent_ms >= body.lease_period_ms:
-                    return state, (Exercised(event.ref, Witness.SELF),)
+                    return state, (Exercised(event.ref, Evidence.SELF),)
                 message = (
                     f"{event.process} expired the lease of broker {body.broker_id} {silent_ms:.0f} "
                     f"ms after it was heard, though the lease is {body.lease_period_ms} ms"
                 )
-                return state, (Violated(event.ref, Witness.SELF, message),)
+                return state, (Violated(event.ref, Evidence.SELF, message),)
         return state, NOTHING
 
     @staticmethod
@@ -127,7 +127,7 @@ class LeaseFromBrokersStart:
                 f"{event.process} answered {body.client} a lease of {length} ms from the start the "
                 f"broker had named; the period is {body.lease_period_ms} ms"
             )
-            return (Violated(event.ref, Witness.SELF, message),)
+            return (Violated(event.ref, Evidence.SELF, message),)
         while len(state.granted) >= UNMATCHED_KEPT:
             del state.granted[next(iter(state.granted))]
         state.granted[body.lease_start_ms] = body.lease_period_ms
@@ -140,9 +140,9 @@ class LeaseFromBrokersStart:
             return NOTHING
         length = body.lease_end_ms - body.lease_start_ms
         if length == period:
-            return (Exercised(event.ref, Witness.PEER),)
+            return (Exercised(event.ref, Evidence.PEER),)
         message = f"{event.process} was answered a lease of {length} ms; the period is {period} ms"
-        return (Violated(event.ref, Witness.PEER, message),)
+        return (Violated(event.ref, Evidence.PEER, message),)
 
     def end(self, state: _Lengths, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -250,7 +250,7 @@ class LostLeaseIsFenced:
             return NOTHING
         if self._outlived(state, event.process, held, event.at_ns, event.ref):
             return NOTHING
-        return (Exercised(event.ref, Witness.SELF),)
+        return (Exercised(event.ref, Evidence.SELF),)
 
     @staticmethod
     def _outlived(state: _Leases, process: str, held: _Held, at_ns: int, at: Cause | None) -> bool:
@@ -259,7 +259,7 @@ class LostLeaseIsFenced:
         if held.granted is None or over_ns <= held.period_ns // 10 + 100 * MS:
             return False
         message = f"{process} was active {span(over_ns)} after the end of its lease"
-        violated = Violated(at or held.granted, Witness.SELF, message, (held.granted,))
+        violated = Violated(at or held.granted, Evidence.SELF, message, (held.granted,))
         start_ns = held.ends_ns - held.period_ns
         state.suspects.append(
             Late(violated, process, start_ns, at_ns, held.period_ns, held.ends_ns)
@@ -293,7 +293,7 @@ class LostLeaseIsFenced:
         if not told or event.process == state.controller:
             return NOTHING
         known.expired = False
-        return (Exercised(event.ref, Witness.PEER),)
+        return (Exercised(event.ref, Evidence.PEER),)
 
     @staticmethod
     def _overdue(state: _Leases, known: _Watched, broker: int, event: Event) -> None:
@@ -308,7 +308,7 @@ class LostLeaseIsFenced:
             f"{state.controller} left broker {broker} unfenced for "
             f"{span(over_ns + state.period_ns)} without a heartbeat"
         )
-        violated = Violated(event.ref, Witness.PEER, message, (known.heard,))
+        violated = Violated(event.ref, Evidence.PEER, message, (known.heard,))
         state.suspects.append(
             Late(
                 violated,
@@ -344,7 +344,7 @@ class LostLeaseIsFenced:
                     f"{state.controller} left broker {broker} unfenced for {span(silent_ns)} "
                     f"without a heartbeat, to the end"
                 )
-                violated = Violated(known.heard, Witness.PEER, message)
+                violated = Violated(known.heard, Evidence.PEER, message)
                 state.suspects.append(
                     Late(
                         violated,
@@ -388,16 +388,16 @@ class OnlyActiveControllerAnswers:
             case ControllerResigned():
                 return _Active(lost=event.ref), NOTHING
             case HeartbeatRefused(error="NOT_CONTROLLER"):
-                return state, (Exercised(event.ref, Witness.PEER),)
+                return state, (Exercised(event.ref, Evidence.PEER),)
             case HeartbeatAnswered(error="NOT_CONTROLLER") if not state.in_office:
-                return state, (Exercised(event.ref, Witness.SELF),)
+                return state, (Exercised(event.ref, Evidence.SELF),)
             case HeartbeatAnswered() if not (state.in_office and body.active):
                 message = (
                     f"{event.process}, not the active controller, answered {body.client} with "
                     f"{body.error}, next state {body.next_state}"
                 )
                 because = () if state.lost is None else (state.lost,)
-                return state, (Violated(event.ref, Witness.SELF, message, because),)
+                return state, (Violated(event.ref, Evidence.SELF, message, because),)
         return state, NOTHING
 
     def end(self, state: _Active, end: RunEnd) -> Sequence[Finding]:
@@ -448,7 +448,7 @@ class IsolatedControllerResigns:
                 for epoch in before:
                     del state.resigned[epoch]
                 if before:
-                    return state, (Exercised(event.ref, Witness.PEER),)
+                    return state, (Exercised(event.ref, Evidence.PEER),)
             case ControllerResigned(reason="no_majority") if body.epoch in state.renewed:
                 state.resigned[body.epoch] = event.ref
             case HeartbeatAnswered(error="NONE", active=True):
@@ -469,7 +469,7 @@ class IsolatedControllerResigns:
             f"{body.controller_epoch}, {span(event.at_ns - successor[0])} after a "
             f"successor had been elected"
         )
-        violated = Violated(event.ref, Witness.SELF, message, (successor[1],))
+        violated = Violated(event.ref, Evidence.SELF, message, (successor[1],))
         from_ns = successor[0] - period_ns
         state.suspects.append(Late(violated, event.process, from_ns, event.at_ns, period_ns))
 
@@ -484,7 +484,7 @@ class IsolatedControllerResigns:
             f"{event.process} holds a lease of controller epoch {body.controller_epoch} that ends "
             f"{span(over_ns)} after its successor may have fenced it"
         )
-        violated = Violated(event.ref, Witness.PEER, message, (successor[1],))
+        violated = Violated(event.ref, Evidence.PEER, message, (successor[1],))
         granter = state.processes.get(body.controller_epoch, event.process)
         from_ns = successor[0] - period_ns
         state.suspects.append(Late(violated, granter, from_ns, event.at_ns, period_ns))

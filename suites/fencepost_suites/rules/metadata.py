@@ -11,6 +11,7 @@ from msgspec import Struct
 from fencepost import (
     Cause,
     Event,
+    Evidence,
     Exercised,
     Finding,
     Key,
@@ -18,7 +19,6 @@ from fencepost import (
     ProcessExited,
     RunEnd,
     Violated,
-    Witness,
 )
 from fencepost_kafka import (
     FeatureFinalized,
@@ -84,10 +84,10 @@ class StandbysHoldState:
                 f"{event.process} holds another state at metadata offset {body.offset} than "
                 f"{of.process} did"
             )
-            return state, (Violated(event.ref, Witness.PEER, message, (of,)),)
+            return state, (Violated(event.ref, Evidence.PEER, message, (of,)),)
         if slot_of(of.process) == slot_of(event.process):
             return state, NOTHING
-        return state, (Exercised(event.ref, Witness.PEER),)
+        return state, (Exercised(event.ref, Evidence.PEER),)
 
     def end(self, state: _Digests, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -144,9 +144,9 @@ class SnapshotRebuildsState:
                 f"{event.process} rebuilt from {what} another state at metadata offset {offset} "
                 f"than {of.process} had"
             )
-            return (Violated(event.ref, Witness.PEER, message, (of,)),)
+            return (Violated(event.ref, Evidence.PEER, message, (of,)),)
         own = slot_of(of.process) == slot_of(event.process)
-        return (Exercised(event.ref, Witness.SELF if own else Witness.PEER),)
+        return (Exercised(event.ref, Evidence.SELF if own else Evidence.PEER),)
 
     @staticmethod
     def _stored(state: _Digests, event: Event, body: SnapshotStored) -> Sequence[Finding]:
@@ -163,10 +163,10 @@ class SnapshotRebuildsState:
                 f"{body.offset}, which do not make the {told.entities} entities that "
                 f"{of.process} had there"
             )
-            return (Violated(event.ref, Witness.SELF, message, (of,)),)
+            return (Violated(event.ref, Evidence.SELF, message, (of,)),)
         own = slot_of(of.process) == slot_of(event.process)
-        witness = Witness.SELF if own else Witness.PEER
-        return (Exercised(event.ref, witness),) if changed else NOTHING
+        evidence = Evidence.SELF if own else Evidence.PEER
+        return (Exercised(event.ref, evidence),) if changed else NOTHING
 
     def end(self, state: _Digests, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -242,7 +242,7 @@ class OneSnapshotAtATime:
                     f"{event.process} asked controller {body.controller} for a snapshot while, as "
                     f"far as it knew, that of controller {other} was under way"
                 )
-                found.append(Violated(event.ref, Witness.SELF, message, (ref,)))
+                found.append(Violated(event.ref, Evidence.SELF, message, (ref,)))
         state.asked = {body.controller: (body.last_offset, event.at_ns, event.ref)}
         if body.waited:
             state.waited.add(body.controller)
@@ -259,12 +259,12 @@ class OneSnapshotAtATime:
                     f"{event.process} began a snapshot while that of {other} was under way, both "
                     f"at the word of the active controller of epoch {body.controller_epoch}"
                 )
-                found.append(Violated(event.ref, Witness.PEER, message, (ref,)))
+                found.append(Violated(event.ref, Evidence.PEER, message, (ref,)))
         state.started[event.process] = (event.at_ns, event.ref)
         mine = state.ids[event.process]
         if mine in state.waited and not found:
             state.waited.discard(mine)
-            found.append(Exercised(event.ref, Witness.PEER))
+            found.append(Exercised(event.ref, Evidence.PEER))
         return found
 
     def end(self, state: _Snapshotting, end: RunEnd) -> Sequence[Finding]:
@@ -318,9 +318,9 @@ class FormatByLevel:
                         f"version {wanted}"
                     )
                     because = () if ref is None else (ref,)
-                    return state, (Violated(event.ref, Witness.PEER, message, because),)
+                    return state, (Violated(event.ref, Evidence.PEER, message, because),)
                 if body.kind == "Broker" and ref is not None:
-                    return state, (Exercised(event.ref, Witness.PEER),)
+                    return state, (Exercised(event.ref, Evidence.PEER),)
             case SnapshotStored():
                 level, ref = state.at(body.offset)
                 if body.level != level:
@@ -329,7 +329,7 @@ class FormatByLevel:
                         f"and at its offset {body.offset} level {level} was enabled"
                     )
                     because = () if ref is None else (ref,)
-                    return state, (Violated(event.ref, Witness.SELF, message, because),)
+                    return state, (Violated(event.ref, Evidence.SELF, message, because),)
         return state, NOTHING
 
     def end(self, state: _Levels, end: RunEnd) -> Sequence[Finding]:

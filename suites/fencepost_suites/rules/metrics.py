@@ -11,14 +11,14 @@ from msgspec import Struct
 from fencepost import (
     Cause,
     Event,
+    Evidence,
     Exercised,
     Finding,
     Key,
     NodeStarted,
-    PromiseWitnessed,
+    PromiseObserved,
     RunEnd,
     Violated,
-    Witness,
 )
 from fencepost_kafka import (
     ControllerElected,
@@ -77,7 +77,7 @@ class MetricsMatchHistory:
     kinds: frozenset[type[Struct]] = frozenset(
         {
             *(NodeStarted, MetadataCommitted, SnapshotLoaded, SnapshotStored, HeartbeatAnswered),
-            *(ControllerElected, MetricsReported, PromiseWitnessed),
+            *(ControllerElected, MetricsReported, PromiseObserved),
         }
     )
     keys = staticmethod(whole_run)
@@ -87,8 +87,8 @@ class MetricsMatchHistory:
 
     def step(self, state: _Metrics, event: Event) -> tuple[_Metrics, Sequence[Finding]]:
         body = event.body
-        if isinstance(body, PromiseWitnessed):
-            return state, self._witnessed(event, body)
+        if isinstance(body, PromiseObserved):
+            return state, self._observed(event, body)
         node = state.nodes.setdefault(event.process, _Node())
         before_ns, node.heard_ns = node.heard_ns, event.at_ns
         match body:
@@ -113,12 +113,12 @@ class MetricsMatchHistory:
                 return state, self._reported(state, node, event, body)
         return state, NOTHING
 
-    def _witnessed(self, event: Event, body: PromiseWitnessed) -> Sequence[Finding]:
+    def _observed(self, event: Event, body: PromiseObserved) -> Sequence[Finding]:
         if body.clause != self.clause:
             return NOTHING
         if body.held:
-            return (Exercised(event.ref, Witness(body.witness)),)
-        return (Violated(event.ref, Witness(body.witness), body.evidence),)
+            return (Exercised(event.ref, Evidence(body.seen_by)),)
+        return (Violated(event.ref, Evidence(body.seen_by), body.evidence),)
 
     def _reported(
         self, state: _Metrics, node: _Node, event: Event, body: MetricsReported
@@ -126,7 +126,7 @@ class MetricsMatchHistory:
         alone = node.nodes == 1
         replayed = node.replayed if alone else body.replayed
         lag = max(0, body.last_stable - replayed)
-        witness, because = self._others(state, event, body.last_stable)
+        evidence, because = self._others(state, event, body.last_stable)
         wrong = self._wrong(node, event, body) if alone else ""
         if body.metadata_lag != lag:
             wrong = (
@@ -135,18 +135,18 @@ class MetricsMatchHistory:
             )
         node.told = body
         if wrong:
-            return (Violated(event.ref, witness, wrong, because),)
-        return (Exercised(event.ref, witness),) if lag else NOTHING
+            return (Violated(event.ref, evidence, wrong, because),)
+        return (Exercised(event.ref, evidence),) if lag else NOTHING
 
     @staticmethod
     def _others(
         state: _Metrics, event: Event, last_stable: int
-    ) -> tuple[Witness, tuple[Cause, ...]]:
+    ) -> tuple[Evidence, tuple[Cause, ...]]:
         """By whose word so much was committed: that of another process, if one has replayed it."""
         for process, other in state.nodes.items():
             if process != event.process and other.last and other.replayed >= last_stable:
-                return Witness.PEER, (other.last,)
-        return Witness.SELF, ()
+                return Evidence.PEER, (other.last,)
+        return Evidence.SELF, ()
 
     @staticmethod
     def _wrong(node: _Node, event: Event, body: MetricsReported) -> str:
@@ -191,4 +191,4 @@ class MetricsMatchHistory:
             f"a node reports lags from a last stable offset of {state.stable}, and nobody ever "
             f"committed more than {committed}"
         )
-        return (Violated(state.stable_ref, Witness.PEER, message),)
+        return (Violated(state.stable_ref, Evidence.PEER, message),)

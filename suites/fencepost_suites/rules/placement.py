@@ -9,7 +9,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Event, Exercised, Finding, Key, RunEnd, Violated, Witness
+from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
     AdminCompleted,
     BrokerCommitted,
@@ -80,9 +80,9 @@ class PlacedByFormula:
                 f"{one.topic}-{one.partition} was placed on brokers {list(one.replicas)}; over the "
                 f"live ones {list(live)} it belongs on {list(due)}"
             )
-            return state, (Violated(event.ref, Witness.PEER, message),)
+            return state, (Violated(event.ref, Evidence.PEER, message),)
         turned = one.partition // len(live) + 1 >= TURNS and len(one.replicas) > 1
-        return state, (Exercised(event.ref, Witness.PEER),) if turned else NOTHING
+        return state, (Exercised(event.ref, Evidence.PEER),) if turned else NOTHING
 
     def end(self, state: _Cluster, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -108,9 +108,9 @@ class PlacedOnLive:
         dead = [b for b in one.replicas if state.brokers.fenced(b)]
         if dead:
             message = f"{one.topic}-{one.partition} was placed on broker {dead[0]}, which is fenced"
-            return state, (Violated(event.ref, Witness.PEER, message),)
+            return state, (Violated(event.ref, Evidence.PEER, message),)
         some = len(state.brokers.live()) < len(state.brokers.newest)
-        return state, (Exercised(event.ref, Witness.PEER),) if some else NOTHING
+        return state, (Exercised(event.ref, Evidence.PEER),) if some else NOTHING
 
     def end(self, state: _Cluster, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -181,7 +181,7 @@ class AddingMovesLittle:
                     f"when brokers {list(new)} were added, {place[0]}-{place[1]} moved from "
                     f"{list(origin)} to {list(target)}, to broker {stray[0]} as well"
                 )
-                return (Violated(event.ref, Witness.PEER, message),)
+                return (Violated(event.ref, Evidence.PEER, message),)
         live = state.cluster.brokers.live()
         old = [b for b in live if b not in new]
         if _spread(before, old) <= 1 < _spread(after, live):
@@ -189,8 +189,8 @@ class AddingMovesLittle:
                 f"brokers {list(new)} were added, and the brokers {list(live)} are to hold "
                 f"{[after[b] for b in live]} replicas"
             )
-            return (Violated(event.ref, Witness.PEER, message),)
-        return (Exercised(event.ref, Witness.PEER),) if state.since else NOTHING
+            return (Violated(event.ref, Evidence.PEER, message),)
+        return (Exercised(event.ref, Evidence.PEER),) if state.since else NOTHING
 
     def end(self, state: _Moves, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

@@ -8,7 +8,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Exercised, Finding, Key, NodeStarted, RunEnd, Violated, Witness
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
 from fencepost_kafka import (
     AdminCompleted,
     BrokerCommitted,
@@ -87,14 +87,14 @@ class OneControllerAnEpoch:
             f"{event.process} committed another record at metadata offset {body.offset} "
             f"(epoch {body.epoch}) than {process} had (epoch {epoch})"
         )
-        return (Violated(event.ref, Witness.PEER, message, (Cause(process, seq),)),)
+        return (Violated(event.ref, Evidence.PEER, message, (Cause(process, seq),)),)
 
     def _elected(self, state: _Quorum, event: Event, body: ControllerElected) -> Sequence[Finding]:
         found: list[Finding] = []
         known = state.leaders.get(body.epoch)
         if known is not None and known[0] != event.process:
             message = f"{event.process} and {known[0]} were both elected in epoch {body.epoch}"
-            found.append(Violated(event.ref, Witness.PEER, message, (known[1],)))
+            found.append(Violated(event.ref, Evidence.PEER, message, (known[1],)))
         late = any(epoch > body.epoch for epoch in state.leaders)
         before = [offset for epoch, offset in state.highest.items() if epoch < body.epoch]
         if before and not late:
@@ -106,9 +106,9 @@ class OneControllerAnEpoch:
                     f"{event.process} won epoch {body.epoch} with a log that ends at "
                     f"{body.log_end}, though {process} had committed offset {top}"
                 )
-                found.append(Violated(event.ref, Witness.PEER, message, (Cause(process, seq),)))
+                found.append(Violated(event.ref, Evidence.PEER, message, (Cause(process, seq),)))
             elif state.leaders:
-                found.append(Exercised(event.ref, Witness.PEER))
+                found.append(Exercised(event.ref, Evidence.PEER))
         state.leaders.setdefault(body.epoch, (event.process, event.ref))
         return found
 
@@ -116,7 +116,7 @@ class OneControllerAnEpoch:
         if body.granted:
             return self._vote(state, event, body.epoch, body.candidate)
         if body.reason in ("already_voted", "log_behind"):
-            return (Exercised(event.ref, Witness.SELF),)
+            return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING
 
     def _vote(self, state: _Quorum, event: Event, epoch: int, candidate: int) -> Sequence[Finding]:
@@ -125,7 +125,7 @@ class OneControllerAnEpoch:
         if known[0] == candidate:
             return NOTHING
         message = f"{voter} voted for both {known[0]} and {candidate} in epoch {epoch}"
-        return (Violated(event.ref, Witness.SELF, message, (known[1],)),)
+        return (Violated(event.ref, Evidence.SELF, message, (known[1],)),)
 
     def end(self, state: _Quorum, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -168,20 +168,20 @@ class VisibleOnceCommitted:
                 state.isrs[isr] = max(body.leader_epoch, state.isrs.get(isr, -1))
             case ChangeAnswered() if body.error == "NONE" and body.offset >= 0:
                 if body.offset < body.high_watermark:
-                    return state, (Exercised(event.ref, Witness.SELF),)
+                    return state, (Exercised(event.ref, Evidence.SELF),)
                 message = (
                     f"{event.process} answered {body.api} as done while its record at offset "
                     f"{body.offset} was not committed (high watermark {body.high_watermark})"
                 )
-                return state, (Violated(event.ref, Witness.SELF, message),)
+                return state, (Violated(event.ref, Evidence.SELF, message),)
             case IsrChangeAnswered() if body.error == "NONE" and body.isr:
                 if state.isrs.get(frozenset(body.isr), -1) >= body.leader_epoch:
-                    return state, (Exercised(event.ref, Witness.PEER),)
+                    return state, (Exercised(event.ref, Evidence.PEER),)
                 message = (
                     f"{event.process} was granted the ISR {list(body.isr)} of {body.topic}-"
                     f"{body.partition} before any node had committed it"
                 )
-                return state, (Violated(event.ref, Witness.PEER, message),)
+                return state, (Violated(event.ref, Evidence.PEER, message),)
         return state, NOTHING
 
     def end(self, state: _Stored, end: RunEnd) -> Sequence[Finding]:
@@ -225,7 +225,7 @@ class DeposedControllerReverts:
                         f"{event.process} left office in epoch {body.epoch} and kept state up to "
                         f"offset {body.offset}, of which only {body.high_watermark} was committed"
                     )
-                    return state, (Violated(event.ref, Witness.SELF, message, because),)
+                    return state, (Violated(event.ref, Evidence.SELF, message, because),)
             case ControllerElected():
                 was, state.resigned, state.deposed = state.resigned, None, False
                 if was is not None:
@@ -233,12 +233,12 @@ class DeposedControllerReverts:
                         f"{event.process} took office in epoch {body.epoch} without having gone "
                         f"back to the committed state after epoch {state.epoch}"
                     )
-                    return state, (Violated(event.ref, Witness.SELF, message, (was,)),)
+                    return state, (Violated(event.ref, Evidence.SELF, message, (was,)),)
             case MetadataTruncated():
                 dropped = body.from_offset < body.log_end
                 if state.deposed and dropped and body.from_offset >= body.high_watermark:
                     state.deposed = False
-                    return state, (Exercised(event.ref, Witness.SELF),)
+                    return state, (Exercised(event.ref, Evidence.SELF),)
         return state, NOTHING
 
     def end(self, state: _Office, end: RunEnd) -> Sequence[Finding]:
@@ -303,12 +303,12 @@ class ChangesSurviveFailover:
         if state.by is None:
             return NOTHING
         if body.log_end > state.offset:
-            return (Exercised(event.ref, Witness.PEER),)
+            return (Exercised(event.ref, Evidence.PEER),)
         message = (
             f"{event.process} took over in epoch {body.epoch} with a log that ends at "
             f"{body.log_end}: {state.what} at offset {state.offset} is lost"
         )
-        return (Violated(event.ref, Witness.PEER, message, (state.by,)),)
+        return (Violated(event.ref, Evidence.PEER, message, (state.by,)),)
 
     @staticmethod
     def _read(state: _Changes, event: Event, body: ReadCompleted) -> Sequence[Finding]:
@@ -316,11 +316,11 @@ class ChangesSurviveFailover:
         if before is None or before == state.offices:
             return NOTHING
         if body.outcome == "ok":
-            return (Exercised(event.ref, Witness.CLIENT),)
+            return (Exercised(event.ref, Evidence.CLIENT),)
         if "UNKNOWN_TOPIC" not in body.error:
             return NOTHING
         message = f"the topic {body.topic}, which was acknowledged, is unknown after a failover"
-        return (Violated(event.ref, Witness.CLIENT, message),)
+        return (Violated(event.ref, Evidence.CLIENT, message),)
 
     def end(self, state: _Changes, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

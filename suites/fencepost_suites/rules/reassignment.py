@@ -8,7 +8,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Event, Exercised, Finding, Key, RunEnd, Violated, Witness
+from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import PartitionCommitted, TopicCommitted
 from fencepost_suites.rules.committed import Partitions
 from fencepost_suites.rules.keys import NOTHING, by_topic
@@ -47,12 +47,12 @@ class SwitchesWhenCaughtUp:
                 f"{place} switched from {list(before.replicas)} to {list(body.replicas)} while "
                 f"brokers {early} were not in the ISR {list(before.isr)}"
             )
-            return state, (Violated(event.ref, Witness.PEER, message),)
+            return state, (Violated(event.ref, Evidence.PEER, message),)
         if body.leader >= 0 and body.leader not in new:
             message = f"broker {body.leader} leads {place}, and is none of its replicas"
-            return state, (Violated(event.ref, Witness.PEER, message),)
+            return state, (Violated(event.ref, Evidence.PEER, message),)
         switched = bool(before.adding) and set(before.adding) <= new
-        return state, (Exercised(event.ref, Witness.PEER),) if switched else NOTHING
+        return state, (Exercised(event.ref, Evidence.PEER),) if switched else NOTHING
 
     def end(self, state: Partitions, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

@@ -8,7 +8,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Exercised, Finding, Key, NodeStarted, RunEnd, Violated, Witness
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
@@ -91,7 +91,7 @@ class UnfitBrokersRefused:
         if body.error == "NONE":
             state.answered[at] = (newer, state.committed.get(event.process, 0))
         if body.error in {_ERRORS[reason] for reason in self._against(state, body, newer)}:
-            return (Exercised(event.ref, Witness.PEER),)
+            return (Exercised(event.ref, Evidence.PEER),)
         # What was committed while an answer waited for its own commit is not held against anybody.
         against = self._against(state, body, older)
         if not against:
@@ -102,7 +102,7 @@ class UnfitBrokersRefused:
         what = " and ".join(message for message, _ in against.values())
         message = f"{event.process} accepted {body.client} as broker {body.broker_id}, {what}"
         because = tuple(ref for _, ref in against.values() if ref is not None)
-        return (Violated(event.ref, Witness.PEER, message, because),)
+        return (Violated(event.ref, Evidence.PEER, message, because),)
 
     @staticmethod
     def _against(
@@ -208,11 +208,11 @@ class OnlineOnceCaughtUp:
                 f"{event.process} is Online with the metadata up to offset {applied}, and its own "
                 f"registration stands at offset {offset}"
             )
-            return (Violated(event.ref, Witness.PEER, message, (ref,)),)
+            return (Violated(event.ref, Evidence.PEER, message, (ref,)),)
         if event.process not in state.checkpointed:
             message = f"{event.process} is Online without having checkpointed its metadata"
-            return (Violated(event.ref, Witness.SELF, message, (ref,)),)
-        return (Exercised(event.ref, Witness.PEER),)
+            return (Violated(event.ref, Evidence.SELF, message, (ref,)),)
+        return (Exercised(event.ref, Evidence.PEER),)
 
     def end(self, state: _Joining, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

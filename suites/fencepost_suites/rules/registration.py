@@ -11,6 +11,7 @@ from msgspec import Struct
 from fencepost import (
     Cause,
     Event,
+    Evidence,
     Exercised,
     Finding,
     Key,
@@ -18,7 +19,6 @@ from fencepost import (
     ProcessExited,
     RunEnd,
     Violated,
-    Witness,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -63,14 +63,14 @@ class ActiveOnlyWhenTold:
                 state.by_answer = True
             case BrokerStateChanged(new="ACTIVE"):
                 if state.by_controller:
-                    return state, (Exercised(event.ref, Witness.PEER),)
+                    return state, (Exercised(event.ref, Evidence.PEER),)
                 if state.by_answer:
-                    return state, (Exercised(event.ref, Witness.SELF),)
+                    return state, (Exercised(event.ref, Evidence.SELF),)
                 message = (
                     f"{event.process} went from {body.old} to ACTIVE ({body.reason}) though no "
                     f"heartbeat answer had told it to since it was last fenced"
                 )
-                return state, (Violated(event.ref, Witness.PEER, message),)
+                return state, (Violated(event.ref, Evidence.PEER, message),)
             case BrokerStateChanged():
                 return _Told(), NOTHING
         return state, NOTHING
@@ -129,7 +129,7 @@ class StatesMoveAsDrawn:
         found: list[Finding] = []
         if (was, body.new) not in _MOVES or was != body.old:
             message = f"{event.process} went from {was} to {body.new} ({body.reason})"
-            found.append(Violated(event.ref, Witness.SELF, message))
+            found.append(Violated(event.ref, Evidence.SELF, message))
         if body.new == "ACTIVE":
             before = state.active.get(event.process)
             state.active[event.process] = (body.broker_epoch, event.ref)
@@ -138,10 +138,10 @@ class StatesMoveAsDrawn:
                     f"{event.process} is active again under broker epoch {body.broker_epoch}, "
                     f"under which it had lost its lease"
                 )
-                found.append(Violated(event.ref, Witness.SELF, message, (before[1],)))
+                found.append(Violated(event.ref, Evidence.SELF, message, (before[1],)))
             elif before is not None:
                 told = state.unfenced is not None and state.unfenced[0] == body.broker_epoch
-                found.append(Exercised(event.ref, Witness.PEER if told else Witness.SELF))
+                found.append(Exercised(event.ref, Evidence.PEER if told else Evidence.SELF))
         return found
 
     @staticmethod
@@ -162,7 +162,7 @@ class StatesMoveAsDrawn:
             f"broker {body.broker_id} was made active again at offset {body.offset} under broker "
             f"epoch {body.broker_epoch}, under which it had been fenced"
         )
-        return (Violated(event.ref, Witness.PEER, message, (ref,)),)
+        return (Violated(event.ref, Evidence.PEER, message, (ref,)),)
 
     def end(self, state: _Life, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -207,8 +207,8 @@ class EpochsGrow:
                 f"broker {body.broker_id} was given broker epoch {after} at offset {body.offset}, "
                 f"after {before}"
             )
-            return now, (Violated(event.ref, Witness.PEER, message, because),)
-        return now, (Exercised(event.ref, Witness.PEER),) if after > before else NOTHING
+            return now, (Violated(event.ref, Evidence.PEER, message, because),)
+        return now, (Exercised(event.ref, Evidence.PEER),) if after > before else NOTHING
 
     def end(self, state: _Epochs, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -251,7 +251,7 @@ class RegistersFenced:
             f"{event.process} answered the registration of broker {body.broker_id} by "
             f"{body.client} before its entry was committed"
         )
-        return state, (Violated(event.ref, Witness.SELF, message),)
+        return state, (Violated(event.ref, Evidence.SELF, message),)
 
     @staticmethod
     def _committed(state: _Entry, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
@@ -262,7 +262,7 @@ class RegistersFenced:
             if event.process == state.decided[1]:
                 return NOTHING
             state.decided = None
-            return (Exercised(event.ref, Witness.PEER),)
+            return (Exercised(event.ref, Evidence.PEER),)
         state.record = body
         if was is not None and was.incarnation == body.incarnation:
             return NOTHING
@@ -271,7 +271,7 @@ class RegistersFenced:
                 f"broker {body.broker_id} was registered by a new process at offset {body.offset} "
                 f"and is active at once"
             )
-            return (Violated(event.ref, Witness.PEER, message),)
+            return (Violated(event.ref, Evidence.PEER, message),)
         if was is not None and not was.fenced:
             state.decided = (body.offset, event.process)
         return NOTHING
@@ -336,7 +336,7 @@ class RestartedProcessReclaimsId:
         lease = state.leases.get(body.broker_id)
         if lease is None or lease[1] < body.ends_at_ns:
             state.leases[body.broker_id] = (event.process, body.ends_at_ns, event.ref)
-        return NOTHING if old is None else (Exercised(event.ref, Witness.PEER),)
+        return NOTHING if old is None else (Exercised(event.ref, Evidence.PEER),)
 
     def _refused(self, state: _Claims, event: Event, broker: int) -> Sequence[Finding]:
         old = self._waits_for(state, event, broker)
@@ -348,7 +348,7 @@ class RestartedProcessReclaimsId:
             f"and had {span(ends_ns - event.at_ns)} of its lease left"
         )
         because = (ref, state.exited[process])
-        return (Violated(event.ref, Witness.PEER, message, because),)
+        return (Violated(event.ref, Evidence.PEER, message, because),)
 
     def end(self, state: _Claims, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

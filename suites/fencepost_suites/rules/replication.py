@@ -8,7 +8,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Exercised, Finding, Key, RunEnd, Violated, Witness
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
     FollowerFetched,
     FollowingStarted,
@@ -87,7 +87,7 @@ class AcknowledgedByAllInSync:
                 f"{event.process} acknowledged {body.topic}-{body.partition} up to offset {end} "
                 f"with a log that ends at {own}"
             )
-            return (Violated(event.ref, Witness.SELF, message),)
+            return (Violated(event.ref, Evidence.SELF, message),)
         if body.acks != -1 or len(body.isr) < 2:
             return NOTHING
         place = f"{body.topic}-{body.partition}"
@@ -106,17 +106,17 @@ class AcknowledgedByAllInSync:
                     f"{event.process} acknowledged acks=all of {place} up to offset {end} while "
                     f"{process}, in the ISR, had stored up to {reaches}"
                 )
-                return (Violated(event.ref, Witness.PEER, message),)
+                return (Violated(event.ref, Evidence.PEER, message),)
         if body.high_watermark < end and min(body.ends, default=end) < end:
             message = (
                 f"{event.process} acknowledged acks=all of {place} up to offset {end} knowing its "
                 f"ISR {list(body.isr)} only to reach {list(body.ends)}"
             )
-            return (Violated(event.ref, Witness.SELF, message),)
+            return (Violated(event.ref, Evidence.SELF, message),)
         if body.duplicate:
             return NOTHING
-        witness = Witness.PEER if heard == len(body.isr) - 1 else Witness.SELF
-        return (Exercised(event.ref, witness),)
+        evidence = Evidence.PEER if heard == len(body.isr) - 1 else Evidence.SELF
+        return (Exercised(event.ref, evidence),)
 
     def end(self, state: _Ends, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -153,7 +153,7 @@ class ReplicasAgree:
                     f"{event.process} stored a batch of {body.topic}-{body.partition} at offset "
                     f"{body.base_offset} though its log ended at {body.expected_base}"
                 )
-                return state, (Violated(event.ref, Witness.SELF, message),)
+                return state, (Violated(event.ref, Evidence.SELF, message),)
         elif isinstance(body, HighWatermarkAdvanced):
             return state, self._commits(state, event, body)
         elif isinstance(body, LogTruncated):
@@ -175,10 +175,10 @@ class ReplicasAgree:
                 f"{event.process} and {other} hold different messages at offset {offset} of "
                 f"{body.topic}-{body.partition}, below the high watermark"
             )
-            return (Violated(event.ref, Witness.PEER, message),)
+            return (Violated(event.ref, Evidence.PEER, message),)
         if agreed and process in state.anew:
             state.anew.discard(process)
-            return (Exercised(event.ref, Witness.PEER),)
+            return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING
 
     def end(self, state: _Agreement, end: RunEnd) -> Sequence[Finding]:
@@ -236,7 +236,7 @@ class CommittedIsNeverLost:
                 return state, self._elected(state, event, body)
             case ReadCompleted(outcome="ok") if state.changes:
                 if body.end >= state.high_watermark:
-                    return state, (Exercised(event.ref, Witness.CLIENT),)
+                    return state, (Exercised(event.ref, Evidence.CLIENT),)
                 # The new leader's mark may lag behind for a while: that alone loses nothing.
                 if state.leaders_watermark >= state.high_watermark:
                     message = (
@@ -244,7 +244,7 @@ class CommittedIsNeverLost:
                         f"{body.end}, of which {state.high_watermark} had been committed"
                     )
                     because = (Cause(state.process, state.seq),)
-                    return state, (Violated(event.ref, Witness.CLIENT, message, because),)
+                    return state, (Violated(event.ref, Evidence.CLIENT, message, because),)
             case LeadershipEnded(reason="deleted"):
                 return _Committed(), NOTHING
         return state, NOTHING
@@ -269,12 +269,12 @@ class CommittedIsNeverLost:
                 f"to {state.high_watermark}"
             )
             because = (Cause(state.process, state.seq),)
-            return (Violated(event.ref, Witness.PEER, message, because),)
+            return (Violated(event.ref, Evidence.PEER, message, because),)
         # What nobody else has told yet is for the reader to find.
         if before in ("", event.process) or not (state.high_watermark or body.high_watermark):
             return NOTHING
         state.changes += 1
-        return (Exercised(event.ref, Witness.PEER),) if state.high_watermark else NOTHING
+        return (Exercised(event.ref, Evidence.PEER),) if state.high_watermark else NOTHING
 
     @staticmethod
     def _elected(state: _Committed, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
@@ -290,7 +290,7 @@ class CommittedIsNeverLost:
             f"broker {body.leader} was made leader of {body.topic}-{body.partition} in epoch "
             f"{body.leader_epoch} from outside the ISR {list(known.isr)}"
         )
-        return (Violated(event.ref, Witness.PEER, message),)
+        return (Violated(event.ref, Evidence.PEER, message),)
 
     def end(self, state: _Committed, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -337,7 +337,7 @@ class NewLeaderHasTheAcknowledged:
             return state, self._led(state, event, body)
         elif isinstance(body, ReadCompleted):
             if body.outcome == "ok" and 0 <= state.before_change < body.end:
-                return state, (Exercised(event.ref, Witness.CLIENT),)
+                return state, (Exercised(event.ref, Evidence.CLIENT),)
         elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
             return _Acknowledged(), NOTHING
         return state, NOTHING
@@ -348,20 +348,20 @@ class NewLeaderHasTheAcknowledged:
             return NOTHING  # a record of the past, replayed late: somebody else leads by now
         state.epoch = body.leader_epoch
         before, state.leader = state.leader, event.process
-        top, because, witness = state.answered, state.by, Witness.PEER
+        top, because, evidence = state.answered, state.by, Evidence.PEER
         if body.log_end <= state.acked:
-            top, because, witness = state.acked + 1, state.told, Witness.CLIENT
+            top, because, evidence = state.acked + 1, state.told, Evidence.CLIENT
         if body.log_end < top and because is not None:
             message = (
                 f"{event.process} leads {body.topic}-{body.partition} in epoch {body.leader_epoch} "
                 f"with a log that ends at {body.log_end}, though acks=all was acknowledged up to "
                 f"{top}"
             )
-            return (Violated(event.ref, witness, message, (because,)),)
+            return (Violated(event.ref, evidence, message, (because,)),)
         if before in ("", event.process) or max(top, state.acked + 1) == 0:
             return NOTHING
         state.before_change = state.acked
-        return (Exercised(event.ref, Witness.PEER),)
+        return (Exercised(event.ref, Evidence.PEER),)
 
     def end(self, state: _Acknowledged, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -415,7 +415,7 @@ class FollowerTruncatesByEpoch:
                     f"{event.process} kept, at offset {conflict[0]} of {body.topic}-"
                     f"{body.partition}, what no leader confirmed: {conflict[1]} has another message"
                 )
-                return state, (Violated(event.ref, Witness.PEER, message),)
+                return state, (Violated(event.ref, Evidence.PEER, message),)
             if body.as_leader and state.dropped:
                 return state, self._confirmed(state, event, body)
         elif isinstance(body, LogTruncated):
@@ -440,9 +440,9 @@ class FollowerTruncatesByEpoch:
                 f"{event.process} fetches {body.topic}-{body.partition} on from offset "
                 f"{body.base_offset} though its message at {offset} is not the committed one"
             )
-            return (Violated(event.ref, Witness.PEER, message),)
+            return (Violated(event.ref, Evidence.PEER, message),)
         kept = anew and body.base_offset >= began.log_end > began.high_watermark
-        return (Exercised(event.ref, Witness.SELF),) if kept else NOTHING
+        return (Exercised(event.ref, Evidence.SELF),) if kept else NOTHING
 
     @staticmethod
     def _truncated(state: _Following, event: Event, body: LogTruncated) -> Sequence[Finding]:
@@ -456,10 +456,10 @@ class FollowerTruncatesByEpoch:
                 f"{event.process} dropped {body.topic}-{body.partition} from offset "
                 f"{body.to_offset} on ({body.reason}), though its message at {first} is committed"
             )
-            return (Violated(event.ref, Witness.PEER, message),)
+            return (Violated(event.ref, Evidence.PEER, message),)
         for batch in lost:
             state.dropped[batch.base_offset] = event.process, body.leader_epoch, batch
-        return (Exercised(event.ref, Witness.SELF),)
+        return (Exercised(event.ref, Evidence.SELF),)
 
     @staticmethod
     def _confirmed(
@@ -474,7 +474,7 @@ class FollowerTruncatesByEpoch:
                     f"{process} dropped {body.topic}-{body.partition} from offset {offset} on, "
                     f"though the leader it follows since epoch {epoch} has its message"
                 )
-                return (Violated(event.ref, Witness.PEER, message),)
+                return (Violated(event.ref, Evidence.PEER, message),)
         return NOTHING
 
     def end(self, state: _Following, end: RunEnd) -> Sequence[Finding]:

@@ -8,7 +8,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Exercised, Finding, Key, NodeStarted, RunEnd, Violated, Witness
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
 from fencepost_kafka import ProbeCompleted, RequestRefused
 from fencepost_suites.rules.keys import NOTHING, by_slot_serving
 
@@ -48,9 +48,9 @@ class ControllersWantRights:
                         f"at its controller's endpoint"
                     )
                     because = (state.controller,)
-                    return state, (Violated(event.ref, Witness.CLIENT, message, because),)
+                    return state, (Violated(event.ref, Evidence.CLIENT, message, because),)
                 if state.refused.get(event.process, -1) >= body.sent_at_ns:
-                    return state, (Exercised(event.ref, Witness.CLIENT),)
+                    return state, (Exercised(event.ref, Evidence.CLIENT),)
         return state, NOTHING
 
     def end(self, state: _Endpoint, end: RunEnd) -> Sequence[Finding]:

@@ -12,6 +12,7 @@ from msgspec import Struct
 from fencepost import (
     Cause,
     Event,
+    Evidence,
     Exercised,
     Finding,
     Key,
@@ -19,7 +20,6 @@ from fencepost import (
     ProcessExited,
     RunEnd,
     Violated,
-    Witness,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -91,7 +91,7 @@ class EndedSessionFences:
                 serving.changed(event, body)
                 state.ran_out = body.reason == "lease_expired"
                 if state.ran_out and not stayed:
-                    return state, (Exercised(event.ref, Witness.SELF),)
+                    return state, (Exercised(event.ref, Evidence.SELF),)
             case RequestRefused():
                 serving.refuses(event, body)
             case ProbeCompleted():
@@ -108,7 +108,7 @@ class EndedSessionFences:
             return False
         granted = state.serving.granted
         message = f"{state.serving.process} was active {span(over_ns)} after its session ran out"
-        violated = Violated(at, Witness.SELF, message, (granted,) if granted else ())
+        violated = Violated(at, Evidence.SELF, message, (granted,) if granted else ())
         ends_ns = state.serving.ends_ns
         state.serving.suspects.append(
             Late(violated, state.serving.process, ends_ns, at_ns, over_ns * 9, ends_ns)
@@ -120,7 +120,7 @@ class EndedSessionFences:
         serving = state.serving
         refused = serving.lost is not None and serving.refused_probe(event, body)
         if refused and state.ran_out and body.sent_at_ns > serving.lost_ns:
-            return (Exercised(event.ref, Witness.CLIENT),)
+            return (Exercised(event.ref, Evidence.CLIENT),)
         over_ns = state.over_ns(body.sent_at_ns)
         if body.outcome != "answered" or not over_ns:
             return NOTHING
@@ -129,7 +129,7 @@ class EndedSessionFences:
             f"after its session ran out"
         )
         violated = Violated(
-            event.ref, Witness.CLIENT, message, (serving.granted,) if serving.granted else ()
+            event.ref, Evidence.CLIENT, message, (serving.granted,) if serving.granted else ()
         )
         serving.suspects.append(
             Late(violated, serving.process, serving.ends_ns, body.sent_at_ns, over_ns * 9)
@@ -155,13 +155,13 @@ class _Takeover:
     early: dict[int, tuple[str, Cause]] = field(default_factory=dict)
     """broker -> what is wrong with the end of its lease, and that event."""
 
-    def broken(self, broker: int, at: Cause | None, witness: Witness) -> Violated:
+    def broken(self, broker: int, at: Cause | None, evidence: Evidence) -> Violated:
         """The finding about a lease that a controller ended too early."""
         message, expired = self.early.pop(broker)
         because = (self.elected,) if self.elected else ()
         if at is None:
-            return Violated(expired, witness, message, because)
-        return Violated(at, witness, message, (*because, expired))
+            return Violated(expired, evidence, message, because)
+        return Violated(at, evidence, message, (*because, expired))
 
 
 @final
@@ -183,7 +183,7 @@ class FullPeriodAtTakeover:
         body = event.body
         match body:
             case ControllerElected() if body.epoch > state.epoch:
-                found = tuple(state.broken(b, None, Witness.SELF) for b in sorted(state.early))
+                found = tuple(state.broken(b, None, Evidence.SELF) for b in sorted(state.early))
                 state.process, state.epoch = event.process, body.epoch
                 state.elected_ns, state.elected = event.at_ns, event.ref
                 state.owed = {b for b, one in state.brokers.newest.items() if not one.fenced}
@@ -195,7 +195,7 @@ class FullPeriodAtTakeover:
             case LeaseGranted(next_state="ACTIVE") if body.controller_epoch == state.epoch:
                 if body.broker_id in state.owed:
                     state.owed.discard(body.broker_id)
-                    return state, (Exercised(event.ref, Witness.PEER),)
+                    return state, (Exercised(event.ref, Evidence.PEER),)
         return state, NOTHING
 
     @staticmethod
@@ -205,7 +205,7 @@ class FullPeriodAtTakeover:
         state.owed.discard(body.broker_id)
         after_ns = event.at_ns - state.elected_ns
         if after_ns >= body.lease_period_ms * MS * 9 // 10:
-            return (Exercised(event.ref, Witness.SELF),)
+            return (Exercised(event.ref, Evidence.SELF),)
         message = (
             f"{event.process} fenced broker {body.broker_id} {span(after_ns)} after it had taken "
             f"office, though the lease is {span(body.lease_period_ms * MS)}"
@@ -222,8 +222,8 @@ class FullPeriodAtTakeover:
         if news:
             state.owed.discard(broker)
         if broker in state.early and event.process != state.process:
-            return (state.broken(broker, event.ref, Witness.PEER),)
+            return (state.broken(broker, event.ref, Evidence.PEER),)
         return NOTHING
 
     def end(self, state: _Takeover, end: RunEnd) -> Sequence[Finding]:
-        return tuple(state.broken(b, None, Witness.SELF) for b in sorted(state.early))
+        return tuple(state.broken(b, None, Evidence.SELF) for b in sorted(state.early))

@@ -8,7 +8,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Exercised, Finding, Key, RunEnd, Violated, Witness
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import HeartbeatAnswered, HeartbeatSent, RecoveryEnded, RecoveryStarted
 from fencepost_suites.rules.keys import NOTHING, by_process
 
@@ -48,11 +48,11 @@ class RegistersRecovered:
                 if not state.settled:
                     state.settled = True
                     message = f"{event.process} registers while it still recovers its logs"
-                    return state, (Violated(event.ref, Witness.SELF, message, (state.began,)),)
+                    return state, (Violated(event.ref, Evidence.SELF, message, (state.began,)),)
             case HeartbeatAnswered(request_epoch=-1, error="NONE") if not state.settled:
                 state.settled = True
                 if state.logs > 0:
-                    return state, (Exercised(event.ref, Witness.PEER),)
+                    return state, (Exercised(event.ref, Evidence.PEER),)
         return state, NOTHING
 
     def end(self, state: _Start, end: RunEnd) -> Sequence[Finding]:

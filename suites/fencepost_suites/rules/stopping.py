@@ -11,13 +11,13 @@ from msgspec import Struct
 from fencepost import (
     Cause,
     Event,
+    Evidence,
     Exercised,
     Finding,
     Key,
     ProcessExited,
     RunEnd,
     Violated,
-    Witness,
 )
 from fencepost_kafka import (
     BrokerStateChanged,
@@ -96,11 +96,11 @@ class GoesOfflineWhenTold:
         if event.process in state.lost or wish is None:
             return NOTHING
         if event.process in state.told:
-            return (Exercised(event.ref, Witness.PEER),) if wish.led else NOTHING
+            return (Exercised(event.ref, Evidence.PEER),) if wish.led else NOTHING
         still = tuple(state.partitions.led_by(body.broker_id))
         leading = f", leading {named(still)}," if still else ""
         message = f"{event.process} went offline{leading} before any answer had told it to"
-        return (Violated(event.ref, Witness.PEER, message, (wish.at,)),)
+        return (Violated(event.ref, Evidence.PEER, message, (wish.at,)),)
 
     def end(self, state: _Stopping, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -126,7 +126,7 @@ class _Due:
             f"{self.process} was asked to stop and lives {span(took_ns)} later; "
             f"the limit it set itself is {span(self.limit_ns)}"
         )
-        violated = Violated(at, Witness.PEER, message, (self.asked,))
+        violated = Violated(at, Evidence.PEER, message, (self.asked,))
         self.suspects.append(Late(violated, self.process, self.asked_ns, at_ns, self.limit_ns))
         self.asked = None
         return True
@@ -156,7 +156,7 @@ class StopsInTime:
                 late = state.late(event.at_ns, event.ref)
                 state.asked = None
                 if state.by_timeout and not late:
-                    return state, (Exercised(event.ref, Witness.PEER),)
+                    return state, (Exercised(event.ref, Evidence.PEER),)
         return state, NOTHING
 
     def end(self, state: _Due, end: RunEnd) -> Sequence[Finding]:

@@ -1,5 +1,5 @@
-"""Promises about formats, defaults and surfaces: seen by a test that looks, since no event shows
-them. The rule judges what the test says it saw, by whose word it saw it."""
+"""Promises about formats, defaults and surfaces. No event shows them, so a test checks them itself
+and records what it saw. The rule judges that record."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from msgspec import Struct
 
 from fencepost import (
     Event,
+    Evidence,
     Exercised,
     Finding,
     Key,
-    PromiseWitnessed,
+    PromiseObserved,
     RunEnd,
     Violated,
-    Witness,
 )
 from fencepost_suites.rules.keys import NOTHING, whole_run
 
@@ -28,7 +28,7 @@ class SeenByTest:
     """One such clause: exercised each time a test saw it hold, violated when it saw it broken."""
 
     clause: str
-    kinds: frozenset[type[Struct]] = frozenset({PromiseWitnessed})
+    kinds: frozenset[type[Struct]] = frozenset({PromiseObserved})
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> None:
@@ -36,12 +36,12 @@ class SeenByTest:
 
     def step(self, state: None, event: Event) -> tuple[None, Sequence[Finding]]:
         body = event.body
-        if not isinstance(body, PromiseWitnessed) or body.clause != self.clause:
+        if not isinstance(body, PromiseObserved) or body.clause != self.clause:
             return state, NOTHING
-        witness = Witness(body.witness)
+        source = Evidence(body.seen_by)
         if body.held:
-            return state, (Exercised(event.ref, witness),)
-        return state, (Violated(event.ref, witness, body.evidence),)
+            return state, (Exercised(event.ref, source),)
+        return state, (Violated(event.ref, source, body.evidence),)
 
     def end(self, state: None, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

@@ -8,7 +8,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Exercised, Finding, Key, RunEnd, Violated, Witness
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
     FetchServed,
     FollowingStarted,
@@ -65,20 +65,20 @@ class ReadsStayBelowWatermark:
                     f"{event.process} served {body.topic}-{body.partition} up to offset "
                     f"{body.to_offset} with a high watermark of {body.high_watermark}"
                 )
-                return state, (Violated(event.ref, Witness.SELF, message),)
+                return state, (Violated(event.ref, Evidence.SELF, message),)
             if body.to_offset == body.high_watermark < max(state.log_end, body.log_end):
                 state.withheld = True
-                return state, (Exercised(event.ref, Witness.SELF),)
+                return state, (Exercised(event.ref, Evidence.SELF),)
         elif isinstance(body, Polled):
             if body.offsets and body.offsets[-1] >= state.high_watermark >= 0:
                 message = (
                     f"{event.process} read offset {body.offsets[-1]} of {body.topic}-"
                     f"{body.partition}, of which only {state.high_watermark} was committed"
                 )
-                return state, (Violated(event.ref, Witness.CLIENT, message),)
+                return state, (Violated(event.ref, Evidence.CLIENT, message),)
             if state.withheld:
                 state.withheld = False
-                return state, (Exercised(event.ref, Witness.CLIENT),)
+                return state, (Exercised(event.ref, Evidence.CLIENT),)
         elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
             return _Readable(), NOTHING
         return state, NOTHING
@@ -153,7 +153,7 @@ class FollowersLearnWatermark:
                 f"{event.process} holds a high watermark of {body.high_watermark} for "
                 f"{body.topic}-{body.partition}, above its log end {body.log_end}"
             )
-            return (Violated(event.ref, Witness.SELF, message),)
+            return (Violated(event.ref, Evidence.SELF, message),)
         if body.as_leader:
             state.leaders = max(state.leaders, body.high_watermark)
             return NOTHING
@@ -164,7 +164,7 @@ class FollowersLearnWatermark:
         capped = body.high_watermark == body.log_end < state.leaders
         if capped or not one.learnt:
             one.learnt = True
-            return (Exercised(event.ref, Witness.PEER),)
+            return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING
 
     @staticmethod
@@ -181,7 +181,7 @@ class FollowersLearnWatermark:
             f"{one.own}, when the leader had told {one.due}"
         )
         one.own = one.due  # told once
-        return (Violated(event.ref, Witness.PEER, message),)
+        return (Violated(event.ref, Evidence.PEER, message),)
 
     def end(self, state: _Marks, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -237,14 +237,14 @@ class StoredIsrCounts:
                     return _Counted(), NOTHING
                 if shrink == (event.process, body.leader_epoch):
                     state.shrink = None
-                    return state, (Exercised(event.ref, Witness.SELF),)
+                    return state, (Exercised(event.ref, Evidence.SELF),)
         return state, NOTHING
 
     @staticmethod
     def _advanced(state: _Counted, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
         counted = frozenset(body.counted)
         _, stored = state.stored.get(body.leader_epoch, (-1, None))
-        witness = Witness.SELF if stored is None else Witness.PEER
+        evidence = Evidence.SELF if stored is None else Evidence.PEER
         missing = (frozenset(body.isr) if stored is None else stored) - counted
         if missing:
             message = (
@@ -252,11 +252,11 @@ class StoredIsrCounts:
                 f"{body.high_watermark} over {sorted(counted)}, without {sorted(missing)} of the "
                 f"stored ISR"
             )
-            return (Violated(event.ref, witness, message),)
+            return (Violated(event.ref, evidence, message),)
         state.last = (body.leader_epoch, body.counted)
         if state.shrink is not None and body.leader_epoch > state.shrink[1]:
             state.shrink = None
-            return (Exercised(event.ref, witness),)
+            return (Exercised(event.ref, evidence),)
         return NOTHING
 
     def end(self, state: _Counted, end: RunEnd) -> Sequence[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost import Stalled, Witness
+from fencepost import Evidence, Stalled
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_clusters.etcd import rules
 from fencepost_clusters.etcd.clauses import CLAUSES, PLANE
@@ -84,7 +84,7 @@ def test_leaders_of_different_terms_at_one_time_keep_etcd_01() -> None:
     leads(h, TWO, "b2", 3)
     hears(h, THREE, "c3", "b2", 3)
     found = verdict(h, "ETCD-01")
-    assert (found.verdict, found.witness) == (Outcome.HOLDS, Witness.PEER)
+    assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
 
 
 def test_etcd_01_is_undecided_in_a_history_cut_short() -> None:

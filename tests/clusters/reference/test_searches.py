@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fencepost import UsageError
-from fencepost.campaigns.conformance import Row, conformance
+from fencepost.campaigns.conformance import MatrixRow, conformance
 from fencepost.campaigns.defects import BUDGETS, Results, Search, Searcher, search_all
 from fencepost.judging.judge import Outcome
 from fencepost.plugins.manager import Plugins, load
@@ -79,14 +79,14 @@ def test_an_unknown_defect_is_refused_with_the_nearest_name(
 
 
 @pytest.fixture(scope="module")
-def matrix(plugins: Plugins, tmp_path_factory: pytest.TempPathFactory) -> Sequence[Row]:
+def matrix(plugins: Plugins, tmp_path_factory: pytest.TempPathFactory) -> Sequence[MatrixRow]:
     out = tmp_path_factory.mktemp("matrix")
     found = conformance(plugins.system("reference/quorum"), "simulated", plugins, out, seed=1)
     assert found.failure is None
     return found.rows
 
 
-def test_every_clause_of_the_plane_holds_in_the_simulator(matrix: Sequence[Row]) -> None:
+def test_every_clause_of_the_plane_holds_in_the_simulator(matrix: Sequence[MatrixRow]) -> None:
     """But for those that only real processes can show."""
     bound = [row for row in matrix if row.verdict is not Outcome.NOT_APPLICABLE]
     assert len(bound) == 80
@@ -95,8 +95,8 @@ def test_every_clause_of_the_plane_holds_in_the_simulator(matrix: Sequence[Row])
     assert set(rest) <= SUITES_OF_PROCESSES
 
 
-def test_a_row_says_by_whose_word_and_which_tests(matrix: Sequence[Row]) -> None:
+def test_a_row_says_by_whose_word_and_which_tests(matrix: Sequence[MatrixRow]) -> None:
     row = next(row for row in matrix if row.clause == "QC-17")
     assert row.exercised > 0
-    assert row.witness == "client"
+    assert row.evidence == "client"
     assert any("serves_nobody" in test for test in row.tests)

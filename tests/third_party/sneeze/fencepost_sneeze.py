@@ -10,6 +10,7 @@ from msgspec import Struct
 from fencepost import (
     Clause,
     Event,
+    Evidence,
     Exercised,
     FaultFactory,
     Finding,
@@ -22,7 +23,6 @@ from fencepost import (
     Signal,
     Undecided,
     UsageError,
-    Witness,
     hookimpl,
 )
 from fencepost_kafka import HeartbeatSent
@@ -73,7 +73,7 @@ class GoesOn:
     def step(self, waiting: bool, event: Event) -> tuple[bool, Sequence[Finding]]:
         if isinstance(event.body, Sneezed):
             return True, ()
-        return False, [Exercised(event.ref, Witness.SELF)] if waiting else ()
+        return False, [Exercised(event.ref, Evidence.SELF)] if waiting else ()
 
     def end(self, waiting: bool, end: RunEnd) -> Sequence[Finding]:
         return [Undecided("the run ended before the next heartbeat")] if waiting else ()

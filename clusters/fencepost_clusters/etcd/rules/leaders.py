@@ -12,7 +12,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Exercised, Finding, Key, RunEnd, Violated, Witness
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_clusters.etcd.events import BecameLeader, LeaderElected
 from fencepost_clusters.etcd.rules.keys import NOTHING, by_term
 
@@ -55,7 +55,7 @@ class OneLeaderATerm:
         if state.leader not in {"", leader}:
             return _broken(state, event, f"{event.process} names {leader} as leader", term)
         peer = isinstance(event.body, LeaderElected) and event.body.member != leader
-        return Exercised(event.ref, Witness.PEER if peer else Witness.SELF)
+        return Exercised(event.ref, Evidence.PEER if peer else Evidence.SELF)
 
     def end(self, state: _Term, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -65,4 +65,4 @@ def _broken(state: _Term, event: Event, what: str, term: int) -> Violated:
     before = state.process or state.leader
     because = () if state.at is None else (state.at,)
     message = f"{what} in term {term}, in which {before} leads"
-    return Violated(event.ref, Witness.SELF, message, because)
+    return Violated(event.ref, Evidence.SELF, message, because)

@@ -15,13 +15,13 @@ from msgspec import Struct
 from fencepost import (
     Cause,
     Event,
+    Evidence,
     Exercised,
     Finding,
     Key,
     RunEnd,
     Undecided,
     Violated,
-    Witness,
 )
 from fencepost_clusters.etcd.events import (
     BecameLeader,
@@ -128,7 +128,7 @@ class ExpiredKeysAreGone:
             state.holders[body.lock] = body.lease
             # The holder released nothing, so its lease ended, and the key with it.
             ran_out = before is not None and before != body.lease
-            return (Exercised(event.ref, Witness.CLIENT),) if ran_out else NOTHING
+            return (Exercised(event.ref, Evidence.CLIENT),) if ran_out else NOTHING
         lease = state.leases.get(body.holder_lease)
         if lease is not None:
             self._still_there(state, event, body, lease, asked_ns)
@@ -149,7 +149,7 @@ class ExpiredKeysAreGone:
             f"{lease.ttl_s} s ran out"
         )
         because = () if lease.at is None else (lease.at,)
-        broken = Violated(event.ref, Witness.CLIENT, message, because)
+        broken = Violated(event.ref, Evidence.CLIENT, message, because)
         if len(state.suspects) < LEASES_KEPT:
             ttl_ns = lease.ttl_s * 1000 * MS
             state.suspects.append(_Suspect(broken, since_ns, asked_ns, ttl_ns))

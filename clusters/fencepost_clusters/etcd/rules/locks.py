@@ -11,13 +11,13 @@ from msgspec import Struct
 from fencepost import (
     Cause,
     Event,
+    Evidence,
     Exercised,
     Finding,
     Key,
     RunEnd,
     Undecided,
     Violated,
-    Witness,
 )
 from fencepost_clusters.etcd.events import LockCompleted, LockInvoked, StoreCompleted
 from fencepost_clusters.etcd.rules.keys import NOTHING, by_lock, by_store
@@ -77,16 +77,16 @@ class TokensGrow:
             state.greatest = _Taken(body.token, body.lease, event.ref)
         if lease != body.lease:
             message = f"{event.process} took {body.lock} with token {body.token}, as another did"
-            return (Violated(event.ref, Witness.CLIENT, message, (other,)),)
+            return (Violated(event.ref, Evidence.CLIENT, message, (other,)),)
         if before.at is None or before.lease == body.lease:
             return NOTHING
         if body.token > before.token:
-            return (Exercised(event.ref, Witness.CLIENT),)
+            return (Exercised(event.ref, Evidence.CLIENT),)
         message = (
             f"{event.process} took {body.lock} with token {body.token}, after token "
             f"{before.token} had been given"
         )
-        return (Violated(event.ref, Witness.CLIENT, message, (before.at,)),)
+        return (Violated(event.ref, Evidence.CLIENT, message, (before.at,)),)
 
     def end(self, state: _Lock, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -119,7 +119,7 @@ class OldHoldersAreRefused:
         assert isinstance(body, StoreCompleted)
         if body.outcome == "failed" and body.newer_token > body.token:
             state.decided = True
-            return state, (Exercised(event.ref, Witness.CLIENT),)
+            return state, (Exercised(event.ref, Evidence.CLIENT),)
         if body.outcome == "unknown" and body.token < state.greatest:
             state.in_doubt = body.token, event.ref
         if body.outcome != "ok":
@@ -145,7 +145,7 @@ class OldHoldersAreRefused:
                 f"{max(revision, body.revision)}, after one with token {new} at revision "
                 f"{min(revision, body.revision)}"
             )
-            return (Violated(late, Witness.CLIENT, message, (because,)),)
+            return (Violated(late, Evidence.CLIENT, message, (because,)),)
         return NOTHING
 
     def end(self, state: _Store, end: RunEnd) -> Sequence[Finding]:

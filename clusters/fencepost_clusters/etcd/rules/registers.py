@@ -16,13 +16,13 @@ from msgspec import Struct
 from fencepost import (
     Cause,
     Event,
+    Evidence,
     Exercised,
     Finding,
     Key,
     RunEnd,
     Undecided,
     Violated,
-    Witness,
 )
 from fencepost_clusters.etcd.events import RegisterCompleted, RegisterInvoked
 from fencepost_clusters.etcd.rules.keys import NOTHING, by_register
@@ -91,7 +91,7 @@ class AcknowledgedWritesStay:
         other = state.writes.get(at)
         if other is not None:
             message = f"{body.operation} and {other[0]} were both acknowledged at revision {at}"
-            return (Violated(event.ref, Witness.CLIENT, message, (other[1],)),)
+            return (Violated(event.ref, Evidence.CLIENT, message, (other[1],)),)
         _remember(state.writes, at, (body.operation, event.ref))
         state.newest = max(state.newest, at)
         for read, (revision, mod_revision) in state.reads.items():
@@ -113,7 +113,7 @@ class AcknowledgedWritesStay:
                 f"the last read of {body.key} found the store at revision {revision}, though "
                 f"{operation} was acknowledged at revision {state.newest}"
             )
-            return (Violated(event.ref, Witness.CLIENT, message, (ref,)),)
+            return (Violated(event.ref, Evidence.CLIENT, message, (ref,)),)
         shown = [at for at in state.writes if at <= revision]
         if not shown:
             return NOTHING
@@ -126,8 +126,8 @@ class AcknowledgedWritesStay:
                 f"{body.operation} read {body.value!r} at revision {last} of {body.key}, which was "
                 f"acknowledged to {operation}"
             )
-            return (Violated(event.ref, Witness.CLIENT, message, (ref,)),)
-        return (Exercised(event.ref, Witness.CLIENT),)
+            return (Violated(event.ref, Evidence.CLIENT, message, (ref,)),)
+        return (Exercised(event.ref, Evidence.CLIENT),)
 
     def end(self, state: _Acknowledged, end: RunEnd) -> Sequence[Finding]:
         if state.newest <= state.covered:
@@ -144,7 +144,7 @@ def _lost(
         f"{operation} was acknowledged at revision {at} of {key}, and a read of the store at "
         f"revision {revision} showed the key at revision {mod_revision}"
     )
-    return Violated(read, Witness.CLIENT, message, (ack,))
+    return Violated(read, Evidence.CLIENT, message, (ack,))
 
 
 # ------------------------------------------------------------------------------------------ ETCD-03
@@ -206,7 +206,7 @@ class KeysAreLinearizable:
             found += self._order(event, body, floor)
             state.floor = _raised(state.floor, event, body)
             if not found and floor.process not in {"", event.process}:
-                found.append(Exercised(event.ref, Witness.CLIENT))
+                found.append(Exercised(event.ref, Evidence.CLIENT))
         return state, found
 
     @staticmethod
@@ -237,7 +237,7 @@ class KeysAreLinearizable:
             f"{body.operation} {what}, after an operation had ended at revision "
             f"{floor.mod_revision} of the key and {floor.revision} of the store"
         )
-        return [Violated(event.ref, Witness.CLIENT, message, floor.because)]
+        return [Violated(event.ref, Evidence.CLIENT, message, floor.because)]
 
     @staticmethod
     def _value(state: _Register, event: Event, body: RegisterCompleted) -> list[Finding]:
@@ -249,7 +249,7 @@ class KeysAreLinearizable:
         _remember(state.values, at, (value, seen))
         if value != body.value:
             message = f"{body.key} held {value!r} and {body.value!r} at revision {at}"
-            return [Violated(event.ref, Witness.CLIENT, message, (seen,))]
+            return [Violated(event.ref, Evidence.CLIENT, message, (seen,))]
         if body.value in state.failed:
             return [_ghost(body.key, value, at, event.ref, state.failed[body.value])]
         return []
@@ -264,7 +264,7 @@ class KeysAreLinearizable:
             if at != invoked.expected:
                 return []
             message = f"{body.operation} found revision {at} as it expected, and was refused"
-            return [Violated(event.ref, Witness.CLIENT, message)]
+            return [Violated(event.ref, Evidence.CLIENT, message)]
         if body.action == "swap" and invoked is not None:
             _remember(state.swaps, at, (invoked.expected, body.operation, event.ref))
             between = _between(state.values, invoked.expected, at)
@@ -298,9 +298,9 @@ def _overwrote(
         f"the swap {operation} took effect at revision {swapped} and overwrote {lost!r} of "
         f"revision {between}, which it did not expect"
     )
-    return Violated(swap or at, Witness.CLIENT, message, (at,))
+    return Violated(swap or at, Evidence.CLIENT, message, (at,))
 
 
 def _ghost(key: str, value: str, at: int, event: Cause, because: Cause) -> Violated:
     message = f"{key} held {value!r} at revision {at}, the value of a write that failed"
-    return Violated(event, Witness.CLIENT, message, (because,))
+    return Violated(event, Evidence.CLIENT, message, (because,))
