@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
+from fencepost.events.traits import shared_record
 from fencepost.history.merge import Reading, read
 from fencepost.history.run_folder import RunFolder, RunInfo, write_whole
-from fencepost.judging.event_formatter import sentence
+from fencepost.judging.event_formatter import sentence, sentence_of
+from fencepost.judging.explanation import Explanation, explain
+from fencepost.judging.folder import Promises, judge_folder
 from fencepost.judging.judge import (
-    AT_END,
     Broken,
     Judgement,
     Outcome,
-    Tally,
     Verdict,
-    conclude,
     judge,
     read_verdicts,
 )
 from fencepost.plugins.manager import Plugins, load
 
 __all__ = [
-    "AT_END",
     "Broken",
+    "Explanation",
     "Judgement",
     "Outcome",
     "Plugins",
+    "Promises",
     "Reading",
     "RunFolder",
     "RunInfo",
-    "Tally",
     "Verdict",
-    "conclude",
+    "explain",
     "judge",
+    "judge_folder",
     "load",
     "read",
     "read_verdicts",
     "sentence",
+    "sentence_of",
+    "shared_record",
     "write_whole",
 ]

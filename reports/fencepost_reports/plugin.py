@@ -10,9 +10,10 @@ from fencepost import hookimpl
 
 @hookimpl
 def fencepost_report(run_folders: Sequence[Path], out: Path) -> Path:
-    """Correlates the runs into Parquet tables in `out`/tables and the page `out`/report.html.
+    """Makes Parquet tables of the runs in `out`/tables, and the page `out`/report.html.
 
-    Raises UsageError for a folder without a run, EnvironmentFailed without Java 17 or newer.
+    Raises UsageError for a folder without a run. Over more than one run it is a Spark job, which
+    raises EnvironmentFailed without Java 17 or newer.
     """
     # What a report needs costs seconds to import; loading plugins must not.
     from fencepost_reports.report import report  # noqa: PLC0415

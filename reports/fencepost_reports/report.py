@@ -1,4 +1,8 @@
-"""A report from beginning to end: the runs' folders in, tables and pages out."""
+"""A report from beginning to end: run folders in, tables and pages out.
+
+The page of one run is made here, without Spark: there is nothing to correlate. Anything over more
+runs is a Spark job. Both use the same function of one run, `one_run.run.run_tables`.
+"""
 
 from __future__ import annotations
 
@@ -6,38 +10,67 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
+from msgspec import to_builtins
+from pyarrow import parquet
+
 from fencepost import EnvironmentFailed, UsageError
-from fencepost.reporting import Plugins, load
-from fencepost_reports import reading
-from fencepost_reports.job import correlate, session
-from fencepost_reports.judging import Promises
-from fencepost_reports.render import render
-from fencepost_reports.schema import EventTable
+from fencepost.reporting import Plugins, Promises, load
+from fencepost_reports.columns import schema_of
+from fencepost_reports.one_run.run import RunSource, check, run_tables, sources
+from fencepost_reports.one_run.tables import RunTables
+from fencepost_reports.pages.render import Pages
+
+TABLES = "tables"
 
 
 def report(run_folders: Sequence[Path], out: Path, plugins: Plugins | None = None) -> Path:
-    """Writes tables, page and still timelines below `out`; the page's path.
+    """Writes tables and pages below `out`; the path of the first page.
 
-    Runs are judged by the rules of `plugins`, or of all that are installed. Raises UsageError for
-    no run at all, and as `session` and `reading.described` do.
+    Runs that were not judged by these rules are judged, by the rules of `plugins`, or of all that
+    are installed. Raises UsageError for no run at all, and as `check` does; EnvironmentFailed if
+    Spark is needed and does not start, or nothing can be written.
     """
-    known = _installed() if plugins is None else plugins
-    planes = {name: system.plane for name, system in known.systems.items()}
-    described = [reading.described(source, planes) for source in reading.sources(run_folders)]
-    if not described:
+    promises = (_installed() if plugins is None else plugins).promises
+    found = sources(run_folders)
+    if not found:
         raise UsageError("there is no run to report on")
-    promises = Promises(known.rules, known.clauses, known.event_kinds)
+    for source in found:
+        check(source, promises)
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        (out / TABLES).mkdir(parents=True, exist_ok=True)
     except OSError as failed:
         raise EnvironmentFailed(f"the report's folder {out}: {failed.strerror}") from failed
+    if len(found) == 1:
+        return one(found[0], promises, out)
+    return many(found, promises, out)
+
+
+def one(source: RunSource, promises: Promises, out: Path) -> Path:
+    """The report of one run."""
+    tables = run_tables(source, promises)
+    row = pa.Table.from_pylist([to_builtins(tables)], schema_of(RunTables))
+    parquet.write_table(row, out / TABLES / "runs.parquet")
+    return Pages(out, alone=True).add(tables)
+
+
+def many(found: Sequence[RunSource], promises: Promises, out: Path) -> Path:
+    """The report of several runs."""
+    # Spark takes seconds to import, and the report of one run does not need it.
+    from fencepost_reports.many_runs.job import collected, run_job  # noqa: PLC0415
+    from fencepost_reports.many_runs.session import session  # noqa: PLC0415
+
     with session() as started:
-        tables = correlate(started, described, promises, out / "tables")
-        return render(tables, EventTable.of(promises.kinds), out)
+        made = run_job(started, found, promises, str(out / TABLES))
+        pages = Pages(out, alone=False)
+        for run in collected(made.runs):
+            pages.add(run)
+        in_order = made.correlation.orderBy("what", "fault", "type")
+        return pages.index([row.asDict() for row in in_order.collect()])
 
 
 def _installed() -> Plugins:
     with warnings.catch_warnings():
-        # Whoever asks for a report has loaded the plugins, and heard which of them are broken.
+        # The caller has loaded the plugins already, with a warning for each broken one.
         warnings.simplefilter("ignore")
         return load()

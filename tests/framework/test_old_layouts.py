@@ -10,10 +10,10 @@ import pytest
 from fencepost.events import FaultInjected, Unrecognised
 from fencepost.history import merge
 from fencepost.history.run_folder import RunFolder
+from fencepost.judging.folder import judge_folder
 from fencepost.judging.judge import Outcome, read_verdicts
 from fencepost.plugins.manager import load
 from fencepost.runs import schedule
-from fencepost.runs.run import judge_folder
 
 SAMPLE = Path(__file__).parent / "samples" / "run-layout-1.tar.gz"
 
@@ -45,7 +45,7 @@ def test_events_under_old_names_are_of_the_present_kinds(folder: RunFolder) -> N
 
 def test_it_is_judged_as_it_was_then(folder: RunFolder) -> None:
     then = read_verdicts(folder.path / "verdicts.json")
-    judgement, end = judge_folder(folder, load())
+    judgement, end = judge_folder(folder, load().promises)
     assert end.complete
     assert {clause: v.verdict for clause, v in then.items()} == {
         clause: judgement.verdicts[clause].verdict for clause in then

@@ -12,7 +12,7 @@ from msgspec import Struct
 import fencepost_kafka as k
 from fencepost import events
 from fencepost.events.words import numbers, span
-from fencepost.judging.event_formatter import of_body
+from fencepost.judging.event_formatter import sentence_of
 
 
 def made(kind: type[Struct]) -> Struct:
@@ -30,7 +30,7 @@ def made(kind: type[Struct]) -> Struct:
 
 @pytest.mark.parametrize("kind", [*events.KINDS, *k.KINDS], ids=lambda kind: kind.__name__)
 def test_every_kind_has_a_sentence(kind: type[Struct]) -> None:
-    words = of_body(made(kind))
+    words = sentence_of(made(kind))
     assert words
     assert "\n" not in words
     assert "(" not in words.split(" ")[0], "no repr"
@@ -72,7 +72,7 @@ def test_every_kind_has_a_sentence(kind: type[Struct]) -> None:
     ],
 )
 def test_a_sentence_says_what_happened(body: Struct, words: str) -> None:
-    assert of_body(body) == words
+    assert sentence_of(body) == words
 
 
 class Sneezed(Struct, frozen=True, tag="plugin.sneezed"):
@@ -80,7 +80,7 @@ class Sneezed(Struct, frozen=True, tag="plugin.sneezed"):
 
 
 def test_a_plugins_kind_reads_as_its_name_and_fields() -> None:
-    assert of_body(Sneezed(3)) == "plugin.sneezed: loudness=3"
+    assert sentence_of(Sneezed(3)) == "plugin.sneezed: loudness=3"
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from fencepost import EnvironmentFailed, UsageError
-from fencepost.reporting import RunFolder, RunInfo, load
-from fencepost_reports import job, reading, report
+from fencepost.reporting import Promises, RunFolder, RunInfo, load
+from fencepost_reports import report
+from fencepost_reports.many_runs import session as job
+from fencepost_reports.one_run.run import check, sources
 
 pytestmark = pytest.mark.tool
 
@@ -91,8 +93,8 @@ def info(run: str, system: str) -> RunInfo:
 
 
 def checked(paths: Sequence[Path]) -> None:
-    for source in reading.sources(paths):
-        reading.described(source, {"reference/quorum": "quorum"})
+    for source in sources(paths):
+        check(source, Promises((), {}, planes={"reference/quorum": "quorum"}))
 
 
 def test_a_folder_without_a_run_is_named(tmp_path: Path) -> None:
@@ -117,5 +119,5 @@ def test_no_folder_at_all_is_refused_before_spark_is_started(
 
 def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
     paths = [tmp_path / "a" / "run", tmp_path / "b" / "run", tmp_path / "other"]
-    labels = [source.label for source in reading.sources([*paths, paths[0]])]
+    labels = [source.label for source in sources([*paths, paths[0]])]
     assert labels == ["a/run", "b/run", "other"]

@@ -36,6 +36,7 @@ from fencepost.commands.terminal import (
     progress,
 )
 from fencepost.history.run_folder import RunFolder
+from fencepost.judging.folder import judge_folder
 from fencepost.judging.judge import Outcome
 from fencepost.model.clock import wall_clock
 from fencepost.model.errors import (
@@ -63,7 +64,6 @@ from fencepost.runs.run import (
     RunSpec,
     check_runtime,
     explain_violations,
-    judge_folder,
     runtimes_of,
 )
 from fencepost.runs.schedule import receipts as receipts_of
@@ -207,7 +207,7 @@ def report(
     """Judges runs anew and correlates their failures with epochs and fencing: tables, one page."""
     plugins = _plugins()
     runs = [RunFolder(folder.absolute()) for folder in folders]
-    judged = [judge_folder(one, plugins) for one in runs]
+    judged = [judge_folder(one, plugins.promises) for one in runs]
     page = plugins.report([one.path for one in runs], out.absolute())
     print_json({"report": str(page)}) if json else typer.echo(str(page))
     for one, (_, end) in zip(runs, judged, strict=True):

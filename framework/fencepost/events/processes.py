@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from fencepost.events.traits import Operation, Outcome
 from fencepost.events.words import because, span
 
 
@@ -109,3 +110,6 @@ class ClientFailed(Struct, frozen=True, tag="client.failed"):
 
     def sentence(self) -> str:
         return f"the client {'died' if self.fatal else 'reports'}{because(self.error)}"
+
+    def client_operations(self) -> Sequence[Operation]:
+        return (Operation("", "client library", "", Outcome.FAILED, self.error),)

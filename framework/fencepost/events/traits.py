@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
+from fencepost.events.envelope import Event
+
 
 class Change(StrEnum):
     """What happened to an authority."""
@@ -34,8 +36,9 @@ class Authority:
 
     `scope` is what the authority is over, in words that are the same for all events about it
     (`partition orders-0`, `controller`, `lease 7`, `broker 2`); `holder` the process that gained,
-    lost or was refused it (empty: the process that wrote the event; None: not known); `epoch`
-    orders the holders of one scope (-1: not told). `state` names the state that the holder is in
+    lost or was refused it (empty: the process that wrote the event; None: not known); `node` the
+    holder in the words of a scope (`broker 2`), where only that is known; `epoch` orders the
+    holders of one scope (-1: not told). `state` names the state that the holder is in
     from now on (`active`, `leader`), for a band on a page. `wide`: whatever happens in the cluster
     may depend on it, as on the controller. Of changes in a row with one `matter` an explanation
     shows the newest (renewals of a lease); without a matter each is shown.
@@ -45,6 +48,7 @@ class Authority:
     change: Change
     epoch: int = -1
     holder: str | None = ""
+    node: str = ""
     state: str = ""
     wide: bool = False
     matter: str = ""
@@ -137,3 +141,15 @@ class Sourced(Protocol):
 
     def source_of(self, process: str) -> Sequence[Hashable]: ...
     def came_from(self, process: str) -> Sequence[Origin]: ...
+
+
+def shared_record(event: Event) -> Hashable:
+    """The name of what several processes tell alike, such as a record that each of them replays.
+
+    None for an event that only its own process can tell.
+    """
+    if isinstance(event.body, Sourced):
+        for origin in event.body.came_from(event.process):
+            if origin.nearest is Nearest.FIRST:
+                return origin.name
+    return None

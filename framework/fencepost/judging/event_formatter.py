@@ -15,10 +15,10 @@ from fencepost.events.traits import Worded
 
 def sentence(event: Event) -> str:
     """What the event says, in words, without its time and its writer."""
-    return of_body(event.body)
+    return sentence_of(event.body)
 
 
-def of_body(body: Struct) -> str:
+def sentence_of(body: Struct) -> str:
     """What a body says."""
     if isinstance(body, Worded):
         return body.sentence()

@@ -18,7 +18,15 @@ import msgspec
 from msgspec import Struct
 
 from fencepost.events import Event, FaultHealed, FaultInjected, NodeStarted, ProcessExited
-from fencepost.events.traits import OWN, AuthorityChange, Concerning, Nearest, Sourced
+from fencepost.events.traits import (
+    OWN,
+    AuthorityChange,
+    Change,
+    Concerning,
+    Nearest,
+    Sourced,
+    shared_record,
+)
 from fencepost.judging.event_formatter import sentence
 from fencepost.judging.judge import Broken, Outcome, Verdict
 
@@ -27,6 +35,7 @@ LINES = 12
 STEPS = LINES - 3
 WORDS = 160
 """The most characters of one event's sentence; a fault's evidence may be longer."""
+BROKE = "this broke it"
 EXPLAINED = 3
 """How many violations of one clause are explained."""
 
@@ -59,13 +68,16 @@ class Explanation:
     offender: str
     """The process whose doing it was: the offending event's own, but for what a client saw."""
 
-    def lines(self) -> tuple[str, ...]:
-        """One line an event, with its time since the run began; at most `STEPS` and one more."""
+    def lines(self, remark: str = BROKE) -> tuple[str, ...]:
+        """One line an event, with its time since the run began; at most `STEPS` and one more.
+
+        `remark` says what the offending event did.
+        """
         told = [
             self._line(step.event, "" if step.known else f" [{self.offender} need not know]")
             for step in self.steps
         ]
-        return (*told, self._line(self.offending, "  <- this broke it"))
+        return (*told, self._line(self.offending, f"  <- {remark}"))
 
     def _line(self, event: Event, remark: str) -> str:
         seconds = (event.at_ns - self.began_ns) / 1e9
@@ -155,7 +167,7 @@ def _explain(violation: Broken, chronicle: _Chronicle) -> Explanation | None:
     ]
     before = chronicle.kept[: chronicle.place[at]]
     past = _past(offending, because, before, chronicle)
-    subjects = _subjects(offending, because, chronicle)
+    subjects = _subjects(offending, because, before, chronicle)
     steps = _choose(offending, because, before, past, subjects)
     nodes = [one.process for one in (offending, *because) if one.process in chronicle.nodes]
     offender = next(iter(nodes), offending.process)
@@ -206,17 +218,42 @@ def _past(
 # --------------------------------------------------------------------------------------- subjects
 
 
-def _subjects(offending: Event, because: Sequence[Event], chronicle: _Chronicle) -> frozenset[str]:
-    """What a violation is about: scopes of authority, and `slot NAME`."""
+def _subjects(
+    offending: Event, because: Sequence[Event], before: Sequence[Event], chronicle: _Chronicle
+) -> frozenset[str]:
+    """What a violation is about: scopes of authority, and `slot NAME`.
+
+    The holder of each scope that the violation concerns is a subject too: what took the holder's
+    own authority took the scope's.
+    """
     subjects: set[str] = set()
+    processes: set[str] = set()
     for event in (offending, *because):
         concerned = list(_scopes(event))
-        processes = [event.process, *_named_processes(concerned)]
+        processes.update((event.process, *_named_processes(concerned)))
         subjects.update(scope for scope in concerned if not scope.startswith(_PROCESS))
-        for process in processes:
-            if process in chronicle.nodes:
-                subjects.update((_SLOT + _slot(process), chronicle.nodes[process]))
+    for holder, node in _holders(subjects, before).values():
+        subjects.update(filter(None, (node,)))
+        processes.update(filter(None, (holder,)))
+    for process in processes & chronicle.nodes.keys():
+        subjects.update((_SLOT + _slot(process), chronicle.nodes[process]))
     return frozenset(subjects)
+
+
+def _holders(
+    scopes: Iterable[str], before: Sequence[Event]
+) -> Mapping[str, tuple[str | None, str]]:
+    """Scope -> its newest holder, as a process or a node, where an event names one."""
+    wanted, found = set(scopes), dict[str, tuple[str | None, str]]()
+    for event in reversed(before):
+        if wanted and isinstance(event.body, AuthorityChange):
+            for one in event.body.authority():
+                named = bool(one.node) or one.holder is not None
+                if one.scope in wanted and one.change is Change.GAINED and named:
+                    holder = event.process if one.holder == "" else one.holder
+                    found[one.scope] = (holder, one.node)
+                    wanted.discard(one.scope)
+    return found
 
 
 def _scopes(event: Event) -> Iterable[str]:
@@ -318,7 +355,7 @@ def _newest_first(
     for event in reversed(before):
         if not _concerns(event, subjects):
             continue
-        record = _record(event)
+        record = shared_record(event)
         if record is not None:
             # Going backwards the first teller comes last: it takes the others' place.
             if record in records:
@@ -332,15 +369,6 @@ def _newest_first(
             shown.add(matter)
             found.append(event)
     return found
-
-
-def _record(event: Event) -> Hashable:
-    """The name of what several processes tell alike; None for an event of its own."""
-    if isinstance(event.body, Sourced):
-        for origin in event.body.came_from(event.process):
-            if origin.nearest is Nearest.FIRST:
-                return origin.name
-    return None
 
 
 def _matter(event: Event) -> tuple[object, ...]:

@@ -20,6 +20,7 @@ import pluggy
 from msgspec import Struct
 
 from fencepost.events import Codec, kind_name
+from fencepost.judging.folder import Promises
 from fencepost.judging.known_findings import KnownFinding
 from fencepost.judging.rules import Applicability, Clause, Rule
 from fencepost.model.errors import UsageError, no_such
@@ -83,6 +84,14 @@ class Plugins:
                         f"a rule of the plugin '{offer.plugin}' judges: "
                         f"{no_such('clause', rule.clause, self.clauses)}"
                     )
+
+    @property
+    def promises(self) -> Promises:
+        """What runs are judged by, with these plugins."""
+        planes = {name: system.plane for name, system in self.systems.items()}
+        return Promises(
+            self.rules, self.clauses, self.event_kinds, planes, self.known_findings
+        )  # fmt: skip
 
     def system(self, name: str) -> System:
         """The system of that name, `name@version` too; raises UsageError with the nearest one."""

@@ -22,14 +22,11 @@ from typing import Self, final
 
 from msgspec import Struct
 
-from fencepost.events import ClusterRecovered, Codec, Event, PhaseStarted
-from fencepost.history import merge as history
+from fencepost.events import ClusterRecovered, Event, PhaseStarted
 from fencepost.history.run_end import RunEnd
 from fencepost.history.run_folder import RunFolder
-from fencepost.judging.attribution import attributed
-from fencepost.judging.explanation import explained
-from fencepost.judging.judge import Judgement, Outcome, Verdict, judge, write_verdicts
-from fencepost.judging.known_findings import bearing_on
+from fencepost.judging.folder import judge_folder
+from fencepost.judging.judge import Judgement, Outcome, Verdict
 from fencepost.model.clock import MS, wall_clock
 from fencepost.model.cluster import Cluster
 from fencepost.model.errors import (
@@ -211,24 +208,6 @@ class RunResult:
                 raise Violation(f"the test is marked {clause}, which nothing in it exercised")
 
 
-def judge_folder(folder: RunFolder, plugins: Plugins) -> tuple[Judgement, RunEnd]:
-    """Merges, if that was not done, and judges a run's history; writes verdicts.json.
-
-    Raises UsageError for a folder without a run.
-    """
-    info = folder.info()
-    plane = plugins.system(info.system).plane
-    codec = Codec(plugins.event_kinds)
-    reading = history.read(folder, codec)
-    judgement = judge(reading, plugins.rules, plugins.clauses, lambda: reading.end, plane)
-    if judgement.of(Outcome.VIOLATED):
-        judgement = Judgement(explained(judgement.verdicts, history.read(folder, codec)))
-        known = bearing_on(plugins.known_findings, info.system, info.versions)
-        judgement = attributed(judgement, known, history.read(folder, codec))
-    write_verdicts(folder.path / "verdicts.json", judgement.verdicts)
-    return judgement, reading.end
-
-
 def explain_violations(verdicts: Mapping[str, Verdict]) -> str:
     """The violated clauses: each with its sentence, and its first violation explained."""
     lines: list[str] = []
@@ -357,7 +336,7 @@ class Run:
             self.runtime.close(completed=False)
             raise
         self.runtime.close(completed=trouble is None)
-        judgement, end = judge_folder(self.folder, self._plugins)
+        judgement, end = judge_folder(self.folder, self._plugins.promises)
         self._plugins.run_judged(self.folder.path)
         injected = self.faults.injected
         missed = tuple(a.fault_id for a in injected if not a.receipt.true)

@@ -102,6 +102,9 @@ class Polled(Struct, frozen=True, tag="client.polled"):
             f"got {len(self.offsets)} messages of {at(self)} from offset {self.offsets[0]} on{why}"
         )
 
+    def client_operations(self) -> Sequence[Operation]:
+        return (Operation("", "poll", at(self), Outcome.OK),)
+
     def concerns(self) -> Sequence[str]:
         return scopes(self)
 

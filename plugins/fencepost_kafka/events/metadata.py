@@ -181,7 +181,8 @@ class BrokerCommitted(Struct, frozen=True, tag="metadata.broker"):
 
     def authority(self) -> Sequence[Authority]:
         change = Change.LOST if self.fenced else Change.GAINED
-        return (Authority(broker_scope(self.broker_id), change, self.broker_epoch, None),)
+        scope = broker_scope(self.broker_id)
+        return (Authority(scope, change, self.broker_epoch, None, scope),)
 
     def source_of(self, process: str) -> Sequence[Hashable]:
         return (("broker record", self.offset),)
@@ -245,7 +246,8 @@ class PartitionCommitted(Struct, frozen=True, tag="metadata.partition"):
     def authority(self) -> Sequence[Authority]:
         change = Change.GAINED if self.leader >= 0 else Change.LOST
         scope = partition_scope(self.topic, self.partition)
-        return (Authority(scope, change, self.leader_epoch, None),)
+        leader = broker_scope(self.leader) if self.leader >= 0 else ""
+        return (Authority(scope, change, self.leader_epoch, None, leader),)
 
     def source_of(self, process: str) -> Sequence[Hashable]:
         return (("partition record", self.offset),)

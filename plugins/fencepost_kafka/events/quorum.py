@@ -46,7 +46,7 @@ class VoteAnswered(Struct, frozen=True, tag="quorum.vote_answered"):
         return f"refused controller {self.candidate} its vote in epoch {self.epoch} ({self.reason})"
 
     def authority(self) -> Sequence[Authority]:
-        change = Change.GAINED if self.granted else Change.REFUSED
+        change = Change.NOTED if self.granted else Change.REFUSED
         return (Authority(term_scope(self.epoch), change, self.epoch),)
 
     def concerns(self) -> Sequence[str]:

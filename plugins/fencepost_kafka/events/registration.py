@@ -118,9 +118,11 @@ class BrokerStateChanged(Struct, frozen=True, tag="broker.state_changed"):
         )
 
     def authority(self) -> Sequence[Authority]:
-        change = Change.GAINED if self.new == "ACTIVE" else Change.LOST
-        if self.old == self.new:
-            change = Change.NOTED
+        change = Change.NOTED
+        if self.new == "ACTIVE" and self.old != "ACTIVE":
+            change = Change.GAINED
+        elif self.old == "ACTIVE" and self.new != "ACTIVE":
+            change = Change.LOST
         scope, state = broker_scope(self.broker_id), self.new.lower()
         return (Authority(scope, change, self.broker_epoch, state=state),)
 

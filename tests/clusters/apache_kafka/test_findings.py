@@ -11,9 +11,9 @@ import pytest
 
 from fencepost import KnownFinding
 from fencepost.history.run_folder import RunFolder
+from fencepost.judging.folder import judge_folder
 from fencepost.judging.judge import Outcome
 from fencepost.plugins.manager import Plugins, load
-from fencepost.runs.run import judge_folder
 from fencepost.runs.schedule import read
 from fencepost_clusters.apache_kafka.findings import known_findings
 
@@ -32,7 +32,7 @@ def test_the_history_of_a_finding_shows_it(
     shutil.copytree(kept.parent, folder.path)
     if kept.suffix == ".gz":
         (folder.path / kept.stem).write_bytes(gzip.decompress(kept.read_bytes()))
-    judgement, end = judge_folder(folder, plugins)
+    judgement, end = judge_folder(folder, plugins.promises)
     assert end.complete
     violated = set(judgement.of(Outcome.VIOLATED))
     assert set(finding.clauses) <= violated <= {*finding.clauses, *finding.then}

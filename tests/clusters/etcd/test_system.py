@@ -31,7 +31,7 @@ from fencepost_clusters.etcd.log_parser import MEMBER
 from fencepost_clusters.etcd.selectors import select
 from fencepost_clusters.etcd.system import CLIENT_PORT, PEER_PORT, Etcd
 from fencepost_clusters.etcd.view import EtcdView
-from fencepost_reports.schema import EventTable
+from fencepost_reports.event_table import EventTable
 
 ETCD = Etcd()
 LAYOUT = ETCD.layout(Shape())

@@ -1,0 +1,152 @@
+"""The judgement of one run folder: made once, kept beside the history, made again when it is stale.
+
+`verdicts.json` holds the verdicts. `judged.json` says what they were made of: a digest of the
+history, and a fingerprint of the rules. As long as both are the same, the recorded verdicts are the
+judgement. Otherwise the history is judged again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, final
+
+import msgspec
+from msgspec import Struct
+
+from fencepost.events import Codec
+from fencepost.history import merge
+from fencepost.history.run_end import RunEnd
+from fencepost.history.run_folder import RunFolder, write_whole
+from fencepost.judging.attribution import attributed
+from fencepost.judging.explanation import explained
+from fencepost.judging.judge import Judgement, Outcome, judge, read_verdicts, write_verdicts
+from fencepost.judging.known_findings import KnownFinding, bearing_on
+from fencepost.judging.rules import Clause, Rule
+from fencepost.model.errors import UsageError, no_such
+
+_BLOCK = 1 << 20
+_SOURCES = frozenset({".py", ".toml"})
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Promises:
+    """What runs are judged by: rules, clauses, known findings, and the event kinds of plugins.
+
+    `planes` maps each system's name, without a version, to its plane.
+    """
+
+    rules: tuple[Rule[Any], ...]
+    clauses: Mapping[str, Clause]
+    kinds: tuple[type[Struct], ...] = ()
+    planes: Mapping[str, str] = field(default_factory=dict)
+    known_findings: tuple[KnownFinding, ...] = ()
+
+    def plane(self, system: str) -> str:
+        """The plane of a system, `name@version` too; raises UsageError with the nearest name."""
+        family = system.partition("@")[0]
+        if family not in self.planes:
+            raise no_such("system", system, self.planes)
+        return self.planes[family]
+
+    def fingerprint(self) -> str:
+        """A digest of every source file of the packages that rules and event kinds come from.
+
+        It changes with each change of a rule, of what a rule calls, and of the judge. Empty when
+        one of them has no source file: then no recorded verdict can be trusted.
+        """
+        types = {*(type(rule) for rule in self.rules), *self.kinds, type(self)}
+        names = sorted({f"{one.__module__}.{one.__qualname__}" for one in types})
+        packages = sorted({one.__module__.partition(".")[0] for one in types})
+        digests = [_digest_of_package(package) for package in packages]
+        if not all(digests):
+            return ""
+        clauses = msgspec.json.encode(sorted((c.id, repr(c)) for c in self.clauses.values()))
+        findings = msgspec.json.encode([repr(one) for one in self.known_findings])
+        return _digest([clauses, findings, *(text.encode() for text in (*names, *digests))])
+
+
+@cache
+def _digest_of_package(package: str) -> str:
+    """Computed once a process: a program does not change its own sources."""
+    module = sys.modules.get(package)
+    source = getattr(module, "__file__", None)
+    if source is None:
+        return ""
+    path = Path(source)
+    if path.name != "__init__.py":
+        return _digest([path.read_bytes()])
+    found = (p for p in sorted(path.parent.rglob("*")) if p.suffix in _SOURCES)
+    return _digest(part for p in found for part in (p.name.encode(), p.read_bytes()))
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8))
+        digest.update(part)
+    return digest.hexdigest()
+
+
+class Judged(Struct, frozen=True):
+    """judged.json: what the verdicts beside it were made of, and how the history ended."""
+
+    history: str
+    rules: str
+    end: RunEnd
+
+
+def judge_folder(
+    folder: RunFolder, promises: Promises, *, keep: bool = True
+) -> tuple[Judgement, RunEnd]:
+    """The verdicts of a run, explained, with known findings marked; and what its history lacks.
+
+    They are the recorded ones if those were made of this history by these promises. Else the
+    history is judged, and the result recorded unless `keep` is false. The history is merged first
+    if it was not. Raises UsageError for a folder without a run, or of an unknown system.
+    """
+    info = folder.info()
+    plane = promises.plane(info.system)
+    codec = Codec(promises.kinds)
+    reading = merge.read(folder, codec)
+    mark = (_digest_of_history(folder), promises.fingerprint())
+    recorded = _recorded(folder, mark)
+    if recorded is not None:
+        return recorded
+    judgement = judge(reading, promises.rules, promises.clauses, lambda: reading.end, plane)
+    if judgement.of(Outcome.VIOLATED):
+        judgement = Judgement(explained(judgement.verdicts, merge.read(folder, codec)))
+        known = bearing_on(promises.known_findings, info.system, info.versions)
+        judgement = attributed(judgement, known, merge.read(folder, codec))
+    if keep:
+        write_verdicts(folder.path / "verdicts.json", judgement.verdicts)
+        judged = Judged(*mark, reading.end)
+        write_whole(folder.path / "judged.json", msgspec.json.format(msgspec.json.encode(judged)))
+    return judgement, reading.end
+
+
+def _digest_of_history(folder: RunFolder) -> str:
+    digest = hashlib.sha256()
+    for path in (folder.path / "run.json", folder.history, folder.damage):
+        if path.exists():
+            with path.open("rb") as content:
+                while block := content.read(_BLOCK):
+                    digest.update(block)
+        digest.update(b"\0")
+    return digest.hexdigest()
+
+
+def _recorded(folder: RunFolder, mark: tuple[str, str]) -> tuple[Judgement, RunEnd] | None:
+    """The recorded judgement, if it has this mark and can be read."""
+    try:
+        judged = msgspec.json.decode((folder.path / "judged.json").read_bytes(), type=Judged)
+        if not mark[1] or (judged.history, judged.rules) != mark:
+            return None
+        return Judgement(read_verdicts(folder.path / "verdicts.json")), judged.end
+    except (OSError, msgspec.DecodeError, UsageError):
+        return None

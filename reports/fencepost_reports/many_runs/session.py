@@ -1,0 +1,118 @@
+"""The Spark session of a report: the one that is active, or else a local one that ends with it.
+
+The only place where a session is made: local, one task a core, small, quiet, no user interface.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from fencepost import EnvironmentFailed
+
+JAVA = 17
+"""The oldest Java that Spark 4 runs on."""
+JAVA_LIMIT_S = 20
+LOG_LINES = 8
+PARTITIONS = 2
+"""Of every shuffle: few, since each costs a task and what is shuffled is small."""
+
+
+@contextmanager
+def session() -> Iterator[SparkSession]:
+    """The active Spark session, as in a notebook or under spark-submit; it is left as it is.
+
+    Where none is active, a local session, which ends with the block, and its Java process with it.
+    Nothing of it is reached from another machine; what it logs and spills is removed with it.
+    Raises EnvironmentFailed when there is no Java for it, or it does not start.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    check_java()
+    with tempfile.TemporaryDirectory(prefix="fencepost-spark-") as scratch, ExitStack() as ending:
+        log = Path(scratch) / "spark.log"
+        conf = SparkConf().setAll(list(_settings(scratch).items()))
+        try:
+            gateway = launch_gateway(  # type: ignore[no-untyped-call]
+                conf, _speaking_into(ending.enter_context(log.open("wb")))
+            )
+            ending.callback(_end, gateway)
+            context = SparkContext(conf=conf, gateway=gateway)
+        except Exception as failed:  # py4j's own errors, or pyspark's when the process ended
+            last = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
+            raise EnvironmentFailed(f"Spark did not start: {failed}", last) from failed
+        ending.callback(context.stop)
+        yield SparkSession(context)
+
+
+def _settings(scratch: str) -> Mapping[str, str]:
+    # A short job gains nothing from the optimising compiler or a concurrent collector.
+    options = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.io.tmpdir={scratch}"
+    return {
+        "spark.master": "local[*]",
+        "spark.app.name": "fencepost report",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": options,
+        "spark.local.dir": scratch,
+        "spark.sql.warehouse.dir": f"{scratch}/warehouse",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": str(PARTITIONS),
+        "spark.sql.session.timeZone": "UTC",
+        # A run may be called 2026, and is not a number for it.
+        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+        # Workers find what this process finds: its interpreter, and plugins on its path.
+        "spark.pyspark.python": sys.executable,
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }
+
+
+def _speaking_into(log: BinaryIO) -> Mapping[str, object]:
+    """How the Java process is started: what it and the workers print goes into a file."""
+    return {"stdout": log, "stderr": subprocess.STDOUT}
+
+
+def _end(gateway: Any) -> None:
+    """Ends the Java process; pyspark would keep it, idle, for as long as this one lives."""
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    try:
+        gateway.proc.wait(JAVA_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        gateway.proc.wait()
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+def check_java() -> None:
+    """Raises EnvironmentFailed unless Spark will find a Java that is new enough."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    needed = f"the report needs Java {JAVA} or newer"
+    if java is None or not Path(java).exists():
+        raise EnvironmentFailed(f"Java is missing: {needed}, as JAVA_HOME or on the path")
+    try:
+        said = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, check=False, timeout=JAVA_LIMIT_S
+        ).stderr
+    except (OSError, subprocess.TimeoutExpired) as failed:
+        raise EnvironmentFailed(f"{java} does not run: {needed}") from failed
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    if found is None or int(found[1]) < JAVA:
+        version = found[1] if found else "of an unknown version"
+        raise EnvironmentFailed(f"{java} is Java {version}: {needed}")

@@ -1,0 +1,1 @@
+"""One run as small tables: a pure function of its history and its verdicts."""

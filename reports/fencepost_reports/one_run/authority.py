@@ -1,0 +1,195 @@
+"""Who held which authority when: changes of authority, and the states that processes were in."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from fencepost import Authority, AuthorityChange, Change, Event, NodeStarted, ProcessExited, Sourced
+from fencepost.reporting import shared_record
+from fencepost_reports.one_run.tables import AuthorityRow, Effect, SpanRow
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """A holder as an event names it: its process, its node in the words of a scope, or neither."""
+
+    process: str = ""
+    node: str = ""
+
+    def same(self, other: _Holder) -> bool | None:
+        """Whether both are the same; None: what is known of them does not tell."""
+        if self.process and other.process:
+            return self.process == other.process
+        if self.node and other.node:
+            return self.node == other.node
+        return None
+
+    def merged(self, other: _Holder) -> _Holder:
+        """What is known of the same holder from both."""
+        return _Holder(self.process or other.process, self.node or other.node)
+
+
+@final
+@dataclass(slots=True)
+class _Scope:
+    """What is known of the authority over one scope so far."""
+
+    epoch: int = -1
+    holder: _Holder = _Holder()
+    held: bool = False
+    ever: bool = False
+    """Whether anything held it before."""
+
+
+@final
+@dataclass(slots=True)
+class _Open:
+    """A state that a process is in."""
+
+    state: str
+    epoch: int
+    held: bool
+    own: bool
+    from_ns: int
+
+
+@final
+class AuthorityFold:
+    """Takes events in order. `rows` are the changes so far; `spans` closes what is still open.
+
+    A change that several processes tell of, such as a record that each node replays, is a row once,
+    where it was told first. Of changes in a row that one process tells of with one `matter`, such
+    as renewals of a lease, the first is a row.
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[AuthorityRow] = []
+        self._scopes: dict[str, _Scope] = {}
+        self._records: set[Hashable] = set()
+        self._matters: dict[tuple[str, str], str] = {}
+        self._nodes: dict[str, list[str]] = {}
+        self._open: dict[tuple[str, str], _Open] = {}
+        self._spans: list[SpanRow] = []
+
+    def apply(self, position: int, event: Event) -> None:
+        """Takes one event in, which changes authority, or begins or ends a process."""
+        body = event.body
+        if isinstance(body, NodeStarted):
+            self._nodes.setdefault(event.process, []).append(f"{body.role} {body.node_id}")
+        elif isinstance(body, ProcessExited):
+            for process, scope in [key for key in self._open if key[0] == body.ended]:
+                self._close(process, scope, event.at_ns)
+        elif isinstance(body, AuthorityChange):
+            for one in body.authority():
+                self._span(event, one)
+                if not self._repeated(event, one):
+                    self.rows.append(self._row(position, event, one))
+
+    def spans(self, ended_ns: int) -> Sequence[SpanRow]:
+        """Every state of every process; one that did not end lasts until the run's end."""
+        for process, scope in list(self._open):
+            self._close(process, scope, ended_ns)
+        return self._spans
+
+    # ------------------------------------------------------------------------------------ changes
+
+    def _repeated(self, event: Event, one: Authority) -> bool:
+        if isinstance(event.body, Sourced):
+            record = shared_record(event)
+            if record is not None:
+                key = (record, one.scope)
+                if key in self._records:
+                    return True
+                self._records.add(key)
+        place = (event.process, one.scope)
+        repeated = bool(one.matter) and self._matters.get(place) == one.matter
+        self._matters[place] = one.matter
+        return repeated
+
+    def _row(self, position: int, event: Event, one: Authority) -> AuthorityRow:
+        scope = self._scopes.setdefault(one.scope, _Scope())
+        was = scope.epoch
+        effect = self._effect(scope, one, self._holder(event, one))
+        return AuthorityRow(
+            position=position,
+            at_ns=event.at_ns,
+            process=event.process,
+            node_seq=event.node_seq,
+            kind=event.kind,
+            type=f"{one.scope.partition(' ')[0]} {one.change}: {event.kind}",
+            scope=one.scope,
+            change=one.change,
+            effect=effect,
+            epoch=one.epoch,
+            was=was,
+            holder=event.process if one.holder == "" else one.holder or "",
+            wide=one.wide,
+        )
+
+    def _holder(self, event: Event, one: Authority) -> _Holder:
+        process = event.process if one.holder == "" else one.holder or ""
+        return _Holder(process, one.node or next(iter(self._nodes.get(process, ())), ""))
+
+    def _effect(self, scope: _Scope, one: Authority, holder: _Holder) -> Effect:
+        if one.change is Change.REFUSED:
+            return Effect.REFUSES
+        if one.change is Change.NOTED or (one.epoch >= 0 and one.epoch < scope.epoch):
+            return Effect.NOTES
+        same = scope.holder.same(holder)
+        if one.change is Change.LOST:
+            if not scope.ever or (scope.held and same is False):
+                return Effect.NOTES
+            scope.held = False
+            scope.epoch = max(scope.epoch, one.epoch)
+            return Effect.TAKES
+        newer = one.epoch > scope.epoch
+        effect = Effect.GIVES
+        if scope.ever and (same is False or (newer and same is None)):
+            effect = Effect.TAKES
+        elif scope.held and newer:
+            effect = Effect.RENEWS
+        scope.holder = holder if same is False else holder.merged(scope.holder)
+        scope.epoch = max(scope.epoch, one.epoch)
+        scope.held = scope.ever = True
+        return effect
+
+    # -------------------------------------------------------------------------------------- spans
+
+    def _span(self, event: Event, one: Authority) -> None:
+        if one.holder is None or one.change is Change.REFUSED:
+            return
+        process = one.holder or event.process
+        if not one.state and one.change is not Change.LOST:
+            return  # the process stays in the state that it is in
+        found = self._open.get((process, one.scope))
+        if found is not None and (found.state, found.epoch) == (one.state, one.epoch):
+            return
+        self._close(process, one.scope, event.at_ns)
+        if one.state:
+            own = one.wide or one.scope in self._nodes.get(process, ())
+            held = one.change is Change.GAINED
+            self._open[process, one.scope] = _Open(one.state, one.epoch, held, own, event.at_ns)
+
+    def _close(self, process: str, scope: str, at_ns: int) -> None:
+        found = self._open.pop((process, scope), None)
+        if found is not None and at_ns > found.from_ns:
+            self._spans.append(
+                SpanRow(
+                    process=process,
+                    scope=scope,
+                    state=found.state,
+                    epoch=found.epoch,
+                    held=found.held,
+                    own=found.own,
+                    from_ns=found.from_ns,
+                    to_ns=at_ns,
+                )
+            )
+
+
+def taking(rows: Iterable[AuthorityRow]) -> Sequence[AuthorityRow]:
+    """Those that took authority from a holder, and so may explain a failure."""
+    return [row for row in rows if row.effect is Effect.TAKES]

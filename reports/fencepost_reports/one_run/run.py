@@ -1,0 +1,321 @@
+"""A run folder to its tables. Reads files, and starts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    ClientFailed,
+    ClusterRecovered,
+    Codec,
+    ConnectionClosed,
+    Event,
+    FaultHealed,
+    FaultInjected,
+    NodeStarted,
+    NodeStopped,
+    PhaseStarted,
+    ProcessExited,
+    ProcessSpawned,
+    RunEnd,
+    RunEnded,
+    RunStarted,
+    Stalled,
+    TestEnded,
+    TestStarted,
+)
+from fencepost.reporting import (
+    Promises,
+    RunFolder,
+    RunInfo,
+    Verdict,
+    judge_folder,
+    read,
+    sentence,
+)
+from fencepost_reports.one_run.activity import ActivityFold, sort_of
+from fencepost_reports.one_run.authority import AuthorityFold, taking
+from fencepost_reports.one_run.failures import OperationFold, explained
+from fencepost_reports.one_run.faults import FaultFold, windows
+from fencepost_reports.one_run.tables import (
+    AuthorityRow,
+    Count,
+    Effect,
+    EventRow,
+    PhaseRow,
+    RunRow,
+    RunTables,
+    SlotRow,
+    VerdictRow,
+)
+
+MARKS = 4_000
+"""How many events of one run are shown by themselves."""
+_SHOWN: tuple[type[Struct], ...] = (
+    RunStarted,
+    RunEnded,
+    TestStarted,
+    TestEnded,
+    ClusterRecovered,
+    FaultInjected,
+    FaultHealed,
+    ProcessSpawned,
+    ProcessExited,
+    Stalled,
+    NodeStarted,
+    NodeStopped,
+    ConnectionClosed,
+    ClientFailed,
+)
+"""Kinds of which every event is shown by itself, beside changes of authority and failures."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RunSource:
+    """A run to be read: the label that it has in tables and pages, and its folder."""
+
+    label: str
+    path: str
+
+
+def sources(paths: Sequence[Path]) -> tuple[RunSource, ...]:
+    """Each folder once, labelled by its name; two of one name by their parents' names too."""
+    unique = sorted({path.absolute() for path in paths})
+    names = [path.name for path in unique]
+    return tuple(
+        RunSource(
+            path.name if names.count(path.name) == 1 else f"{path.parent.name}/{path.name}",
+            str(path),
+        )
+        for path in unique
+    )
+
+
+def check(source: RunSource, promises: Promises) -> None:
+    """Raises UsageError when the source is no run folder, or of an unknown system."""
+    promises.plane(RunFolder(Path(source.path)).info().system)
+
+
+def run_tables(source: RunSource, promises: Promises) -> RunTables:
+    """Everything that reports say of one run; judges it unless its folder holds the verdicts.
+
+    Memory holds the changes of authority and what is shown, never the whole history. Writes nothing
+    but the merged history, where there was none. Raises UsageError for a folder that is no run, or
+    of an unknown system.
+    """
+    folder = RunFolder(Path(source.path))
+    judgement, end = judge_folder(folder, promises, keep=False)
+    codec = Codec(promises.kinds)
+    reading = _Pass()
+    reading.take(read(folder, codec))
+    return reading.tables(
+        _Run(source, folder.info(), promises.plane(folder.info().system), end),
+        judgement.verdicts,
+        read(folder, codec),
+    )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What is known of a run besides its events."""
+
+    source: RunSource
+    info: RunInfo
+    plane: str
+    end: RunEnd
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Traits:
+    """What there is to be done with the events of one kind."""
+
+    authority: bool
+    operation: bool
+    fault: bool
+    process: bool
+    shown: bool
+
+
+@cache
+def _traits(kind: type[Struct]) -> _Traits:
+    return _Traits(
+        hasattr(kind, "authority"),
+        hasattr(kind, "client_operations"),
+        issubclass(kind, (FaultInjected, FaultHealed)),
+        issubclass(kind, (NodeStarted, ProcessExited)),
+        issubclass(kind, _SHOWN),
+    )
+
+
+@final
+class _Pass:
+    """One reading of a history, for everything that needs no more than one."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._began_ns: int | None = None
+        self._authority = AuthorityFold()
+        self._faults = FaultFold()
+        self._activity = ActivityFold()
+        self._operations = OperationFold()
+        self._shown: dict[int, Event] = {}
+        self._phases: list[PhaseRow] = []
+
+    def take(self, history: Iterable[Event]) -> None:
+        """Reads the whole history."""
+        for position, event in enumerate(history):
+            if self._began_ns is None or event.at_ns < self._began_ns:
+                self._began_ns = event.at_ns
+            self._count = position + 1
+            traits = _traits(type(event.body))
+            self._activity.apply(event)
+            if isinstance(event.body, PhaseStarted):
+                self._phases.append(PhaseRow(phase=event.body.phase, from_ns=event.at_ns))
+            if traits.fault:
+                self._faults.apply(event)
+            if traits.operation:
+                self._operations.apply(position, event, self._faults.active)
+            if traits.authority or traits.process:
+                rows = len(self._authority.rows)
+                self._authority.apply(position, event)
+                new = self._authority.rows[rows:]
+                if any(row.effect is not Effect.REFUSES for row in new):
+                    self._shown[position] = event
+            if traits.shown:
+                self._shown[position] = event
+            sort = sort_of(event, operation=traits.operation, authority=traits.authority)
+            if sort is not None:
+                self._activity.count(event, sort)
+
+    def tables(
+        self, run: _Run, verdicts: Mapping[str, Verdict], history: Iterable[Event]
+    ) -> RunTables:
+        """The tables; `history` is read once more if something failed."""
+        ended_ns = run.end.ended_at_ns
+        began_ns = ended_ns if self._began_ns is None else self._began_ns
+        faults = self._faults.rows(ended_ns)
+        losses = taking(self._authority.rows)
+        failed = explained(
+            verdicts, self._operations.groups, losses, faults, history, ended_ns
+        )  # fmt: skip
+        about = _about(run, self._count, began_ns, self._faults.missed())
+        candidates = {**self._shown, **failed.events}
+        shown = _shown(candidates, self._authority.rows, {r.explained_by for r in failed.rows})
+        return RunTables(
+            about=about,
+            verdicts=tuple(_verdict(clause, one) for clause, one in verdicts.items()),
+            processes=tuple(self._activity.processes(about.slots)),
+            phases=tuple(self._phases),
+            faults=tuple(faults),
+            authority=tuple(self._authority.rows),
+            spans=tuple(self._authority.spans(ended_ns)),
+            density=tuple(self._activity.density(began_ns, ended_ns)),
+            failures=failed.rows,
+            windows=tuple(
+                windows(faults, self._authority.rows, failed.rows, began_ns, ended_ns)
+            ),
+            shown=shown,
+            left_out=len(candidates) - len(shown),
+        )  # fmt: skip
+
+
+def _about(run: _Run, events: int, began_ns: int, missed: tuple[str, ...]) -> RunRow:
+    info = run.info
+    return RunRow(
+        run=run.source.label,
+        path=run.source.path,
+        system=info.system,
+        plane=run.plane,
+        runtime=info.runtime,
+        seed=info.seed,
+        counts=tuple(Count(name=name, count=n) for name, n in info.counts.items() if n),
+        defects=info.defects,
+        started_at=info.started_at,
+        slots=tuple(SlotRow(name=s.name, role=s.role, node_id=s.node_id) for s in info.slots),
+        events=events,
+        began_ns=began_ns,
+        ended_ns=run.end.ended_at_ns,
+        complete=run.end.complete,
+        damage=run.end.damage,
+        missed=missed,
+    )
+
+
+def _verdict(clause: str, verdict: Verdict) -> VerdictRow:
+    return VerdictRow(
+        clause=clause,
+        verdict=str(verdict.verdict),
+        exercised=verdict.exercised,
+        evidence=str(verdict.evidence or ""),
+        sentence=verdict.sentence,
+        reason=verdict.reason,
+        violated=verdict.violated,
+        known=verdict.known,
+    )
+
+
+# ------------------------------------------------------------------ events shown by themselves
+
+
+def _shown(
+    events: Mapping[int, Event], authority: Iterable[AuthorityRow], explaining: set[int]
+) -> tuple[EventRow, ...]:
+    """The most telling of the events that could be shown, in their order.
+
+    Those that explain a failure come first, then losses of authority, then the rest by position.
+    """
+    changes = {row.position: row for row in authority}
+
+    def rank(position: int) -> tuple[int, int]:
+        if position in explaining:
+            return 0, position
+        change = changes.get(position)
+        return (1 if change is not None and change.effect is Effect.TAKES else 2), position
+
+    chosen = sorted(sorted(events, key=rank)[:MARKS])
+    return tuple(_event(p, events[p], changes.get(p)) for p in chosen)
+
+
+def _event(position: int, event: Event, change: AuthorityRow | None) -> EventRow:
+    return EventRow(
+        position=position,
+        at_ns=event.at_ns,
+        process=event.process,
+        node_seq=event.node_seq,
+        kind=event.kind,
+        lane=_lane(event),
+        shape=_shape(event, change),
+        sentence=sentence(event),
+    )
+
+
+def _lane(event: Event) -> str:
+    """The process that an event is about: what the harness does to one stands on its lane."""
+    match event.body:
+        case ProcessSpawned(started=process) | ProcessExited(ended=process):
+            return process
+        case _:
+            return event.process
+
+
+def _shape(event: Event, change: AuthorityRow | None) -> str:
+    """How an event is drawn, by what it does to authority."""
+    match event.body:
+        case ProcessSpawned():
+            return "started"
+        case ProcessExited():
+            return "ended"
+    if change is None or change.effect in (Effect.NOTES, Effect.REFUSES):
+        return "note"
+    if change.change == "lost":
+        return "takes"
+    return "epoch" if change.epoch > change.was else "gives"

@@ -1,0 +1,251 @@
+"""The tables of one run, as values.
+
+`RunTables` is what is known of one run once its history was read. The columns of every table, in
+Parquet, in Spark and in a notebook, are the fields of these classes (`columns.py`).
+
+Fields named `*_ns` are CLOCK_MONOTONIC of the run's one host, in nanoseconds. `position` is a place
+in the run's history, from 0, which respects happens-before.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal, final
+
+from msgspec import Struct
+
+
+class Count(Struct, frozen=True, kw_only=True):
+    """How many nodes of one sort a run had, or how often something occurred."""
+
+    name: str
+    count: int
+
+
+class SlotRow(Struct, frozen=True, kw_only=True):
+    """A slot as it was laid out."""
+
+    name: str
+    role: str
+    node_id: int
+
+
+class RunRow(Struct, frozen=True, kw_only=True):
+    """What run.json says of a run, and how its history ended.
+
+    `missed` names the faults without a receipt. `damage` says what the history lacks.
+    """
+
+    run: str
+    path: str
+    system: str
+    plane: str
+    runtime: str
+    seed: int
+    counts: tuple[Count, ...]
+    defects: tuple[str, ...]
+    started_at: str
+    slots: tuple[SlotRow, ...]
+    events: int
+    began_ns: int
+    ended_ns: int
+    complete: bool
+    damage: tuple[str, ...]
+    missed: tuple[str, ...]
+
+
+class VerdictRow(Struct, frozen=True, kw_only=True):
+    """The verdict of one clause, as in verdicts.json."""
+
+    clause: str
+    verdict: str
+    exercised: int
+    evidence: str
+    sentence: str
+    reason: str
+    violated: int
+    known: tuple[str, ...]
+
+
+class ProcessRow(Struct, frozen=True, kw_only=True):
+    """A process, and from when to when it is known to have lived. `node_id` is -1 for no node."""
+
+    process: str
+    slot: str
+    role: str
+    node_id: int
+    from_ns: int
+    to_ns: int
+    events: int
+
+
+class FaultRow(Struct, frozen=True, kw_only=True):
+    """A fault, from when injecting it began until it was healed, or until the run's end.
+
+    `receipt`: whether its effect was measured. `healed`: whether it was undone at all, and
+    `heal_receipt` whether that was measured too.
+    """
+
+    fault_id: str
+    fault: str
+    targets: tuple[str, ...]
+    receipt: bool
+    evidence: str
+    from_ns: int
+    to_ns: int
+    healed: bool
+    heal_receipt: bool
+
+
+class PhaseRow(Struct, frozen=True, kw_only=True):
+    """A phase of the run, which lasts until the next one."""
+
+    phase: str
+    from_ns: int
+
+
+class Effect(StrEnum):
+    """What a change of authority does to those who held it before."""
+
+    TAKES = "takes"
+    """It ends what another holder, or the same one, had. It may explain a failure."""
+    GIVES = "gives"
+    """The first holder of a scope, or the same holder and epoch as before: it takes nothing."""
+    RENEWS = "renews"
+    """The same holder in a new epoch."""
+    REFUSES = "refuses"
+    NOTES = "notes"
+
+
+class AuthorityRow(Struct, frozen=True, kw_only=True):
+    """One change of authority, where it was first told; see `fencepost.Authority`.
+
+    `wide`: the whole cluster depends on it. `holder` is the process that gained or lost it (empty:
+    not known). `type` names the change in
+    the words of its scope and its event kind, such as `broker lost: controller.lease_expired`.
+    `was` is the scope's epoch before (-1: none).
+    """
+
+    position: int
+    at_ns: int
+    process: str
+    node_seq: int
+    kind: str
+    type: str
+    scope: str
+    change: str
+    effect: Effect
+    epoch: int
+    was: int
+    holder: str
+    wide: bool
+
+
+class SpanRow(Struct, frozen=True, kw_only=True):
+    """A state that a process was in, over one scope, by its own word.
+
+    `held`: the process held the authority over the scope in that state. `own`: the scope is the
+    node itself, or one on which the whole cluster depends.
+    """
+
+    process: str
+    scope: str
+    state: str
+    epoch: int
+    held: bool
+    own: bool
+    from_ns: int
+    to_ns: int
+
+
+Sort = Literal["ok", "failed", "unknown", "refused", "other"]
+
+
+class DensityRow(Struct, frozen=True, kw_only=True):
+    """How many events of one sort a process had in one of `BINS` equal parts of the run."""
+
+    process: str
+    sort: Sort
+    bin: int
+    count: int
+
+
+class FailureRow(Struct, frozen=True, kw_only=True):
+    """A broken promise, or a client's operation that failed or was left open.
+
+    Operations that are alike (`process`, `says`, `subject`, `outcome` and faults) and follow one
+    another are one row: `count` of them, from `began_ns` to `at_ns`; the explanation is that of the
+    first. `explained_by` is the position of the loss of authority that explains it (-1: no loss of
+    authority explains it), `how` why it is that one, and `lines` the chain of events that leads to
+    it. `faults` are the ids of those that were active, or were healed after `explained_by`.
+    """
+
+    id: str
+    what: Literal["violation", "operation"]
+    clause: str
+    evidence: str
+    outcome: str
+    says: str
+    subject: str
+    process: str
+    position: int
+    node_seq: int
+    began_ns: int
+    at_ns: int
+    count: int
+    faults: tuple[str, ...]
+    explained_by: int
+    explained_type: str
+    explained_at_ns: int
+    how: str
+    lines: tuple[str, ...]
+
+
+class EventRow(Struct, frozen=True, kw_only=True):
+    """An event that a page shows by itself; `lane` is the process that it is about."""
+
+    position: int
+    at_ns: int
+    process: str
+    node_seq: int
+    kind: str
+    lane: str
+    shape: str
+    sentence: str
+
+
+class WindowRow(Struct, frozen=True, kw_only=True):
+    """A part of the run: from one injection of a fault to the next, or to the run's end.
+
+    `fault` names what was injected at its beginning (empty: the time before the first). `types` are
+    the types of loss of authority that occurred in it, `failed` the sorts of failure.
+    """
+
+    from_ns: int
+    until_ns: int
+    fault: str
+    types: tuple[str, ...]
+    failed: tuple[str, ...]
+
+
+@final
+class RunTables(Struct, frozen=True, kw_only=True):
+    """Everything that reports say of one run. `left_out` counts events that `shown` has no room
+    for."""
+
+    about: RunRow
+    verdicts: tuple[VerdictRow, ...]
+    processes: tuple[ProcessRow, ...]
+    phases: tuple[PhaseRow, ...]
+    faults: tuple[FaultRow, ...]
+    authority: tuple[AuthorityRow, ...]
+    spans: tuple[SpanRow, ...]
+    density: tuple[DensityRow, ...]
+    failures: tuple[FailureRow, ...]
+    windows: tuple[WindowRow, ...]
+    shown: tuple[EventRow, ...]
+    left_out: int
+
+
+BINS = 600
+"""Into how many equal parts a run's length is divided for `DensityRow`."""

@@ -1,0 +1,1 @@
+"""The pages that people look at, made of the tables of runs."""

@@ -1,0 +1,164 @@
+"""The tables of one run to its timeline: which lane, which shape, in what words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from fencepost import FaultInjected
+from fencepost.reporting import sentence_of
+from fencepost_reports.one_run.activity import CLIENT, HARNESS
+from fencepost_reports.one_run.tables import (
+    BINS,
+    DensityRow,
+    EventRow,
+    FailureRow,
+    FaultRow,
+    ProcessRow,
+    RunTables,
+    SpanRow,
+)
+from fencepost_reports.pages.drawing import Lane, Mark, Span, Timeline, Window, seconds
+
+TARGETS = 2
+"""How many targets of a fault its label names."""
+LOOKS = 5
+"""How many states have a colour of their own; further ones share the last."""
+_UNMARKED = frozenset({"fault.injected", "fault.healed"})
+"""Kinds that have a bar of their own."""
+
+
+def ms(run: RunTables, at_ns: int) -> float:
+    """Milliseconds since the run began."""
+    return (at_ns - run.about.began_ns) / 1e6
+
+
+def mark_id(position: int) -> str:
+    """How links find the event at a position."""
+    return f"e{position}"
+
+
+def violation_id(run: RunTables, failure: FailureRow) -> str:
+    """How links find a violation."""
+    return f"v{[one.id for one in run.failures].index(failure.id)}"
+
+
+def looks(run: RunTables) -> Mapping[str, str]:
+    """State -> the class of its look, for states in which a process holds authority.
+
+    States of nodes come first, in the order in which they occurred. All states without authority
+    look alike.
+    """
+    held = sorted((s for s in run.spans if s.held), key=lambda s: (not s.own, s.from_ns))
+    states = list(dict.fromkeys(span.state for span in held))
+    return {state: f"held-{min(number, LOOKS - 1)}" for number, state in enumerate(states)}
+
+
+def scopes(run: RunTables) -> Sequence[str]:
+    """The scopes that a reader may choose to see, beside those that are shown anyway."""
+    return sorted({span.scope for span in run.spans if not span.own})
+
+
+def timeline(run: RunTables) -> Timeline:
+    """The timeline of one run."""
+    marks: dict[str, list[Mark]] = {}
+    for event in run.shown:
+        if event.kind not in _UNMARKED:
+            marks.setdefault(event.lane, []).append(_mark(run, event))
+    for failure in run.failures:
+        if failure.what == "violation":
+            marks.setdefault(failure.process, []).append(_violation(run, failure))
+    length = max(ms(run, run.about.ended_ns), 1.0)
+    spans = _spans(run)
+    spans[HARNESS] = _phases(run, length)
+    bars = _bars(run.density)
+    lanes = [
+        Lane(
+            process.process,
+            process.role,
+            ms(run, process.from_ns),
+            ms(run, process.to_ns),
+            spans.get(process.process, ()),
+            marks.get(process.process, ()),
+            {} if process.process == HARNESS else bars.get(process.process, {}),
+        )
+        for process in sorted(run.processes, key=_Order(run))
+    ]
+    windows = [_window(run, row) for row in sorted(run.faults, key=lambda row: row.from_ns)]
+    return Timeline(run.about.run, length, lanes, windows, BINS)
+
+
+class _Order:
+    """The order of lanes: the harness, nodes by role as they were laid out, then clients."""
+
+    def __init__(self, run: RunTables) -> None:
+        roles = dict.fromkeys(slot.role for slot in run.about.slots)
+        self._place = {name: n for n, name in enumerate((HARNESS, *roles, CLIENT))}
+
+    def __call__(self, process: ProcessRow) -> tuple[int, str, int, str]:
+        slot, _, number = process.process.partition("#")
+        nth = int(number) if number.isdigit() else 0
+        return self._place.get(process.role, len(self._place)), slot, nth, process.process
+
+
+def _mark(run: RunTables, event: EventRow) -> Mark:
+    title = f"{seconds(ms(run, event.at_ns))} {event.process}: {event.sentence}"
+    return Mark(ms(run, event.at_ns), event.shape, title, mark_id(event.position))
+
+
+def _violation(run: RunTables, failure: FailureRow) -> Mark:
+    at = ms(run, failure.at_ns)
+    title = f"{seconds(at)} {failure.process}: {failure.clause} is violated: {failure.says}"
+    return Mark(at, "violation", title, violation_id(run, failure))
+
+
+def _spans(run: RunTables) -> dict[str, Sequence[Span]]:
+    """The states of each process. Without a state of its own, a process shows those it has."""
+    look = looks(run)
+    own = {span.process for span in run.spans if span.own}
+    spans: dict[str, list[Span]] = {}
+    for row in sorted(run.spans, key=lambda row: (row.process, row.from_ns)):
+        shown = row.own or row.process not in own
+        spans.setdefault(row.process, []).append(_span(run, row, look, "" if shown else row.scope))
+    return dict(spans)
+
+
+def _span(run: RunTables, row: SpanRow, look: Mapping[str, str], scope: str) -> Span:
+    t0, t1 = ms(run, row.from_ns), ms(run, row.to_ns)
+    epoch = f" {row.epoch}" if row.epoch >= 0 else ""
+    over = row.scope + (f", epoch {row.epoch}" if row.epoch >= 0 else "")
+    title = f"{row.process} was {row.state} ({over}) from {seconds(t0)} to {seconds(t1)}"
+    css = look[row.state] if row.held else "without"
+    return Span(t0, t1, css, f"{row.state}{epoch}", title, scope)
+
+
+def _phases(run: RunTables, length: float) -> Sequence[Span]:
+    begun = [(ms(run, row.from_ns), row.phase) for row in run.phases]
+    ends = [*(t for t, _ in begun), length][1:]
+    return [
+        Span(t0, t1, "phase", name, f"phase {name} from {seconds(t0)} to {seconds(t1)}")
+        for (t0, name), t1 in zip(begun, ends, strict=True)
+    ]
+
+
+def _bars(density: Iterable[DensityRow]) -> dict[str, dict[str, dict[int, int]]]:
+    bars: dict[str, dict[str, dict[int, int]]] = {}
+    for row in density:
+        bars.setdefault(row.process, {}).setdefault(row.sort, {})[row.bin] = row.count
+    return bars
+
+
+def _window(run: RunTables, row: FaultRow) -> Window:
+    t0, t1 = ms(run, row.from_ns), ms(run, row.to_ns)
+    few = ", ".join(row.targets[:TARGETS])
+    more = f" +{len(row.targets) - TARGETS}" if len(row.targets) > TARGETS else ""
+    receipt = "✓" if row.receipt else "✕ no receipt"
+    body = FaultInjected(row.fault_id, row.fault, row.targets, row.receipt, row.evidence)
+    until = "healed" if row.healed else "never healed; the run ended"
+    return Window(
+        t0,
+        t1,
+        f"{row.fault} {few}{more} {receipt}",
+        f"{sentence_of(body)}; {seconds(t0)} to {seconds(t1)} ({until})",
+        row.receipt,
+        frozenset(target.partition("#")[0] for target in row.targets),
+    )

@@ -1,0 +1,136 @@
+"""Run folders for the tests of reports: written histories, and one of a cluster of bare cores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import chaos
+import pytest
+from acme_lamps import CLAUSES, RULES, LampSwitched
+from msgspec import Struct
+
+import fencepost as f
+import fencepost_kafka as k
+from fencepost.history.run_folder import RunSlot, write_whole
+from fencepost.reporting import Promises, RunFolder, RunInfo, load
+from fencepost.testing import HistoryBuilder
+
+SYSTEM, PLANE = "reference/quorum", "quorum"
+SLOTS = (
+    *(RunSlot(f"controller-{n}", "controller", 100 + n, n, False) for n in (1, 2, 3)),
+    *(RunSlot(f"broker-{n}", "broker", n, 3 + n, False) for n in (1, 2, 3)),
+)
+KINDS: tuple[type[Struct], ...] = (LampSwitched, *k.KINDS)
+CODEC = f.Codec(KINDS)
+
+
+def info(run: str, defects: tuple[str, ...] = ()) -> RunInfo:
+    return RunInfo(
+        run=run,
+        system=SYSTEM,
+        runtime="world",
+        seed=1,
+        counts={"controller": 3, "broker": 3},
+        settings={},
+        defects=defects,
+        slots=SLOTS,
+        versions={},
+        started_at="2026-01-01T00:00:00Z",
+        clock_origin_ns=0,
+    )
+
+
+def write(root: Path, run: str, events: Sequence[f.Event], defects: tuple[str, ...] = ()) -> Path:
+    """A run folder that holds this history; `verdicts.json` is not among what it has."""
+    folder = RunFolder.create(root / run)
+    folder.write_info(info(run, defects))
+    folder.history.write_bytes(b"".join(CODEC.encode(event) for event in events))
+    return folder.path
+
+
+def ended(history: HistoryBuilder) -> Sequence[f.Event]:
+    history.add("harness", f.RunEnded(True))
+    return history.events()
+
+
+def lamps(*switched: tuple[str, bool]) -> HistoryBuilder:
+    history = HistoryBuilder("lamps")
+    for lamp, on in switched:
+        history.add("harness", LampSwitched(lamp, on, "here"))
+    return history
+
+
+def fenced() -> HistoryBuilder:
+    """A broker is cut off, fenced, replaced as leader, and comes back; clients suffer meanwhile."""
+    h = HistoryBuilder("fenced")
+    h.add("broker-1#1", f.NodeStarted("broker", 1))
+    h.add("controller-1#1", k.ControllerElected(1, 0, 0))
+    h.add("controller-1#1", k.BrokerCommitted(1, 1, 10, False, "a"))
+    h.add("controller-1#1", k.PartitionCommitted(2, "orders", 0, 1, 5, (1, 2), (1, 2)))
+    h.add("broker-2#1", k.PartitionCommitted(2, "orders", 0, 1, 5, (1, 2), (1, 2)))
+    h.add("broker-1#1", k.BrokerStateChanged(1, "FENCED", "ACTIVE", 10, "unfenced"))
+    struck = h.now_ns
+    h.after(5).add(
+        "harness", f.FaultInjected("fault-1", "isolate", ("broker-1",), True, "no answer", struck)
+    )
+    h.add("clients/p#1", k.ProduceInvoked("op-1", "orders", 0, -1))
+    h.add("controller-1#1", k.LeaseExpired(1, 10, 0, 3, 3000, 1))
+    h.add("broker-1#1", k.BrokerStateChanged(1, "ACTIVE", "FENCED", 10, "lease_expired"))
+    h.add("clients/p#1", k.ProduceCompleted("op-1", "orders", 0, -1, "unknown", -1, "TIMED_OUT"))
+    h.add("controller-1#1", k.BrokerCommitted(3, 1, 10, True, "a"))
+    h.add("controller-1#1", k.PartitionCommitted(4, "orders", 0, 2, 6, (2,), (1, 2)))
+    h.add("broker-1#1", k.HeartbeatRefused(1, 10, "STALE_BROKER_EPOCH", 101))
+    h.add("broker-1#1", k.HeartbeatRefused(1, 10, "NOT_CONTROLLER", 102))
+    h.add("harness", f.FaultHealed("fault-1", True, "answered"))
+    h.add("controller-1#1", k.BrokerCommitted(5, 1, 11, False, "a"))
+    h.add("controller-1#1", k.PartitionCommitted(6, "orders", 0, 2, 7, (1, 2), (1, 2)))
+    h.add("broker-1#1", k.BrokerStateChanged(1, "FENCED", "ACTIVE", 11, "unfenced"))
+    h.add("clients/p#1", k.ProduceInvoked("op-2", "orders", 0, -1))
+    h.add("clients/p#1", k.ProduceCompleted("op-2", "orders", 0, -1, "failed", -1, "NOT_LEADER"))
+    h.add("harness", f.FaultInjected("fault-2", "pause", ("broker-2#1",), False, "it still ran"))
+    return h
+
+
+NIGHT = (("a", True), ("b", True), ("a", True), ("b", False), ("c", True), ("a", False))
+BROKEN = (("a", True), ("a", False), ("broken", True), ("a", True), ("a", False), ("a", False))
+
+
+DEFECT = ("serves-without-lease",)
+
+
+def cut_from_controllers(defects: tuple[str, ...]) -> Sequence[f.Event]:
+    """The history of a whole cluster of bare cores, of which one broker loses its controllers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chaos, "STRIKES", chaos.STRIKES[:1])
+        return chaos.chaos(2, defects)[0]
+
+
+def folders(root: Path) -> dict[str, Path]:
+    """The runs of this module: a clean one, odd ones, and one of a broken cluster."""
+    made = {
+        "night": write(root, "night", ended(lamps(*NIGHT))),
+        "broken": write(root, "broken", ended(lamps(*BROKEN))),
+        "nameless": write(root, "nameless", ended(lamps(("a", True), ("", True), ("a", False)))),
+        "dark": write(root, "dark", ended(lamps())),
+        "unended": write(root, "unended", lamps(*NIGHT).events()),
+        "many": write(root, "many", ended(lamps(*(((f"l{n}", True)) for n in range(30))))),
+        "fenced": write(root, "fenced", ended(fenced())),
+        "defect": write(root, "defect", cut_from_controllers(DEFECT), DEFECT),
+    }
+    torn = made["torn"] = write(root, "torn", ended(lamps(*NIGHT)))
+    lines = RunFolder(torn).history.read_bytes().splitlines(keepends=True)
+    lines[2:3] = [b'{"not": "an event"}\n']
+    write_whole(RunFolder(torn).history, b"".join(lines) + b'{"run": "cut sho')
+    return made
+
+
+def promises() -> Promises:
+    """What is installed, and the lamps."""
+    plugins = load().promises
+    return Promises(
+        (*plugins.rules, *RULES),
+        {**plugins.clauses, **CLAUSES},
+        (*plugins.kinds, LampSwitched),
+        plugins.planes,
+    )

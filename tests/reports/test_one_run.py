@@ -1,0 +1,208 @@
+"""One run as tables, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from msgspec import convert, structs, to_builtins
+from sample_runs import NIGHT
+
+import fencepost as f
+from fencepost.judging.judge import write_verdicts
+from fencepost.reporting import Promises, RunFolder, judge_folder, read, sentence
+from fencepost_reports.columns import schema_of
+from fencepost_reports.one_run.run import RunSource, run_tables
+from fencepost_reports.one_run.tables import BINS, Effect, RunTables
+
+KINDS = {"night", "broken", "nameless", "dark", "unended", "many", "torn", "fenced", "defect"}
+
+
+@dataclass(frozen=True)
+class Made:
+    """The tables of every sample run."""
+
+    of: Mapping[str, RunTables]
+
+
+@pytest.fixture(scope="module")
+def made(runs: Mapping[str, Path], promises: Promises) -> Made:
+    assert set(runs) == KINDS
+    return Made(
+        {name: run_tables(RunSource(name, str(path)), promises) for name, path in runs.items()}
+    )
+
+
+@pytest.mark.parametrize("run", sorted(KINDS))
+def test_verdicts_are_those_of_the_one_judge(
+    made: Made, runs: Mapping[str, Path], promises: Promises, run: str
+) -> None:
+    judgement, end = judge_folder(RunFolder(runs[run]), promises, keep=False)
+    tables = made.of[run]
+    assert [
+        (row.clause, row.verdict, row.exercised, row.reason, row.violated)
+        for row in tables.verdicts
+    ] == [
+        (clause, v.verdict, v.exercised, v.reason, v.violated)
+        for clause, v in judgement.verdicts.items()
+    ]
+    assert (tables.about.complete, tables.about.damage) == (end.complete, end.damage)
+
+
+def test_recorded_verdicts_are_trusted_as_long_as_the_history_and_the_rules_are_the_same(
+    runs: Mapping[str, Path], promises: Promises
+) -> None:
+    folder = RunFolder(runs["night"])
+    judgement, end = judge_folder(folder, promises)
+    verdicts = dict(judgement.verdicts)
+    verdicts["ACME-1"] = structs.replace(verdicts["ACME-1"], reason="as recorded")
+    write_verdicts(folder.path / "verdicts.json", verdicts)
+
+    def reason(by: Promises) -> str:
+        found = run_tables(RunSource("night", str(folder.path)), by)
+        return {row.clause: row.reason for row in found.verdicts}["ACME-1"]
+
+    assert reason(promises) == "as recorded"
+    assert reason(replace(promises, rules=promises.rules[:-1])) == ""
+    with folder.history.open("ab") as history:
+        history.write(b"\n")
+    assert reason(promises) == ""
+    (folder.path / "judged.json").unlink()
+    (folder.path / "verdicts.json").unlink()
+    assert end.complete
+
+
+def test_a_damaged_run_is_read_and_its_damage_is_named(made: Made) -> None:
+    torn = made.of["torn"].about
+    assert not torn.complete
+    assert any("middle of an event" in d for d in torn.damage)
+    assert any("is not an event" in d for d in torn.damage)
+    fine = made.of["night"].about
+    assert (fine.complete, fine.damage, fine.events) == (True, (), len(NIGHT) + 1)
+
+
+def test_a_fault_lasts_from_its_injection_to_its_healing(made: Made) -> None:
+    tables = made.of["fenced"]
+    first, second = tables.faults
+    (healed,) = [row.at_ns for row in tables.shown if row.kind == "fault.healed"]
+    assert (first.from_ns, first.to_ns) == (1_006_000_000, healed)
+    assert (first.targets, first.receipt, first.healed) == (("broker-1",), True, True)
+    assert second.to_ns == tables.about.ended_ns
+    assert (second.receipt, second.healed, second.heal_receipt) == (False, False, False)
+    assert tables.about.missed == ("pause (fault-2)",)
+
+
+def test_changes_of_authority_are_told_once_each_with_what_they_take(made: Made) -> None:
+    columns = ("type", "scope", "effect", "was", "epoch")
+    rows = [tuple(getattr(row, c) for c in columns) for row in made.of["fenced"].authority]
+    assert rows == [
+        ("controller gained: quorum.controller_elected", "controller", "gives", -1, 1),
+        ("broker gained: metadata.broker", "broker 1", "gives", -1, 10),
+        ("partition gained: metadata.partition", "partition orders-0", "gives", -1, 5),
+        ("broker gained: broker.state_changed", "broker 1", "gives", 10, 10),
+        ("broker lost: controller.lease_expired", "broker 1", "takes", 10, 10),
+        ("broker lost: broker.state_changed", "broker 1", "takes", 10, 10),
+        ("broker lost: metadata.broker", "broker 1", "takes", 10, 10),
+        ("partition gained: metadata.partition", "partition orders-0", "takes", 5, 6),
+        ("broker refused: broker.heartbeat_refused", "broker 1", "refuses", 10, 10),
+        ("broker refused: broker.heartbeat_refused", "broker 1", "refuses", 10, 10),
+        ("broker gained: metadata.broker", "broker 1", "gives", 10, 11),
+        ("partition gained: metadata.partition", "partition orders-0", "renews", 6, 7),
+        ("broker gained: broker.state_changed", "broker 1", "gives", 11, 11),
+    ]
+
+
+def test_a_first_holder_takes_authority_from_nothing(made: Made) -> None:
+    for tables in made.of.values():
+        for row in tables.authority:
+            if row.effect is Effect.TAKES:
+                earlier = [r for r in tables.authority if r.scope == row.scope]
+                assert earlier[0].position < row.position
+
+
+def test_states_last_until_the_next_one(made: Made) -> None:
+    spans = [s for s in made.of["fenced"].spans if s.process == "broker-1#1"]
+    assert [(s.state, s.epoch, s.held, s.scope) for s in spans] == [
+        ("active", 10, True, "broker 1"),
+        ("fenced", 10, False, "broker 1"),
+        ("active", 11, True, "broker 1"),
+    ]
+    for one, following in pairwise(spans):
+        assert one.to_ns == following.from_ns
+    assert spans[-1].to_ns == made.of["fenced"].about.ended_ns
+
+
+def test_a_failed_operation_is_joined_to_its_fault_and_to_the_loss_of_authority(
+    made: Made,
+) -> None:
+    first, second = (row for row in made.of["fenced"].failures if row.what == "operation")
+    assert (first.outcome, first.faults, first.subject) == ("unknown", ("fault-1",), "orders-0")
+    assert first.explained_type == "broker lost: broker.state_changed"
+    assert first.began_ns < first.explained_at_ns < first.at_ns
+    assert second.outcome == "failed"
+    assert second.explained_type == "partition gained: metadata.partition"
+    assert second.says == "produce failed NOT_LEADER"
+    assert "fault-1" in second.faults
+
+
+def test_a_violation_is_explained_by_the_loss_that_its_rule_names(made: Made) -> None:
+    broken = [row for row in made.of["defect"].failures if row.clause == "QC-17"]
+    assert broken
+    for row in broken:
+        assert row.explained_type == "broker lost: broker.state_changed"
+        assert row.how == "named by the rule"
+        assert 0 <= row.explained_by < row.position
+        assert row.lines[-1].endswith("<- this broke it")
+
+
+def test_where_nothing_lost_authority_nothing_explains_a_violation(made: Made) -> None:
+    found = [row for row in made.of["broken"].failures if row.what == "violation"]
+    assert found
+    assert {row.explained_by for row in found} == {-1}
+    assert {row.how for row in found} == {""}
+
+
+def test_each_moment_of_a_run_is_in_one_window(made: Made) -> None:
+    tables = made.of["fenced"]
+    first, second, third = tables.windows
+    assert (first.fault, second.fault, third.fault) == ("", "isolate", "pause")
+    assert first.from_ns == tables.about.began_ns
+    assert first.until_ns == second.from_ns
+    assert second.until_ns == third.from_ns
+    assert third.until_ns == tables.about.ended_ns + 1
+    assert "broker lost: controller.lease_expired" in second.types
+    assert second.failed == ("operation", "violation")
+    assert (third.types, third.failed) == ((), ())
+
+
+def test_every_event_of_a_process_is_counted(made: Made) -> None:
+    for tables in made.of.values():
+        counted = sum(row.count for row in tables.density)
+        clients = [p for p in tables.processes if p.role == "client"]
+        assert counted <= tables.about.events
+        assert counted >= tables.about.events - sum(p.events for p in clients)
+        assert all(0 <= row.bin < BINS for row in tables.density)
+    sorts = {row.sort for row in made.of["fenced"].density}
+    assert sorts == {"failed", "unknown", "refused", "other"}
+
+
+def test_events_are_shown_in_their_own_words(
+    made: Made, runs: Mapping[str, Path], promises: Promises
+) -> None:
+    history = list(read(RunFolder(runs["fenced"]), f.Codec(promises.kinds)))
+    for row in made.of["fenced"].shown:
+        event = history[row.position]
+        assert (row.process, row.at_ns, row.kind) == (event.process, event.at_ns, event.kind)
+        assert row.sentence == sentence(event)
+
+
+@pytest.mark.parametrize("run", sorted(KINDS))
+def test_tables_survive_parquet(made: Made, run: str) -> None:
+    schema = schema_of(RunTables)
+    table = pa.Table.from_pylist([to_builtins(made.of[run])], schema)
+    (row,) = table.to_pylist()
+    assert convert(row, RunTables) == made.of[run]

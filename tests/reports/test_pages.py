@@ -1,0 +1,154 @@
+"""The pages: whole, linked, escaped, and readable without a network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from msgspec import structs
+
+from fencepost.reporting import Promises
+from fencepost_reports.one_run.run import RunSource, run_tables
+from fencepost_reports.one_run.tables import RunTables
+from fencepost_reports.pages.render import VERDICTS, Pages
+
+CORRELATION = [
+    {
+        "what": "violation", "fault": fault, "type": type_, "windows": 9, "occurred": 3,
+        "failed": 3, "both": 2, "support": 2 / 9, "confidence": 2 / 3, "lift": 2.0,
+    }
+    for fault, type_ in (("isolate", None), (None, "broker lost: x"), ("isolate", "broker lost: x"))
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Written:
+    """A report over the sample runs: its index, and each run's page."""
+
+    index: Path
+    pages: Mapping[str, Path]
+    runs: Sequence[RunTables]
+
+
+@pytest.fixture(scope="module")
+def written(
+    runs: Mapping[str, Path], promises: Promises, tmp_path_factory: pytest.TempPathFactory
+) -> Written:
+    out = tmp_path_factory.mktemp("pages")
+    made = [run_tables(RunSource(name, str(path)), promises) for name, path in runs.items()]
+    known = {"night": ("lamps-flicker",)}
+    marked = [
+        structs.replace(
+            one,
+            verdicts=tuple(
+                structs.replace(row, known=known.get(one.about.run, ()))
+                if row.clause == "ACME-1"
+                else row
+                for row in one.verdicts
+            ),
+        )
+        for one in made
+    ]
+    pages = Pages(out, alone=False)
+    paths = {one.about.run: pages.add(one) for one in marked}
+    return Written(pages.index(CORRELATION), paths, marked)
+
+
+class Elements(HTMLParser):
+    """Every element of a page, with its attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def every(written: Written) -> Sequence[Path]:
+    return [written.index, *written.pages.values()]
+
+
+def test_each_page_is_whole_and_needs_no_network(written: Written) -> None:
+    for page in every(written):
+        text = page.read_text()
+        assert "src=" not in text
+        assert set(re.findall(r"https?://[^\s\"']+", text)) <= {"http://www.w3.org/2000/svg"}
+        tags = {tag for tag, _ in Elements(text).found}
+        assert tags & {"link", "img", "iframe", "object", "base"} == set()
+
+
+def test_every_link_leads_somewhere(written: Written) -> None:
+    for page in every(written):
+        found = Elements(page.read_text()).found
+        ids = [a["id"] for _, a in found if a.get("id")]
+        assert len(ids) == len(set(ids))
+        hrefs = {a["href"] for tag, a in found if tag in {"a", "use"} and a.get("href")}
+        jumps = {f"#{a['data-with']}" for tag, a in found if tag == "a" and a.get("data-with")}
+        within = {href for href in hrefs | jumps if href and href.startswith("#")}
+        assert within - {f"#{name}" for name in ids} == set()
+        beside = {href for href in hrefs if href and not href.startswith("#")}
+        assert all((page.parent / href).exists() for href in beside)
+
+
+def test_the_index_leads_to_each_run(written: Written) -> None:
+    hrefs = {a.get("href") for tag, a in Elements(written.index.read_text()).found if tag == "a"}
+    assert {page.name for page in written.pages.values()} <= hrefs
+
+
+def test_the_page_of_a_run_shows_its_clauses_and_failures(written: Written) -> None:
+    for run in written.runs:
+        text = written.pages[run.about.run].read_text()
+        assert f'<h2 id="run">{run.about.run}</h2>' in text
+        assert all(row.clause in text for row in run.verdicts)
+        violations = [row for row in run.failures if row.what == "violation"]
+        assert text.count('<div class="failure">') == len(violations)
+        assert text.count('class="mark violation" href="#m-violation" data-t') == len(violations)
+    assert "broker-1#1 went from ACTIVE to FENCED" in re.sub(
+        r": ", " ", written.pages["defect"].read_text()
+    )
+
+
+def test_states_of_a_run_are_named_in_its_legend(written: Written) -> None:
+    text = written.pages["fenced"].read_text()
+    assert '<i style="background:var(--held-0)"></i>controller' in text
+    assert '<i style="background:var(--held-1)"></i>active' in text
+    assert "broker-1#1 was fenced (broker 1, epoch 10) from" in text
+
+
+def test_a_failure_that_no_loss_explains_says_so(written: Written) -> None:
+    assert "no loss of authority explains this" in written.pages["broken"].read_text()
+
+
+def test_a_known_finding_is_told_from_a_new_one(written: Written) -> None:
+    text = written.pages["night"].read_text()
+    assert text.count("Known of this system, and no new finding: lamps-flicker.") == 1
+    assert text.count("as known: lamps-flicker") == 1
+
+
+def test_what_events_say_is_text_and_never_markup(written: Written) -> None:
+    text = written.pages["night"].read_text() + written.pages["broken"].read_text()
+    assert "a was switched &lt;on&gt; twice" in text
+    assert "switched <on>" not in text
+
+
+def test_verdicts_differ_in_sign_and_words_not_only_in_colour() -> None:
+    assert len(VERDICTS) == len({sign for sign, _ in VERDICTS.values()})
+    assert len(VERDICTS) == len({words for _, words in VERDICTS.values()})
+
+
+def test_a_still_timeline_needs_no_script(written: Written) -> None:
+    stills = sorted(written.index.parent.glob("timeline-*.html"))
+    assert len(stills) == len(written.runs)
+    for still in stills:
+        text = still.read_text()
+        assert "<script" not in text
+        svg = re.search(r'<svg class="timeline".*?</svg>', text, re.DOTALL)
+        assert svg is not None
+        assert ElementTree.fromstring(svg[0]).tag.endswith("svg")
