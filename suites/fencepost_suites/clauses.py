@@ -11,7 +11,7 @@ from fencepost import Applicability, Clause, Promise
 
 @cache
 def clauses() -> tuple[Clause, ...]:
-    """Every clause of the file, in its order."""
+    """Every clause of clauses.toml, in the file's order."""
     text = files("fencepost_suites").joinpath("clauses.toml").read_text(encoding="utf-8")
     return tuple(
         Clause(
@@ -32,5 +32,5 @@ def applicability() -> tuple[Applicability, ...]:
     text = files("fencepost_suites").joinpath("kraft.toml").read_text(encoding="utf-8")
     return tuple(
         Applicability(entry["clause"], "kraft", Promise(entry["promise"]), entry["how"])
-        for entry in tomllib.loads(text)["mark"]
+        for entry in tomllib.loads(text)["applicability"]
     )

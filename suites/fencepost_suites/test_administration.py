@@ -1,4 +1,5 @@
-"""Administration while clients work: placement, reassignment, leaders, brokers that come and go."""
+"""Administration while clients work: placement, reassignment, leaders, adding and deleting
+brokers."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def test_a_failed_brokers_leaderships_go_to_all_others_and_come_back(
 
 
 @clause("RP-28")
-def test_a_topic_is_placed_on_brokers_that_live(
+def test_a_topic_is_placed_on_live_brokers(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     dead = cluster.brokers[1]
@@ -44,7 +45,9 @@ def test_a_topic_is_placed_on_brokers_that_live(
     cluster.eventually(dead.active)
 
 
-@pytest.mark.only("reference/quorum", reason="Kafka places at random: which links are in use, too")
+@pytest.mark.only(
+    "reference/quorum", reason="Kafka places replicas at random, so the links in use differ too"
+)
 @FOUR
 @clause("RP-20", "RP-19", "RP-06")
 def test_a_partition_moves_while_it_is_written_to_and_the_controller_fails(
@@ -57,7 +60,7 @@ def test_a_partition_moves_while_it_is_written_to_and_the_controller_fails(
     clients.reassign("orders", 0, [fourth, second, third])
     cluster.eventually(cluster.assigned("orders", 0, [fourth, second, third]))
     cluster.eventually(fourth.leads("orders", 0))
-    # The new replica cannot catch up until the cut is healed: the move outlives a controller.
+    # The new replica cannot catch up until the cut is healed, so the move outlives a controller.
     with faults.cut(first, [b.name for b in (second, third, fourth)]):
         clients.reassign("orders", 0, [first, second, third])
         assert clients.reassignments() == ("orders-0",)
@@ -73,12 +76,12 @@ def test_a_partition_moves_while_it_is_written_to_and_the_controller_fails(
 
 @FOUR
 @clause("RP-20")
-def test_a_reassignment_under_way_can_be_called_off(
+def test_a_reassignment_under_way_can_be_cancelled(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders", partitions=8, replication=2)
     _, second, third, fourth = cluster.brokers
-    # The fourth follows the second in orders-5; in orders-1 it is to replace it.
+    # Broker 4 follows broker 2 in orders-5; in orders-1 it is to replace it.
     with faults.cut(fourth, second):
         clients.reassign("orders", 1, [fourth, third])
         assert clients.reassignments() == ("orders-1",)
@@ -90,7 +93,7 @@ def test_a_reassignment_under_way_can_be_called_off(
 
 @ONE_LATER
 @clause("RP-03", "RP-33")
-def test_a_broker_that_is_added_gets_its_share_and_a_rebalance_places_all_anew(
+def test_an_added_broker_gets_its_share_and_a_rebalance_moves_all_partitions(
     cluster: KafkaCluster, clients: KafkaClients, history: EventLog
 ) -> None:
     clients.create_topic("orders", partitions=6, replication=2)
@@ -110,14 +113,14 @@ def test_a_broker_that_is_added_gets_its_share_and_a_rebalance_places_all_anew(
     history.record_evidence(
         "RP-33",
         len(share) == 3,
-        f"of 6 partitions with two replicas, {added} was given {share}, and leads orders-3 since "
-        "all were placed anew",
+        f"of 6 partitions with two replicas, {added} was given {share}, and leads orders-3 after "
+        "the rebalance",
     )
     cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
 
 
 @clause("QC-26")
-def test_a_deleted_broker_leaves_every_isr_and_may_register_anew(
+def test_a_deleted_broker_leaves_every_isr_and_may_register_again(
     cluster: KafkaCluster, clients: KafkaClients
 ) -> None:
     writes = clients.produce("orders")
@@ -128,7 +131,7 @@ def test_a_deleted_broker_leaves_every_isr_and_may_register_anew(
     cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
 
 
-@pytest.mark.only("reference/quorum", reason="Kafka refuses whoever comes second")
+@pytest.mark.only("reference/quorum", reason="Kafka refuses the second process")
 @clause("QC-19")
 def test_a_deleted_brokers_id_goes_to_no_process_that_lost_it(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
@@ -144,18 +147,18 @@ def test_a_deleted_brokers_id_goes_to_no_process_that_lost_it(
         cluster.eventually(duplicate.active)
         cluster.eventually(victim.disowned)
         before = {b.broker_epoch for b in history.of(BrokerCommitted) if b.broker_id == victim.id}
-        # Both processes live, and both hear that nobody has the id.
+        # Both processes run, and both learn that no broker has the id.
         clients.delete_broker(victim)
         cluster.eventually(
             history.event_where(BrokerCommitted, registered, f"{victim} to come back")
         )
-        cluster.eventually(writes.acked_at_least(len(writes.acked) + 200))  # a few heartbeats
+        cluster.eventually(writes.acked_at_least(len(writes.acked) + 200))  # for a few heartbeats
         cluster.eventually(duplicate.active)
     cluster.eventually(cluster.recovered)
 
 
-@pytest.mark.only("reference/quorum", reason="a broker of Kafka's that is deleted stays away")
-def test_a_topic_deleted_while_a_broker_was_nobody_is_removed_there(
+@pytest.mark.only("reference/quorum", reason="a deleted broker of Kafka's does not register again")
+def test_a_topic_deleted_while_a_broker_had_no_registration_is_removed_there(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     writes = clients.produce("orders", count=50)
@@ -170,7 +173,7 @@ def test_a_topic_deleted_while_a_broker_was_nobody_is_removed_there(
 
 
 @clause("RP-25")
-def test_a_topic_deleted_behind_a_brokers_back_is_removed_when_it_returns(
+def test_a_topic_deleted_while_a_broker_was_down_is_removed_when_it_returns(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     writes = clients.produce("orders", count=50)
@@ -196,7 +199,7 @@ def test_a_topics_setting_can_be_changed_and_leaders_elected_by_hand(
         cluster.eventually(leader.caught_up)
         assert clients.produce_directly(leader, "orders", 0).error == "NOT_ENOUGH_REPLICAS"
         clients.alter_settings("orders", {"min.insync.replicas": "1"})
-        # A producer asks until the leader has heard of it.
+        # The producer retries until the leader has applied the setting.
         writes = clients.produce("orders", count=1)
         cluster.eventually(writes.settled)
         assert len(writes.acked) == 1

@@ -1,4 +1,5 @@
-"""What Apache Kafka promises otherwise than the seed documents, each promise broken into."""
+"""What Apache Kafka promises differently from the seed documents. Each test injects a fault against
+one promise."""
 
 from __future__ import annotations
 
@@ -13,33 +14,35 @@ from fencepost_kafka import kafka_shape
 from fencepost_kafka.testing import KafkaClients, KafkaCluster, KafkaNode
 
 clause = pytest.mark.clause
-pytestmark = pytest.mark.only("apache/kraft", reason="what is tested is Kafka's own promise")
+pytestmark = pytest.mark.only("apache/kraft", reason="the promise under test is Kafka's own")
 LONG_SESSION = pytest.mark.parametrize(
     "fencepost_shape",
     [Shape(settings={"registration.lease.timeout.ms": "12000"})],
     ids=["long-session"],
 )
-"""A session that outlives the start of a JVM, on a busy machine too."""
+"""A session that outlasts the start of a JVM, on a busy machine too."""
 
 
-def goes_on_saying(node: KafkaNode, **said: int) -> Condition:
-    """The node's metrics page has said so for as long as it takes to be judged."""
+def keeps_showing(node: KafkaNode, **shown: int) -> Condition:
+    """The node's metrics page has shown these figures for as long as a rule waits before it judges
+    them."""
 
     def holds(view: View) -> bool:
         event = view.latest.get(("clients/metrics#1", "apache_kafka.metrics"))
-        if event is None or not isinstance(told := event.body, MetricsTold):
+        if event is None or not isinstance(page := event.body, MetricsTold):
             return False
-        settled = event.at_ns - told.since_ns >= SETTLED_NS
-        agrees = all(getattr(told, name) == value for name, value in said.items())
-        return told.slot == node.name and settled and agrees
+        settled = event.at_ns - page.since_ns >= SETTLED_NS
+        agrees = all(getattr(page, name) == value for name, value in shown.items())
+        return page.slot == node.name and settled and agrees
 
-    return Condition(f"{node.name}'s metrics page to go on message {said}", holds)
+    return Condition(f"{node.name}'s metrics page to keep showing {shown}", holds)
 
 
 def past(event: Event, by_ns: int) -> Condition:
-    """What is told by now was told that much later: clients, for one, tell all the while."""
+    """An event came that much later than this one; clients, for example, write events all the
+    time."""
     return Condition(
-        f"{by_ns} ns to pass since {event.process} told of {event.kind}",
+        f"{by_ns} ns to pass since the {event.kind} of {event.process}",
         lambda view: view.last is not None and view.last.at_ns > event.at_ns + by_ns,
     )
 
@@ -73,7 +76,7 @@ def test_a_bounce_within_the_session_waits_for_its_end(
     cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
 
 
-# Its leadership stays away, or it may lead again, by right, when the probe comes.
+# Leadership stays away: otherwise the broker may lead again, rightly, when the probe arrives.
 @pytest.mark.parametrize(
     "fencepost_shape",
     [Shape(settings={"auto.leader.rebalance.enable": "0"})],
@@ -86,7 +89,7 @@ def test_a_broker_cut_off_from_the_controllers_is_fenced_by_them(
     writes = clients.produce("orders")
     cluster.eventually(writes.acked_at_least(50))
     victim = cluster.leader("orders", 0)
-    # It does not know that it was fenced, and its clients wait for followers it has lost.
+    # The broker does not know that it is fenced, and its clients wait for followers it has lost.
     with faults.cut_from_controllers(victim):
         cluster.eventually(victim.fenced_by_controller)
         cluster.eventually(cluster.another_leader("orders", 0, victim))
@@ -95,7 +98,7 @@ def test_a_broker_cut_off_from_the_controllers_is_fenced_by_them(
 
 
 @clause("QC-07", "QC-21", "QC-28")
-def test_an_isolated_controller_has_a_successor_that_knows_everything(
+def test_an_isolated_controller_has_a_successor_with_all_committed_metadata(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("before")
@@ -112,7 +115,7 @@ def test_an_isolated_controller_has_a_successor_that_knows_everything(
 
 
 @clause("KR-02", "QC-31")
-def test_a_broker_that_dies_as_the_controller_does_is_fenced_by_the_next_one(
+def test_a_broker_that_is_killed_with_the_controller_is_fenced_by_the_next_one(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     writes = clients.produce("orders")
@@ -124,7 +127,7 @@ def test_a_broker_that_dies_as_the_controller_does_is_fenced_by_the_next_one(
 
 
 @clause("KR-03")
-def test_a_fenced_broker_is_named_to_no_client_of_kafka(
+def test_a_fenced_broker_is_left_out_of_kafkas_metadata_answers(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.produce("orders")
@@ -136,14 +139,14 @@ def test_a_fenced_broker_is_named_to_no_client_of_kafka(
         for broker in others:
             applied = cluster.eventually(broker.caught_up)
             cluster.eventually(past(applied, APPLIED_WITHIN_NS))
-            told = clients.ask_metadata(broker, "orders")
-            assert told.answered
-            assert victim.id not in told.brokers
+            result = clients.ask_metadata(broker, "orders")
+            assert result.answered
+            assert victim.id not in result.brokers
     cluster.eventually(cluster.recovered)
 
 
 @clause("KR-04")
-def test_a_broker_that_is_asked_to_stop_leaves_leading_nothing(
+def test_a_broker_that_is_asked_to_stop_leads_nothing_when_it_ends(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     writes = clients.produce("orders")
@@ -157,7 +160,7 @@ def test_a_broker_that_is_asked_to_stop_leaves_leading_nothing(
 
 @pytest.mark.parametrize("fencepost_shape", [kafka_shape(brokers=4)], ids=["four-brokers"])
 @clause("RP-19", "RP-06", "RP-13")
-def test_a_partition_moves_while_it_is_written_to_wherever_it_was(
+def test_a_partition_moves_while_it_is_written_to(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders", partitions=1)
@@ -176,7 +179,7 @@ def test_a_partition_moves_while_it_is_written_to_wherever_it_was(
 
 
 @clause("KR-07", "KR-08", "QC-37")
-def test_what_the_metrics_of_nodes_say_is_so(
+def test_the_metrics_of_nodes_agree_with_the_history(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
     clients.produce("orders")
@@ -184,17 +187,17 @@ def test_what_the_metrics_of_nodes_say_is_so(
     with faults.kill(victim):
         cluster.eventually(victim.fenced_by_controller)
         for controller in cluster.controllers:
-            cluster.eventually(goes_on_saying(controller, active_brokers=2, fenced_brokers=1))
+            cluster.eventually(keeps_showing(controller, active_brokers=2, fenced_brokers=1))
         for node in (*cluster.controllers, *others):
-            told = clients.read_metrics(node)
-            assert told.answered, told.body
-            page = told.answer.decode()
-            evidence = f"{node} tells {sorted(figures(page))}, and ZooKeeper's if it has them"
+            result = clients.read_metrics(node)
+            assert result.answered, result.body
+            page = result.answer.decode()
+            evidence = f"{node} shows {sorted(figures(page))}, and ZooKeeper's if it has them"
             history.record_evidence("QC-37", "SessionExpireListener" not in page, evidence)
     cluster.eventually(cluster.recovered)
     old = cluster.active_controller
     with faults.pause(old):
         cluster.eventually(cluster.another_controller(old))
         new = cluster.active_controller
-        cluster.eventually(goes_on_saying(new, active_controllers=1))
-    cluster.eventually(goes_on_saying(old, active_controllers=0, active_brokers=3))
+        cluster.eventually(keeps_showing(new, active_controllers=1))
+    cluster.eventually(keeps_showing(old, active_controllers=0, active_brokers=3))

@@ -1,7 +1,7 @@
-"""The life of a broker: its heartbeat session, what clients are told of it, its end in good order.
+"""The life of a broker: its heartbeat session, what clients learn of it, and its orderly end.
 
 The registration draft's states are KIP-631's under other names: Fenced is FENCED, Online is ACTIVE,
-Stopping is ACTIVE that wants SHUTDOWN, Offline is before the registration and after the end.
+Stopping is ACTIVE with SHUTDOWN requested, Offline is before the registration and after the end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def test_a_broker_is_fenced_when_its_session_runs_out(
 
 @OUTLASTING_LEASE
 @clause("REG-07")
-def test_a_fenced_broker_is_named_to_no_client(
+def test_a_fenced_broker_is_left_out_of_metadata_answers(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders")
@@ -42,9 +42,9 @@ def test_a_fenced_broker_is_named_to_no_client(
         cluster.eventually(victim.fenced_by_controller)
         for broker in others:
             cluster.eventually(broker.caught_up)
-            told = clients.ask_metadata(broker, "orders")
-            assert told.answered
-            assert victim.id not in told.brokers
+            result = clients.ask_metadata(broker, "orders")
+            assert result.answered
+            assert victim.id not in result.brokers
     cluster.eventually(cluster.recovered)
     cluster.eventually(others[0].caught_up)
     assert victim.id in clients.ask_metadata(others[0], "orders").brokers
@@ -52,7 +52,7 @@ def test_a_fenced_broker_is_named_to_no_client(
 
 @pytest.mark.parametrize("signal", ["SIGINT", "SIGTERM"])
 @clause("REG-08", "REG-01")
-def test_a_broker_that_is_asked_to_stop_goes_once_its_leaderships_are_elsewhere(
+def test_a_broker_that_is_asked_to_stop_ends_once_its_leaderships_are_moved(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, signal: str
 ) -> None:
     writes = clients.produce("orders")
@@ -65,14 +65,15 @@ def test_a_broker_that_is_asked_to_stop_goes_once_its_leaderships_are_elsewhere(
 
 
 @clause("REG-08")
-def test_the_wish_to_stop_survives_the_controller_it_was_told(
+def test_a_request_to_stop_survives_a_controller_failover(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.produce("orders")
     victim = cluster.leader("orders", 0)
     old = cluster.active_controller
     others = [c for c in cluster.controllers if c != old]
-    # The old one hears the wish and can commit nothing; its successor must hear it again.
+    # The old controller receives the request but can commit nothing, so its successor must receive
+    # it again.
     with faults.partition(old, others), faults.terminate(victim) as stopped:
         assert stopped.receipt.true
         cluster.eventually(cluster.another_leader("orders", 0, victim))
@@ -81,7 +82,7 @@ def test_the_wish_to_stop_survives_the_controller_it_was_told(
 
 @shaped(controlled_shutdown_timeout_ms="3000")
 @clause("REG-09")
-def test_a_broker_whose_leaderships_nobody_can_take_stops_all_the_same(
+def test_a_broker_whose_leaderships_cannot_be_moved_stops_all_the_same(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("alone", partitions=3, replication=1)
@@ -91,7 +92,9 @@ def test_a_broker_whose_leaderships_nobody_can_take_stops_all_the_same(
     cluster.eventually(cluster.recovered)
 
 
-@pytest.mark.only("reference/quorum", reason="which leases a broker of Kafka's holds is not told")
+@pytest.mark.only(
+    "reference/quorum", reason="the leases that a broker of Kafka's holds are not visible"
+)
 @clause("QC-31")
 def test_a_new_active_controller_gives_every_broker_a_full_period(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients

@@ -1,4 +1,4 @@
-"""How a node is configured: KIP-631's settings, and the two spaces that ids and modes have."""
+"""How a node is configured: KIP-631's settings, node ids and modes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ REFUSED: Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]] = {
 
 
 def refusal(cluster: KafkaCluster, properties: Mapping[str, str]) -> str:
-    """The sentence by which a node refuses a configuration; empty when it does not."""
+    """The sentence with which a node refuses a configuration; empty if it accepts it."""
     try:
         cluster.effective(properties)
     except UsageError as refused:
@@ -66,7 +66,7 @@ def test_an_unset_process_roles_is_legacy_mode_which_no_node_here_is_in(
             "QC-01", not sentence, f"process.roles={roles}: {sentence}", Evidence.SELF
         )
     assert "zookeeper" in refusal(cluster, {**BROKER, "process.roles": "zookeeper"})
-    # The mode is the whole cluster's: every node of it says by its role that it is in quorum mode.
+    # The mode is the whole cluster's: every node shows by its role that it is in quorum mode.
     began = {body.role for body in history.of(NodeStarted)}
     history.record_evidence(
         "QC-01", began == {"broker", "controller"}, f"nodes began as {sorted(began)}"
@@ -110,7 +110,7 @@ def test_a_broker_with_a_controllers_id_is_refused(
     cluster.start(impostor)
     cluster.eventually(impostor.refused)
     assert not cluster.holds(impostor.active)
-    # Nor by a later controller, which has heard nothing of it.
+    # A later controller, which has no event of it yet, does not accept it either.
     with faults.kill(cluster.active_controller):
         cluster.eventually(cluster.led_by_controllers)
     cluster.eventually(cluster.recovered)
@@ -127,13 +127,13 @@ def test_a_broker_with_a_controllers_id_is_refused(
     ids=["one-good"],
 )
 @clause("QC-05")
-def test_a_broker_learns_the_quorum_from_the_one_good_address_it_has(
+def test_a_broker_learns_the_quorum_from_its_only_valid_address(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders")
     broker = cluster.node("broker-1")
     cluster.eventually(broker.active)
-    # Whoever is active, it is followed, and the one address it was given is not needed any more.
+    # Brokers follow any active controller, and no longer need the one address they were given.
     with faults.kill(cluster.node("controller-2")):
         cluster.eventually(cluster.led_by_controllers)
         cluster.eventually(broker.renewed)
@@ -152,7 +152,7 @@ def test_a_controller_and_a_broker_share_a_process_and_not_an_id(
         ids = {body.role: body.node_id for body in history.of(NodeStarted, f"{node.name}#1")}
         assert set(ids) == {"broker", "controller"}
         assert len(set(ids.values())) == 2
-    # Killed together and back together, then ended in good order: the broker goes first.
+    # Killed together and restarted together, then ended in order: the broker first.
     both = cluster.node("broker-1")
     with faults.kill(both):
         cluster.eventually(both.fenced_by_controller)
@@ -176,7 +176,8 @@ def test_brokers_follow_a_controller_that_was_replaced_at_a_new_address(
     spare = cluster.node("controller-4")
     cluster.start(spare)
     clients.quorum.add(spare)
-    # One after the other goes, the active one too, until nobody is left whom brokers were told of.
+    # The old controllers are removed one by one, the active one too, until none is left that the
+    # brokers were configured with.
     for old in cluster.controllers:
         clients.quorum.remove(old)
     cluster.eventually(spare.elected)
@@ -190,14 +191,14 @@ def test_brokers_follow_a_controller_that_was_replaced_at_a_new_address(
     "fencepost_shape", [Shape(settings={"sasl.enabled.mechanisms": "PLAIN"})], ids=["sasl"]
 )
 @clause("QC-04")
-def test_controllers_do_nothing_for_a_client_without_rights(
+def test_controllers_refuse_a_client_without_rights(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
-    clients.create_topic("orders")  # by way of a broker, which has the rights
-    # Everybody is asked before anything is claimed: who is not in office refuses all the same.
-    told = [clients.command_controller(node, "smuggled") for node in cluster.controllers]
-    assert all(one.refused for one in told)
-    assert {one.error for one in told} == {"CLUSTER_AUTHORIZATION_FAILED"}
+    clients.create_topic("orders")  # through a broker, which has the rights
+    # All controllers are asked before anything is asserted: an inactive one refuses as well.
+    answers = [clients.command_controller(node, "smuggled") for node in cluster.controllers]
+    assert all(one.refused for one in answers)
+    assert {one.error for one in answers} == {"CLUSTER_AUTHORIZATION_FAILED"}
     with faults.kill(cluster.active_controller):
         cluster.eventually(cluster.led_by_controllers)
         clients.create_topic("payments")

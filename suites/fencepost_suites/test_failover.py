@@ -1,4 +1,5 @@
-"""The replication design's failures of a leader: what is on its way, and what is on its disk."""
+"""The replication design's failures of a leader: what happens to requests in flight and to data on
+disk."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from fencepost_suites.shapes import OUTLASTING_LEASE, shaped
 
 clause = pytest.mark.clause
 PATIENT = shaped("patient", replica_lag_time_max_ms="30000", registration_lease_timeout_ms="9000")
-"""Followers that are cut off stay in the ISR, however long it takes until the test goes on."""
+"""Followers that are cut off stay in the ISR until the test goes on, however long that takes."""
 
 
 @clause("RP-11", "RP-12", "RP-13", "JEPSEN-duplicate")
@@ -22,7 +23,7 @@ def test_a_write_whose_answer_was_lost_with_the_leader_is_sent_again_and_stored_
     writes = clients.produce("orders", acks="all", rate=200)
     cluster.eventually(writes.acked_at_least(100))
     leader = cluster.leader("orders", 0)
-    # It stores and commits what it is sent, and its answers reach nobody.
+    # It stores and commits what it receives, and its answers reach no client.
     with faults.cut(leader, "clients"):
         cluster.eventually(writes.goes_on(20))
         with faults.kill(leader):
@@ -51,15 +52,16 @@ def test_a_leader_that_steps_down_fails_the_writes_that_wait_for_followers(
 
 @OUTLASTING_LEASE
 @clause("RP-29")
-def test_while_the_isr_is_dead_nobody_leads(
+def test_while_the_isr_is_dead_the_partition_has_no_leader(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
-    # One will do, so that no replica outside the ISR is eligible beside it (KIP-966).
+    # One replica is enough, so that none outside the ISR is eligible beside it (KIP-966).
     clients.create_topic("orders", partitions=1, config={"min.insync.replicas": "1"})
     leader = cluster.leader("orders", 0)
     followers = cluster.followers("orders", 0)
     with faults.cut([f.name for f in followers], leader):
-        # Something to be behind with: else a leader may hold them to be in sync.
+        # The followers need something to lag behind by: otherwise a leader may count them as in
+        # sync.
         assert clients.produce_directly(leader, "orders", 0, acks=1).answered
         for follower in followers:
             cluster.eventually(~follower.in_sync("orders", 0))
@@ -81,13 +83,14 @@ def test_an_isr_change_asked_for_in_a_former_epoch_is_refused(
     for _ in range(3):
         leader = cluster.leader("orders", 0)
         follower = cluster.followers("orders", 0)[0]
-        # Within its lease, so that it leads on; when it wakes, its followers were silent too long.
+        # The pause is shorter than its lease, so it still leads; when it wakes, its followers have
+        # been silent for too long.
         with faults.pause(leader):
             faults.bounce(follower, after_ms=1_000)
             cluster.eventually(follower.active)
         cluster.eventually(cluster.recovered)
-        if any(told.error == "FENCED_LEADER_EPOCH" for told in history.of(IsrChangeAnswered)):
-            break  # had it to look for another controller first, it read of its epoch there
+        if any(body.error == "FENCED_LEADER_EPOCH" for body in history.of(IsrChangeAnswered)):
+            break  # if it had to look for another controller first, it read its new epoch there
 
 
 @PATIENT

@@ -24,7 +24,7 @@ LATER = (Spare(Role.BROKER, 4),)
 
 @shape(settings=OFTEN, spares=LATER)
 @clause("QC-06", "QC-11", "QC-12")
-def test_controllers_take_snapshots_in_turn_and_who_was_left_behind_starts_from_one(
+def test_controllers_take_snapshots_in_turn_and_a_lagging_one_starts_from_one(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders", partitions=12)
@@ -42,7 +42,7 @@ def test_controllers_take_snapshots_in_turn_and_who_was_left_behind_starts_from_
     cluster.eventually(newcomer.active)
     clients.create_topic("refunds", partitions=36)
     for _ in range(3):
-        # Much changes in a short time, and what was before is still being written.
+        # Much changes in a short time while the older state is still being written.
         faults.bounce(victim, after_ms=0)
         cluster.eventually(victim.active)
     with faults.kill(cluster.active_controller):
@@ -59,7 +59,7 @@ def test_a_broker_of_older_software_is_refused_once_a_newer_format_is_enabled(
     older = cluster.node("broker-4")
     cluster.start(older)
     cluster.eventually(older.refused_with("UNSUPPORTED_VERSION"))
-    # It follows the metadata all the same, and could tell a client much.
+    # It still follows the metadata, so it could answer clients.
     cluster.eventually(older.caught_up)
     assert not clients.ask_metadata(older, "orders").answered
     with faults.kill(cluster.active_controller):
@@ -86,8 +86,8 @@ def test_a_broker_far_behind_on_metadata_is_fenced_until_it_has_caught_up(
     stale = victim.refused_with("STALE_BROKER_EPOCH")
     controllers = [c.name for c in cluster.controllers]
     with faults.slow_link(victim, controllers, latency_ms=200, jitter_ms=180):
-        # What it fetches comes late, and now and then later than two of its heartbeats; a broker
-        # that comes and goes writes a record for each of its partitions.
+        # Its fetches are answered late, sometimes later than two of its heartbeats. A broker that
+        # restarts writes a record for each of its partitions.
         for _ in range(30):
             if was_stale := cluster.holds(stale):
                 break

@@ -1,4 +1,4 @@
-"""KIP-631's metrics: what a node tells of itself is what the history shows."""
+"""KIP-631's metrics: what a node reports about itself agrees with the history."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ BROKER = "kafka.controller:type=KafkaServer,name="
 SAMPLE = re.compile(r'(kafka\w+)\{name="([^"]+)",node="(\d+)"\} (\S+)')
 
 
-def figures(told: MetricsReported) -> Mapping[str, float]:
-    """What an event says, under the seed's full names."""
-    if told.role == "broker":
-        return {f"{BROKER}MetadataLag": told.metadata_lag}
+def figures(report: MetricsReported) -> Mapping[str, float]:
+    """The figures of an event, under the seed's full names."""
+    if report.role == "broker":
+        return {f"{BROKER}MetadataLag": report.metadata_lag}
     return {
-        f"{CONTROLLER}MetadataLag": told.metadata_lag,
-        f"{CONTROLLER}MetadataCommitLatencyMs": told.commit_latency_ms,
-        f"{CONTROLLER}MetadataCommitRate": told.commit_rate,
-        f"{CONTROLLER}MetadataSnapshotLag": told.snapshot_lag,
-        f"{CONTROLLER}ControllerRequestsRate": told.requests_rate,
+        f"{CONTROLLER}MetadataLag": report.metadata_lag,
+        f"{CONTROLLER}MetadataCommitLatencyMs": report.commit_latency_ms,
+        f"{CONTROLLER}MetadataCommitRate": report.commit_rate,
+        f"{CONTROLLER}MetadataSnapshotLag": report.snapshot_lag,
+        f"{CONTROLLER}ControllerRequestsRate": report.requests_rate,
     }
 
 
 @seldom
 @clause("QC-25")
-def test_a_node_that_was_left_behind_says_how_far(
+def test_a_node_that_lags_reports_its_lag(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
     clients.create_topic("orders", partitions=12)
     standby = next(c for c in cluster.controllers if c != cluster.active_controller)
     with faults.isolate(standby):
-        # So much that the log no longer holds what it needs next: it is told where the metadata
-        # ends, and has to get a snapshot before it can follow.
+        # It lags so far that the log no longer holds what it needs next: it learns where the
+        # metadata ends, and must load a snapshot before it can follow.
         clients.create_topic("payments", partitions=24)
         with faults.kill(cluster.brokers[2]):
             cluster.eventually(cluster.brokers[2].fenced_by_controller)
@@ -62,7 +62,7 @@ def test_a_node_that_was_left_behind_says_how_far(
     cluster.start(newcomer)
     cluster.eventually(newcomer.active)
     cluster.eventually(cluster.recovered)
-    behind = {told.role for told in history.of(MetricsReported) if told.metadata_lag}
+    behind = {body.role for body in history.of(MetricsReported) if body.metadata_lag}
     assert behind == {"controller", "broker"}
 
 
@@ -76,9 +76,9 @@ def test_a_nodes_metrics_page_has_the_seeds_names_and_says_what_the_history_show
     writes = clients.produce("orders", count=200)
     cluster.eventually(writes.settled)
     for node in (*cluster.controllers, *cluster.brokers):
-        told = clients.read_metrics(node)
-        page = told.answer.decode()
-        assert told.answered, told.body
+        result = clients.read_metrics(node)
+        page = result.answer.decode()
+        assert result.answered, result.body
         samples = {
             name: float(value) for _, name, of, value in SAMPLE.findall(page) if int(of) == node.id
         }
@@ -87,10 +87,10 @@ def test_a_nodes_metrics_page_has_the_seeds_names_and_says_what_the_history_show
             return body.node_id == node.id and figures(body) == samples
 
         shown = history.event_where(
-            MetricsReported, same, f"{node}'s own word of what its page has"
+            MetricsReported, same, f"{node}'s own list of what its page shows"
         )
         held = cluster.comes_to(shown)
-        history.record_evidence("QC-25", held, f"{node} tells {samples} to a client")
+        history.record_evidence("QC-25", held, f"{node} shows {samples} to a client")
         history.record_evidence(
             "QC-37", "ZooKeeper" not in page, f"{node}'s page has {sorted(samples)}"
         )

@@ -1,4 +1,5 @@
-"""KIP-631: the quorum's controllers, leases and fencing, each promise broken into on purpose."""
+"""KIP-631: the quorum's controllers, leases and fencing. Each test injects a fault against one
+promise."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ clause = pytest.mark.clause
 
 
 @clause("QC-13", "QC-14", "QC-16", "QC-17", "QC-20")
-def test_a_broker_cut_off_from_the_controllers_fences_itself_and_serves_nobody(
+def test_a_broker_cut_off_from_the_controllers_fences_itself_and_serves_no_client(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.produce("orders")  # in the background, acks=all
@@ -39,7 +40,7 @@ def test_wall_clocks_that_are_hours_wrong_change_no_lease(
 ) -> None:
     clients.produce("orders")
     victim = cluster.brokers[0]
-    with faults.kill(cluster.active_controller):  # its successor's clock is another
+    with faults.kill(cluster.active_controller):  # its successor's clock differs
         cluster.eventually(victim.active)
     with faults.cut_from_controllers(victim):
         cluster.eventually(victim.fenced)
@@ -73,26 +74,26 @@ def test_a_bounce_within_the_lease_gets_its_id_back_at_once(
 
 @pytest.mark.only("reference/quorum", reason="Kafka's brokers keep their epochs over a failover")
 @clause("QC-36", "QC-07", "QC-21", "QC-28", "QC-22")
-def test_an_isolated_controller_resigns_and_its_successor_knows_everything(
+def test_an_isolated_controller_resigns_and_its_successor_has_all_committed_metadata(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("before")
     clients.produce("orders")
     old = cluster.active_controller
     others = [c for c in cluster.controllers if c != old]
-    # Brokers still reach the old one: they must be told that it is no longer in office.
+    # Brokers still reach the old one: it must tell them that it is not active any more.
     with faults.partition(old, others):
         cluster.eventually(~old.elected)
         new = cluster.active_controller
         assert new != old
         clients.create_topic("meanwhile")
-    # One more failover, so that what the second one gave out must be there in a third.
+    # One more failover: what the second controller assigned must be present in a third.
     faults.bounce(new, after_ms=0)
     cluster.eventually(cluster.recovered)
     assert clients.list_topics().outcome == "ok"
 
 
-# It has to be asked before it resigns, which it does when it hears no voter for so long.
+# It resigns only when asked, once it has not heard a voter for so long.
 @pytest.mark.parametrize(
     "fencepost_shape",
     [Shape(settings={"controller.quorum.fetch.timeout.ms": "5000"})],
@@ -106,7 +107,8 @@ def test_what_an_isolated_controller_never_committed_is_undone(
     old = cluster.active_controller
     others = [c for c in cluster.controllers if c != old]
     with faults.partition(old, others):
-        # Asked of whoever the brokers believe in: the old one writes it down and cannot commit it.
+        # The brokers still take the old controller for the active one: it writes the change and
+        # cannot commit it.
         clients.create_topic("asked-of-the-old-one")
     cluster.eventually(old.caught_up)
 
@@ -140,7 +142,7 @@ def test_of_two_processes_with_one_id_the_newest_wins(
     cluster.eventually(cluster.recovered)
 
 
-# Its leadership stays away: else it may lead again, by right, when the probe comes.
+# Leadership stays away: otherwise the broker may lead again, rightly, when the probe arrives.
 @pytest.mark.parametrize(
     "fencepost_shape",
     [Shape(settings={"auto.leader.rebalance.enable": "0"})],

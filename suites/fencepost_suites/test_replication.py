@@ -1,4 +1,4 @@
-"""The replication design: what is acknowledged stays, what is not committed is read by nobody."""
+"""The replication design: acknowledged data is kept, and uncommitted data is never read."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ clause = pytest.mark.clause
 LEADERS_STAY = Shape(
     settings={"auto.leader.rebalance.enable": "0", "registration.lease.timeout.ms": "6000"}
 )
-"""A cluster in which no leadership goes back to the preferred replica by itself; leases outlast an
-election here and below, as in `shapes.OUTLASTING_LEASE`."""
+"""A cluster in which leadership does not return to the preferred replica by itself. Leases outlast
+an election here and below, as in `shapes.OUTLASTING_LEASE`."""
 PATIENT = Shape(
     settings={"replica.lag.time.max.ms": "30000", "registration.lease.timeout.ms": "9000"}
 )
-"""Followers that are cut off stay in the ISR, however long it takes until the test goes on."""
+"""Followers that are cut off stay in the ISR until the test goes on, however long that takes."""
 LEASE_OUTLASTS_LAG = Shape(
     settings={"registration.lease.timeout.ms": "5500", "replica.lag.time.max.ms": "2000"}
 )
-"""A leader that is cut off from all asks for a smaller ISR long before its lease is over."""
+"""A leader that is cut off from every node asks for a smaller ISR long before its lease ends."""
 
 
 @clause("RP-06", "RP-13", "RP-05", "JEPSEN-lost-write", "JEPSEN-duplicate")
@@ -42,38 +42,41 @@ def test_acked_writes_survive_failover(
 
 
 @clause("RP-04", "RP-09", "RP-10", "RP-27")
-def test_a_follower_that_does_not_keep_up_leaves_the_isr_and_comes_back_caught_up(
+def test_a_follower_that_does_not_keep_up_leaves_the_isr_and_returns_caught_up(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     writes = clients.produce("orders")
     cluster.eventually(writes.acked_at_least(50))
     leader = cluster.leader("orders", 0)
     follower = cluster.followers("orders", 0)[0]
-    # One way: it still hears the leader's answers, which have nothing to answer.
+    # A one-way cut: it still receives the leader's answers, but there is no request to answer.
     with faults.cut(follower, leader):
         cluster.eventually(~follower.in_sync("orders", 0))
         cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
     cluster.eventually(follower.in_sync("orders", 0))
 
 
-@pytest.mark.only("reference/quorum", reason="an isolated leader of Kafka's serves on (QC-17)")
+@pytest.mark.only(
+    "reference/quorum", reason="an isolated leader of Kafka's goes on serving (QC-17)"
+)
 @pytest.mark.parametrize("fencepost_shape", [LEADERS_STAY], ids=["leaders-stay"])
 @clause("RP-15", "RP-24", "RP-18")
-def test_a_former_leader_truncates_what_it_alone_had(
+def test_a_former_leader_truncates_what_no_other_replica_has(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders", partitions=1)
     old = cluster.leader("orders", 0)
-    # The probe is at work before the leader's lease begins to run out.
+    # The probe is running before the leader's lease begins to run out.
     assert clients.produce_directly(old, "orders", 0, acks="all").answered
     with faults.isolate(old):
-        # Nobody has told it yet: it stores what is asked with acks=1, and no follower fetches it.
+        # It does not know of its successor yet: it stores acks=1 writes, and no follower fetches
+        # them.
         for _ in range(3):
             clients.produce_directly(old, "orders", 0, acks=1)
         cluster.eventually(old.fenced_by_controller)
         cluster.eventually(cluster.another_leader("orders", 0, old))
         new = cluster.leader("orders", 0)
-        # Its log grows past the old one's, which would go on there if it did not truncate.
+        # Its log grows beyond the old leader's, which would continue there if it did not truncate.
         for _ in range(5):
             assert clients.produce_directly(new, "orders", 0, acks="all").answered
         assert not clients.produce_directly(old, "orders", 0, acks=1).answered
@@ -82,13 +85,14 @@ def test_a_former_leader_truncates_what_it_alone_had(
 
 
 @clause("RP-15")
-def test_a_follower_that_has_not_heard_of_a_commit_keeps_what_it_has(
+def test_a_follower_without_the_newest_high_watermark_keeps_its_log(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders", partitions=1)
     leader = cluster.leader("orders", 0)
     far, near = cluster.followers("orders", 0)
-    # It hears a high watermark late; whenever the ISR changes it begins to follow anew, as it is.
+    # It learns a high watermark late; after each change of the ISR it begins to follow again from
+    # its own log.
     with faults.slow_link(far, leader, latency_ms=200):
         writes = clients.produce("orders")
         cluster.eventually(writes.acked_at_least(50))
@@ -101,7 +105,7 @@ def test_a_follower_that_has_not_heard_of_a_commit_keeps_what_it_has(
 
 @pytest.mark.parametrize("fencepost_shape", [PATIENT], ids=["patient"])
 @clause("RP-07")
-def test_an_uncommitted_message_is_read_by_nobody(
+def test_an_uncommitted_message_is_never_read(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders", partitions=1)
@@ -110,7 +114,7 @@ def test_an_uncommitted_message_is_read_by_nobody(
     with faults.cut([f.name for f in cluster.followers("orders", 0)], leader):
         assert clients.produce_directly(leader, "orders", 0, acks=1).answered
         assert clients.fetch_directly(leader, "orders", 0).records == 1
-    # Acknowledged by all, and so is what came before it.
+    # Acknowledged by all replicas, as is everything before it.
     assert clients.produce_directly(leader, "orders", 0, acks="all").answered
     assert len(clients.read_all("orders")) == 3
 
@@ -124,15 +128,15 @@ def test_a_leader_that_cannot_store_a_smaller_isr_commits_on_the_old_one(
     leader = cluster.leader("orders", 0)
     follower = cluster.followers("orders", 0)[0]
     with faults.cut_from_controllers(leader), faults.partition(leader, follower):
-        told = clients.produce_directly(leader, "orders", 0, acks="all")
-        assert not told.answered
+        result = clients.produce_directly(leader, "orders", 0, acks="all")
+        assert not result.answered
         cluster.eventually(leader.fenced_by_controller)
     cluster.eventually(cluster.recovered)
 
 
-@pytest.mark.only("simulated", reason="a process that is killed leaves what it wrote to the kernel")
+@pytest.mark.only("simulated", reason="a killed process leaves what it wrote to the kernel")
 @clause("RP-26")
-def test_what_was_flushed_survives_the_loss_of_power(
+def test_flushed_data_survives_a_power_loss(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     writes = clients.produce("orders")

@@ -1,4 +1,5 @@
-"""What KIP-631 says of bytes, seen by a client that writes and reads them by the letter."""
+"""KIP-631's bytes on the wire, as a client sees them that encodes and decodes them by the
+document."""
 
 from __future__ import annotations
 
@@ -29,9 +30,10 @@ Answer = TypeVar("Answer")
 def of_active(
     cluster: KafkaCluster, history: EventLog, ask: Callable[[KafkaNode], Answer]
 ) -> tuple[KafkaNode, Answer]:
-    """The active controller, and what came of asking while it was in office.
+    """The active controller, and its answer, given while it was active.
 
-    It is asked anew where the office changed hands meanwhile: whoever lost it refuses by right.
+    If another controller was elected meanwhile, the question is asked again: the former one rightly
+    refuses.
     """
 
     def changes() -> int:
@@ -50,12 +52,12 @@ def test_heartbeats_have_the_seeds_fields_and_are_served_to_no_client(
     cluster: KafkaCluster, clients: KafkaClients, history: EventLog
 ) -> None:
     frames = w.broker_heartbeat(STRANGER, epoch=5), w.controller_heartbeat(STRANGER, -1)
-    active, told_by = of_active(
+    active, answers = of_active(
         cluster,
         history,
         lambda _: {n: [clients.send_bytes(n, f) for f in frames] for n in cluster.controllers},
     )
-    for node, (to_broker, to_controller) in told_by.items():
+    for node, (to_broker, to_controller) in answers.items():
         answer = w.read_heartbeat_answer(to_broker.answer)
         held = answer.left == 0 and answer.broker_epoch == -1
         if node == active:
@@ -70,25 +72,27 @@ def test_heartbeats_have_the_seeds_fields_and_are_served_to_no_client(
         )
     broker = cluster.brokers[0]
     for frame in (w.broker_heartbeat(STRANGER), w.controller_heartbeat(101, -1)):
-        told = clients.send_bytes(broker, frame)
+        result = clients.send_bytes(broker, frame)
         history.record_evidence(
-            "QC-34", told.refused, f"{broker} on its client listener: {told.body.outcome}"
+            "QC-34", result.refused, f"{broker} on its client listener: {result.body.outcome}"
         )
 
 
 @as_bytes
 @clause("QC-27")
-def test_a_state_that_is_not_known_is_read_as_unknown(
+def test_an_unknown_state_is_read_as_unknown(
     cluster: KafkaCluster, clients: KafkaClients, history: EventLog
 ) -> None:
     frame = w.broker_heartbeat(STRANGER, target=UNKNOWN_STATE, epoch=5)
-    active, told = of_active(cluster, history, lambda node: clients.send_bytes(node, frame))
-    answer = w.read_heartbeat_answer(told.answer)
+    active, result = of_active(cluster, history, lambda node: clients.send_bytes(node, frame))
+    answer = w.read_heartbeat_answer(result.answer)
 
     def ours(body: HeartbeatAnswered) -> bool:
         return body.broker_id == STRANGER and body.request_epoch == 5
 
-    cluster.comes_to(history.event_where(HeartbeatAnswered, ours, f"{active}'s word of its answer"))
+    cluster.comes_to(
+        history.event_where(HeartbeatAnswered, ours, f"{active}'s own event of its answer")
+    )
     read = {body.target_state for body in history.of(HeartbeatAnswered) if ours(body)}
     held = answer.error == NOT_REGISTERED and read == {"UNKNOWN"}
     history.record_evidence(
@@ -104,11 +108,11 @@ def test_the_requests_of_zookeepers_controllers_are_not_served(
 ) -> None:
     for node in (cluster.brokers[0], cluster.active_controller):
         for key, name in OBSOLETE.items():
-            told = clients.send_bytes(node, w.header(key, 0, flexible=False))
-            # Kafka 3.9 knows the names still, of its migration, and answers with an error.
-            held = told.refused or w.leading_error(told.answer) != 0
+            result = clients.send_bytes(node, w.header(key, 0, flexible=False))
+            # Kafka 3.9 still knows the names, for its migration, and answers with an error.
+            held = result.refused or w.leading_error(result.answer) != 0
             history.record_evidence(
-                "QC-23", held, f"{name} to {node}: {told.body.outcome} {told.body.answer}"
+                "QC-23", held, f"{name} to {node}: {result.body.outcome} {result.body.answer}"
             )
 
 
@@ -119,10 +123,10 @@ def test_metadata_records_are_written_as_the_seed_has_them(
 ) -> None:
     clients.create_topic("orders", config={"min.insync.replicas": "1"})
     clients.delete_topic("orders")
-    active, told = of_active(
+    active, result = of_active(
         cluster, history, lambda node: clients.send_bytes(node, w.fetch_metadata(0))
     )
-    values = w.record_values(told.answer)
+    values = w.record_values(result.answer)
     kinds = set()
     for no_key, value in values:
         kind, at = w.varint(value, 0)
@@ -132,10 +136,10 @@ def test_metadata_records_are_written_as_the_seed_has_them(
         history.record_evidence(
             "QC-10", held, f"a record of type {kind}, version {version}: {value.hex()}"
         )
-    # A broker, a topic, its partitions, a setting, and the topic's end.
+    # A broker, a topic, its partitions, a setting, and the deletion of the topic.
     history.record_evidence(
         "QC-10", {0, 1, 2, 3, 7} <= kinds, f"types of records in the log: {sorted(kinds)}"
     )
     frame = w.broker_heartbeat(STRANGER, epoch=5, tagged=UNKNOWN_TAG)
-    told = clients.send_bytes(active, frame)
-    history.record_evidence("QC-10", told.answered, "a tagged field that nobody knows was skipped")
+    result = clients.send_bytes(active, frame)
+    history.record_evidence("QC-10", result.answered, "an unknown tagged field was skipped")

@@ -1,4 +1,4 @@
-"""Bytes by the letter of the documents, written and read with nothing but the documents at hand.
+"""Bytes as the documents define them, encoded and decoded with nothing but the documents at hand.
 
 The cluster's own codec is no evidence for its own correctness, so this one is independent of it.
 """
@@ -15,7 +15,7 @@ METADATA_TOPIC_ID = b"\0" * 15 + b"\1"
 
 
 def header(key: int, version: int, correlation: int = 7, flexible: bool = True) -> bytes:
-    """A request's header, version 2 where it is flexible."""
+    """A request's header; version 2 if it is flexible."""
     head = struct.pack(">hhih", key, version, correlation, len(CLIENT)) + CLIENT
     return head + (b"\0" if flexible else b"")
 
@@ -38,7 +38,7 @@ def unsigned(number: int) -> bytes:
 def broker_heartbeat(
     broker: int, target: int = 3, epoch: int = -1, offset: int = -1, tagged: bytes = b"\0"
 ) -> bytes:
-    """KIP-631's BrokerHeartbeat, version 0, with one listener; `tagged` is what comes last."""
+    """KIP-631's BrokerHeartbeat, version 0, with one listener; `tagged` are its tagged fields."""
     listener = text("CLIENT") + text("nowhere") + struct.pack(">Hh", 40_000, 0) + b"\0"
     fields = struct.pack(">biqqq", target, broker, epoch, 1_000, offset)
     return header(BROKER_HEARTBEAT, 0) + fields + unsigned(2) + listener + tagged
@@ -52,7 +52,7 @@ def controller_heartbeat(controller: int, offset: int) -> bytes:
 @final
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswer:
-    """A BrokerHeartbeat's answer; `left` is how many bytes were more than it has."""
+    """The answer to a BrokerHeartbeat; `left` is the number of bytes after it."""
 
     error: int
     active_controller: int
@@ -63,20 +63,22 @@ class HeartbeatAnswer:
 
 
 def read_heartbeat_answer(frame: bytes) -> HeartbeatAnswer:
-    """Reads one; raises struct.error for bytes that are too short to be one."""
+    """Decodes an answer to a BrokerHeartbeat; raises struct.error if the bytes are too short."""
     _, _, _, error, active, state, epoch, ends = struct.unpack_from(">ibihibqq", frame)
     at = _after_tags(frame, struct.calcsize(">ibihibqq"))
     return HeartbeatAnswer(error, active, state, epoch, ends, len(frame) - at)
 
 
 def read_controller_answer(frame: bytes) -> tuple[int, bool, int]:
-    """A ControllerHeartbeat's error, StartSnapshot, and how many bytes were left."""
+    """The error of a ControllerHeartbeat's answer, its StartSnapshot, and the number of bytes
+    left."""
     _, _, _, error, start = struct.unpack_from(">ibih?", frame)
     return error, start, len(frame) - _after_tags(frame, struct.calcsize(">ibih?"))
 
 
 def leading_error(frame: bytes) -> int:
-    """The error that an old answer begins with, after its correlation id; 0 for none."""
+    """The error at the beginning of an answer without flexible fields, after its correlation id; 0
+    for none."""
     return int.from_bytes(frame[4:6], "big", signed=True)
 
 
@@ -90,7 +92,7 @@ def _after_tags(frame: bytes, at: int) -> int:
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned varint and where it ends."""
+    """An unsigned varint, and the offset after it."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -102,7 +104,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def fetch_metadata(offset: int) -> bytes:
-    """A Fetch, version 16, of the metadata log by nobody that counts."""
+    """A Fetch, version 16, of the metadata log by a client that is no replica."""
     partition = struct.pack(">iiqiqi", 0, -1, offset, -1, -1, 1 << 20) + b"\0"
     topic = METADATA_TOPIC_ID + unsigned(2) + partition + b"\0"
     fields = struct.pack(">iiibii", 0, 1, 1 << 20, 0, 0, -1)
@@ -110,7 +112,7 @@ def fetch_metadata(offset: int) -> bytes:
 
 
 def record_values(frame: bytes) -> list[tuple[bool, bytes]]:
-    """Every record of the batches in a fetch's answer: whether its key is null, and its value.
+    """Every record in the batches of a fetch's answer: whether its key is null, and its value.
 
     Control batches, which hold no metadata, are left out.
     """
@@ -128,7 +130,7 @@ def record_values(frame: bytes) -> list[tuple[bool, bytes]]:
 
 
 def _first_batch(frame: bytes) -> int | None:
-    """Where the records begin: the first batch of all has base offset 0, magic 2."""
+    """The offset of the first batch: base offset 0, magic 2."""
     for at in range(len(frame) - 61):
         base, size = struct.unpack_from(">qi", frame, at)
         if base == 0 and 49 <= size <= len(frame) - at - 12 and frame[at + 16] == 2:

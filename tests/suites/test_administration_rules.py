@@ -1,5 +1,5 @@
-"""The rules of placement, elections, reassignment and deletion, each against a broken history, one
-that keeps, and an open one."""
+"""The rules of placement, elections, reassignment and deletion, each with a violation, a near miss
+and an undecided history."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_replicas_on_live_brokers_alone_keep_rp_28() -> None:
     assert verdict(log.h, "RP-28", complete=False).verdict is Outcome.UNKNOWN
 
 
-def test_a_topic_made_while_all_lived_does_not_exercise_rp_28() -> None:
+def test_a_topic_created_while_all_brokers_were_live_does_not_exercise_rp_28() -> None:
     log = Log()
     log.partition(0, ALL3)
     assert verdict(log.h, "RP-28").verdict is Outcome.NOT_EXERCISED
@@ -148,7 +148,7 @@ def test_too_little_for_the_new_broker_breaks_rp_03() -> None:
     assert "are to hold [3, 2, 3, 0]" in verdict(log.h, "RP-03").violations[0].message
 
 
-def test_a_call_that_failed_is_not_rp_03s_matter() -> None:
+def test_a_call_that_failed_does_not_exercise_rp_03() -> None:
     log = three_on_three()
     added(log, outcome="unknown")
     assert verdict(log.h, "RP-03").verdict is Outcome.NOT_EXERCISED
@@ -188,7 +188,7 @@ def test_a_switch_once_all_are_in_the_isr_keeps_rp_20() -> None:
     assert verdict(log.h, "RP-20", complete=False).verdict is Outcome.UNKNOWN
 
 
-def test_a_reassignment_called_off_needs_nobody_to_catch_up() -> None:
+def test_a_cancelled_reassignment_needs_no_replica_to_catch_up() -> None:
     log = moving((1, 2))
     log.partition(0, (2, 3, 1), 1, 3, (1, 2))
     assert verdict(log.h, "RP-20").verdict is Outcome.NOT_EXERCISED
@@ -307,7 +307,7 @@ def test_a_marked_topic_that_a_later_controller_deletes_keeps_qc_26() -> None:
     assert verdict(log.h, "QC-26").verdict is Outcome.HOLDS
 
 
-def test_a_marked_topic_that_stays_breaks_qc_26_or_leaves_it_open() -> None:
+def test_a_marked_topic_that_stays_breaks_qc_26_or_leaves_it_undecided() -> None:
     assert verdict(marked().h, "QC-26").verdict is Outcome.UNKNOWN
     log = marked()
     log.h.after(11_000)
@@ -360,7 +360,7 @@ def test_a_replica_that_stored_nothing_has_no_log_that_rp_25_asks_for() -> None:
     assert verdict(h, "RP-25").verdict is Outcome.NOT_EXERCISED
 
 
-def test_rp_25_is_open_while_a_broker_that_runs_had_no_time() -> None:
+def test_rp_25_is_undecided_while_a_running_broker_had_no_time() -> None:
     h = follows()
     h.add(C1, TopicCommitted(7, "orders", "t", deleted=True))
     assert verdict(h, "RP-25").verdict is Outcome.UNKNOWN

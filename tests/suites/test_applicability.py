@@ -1,4 +1,5 @@
-"""What each clause is on Apache Kafka: all are marked, with how, and what is the same is judged."""
+"""What each clause is on Apache Kafka: every clause has an entry that says how, and only the same
+promise is judged."""
 
 from __future__ import annotations
 
@@ -9,10 +10,10 @@ from fencepost_suites.clauses import applicability, clauses
 
 OWN = ("KR-01", "KR-02", "KR-03", "KR-04", "KR-05", "KR-06", "KR-07", "KR-08")
 LEAST = 20
-"""Characters in which it can be said how."""
+"""The least number of characters in which an entry can say how."""
 
 
-def test_every_clause_is_marked_once() -> None:
+def test_every_clause_has_one_applicability() -> None:
     assert sorted(mark.clause for mark in applicability()) == sorted(
         clause.id for clause in clauses()
     )
@@ -20,7 +21,7 @@ def test_every_clause_is_marked_once() -> None:
     assert plugin.fencepost_applicability() == applicability()
 
 
-def test_a_mark_says_how_or_why() -> None:
+def test_an_applicability_says_how_or_why() -> None:
     for mark in applicability():
         assert len(mark.how) >= LEAST or mark.clause.startswith("JEPSEN"), mark
         assert not mark.how.endswith("."), mark

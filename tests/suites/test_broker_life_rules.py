@@ -1,4 +1,4 @@
-"""The rules of a broker's life, each against a broken history, one that just keeps, an open one."""
+"""The rules of a broker's life, each with a violation, a near miss and an undecided history."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def change(h: HistoryBuilder, old: str, new: str, why: str = "x", said: str = ""
 
 
 def probe(h: HistoryBuilder, outcome: str, sent_ms: int, brokers: tuple[int, ...] = ()) -> None:
-    """A probe of broker 1 that ended now; `sent_ms` from the history's beginning."""
+    """A probe of broker 1 that ended now; `sent_ms` counts from the beginning of the history."""
     sent_ns = (1_000 + sent_ms) * MS
     h.add(
         PROBE,
@@ -73,7 +73,7 @@ def expire(h: HistoryBuilder, process: str = NEW, epoch: int = 2) -> None:
     h.add(process, LeaseExpired(1, 5, 0, LEASE_MS * MS, LEASE_MS, epoch))
 
 
-def test_a_controller_that_fences_as_it_takes_office_breaks_qc_31() -> None:
+def test_a_controller_that_fences_at_its_election_breaks_qc_31() -> None:
     h = HistoryBuilder()
     taken_over(h)
     expire(h.after(2000))
@@ -84,7 +84,7 @@ def test_a_controller_that_fences_as_it_takes_office_breaks_qc_31() -> None:
     assert found.violations[0].evidence is Evidence.PEER
 
 
-def test_without_a_peer_the_controllers_own_word_breaks_qc_31() -> None:
+def test_without_a_peer_the_controllers_own_event_breaks_qc_31() -> None:
     h = HistoryBuilder()
     taken_over(h)
     expire(h)
@@ -104,7 +104,7 @@ def test_a_lease_of_the_new_controller_keeps_qc_31() -> None:
     h = HistoryBuilder()
     taken_over(h)
     grant(h)
-    expire(h)  # a later matter: it was heard
+    expire(h)  # later: the controller had its heartbeat
     assert verdict(h, "QC-31").evidence is Evidence.PEER
 
 
@@ -116,7 +116,7 @@ def test_a_broker_that_was_fenced_already_does_not_exercise_qc_31() -> None:
     assert verdict(h, "QC-31").verdict is Outcome.NOT_EXERCISED
 
 
-def test_qc_31_is_open_in_a_history_cut_short() -> None:
+def test_qc_31_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     taken_over(h)
     grant(h)
@@ -126,7 +126,7 @@ def test_qc_31_is_open_in_a_history_cut_short() -> None:
 # ----------------------------------------------------------------------------------------- REG-01
 
 
-def test_a_broker_online_to_itself_alone_breaks_reg_01() -> None:
+def test_a_broker_that_is_online_only_in_its_own_report_breaks_reg_01() -> None:
     h = HistoryBuilder()
     record(h, 4, fenced=True)
     change(h, "FENCED", "ACTIVE", said="Online")
@@ -147,7 +147,7 @@ def test_a_stopping_broker_that_calls_itself_online_breaks_reg_01() -> None:
     assert verdict(h, "REG-01").verdict is Outcome.VIOLATED
 
 
-def test_a_whole_life_in_the_drafts_words_keeps_reg_01() -> None:
+def test_a_whole_life_with_the_drafts_states_keeps_reg_01() -> None:
     h = HistoryBuilder()
     change(h, "INITIAL", "FENCED", said="Fenced")
     record(h, 5, fenced=False)
@@ -215,7 +215,7 @@ def test_a_killed_broker_owes_nothing_to_reg_06() -> None:
     assert verdict(h, "REG-06").verdict is Outcome.NOT_EXERCISED
 
 
-def test_a_broker_that_stood_still_when_its_session_ran_out_breaks_no_reg_06() -> None:
+def test_a_broker_that_stalled_when_its_session_ran_out_does_not_break_reg_06() -> None:
     h = HistoryBuilder()
     online(h)
     h.after(4000)
@@ -258,7 +258,7 @@ def test_what_the_broker_learnt_since_does_not_count_for_reg_07() -> None:
     assert verdict(h, "REG-07").verdict is Outcome.NOT_EXERCISED
 
 
-def test_what_a_snapshot_told_the_broker_is_not_held_against_it() -> None:
+def test_what_a_broker_read_in_a_snapshot_does_not_count_against_it() -> None:
     h = HistoryBuilder()
     knows_fenced(h)
     h.add(BROKER, SnapshotLoaded(9, 1, "d"))
@@ -282,7 +282,7 @@ def tell(h: HistoryBuilder, next_state: str = "SHUTDOWN") -> None:
     )
 
 
-def test_a_broker_that_goes_untold_breaks_reg_08() -> None:
+def test_a_broker_that_ends_before_an_answer_allows_it_breaks_reg_08() -> None:
     h = HistoryBuilder()
     asked(h)
     tell(h, "ACTIVE")
@@ -292,7 +292,7 @@ def test_a_broker_that_goes_untold_breaks_reg_08() -> None:
     assert "leading orders-0" in found.violations[0].message
 
 
-def test_a_broker_that_was_told_keeps_reg_08() -> None:
+def test_a_broker_that_ends_after_an_answer_allowed_it_keeps_reg_08() -> None:
     h = HistoryBuilder()
     asked(h)
     tell(h)
@@ -301,7 +301,7 @@ def test_a_broker_that_was_told_keeps_reg_08() -> None:
     assert verdict(h, "REG-08", complete=False).verdict is Outcome.UNKNOWN
 
 
-def test_one_that_led_nothing_or_waited_in_vain_does_not_exercise_reg_08() -> None:
+def test_a_broker_that_led_nothing_or_got_no_answer_does_not_exercise_reg_08() -> None:
     h = HistoryBuilder()
     asked(h, leading=False)
     tell(h)

@@ -1,4 +1,5 @@
-"""The clauses and their rules: what is owed is there, once, and is named alike everywhere."""
+"""The clauses and their rules: every required one exists, once, and has the same name
+everywhere."""
 
 from __future__ import annotations
 
@@ -27,12 +28,12 @@ ANOMALIES = {
 }
 
 
-def test_every_clause_owed_has_one_rule() -> None:
+def test_every_required_clause_has_one_rule() -> None:
     judged = [rule.clause for rule in rules.ALL]
     assert sorted(judged) == sorted(OWED | ANOMALIES)
 
 
-def test_every_rule_judges_a_clause_that_says_something() -> None:
+def test_every_rule_judges_a_clause_with_a_sentence() -> None:
     known = {clause.id: clause for clause in clauses()}
     assert all(known[rule.clause].says.endswith(".") for rule in rules.ALL)
 

@@ -1,4 +1,4 @@
-"""Jepsen's anomalies, each against a broken history, one that only just keeps, and an open one."""
+"""Jepsen's anomalies, each with a violation, a near miss and an undecided history."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ A, B = "clients/consumer-a#1", "clients/consumer-b#1"
 def verdict(h: HistoryBuilder, anomaly: str, complete: bool = True) -> Verdict:
     clause = f"JEPSEN-{anomaly}"
     chosen = [rule for rule in rules.ALL if rule.clause == clause]
-    # No plane of ours: these bind every system.
+    # A plane that no system here has: these clauses bind every system.
     return judge(h.events(), chosen, CLAUSES, h.end(complete), "kraft").verdicts[clause]
 
 
@@ -36,7 +36,7 @@ def acked(h: HistoryBuilder, offset: int, operation: str = "", acks: int = -1) -
 
 
 def poll(h: HistoryBuilder, process: str, *offsets: int, **instead: str) -> None:
-    """What a consumer got; `o4="x"` says that operation x was at offset 4."""
+    """What a consumer received; `o4="x"` means that operation x was at offset 4."""
     operations = tuple(instead.get(f"o{offset}", f"op-{offset}") for offset in offsets)
     h.add(process, Polled("orders", 0, offsets, operations, process == READER))
 
@@ -73,7 +73,7 @@ def test_writes_all_read_back_are_not_lost() -> None:
     h = HistoryBuilder()
     acked(h, 0)
     poll(h, READER, 0, 1)
-    acked(h, 1)  # the report came after the reading had met it
+    acked(h, 1)  # the acknowledgement arrived after the reading had returned it
     acked(h, 2, acks=1)  # promises nothing
     read(h, 3)
     assert verdict(h, "lost-write").verdict is Outcome.HOLDS
@@ -87,7 +87,7 @@ def test_a_write_beyond_the_reading_is_unseen_not_lost() -> None:
     assert verdict(h, "lost-write").verdict is Outcome.NOT_EXERCISED
 
 
-def test_a_reading_that_did_not_complete_leaves_lost_writes_open() -> None:
+def test_a_reading_that_did_not_complete_leaves_lost_writes_undecided() -> None:
     h = HistoryBuilder()
     acked(h, 0)
     read(h, 3, "unknown")
@@ -124,7 +124,7 @@ def test_a_write_seen_by_any_consumer_is_not_unseen() -> None:
     assert verdict(h, "unseen").verdict is Outcome.HOLDS
 
 
-def test_a_write_acknowledged_after_the_last_reading_leaves_unseen_open() -> None:
+def test_a_write_acknowledged_after_the_last_reading_leaves_unseen_undecided() -> None:
     h = HistoryBuilder()
     poll(h, READER, 0)
     read(h, 1)
@@ -148,7 +148,7 @@ def test_two_messages_at_one_offset_are_inconsistent(first: str) -> None:
     assert "held op-4, and other" in verdict(h, "inconsistent-offsets").violations[0].message
 
 
-def test_the_same_message_for_everybody_is_consistent() -> None:
+def test_the_same_message_for_every_client_is_consistent() -> None:
     h = HistoryBuilder()
     acked(h, 4)
     poll(h, A, 4)
@@ -168,7 +168,8 @@ def test_a_write_acknowledged_by_the_leader_alone_promises_no_offset() -> None:
 def test_what_a_consumer_got_and_a_whole_reading_does_not_show_is_inconsistent(
     end: int, acks: int
 ) -> None:
-    """Served, and lost before it was replicated: nobody else is promised it, but it was read."""
+    """Served, and lost before it was replicated: it was promised to no client, but a client read
+    it."""
     h = HistoryBuilder()
     acked(h, 5, acks=acks)
     poll(h, A, 4, 5)
@@ -205,7 +206,7 @@ def test_other_messages_in_a_row_are_one_violation() -> None:
     assert verdict(h, "inconsistent-offsets").violated == 2
 
 
-def test_what_went_together_is_one_violation() -> None:
+def test_messages_that_disappeared_together_are_one_violation() -> None:
     h = HistoryBuilder()
     poll(h, A, 0, 1, 2, 3)
     poll(h, READER, 0)
@@ -234,7 +235,7 @@ def test_a_reading_shows_all_that_consumers_got() -> None:
 
 
 def test_a_write_that_no_consumer_got_may_be_gone_and_keep_offsets_consistent() -> None:
-    """What was acknowledged with acks=all and is gone is told as lost, or unseen."""
+    """A missing write that was acknowledged with acks=all is reported as lost or unseen."""
     h = HistoryBuilder()
     acked(h, 1)
     acked(h, 2, acks=1)
@@ -262,7 +263,7 @@ def test_what_a_consumer_got_of_a_deleted_topic_may_be_gone() -> None:
     assert verdict(h, "inconsistent-offsets").verdict is Outcome.NOT_EXERCISED
 
 
-def test_inconsistent_offsets_are_open_in_a_history_cut_short() -> None:
+def test_inconsistent_offsets_are_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     poll(h, A, 4)
     poll(h, B, 4)
@@ -296,8 +297,8 @@ def test_a_message_that_may_be_stored_twice_is_no_duplicate(acks: int) -> None:
 
 
 def again_in_another_epoch(since_ms: int) -> HistoryBuilder:
-    """A message that is stored, acknowledged, and stored again; its producer's epoch changed within
-    so long before the last."""
+    """A message that is stored, acknowledged, and stored again. Its producer's epoch changed within
+    that time before the last store."""
     h = HistoryBuilder()
     h.add(PRODUCER, ProduceInvoked("op", "orders", 0, -1, idempotent=True))
     poll(h, A, 4, o4="op")
@@ -309,11 +310,11 @@ def again_in_another_epoch(since_ms: int) -> HistoryBuilder:
     return h
 
 
-def test_what_was_on_its_way_when_its_producers_epoch_changed_may_be_stored_twice() -> None:
+def test_an_operation_in_flight_when_its_producers_epoch_changed_may_be_stored_twice() -> None:
     assert verdict(again_in_another_epoch(since_ms=1_500), "duplicate").violated == 0
 
 
-def test_what_had_ended_before_the_epoch_changed_may_not() -> None:
+def test_an_operation_that_had_ended_before_the_epoch_changed_may_not() -> None:
     assert verdict(again_in_another_epoch(since_ms=200), "duplicate").violated == 2
 
 
@@ -325,7 +326,7 @@ def test_another_producers_epoch_excuses_nothing() -> None:
     assert verdict(h, "duplicate").violated == 1
 
 
-def test_duplicates_are_open_in_a_history_cut_short() -> None:
+def test_duplicates_are_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     poll(h, A, 4)
     assert verdict(h, "duplicate", complete=False).verdict is Outcome.UNKNOWN
@@ -364,7 +365,7 @@ def test_a_consumer_sent_back_may_go_back() -> None:
     assert verdict(h, "nonmonotonic-poll").verdict is Outcome.NOT_EXERCISED
 
 
-def test_nonmonotonic_polls_are_open_in_a_history_cut_short() -> None:
+def test_nonmonotonic_polls_are_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     poll(h, A, 4, 5)
     poll(h, A, 6)
@@ -403,7 +404,7 @@ def test_an_offset_that_holds_no_message_is_not_skipped() -> None:
     assert verdict(h, "poll-skip").verdict is Outcome.HOLDS
 
 
-def test_a_gap_that_nobody_read_again_leaves_skips_open() -> None:
+def test_a_gap_that_was_never_read_again_leaves_skips_undecided() -> None:
     h = HistoryBuilder()
     poll(h, A, 0, 1)
     poll(h, A, 3)
@@ -427,7 +428,7 @@ def test_a_failed_write_that_is_read_is_an_aborted_read() -> None:
     assert [str(ref) for ref in found.because] == [f"{PRODUCER}@0"]
 
 
-def test_a_failed_write_that_nobody_reads_is_none() -> None:
+def test_a_failed_write_that_is_never_read_is_none() -> None:
     h = HistoryBuilder()
     failed(h, "op-9")
     poll(h, READER, 0, 1)
@@ -443,7 +444,7 @@ def test_a_write_of_unknown_outcome_may_be_read() -> None:
     assert verdict(h, "aborted-read").verdict is Outcome.NOT_EXERCISED
 
 
-def test_aborted_reads_are_open_in_a_history_cut_short() -> None:
+def test_aborted_reads_are_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     failed(h, "op-9")
     assert verdict(h, "aborted-read", complete=False).verdict is Outcome.UNKNOWN

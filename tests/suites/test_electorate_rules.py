@@ -1,4 +1,4 @@
-"""The rules of who is who in the quorum, each against a broken history and one that keeps."""
+"""The rules of the quorum's identities, each with a violation and a near miss."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_broker_that_was_given_all_addresses_does_not_exercise_qc_05() -> None
 
 
 def replaced(h: HistoryBuilder) -> None:
-    """Controller 104, at an address that the broker was not given, is the active one."""
+    """Controller 104 is the active one, at an address that the broker was not configured with."""
     begin(h, FOUR, 104)
     learn(h, FOUR, THERE)
     learn(h, BROKER, HERE, HERE)
@@ -212,7 +212,7 @@ def forbid(h: HistoryBuilder, reason: str = "unauthorized") -> None:
     h.add(ONE, RequestRefused("CreateTopics", "", -1, PROBE, -1, error, reason, "active"))
 
 
-def test_a_controller_that_obeys_anybody_breaks_qc_04() -> None:
+def test_a_controller_that_obeys_any_client_breaks_qc_04() -> None:
     h = HistoryBuilder()
     begin(h, ONE, 101)
     command(h, "answered")

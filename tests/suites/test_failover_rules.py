@@ -1,5 +1,5 @@
-"""The rules of failover, checkpoints and elections, each against a broken history, one that keeps,
-and an open one."""
+"""The rules of failover, checkpoints and elections, each with a violation, a near miss and an
+undecided history."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def store(
     cause: Cause | None = None,
     leads: bool = True,
 ) -> None:
-    """One message of producer 7 (without a sequence: of nobody)."""
+    """One message of producer 7; without a sequence, of no idempotent producer."""
     h.add(
         process,
         LogAppended(
@@ -136,7 +136,7 @@ def test_a_refused_stale_isr_change_and_a_topic_made_again_keep_qc_32() -> None:
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 1, Evidence.PEER)
 
 
-def test_qc_32_is_open_in_a_history_cut_short() -> None:
+def test_qc_32_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     h.add(B1, IsrChangeAnswered("orders", 0, 0, "FENCED_LEADER_EPOCH", ()))
     assert verdict(h, "QC-32", complete=False).verdict is Outcome.UNKNOWN
@@ -212,7 +212,7 @@ def test_a_write_that_never_reaches_the_new_leader_breaks_rp_11() -> None:
     sought(h)
     h.after(11_000)
     completed(h, "unknown", -1)
-    assert "and never heard of it" in verdict(h, "RP-11").violations[0].message
+    assert "and was never reached" in verdict(h, "RP-11").violations[0].message
 
 
 def test_a_write_still_open_when_an_unreached_leader_leaves_breaks_rp_11() -> None:
@@ -314,7 +314,7 @@ def test_a_waiting_write_refused_on_stepping_down_keeps_rp_31() -> None:
     assert verdict(h, "RP-31").verdict is Outcome.HOLDS
 
 
-def test_rp_31_is_open_where_the_leader_died_at_once() -> None:
+def test_rp_31_is_undecided_if_the_leader_died_at_once() -> None:
     h = HistoryBuilder()
     store(h, B1, 0, cause=ASKED)
     h.add(B1, LeadershipEnded("orders", 0, 1, "metadata"))
@@ -324,22 +324,22 @@ def test_rp_31_is_open_where_the_leader_died_at_once() -> None:
 # ------------------------------------------------------------------------------------------ RP-08
 
 
-def test_a_mark_nobody_of_the_node_ever_told_breaks_rp_08() -> None:
+def test_a_high_watermark_that_the_node_never_reported_breaks_rp_08() -> None:
     h = HistoryBuilder()
     follow(h, B1, 0, 0)
     mark(h, B1, 3)
     follow(h, B1_AGAIN, 5, 5)
-    assert "broker-1 never knew one above 3" in verdict(h, "RP-08").violations[0].message
+    assert "broker-1 never reported one above 3" in verdict(h, "RP-08").violations[0].message
 
 
-def test_a_mark_above_the_log_breaks_rp_08() -> None:
+def test_a_high_watermark_above_the_log_breaks_rp_08() -> None:
     h = HistoryBuilder()
     mark(h, B1, 9)
     follow(h, B1_AGAIN, 5, 9)
     assert "above its log end 5" in verdict(h, "RP-08").violations[0].message
 
 
-def test_a_checkpointed_mark_below_the_log_keeps_rp_08() -> None:
+def test_a_checkpointed_high_watermark_below_the_log_keeps_rp_08() -> None:
     h = HistoryBuilder()
     mark(h, B1, 3)
     follow(h, B1_AGAIN, 5, 2)
@@ -347,7 +347,7 @@ def test_a_checkpointed_mark_below_the_log_keeps_rp_08() -> None:
     assert verdict(h, "RP-08", complete=False).verdict is Outcome.UNKNOWN
 
 
-def test_a_log_that_ends_at_its_mark_does_not_exercise_rp_08() -> None:
+def test_a_log_that_ends_at_its_high_watermark_does_not_exercise_rp_08() -> None:
     h = HistoryBuilder()
     mark(h, B1, 3)
     follow(h, B1_AGAIN, 3, 3)
@@ -379,7 +379,7 @@ def test_the_loss_of_what_was_not_flushed_keeps_rp_26() -> None:
 
 
 @pytest.mark.parametrize("gone", ["truncated", "removed"])
-def test_what_was_given_up_need_not_be_found_again(gone: str) -> None:
+def test_truncated_messages_need_not_be_found_again(gone: str) -> None:
     h = HistoryBuilder()
     flushed(h, 3)
     if gone == "truncated":

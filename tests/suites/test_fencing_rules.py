@@ -1,4 +1,4 @@
-"""The rules of fencing, each against a broken history, one that just keeps, and an open one."""
+"""The rules of fencing, each with a violation, a near miss and an undecided history."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def refuse(h: HistoryBuilder, api: str = "Fetch", reason: str = "fenced") -> Non
 
 
 def probe(h: HistoryBuilder, outcome: str, sent_ms: int = 0, api: str = "Fetch") -> None:
-    """A probe that ended now and was sent so many milliseconds after the history began."""
+    """A probe that ended now and was sent this many milliseconds after the history began."""
     error = "NOT_LEADER_OR_FOLLOWER" if outcome == "refused" else ""
     h.add(
         PROBE,
@@ -141,7 +141,7 @@ def test_a_probe_refused_for_another_reason_does_not_exercise_qc_17() -> None:
     assert verdict(h, "QC-17").verdict is Outcome.NOT_EXERCISED
 
 
-def test_a_stall_between_the_lease_and_the_write_leaves_qc_17_open() -> None:
+def test_a_stall_between_the_lease_and_the_write_leaves_qc_17_undecided() -> None:
     h = HistoryBuilder()
     active(h)
     h.after(3200)
@@ -182,15 +182,15 @@ def test_a_starting_broker_that_refuses_keeps_reg_05(outcome: str) -> None:
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.CLIENT)
 
 
-def test_a_connection_closed_by_nobody_it_asked_does_not_exercise_reg_05() -> None:
-    """A link without a listener behind it closes, too."""
+def test_a_connection_closed_by_a_link_does_not_exercise_reg_05() -> None:
+    """A link without a listener behind it closes connections, too."""
     h = HistoryBuilder()
     h.add(BROKER, NodeStarted("broker", 1, "old", 0))
     probe(h, "closed", sent_ms=1)
     assert verdict(h, "REG-05").verdict is Outcome.NOT_EXERCISED
 
 
-def test_reg_05_is_open_in_a_history_cut_short() -> None:
+def test_reg_05_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     h.add(BROKER, NodeStarted("broker", 1, "old", 0))
     refuse(h)
@@ -201,7 +201,7 @@ def test_reg_05_is_open_in_a_history_cut_short() -> None:
 
 
 def taken_over(h: HistoryBuilder, *told: str) -> None:
-    """Two processes of one id; the newer registration is replayed by those named."""
+    """Two processes with one id; the named nodes have replayed the newer registration."""
     h.add(BROKER, NodeStarted("broker", 1, "old", 0))
     h.add(DUPLICATE, NodeStarted("broker", 1, "new", 0))
     for process in (CONTROLLER, LEADER):
@@ -255,7 +255,7 @@ def test_an_isr_change_made_before_the_takeover_may_be_answered_after_it() -> No
     assert verdict(h, "QC-19").verdict is not Outcome.VIOLATED
 
 
-def test_a_loser_that_stays_active_once_told_breaks_qc_19() -> None:
+def test_a_loser_that_stays_active_once_it_was_refused_breaks_qc_19() -> None:
     h = HistoryBuilder()
     taken_over(h, CONTROLLER)
     h.add(BROKER, HeartbeatRefused(1, 5, "DUPLICATE_BROKER_REGISTRATION", 101))
@@ -303,7 +303,7 @@ def test_a_node_that_has_not_replayed_the_takeover_may_still_count_the_old_one()
     assert verdict(h, "QC-19").verdict is Outcome.NOT_EXERCISED
 
 
-def test_qc_19_is_open_in_a_history_cut_short() -> None:
+def test_qc_19_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     taken_over(h, CONTROLLER)
     beat(h, "old", "DUPLICATE_BROKER_REGISTRATION")

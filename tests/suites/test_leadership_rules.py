@@ -1,4 +1,4 @@
-"""The rules of leadership, each against a broken history, one that just keeps, and an open one."""
+"""The rules of leadership, each with a violation, a near miss and an undecided history."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ def test_shutdown_granted_while_leading_breaks_qc_18() -> None:
 
 
 def test_shutdown_granted_with_the_handover_in_one_decision_breaks_qc_18() -> None:
-    """By the answer nothing is led any more; by the fencing record that came with it, all was."""
+    """At the answer it leads nothing any more; at the fencing record that came with it, it led
+    everything."""
     h = HistoryBuilder()
     partition(h, 3, leader=1, epoch=0)
     ask(h)
@@ -105,7 +106,7 @@ def test_shutdown_held_back_until_the_handover_keeps_qc_18() -> None:
     assert verdict(h, "QC-18").verdict is Outcome.HOLDS
 
 
-def test_a_broker_fenced_for_its_silence_may_be_let_go_at_once() -> None:
+def test_a_broker_fenced_for_its_silence_may_shut_down_at_once() -> None:
     h = HistoryBuilder()
     partition(h, 3, leader=1, epoch=0)
     ask(h)
@@ -116,7 +117,7 @@ def test_a_broker_fenced_for_its_silence_may_be_let_go_at_once() -> None:
     assert verdict(h, "QC-18").verdict is Outcome.NOT_EXERCISED
 
 
-def test_a_deleted_topic_holds_nobody_back() -> None:
+def test_a_deleted_topic_holds_back_no_shutdown() -> None:
     h = HistoryBuilder()
     partition(h, 3, leader=1, epoch=0)
     h.add(CONTROLLER, TopicCommitted(4, "orders", "t", True))
@@ -126,7 +127,7 @@ def test_a_deleted_topic_holds_nobody_back() -> None:
     assert verdict(h, "QC-18").verdict is Outcome.NOT_EXERCISED
 
 
-def test_qc_18_is_open_in_a_history_cut_short() -> None:
+def test_qc_18_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     partition(h, 3, leader=1, epoch=0)
     ask(h)
@@ -194,7 +195,7 @@ def test_a_last_member_stays_without_a_leader() -> None:
     assert verdict(h, "QC-30").verdict is Outcome.HOLDS
 
 
-def test_a_run_that_ends_in_the_middle_leaves_qc_30_open() -> None:
+def test_a_run_that_ends_in_the_middle_leaves_qc_30_undecided() -> None:
     h = HistoryBuilder()
     leading_broker(h)
     broker(h, 6, 1, fenced=True)
@@ -291,7 +292,7 @@ def test_a_leader_in_its_next_epoch_still_leads() -> None:
     assert verdict(h, "RP-18").verdict is Outcome.NOT_EXERCISED
 
 
-def test_rp_18_is_open_in_a_history_cut_short() -> None:
+def test_rp_18_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     replaced(h)
     assert verdict(h, "RP-18", complete=False).verdict is Outcome.UNKNOWN
@@ -350,7 +351,7 @@ def test_a_topic_made_again_begins_anew() -> None:
     assert verdict(h, "RP-24").verdict is Outcome.NOT_EXERCISED
 
 
-def test_rp_24_is_open_in_a_history_cut_short() -> None:
+def test_rp_24_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     lead(h, B1, 3)
     lead(h, B2, 4)

@@ -1,4 +1,4 @@
-"""The metadata's rules, each against a broken history, a near miss, and an open one."""
+"""The metadata's rules, each with a violation, a near miss and an undecided history."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_two_controllers_with_different_states_break_qc_06(h: HistoryBuilder) ->
     h.add(ONE, MetadataDigest(32, 5, "aa"))
     h.add(TWO, MetadataDigest(32, 5, "bb"))
     found = verdict(h, "QC-06").violations[0]
-    assert "another state at metadata offset 32" in found.message
+    assert "a state at metadata offset 32 that differs" in found.message
     assert found.evidence is Evidence.PEER
 
 
@@ -60,7 +60,7 @@ def test_two_controllers_with_one_state_keep_qc_06(h: HistoryBuilder) -> None:
     assert verdict(h, "QC-06").verdict is Outcome.HOLDS
 
 
-def test_qc_06_is_open_in_a_history_cut_short(h: HistoryBuilder) -> None:
+def test_qc_06_is_undecided_in_a_history_cut_short(h: HistoryBuilder) -> None:
     h.add(ONE, MetadataDigest(32, 5, "aa"))
     assert verdict(h, "QC-06", complete=False).verdict is Outcome.UNKNOWN
 
@@ -69,7 +69,7 @@ def test_qc_06_is_open_in_a_history_cut_short(h: HistoryBuilder) -> None:
 
 
 def written(h: HistoryBuilder, digest: str, records: int, process: str = ONE) -> None:
-    """A snapshot of five entities, during which something is replayed."""
+    """A snapshot of five entities, during which a record is replayed."""
     h.add(process, MetadataDigest(32, 5, "aa"))
     h.add(process, SnapshotStarted(32, 5, 1))
     h.add(process, MetadataCommitted(32, 1, "IsrChange", "x"))
@@ -100,14 +100,14 @@ def test_a_whole_snapshot_and_the_same_state_from_it_keep_qc_11(h: HistoryBuilde
     assert (found.verdict, found.exercised) == (Outcome.HOLDS, 2)
 
 
-def test_a_snapshot_that_nothing_changed_under_says_nothing_about_qc_11(h: HistoryBuilder) -> None:
+def test_a_snapshot_that_nothing_changed_under_does_not_exercise_qc_11(h: HistoryBuilder) -> None:
     h.add(ONE, MetadataDigest(32, 5, "aa"))
     h.add(ONE, SnapshotStarted(32, 5, 1))
     h.add(ONE, SnapshotStored(32, 1, 5, 5, 1, "aa"))
     assert verdict(h, "QC-11").verdict is Outcome.NOT_EXERCISED
 
 
-def test_qc_11_is_open_in_a_history_cut_short(h: HistoryBuilder) -> None:
+def test_qc_11_is_undecided_in_a_history_cut_short(h: HistoryBuilder) -> None:
     h.add(ONE, SnapshotStarted(32, 5, 1))
     assert verdict(h, "QC-11", complete=False).verdict is Outcome.UNKNOWN
 
@@ -151,7 +151,7 @@ def test_a_snapshot_after_one_that_never_ended_keeps_qc_12(h: HistoryBuilder, wh
     assert verdict(h, "QC-12").verdict is Outcome.NOT_EXERCISED
 
 
-def test_qc_12_is_open_in_a_history_cut_short(h: HistoryBuilder) -> None:
+def test_qc_12_is_undecided_in_a_history_cut_short(h: HistoryBuilder) -> None:
     asked(h, 102)
     assert verdict(h, "QC-12", complete=False).verdict is Outcome.UNKNOWN
 
@@ -177,12 +177,12 @@ def test_records_on_either_side_of_a_raised_level_keep_qc_33(h: HistoryBuilder) 
     h.add(ONE, MetadataCommitted(5, 1, "Config", "aa", 0))
     h.add(ONE, FeatureFinalized(5, "metadata.format", 2))
     h.add(ONE, MetadataCommitted(6, 1, "Broker", "aa", 1))
-    h.add(TWO, MetadataCommitted(4, 1, "Broker", "aa", 0))  # later, and of before
+    h.add(TWO, MetadataCommitted(4, 1, "Broker", "aa", 0))  # later, and below the new level
     h.add(ONE, SnapshotStored(9, 1, 5, 5, 2, "aa"))
     assert verdict(h, "QC-33").verdict is Outcome.HOLDS
 
 
-def test_qc_33_is_open_in_a_history_cut_short(h: HistoryBuilder) -> None:
+def test_qc_33_is_undecided_in_a_history_cut_short(h: HistoryBuilder) -> None:
     assert verdict(h, "QC-33", complete=False).verdict is Outcome.UNKNOWN
 
 
@@ -217,7 +217,7 @@ def test_a_broker_kept_active_far_behind_breaks_qc_15(h: HistoryBuilder) -> None
 def test_a_broker_that_does_not_support_a_level_breaks_qc_15(h: HistoryBuilder) -> None:
     h.add(ONE, FeatureFinalized(1, "metadata.format", 2))
     answered(h, features=("metadata.format=1-1",))
-    answered(h)  # says nothing: it supports the first level alone
+    answered(h)  # it reports no features, so it supports the first level only
     assert len(verdict(h, "QC-15").violations) == 2
 
 
@@ -235,7 +235,7 @@ def test_each_refusal_with_its_own_error_keeps_qc_15(h: HistoryBuilder) -> None:
     h.add(ONE, BrokerCommitted(4, 1, 4, True, "new"))
     answered(h, "DUPLICATE_BROKER_REGISTRATION", incarnation="old")
     h.add(ONE, MetadataCommitted(20, 1, "Topic", "aa"))
-    answered(h, offset=10)  # what came after its last heartbeat is not held against it
+    answered(h, offset=10)  # what came after its last heartbeat does not count against it
     answered(h, "STALE_BROKER_EPOCH", offset=10)
     answered(h, offset=10, state="FENCED")  # while it catches up
     h.add(ONE, FeatureFinalized(21, "metadata.format", 2))
@@ -253,7 +253,7 @@ def test_a_deleted_broker_may_come_back_under_qc_15(h: HistoryBuilder) -> None:
     assert verdict(h, "QC-15").verdict is Outcome.NOT_EXERCISED
 
 
-def test_qc_15_is_open_in_a_history_cut_short(h: HistoryBuilder) -> None:
+def test_qc_15_is_undecided_in_a_history_cut_short(h: HistoryBuilder) -> None:
     assert verdict(h, "QC-15", complete=False).verdict is Outcome.UNKNOWN
 
 
@@ -274,7 +274,7 @@ def joining(h: HistoryBuilder, replayed: int, checkpoint: bool = True) -> None:
 def test_a_broker_online_before_its_own_registration_breaks_reg_04(h: HistoryBuilder) -> None:
     joining(h, 7)
     found = verdict(h, "REG-04").violations[0]
-    assert "stands at offset 8" in found.message
+    assert "is at offset 8" in found.message
     assert found.evidence is Evidence.PEER
 
 
@@ -294,6 +294,6 @@ def test_a_controller_that_replays_beside_the_broker_keeps_reg_04(h: HistoryBuil
     assert verdict(h, "REG-04").verdict is Outcome.HOLDS
 
 
-def test_reg_04_is_open_in_a_history_cut_short(h: HistoryBuilder) -> None:
+def test_reg_04_is_undecided_in_a_history_cut_short(h: HistoryBuilder) -> None:
     h.add(BROKER, NodeStarted("broker", 1, "inc", 0))
     assert verdict(h, "REG-04", complete=False).verdict is Outcome.UNKNOWN

@@ -1,4 +1,4 @@
-"""The metrics' rule against broken histories, near misses, and open ones."""
+"""The metrics' rule, with violations, near misses and undecided histories."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def committed(h: HistoryBuilder, process: str, first: int, end: int) -> None:
 
 @pytest.fixture
 def h() -> HistoryBuilder:
-    """A controller has committed 10 records since it took office, and a broker replayed 4."""
+    """A controller has committed 10 records since its election, and a broker replayed 4."""
     built = HistoryBuilder()
     built.add(ACTIVE, NodeStarted("controller", 101, ACTIVE, 0))
     built.add(BROKER, NodeStarted("broker", 1, BROKER, 0))
@@ -44,7 +44,7 @@ def h() -> HistoryBuilder:
 
 
 def controller(**of: float) -> MetricsReported:
-    """What the controller says after two seconds."""
+    """What the controller reports after two seconds."""
     figures: dict[str, float] = {
         "commit_latency_ms": 1.5, "commit_rate": 5.0, "requests_rate": 3.0, "last_stable": 10,
         "replayed": 10, "commits": 10, "requests": 6, "over_ms": 2000.0,
@@ -62,7 +62,7 @@ def test_a_node_that_is_behind_and_reports_another_lag_breaks_qc_25(
     assert found.evidence is Evidence.PEER
 
 
-def test_a_lag_that_is_hidden_behind_a_replay_that_never_was_breaks_qc_25(
+def test_a_lag_hidden_by_a_replay_that_did_not_happen_breaks_qc_25(
     h: HistoryBuilder,
 ) -> None:
     h.add(BROKER, MetricsReported("broker", 1, 0, last_stable=10, replayed=10))
@@ -77,7 +77,7 @@ def test_a_node_that_reports_how_far_it_is_behind_keeps_qc_25(h: HistoryBuilder)
     assert (found.verdict, found.exercised) == (Outcome.HOLDS, 2)
 
 
-def test_a_node_that_was_told_of_nothing_it_lacks_says_nothing_about_qc_25(
+def test_a_node_that_knows_of_nothing_it_lacks_does_not_exercise_qc_25(
     h: HistoryBuilder,
 ) -> None:
     h.add(BROKER, MetricsReported("broker", 1, 0, last_stable=4, replayed=4))
@@ -85,12 +85,12 @@ def test_a_node_that_was_told_of_nothing_it_lacks_says_nothing_about_qc_25(
     assert verdict(h).verdict is Outcome.NOT_EXERCISED
 
 
-def test_a_lag_from_an_offset_that_nobody_committed_breaks_qc_25(h: HistoryBuilder) -> None:
+def test_a_lag_from_an_offset_that_was_never_committed_breaks_qc_25(h: HistoryBuilder) -> None:
     h.add(BROKER, MetricsReported("broker", 1, 7, last_stable=11, replayed=4))
     assert verdict(h).verdict is Outcome.VIOLATED
 
 
-def test_who_made_the_commit_may_say_so_later_and_a_history_cut_short_leaves_it_open(
+def test_the_commits_own_event_may_come_later_and_a_history_cut_short_leaves_it_undecided(
     h: HistoryBuilder,
 ) -> None:
     h.add(BROKER, MetricsReported("broker", 1, 7, last_stable=11, replayed=4))
@@ -109,7 +109,7 @@ def test_who_made_the_commit_may_say_so_later_and_a_history_cut_short_leaves_it_
         ({"snapshot_lag": 10}, "MetadataSnapshotLag"),
     ],
 )
-def test_figures_that_contradict_what_was_done_break_qc_25(
+def test_figures_that_contradict_the_history_break_qc_25(
     h: HistoryBuilder, wrong: dict[str, float], name: str
 ) -> None:
     heartbeat = HeartbeatAnswered(BROKER, 1, "i", 1, 1, "NONE", "ACTIVE", 0, 9, 9, 1, 101, True)
@@ -119,7 +119,7 @@ def test_figures_that_contradict_what_was_done_break_qc_25(
 
 
 @pytest.mark.parametrize(("waited_ms", "broken"), [(400.0, False), (600.0, True)])
-def test_a_term_may_have_begun_before_its_election_is_told(waited_ms: float, broken: bool) -> None:
+def test_a_term_may_have_begun_before_its_election_event(waited_ms: float, broken: bool) -> None:
     h = HistoryBuilder()
     h.add(ACTIVE, NodeStarted("controller", 101, ACTIVE, 0))
     h.after(ms=500).add(ACTIVE, ControllerElected(1, 0, 0))
@@ -128,7 +128,7 @@ def test_a_term_may_have_begun_before_its_election_is_told(waited_ms: float, bro
     assert (verdict(h).verdict is Outcome.VIOLATED) is broken
 
 
-def test_a_snapshot_is_what_the_lag_is_counted_from(h: HistoryBuilder) -> None:
+def test_the_snapshot_lag_is_counted_from_the_snapshot(h: HistoryBuilder) -> None:
     h.add(ACTIVE, SnapshotStored(7, 1, 1, 1, 1, "aa"))
     h.add(ACTIVE, controller(snapshot_lag=3))
     assert verdict(h).verdict is Outcome.NOT_EXERCISED
@@ -136,7 +136,7 @@ def test_a_snapshot_is_what_the_lag_is_counted_from(h: HistoryBuilder) -> None:
     assert verdict(h).verdict is Outcome.VIOLATED
 
 
-def test_two_nodes_of_one_process_are_held_against_their_own_word(h: HistoryBuilder) -> None:
+def test_two_nodes_of_one_process_are_compared_with_their_own_reports(h: HistoryBuilder) -> None:
     h.add(ACTIVE, NodeStarted("broker", 2, ACTIVE, 0))
     h.add(ACTIVE, MetricsReported("broker", 2, 6, last_stable=10, replayed=4))
     assert verdict(h).verdict is Outcome.HOLDS

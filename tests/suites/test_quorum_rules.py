@@ -1,4 +1,4 @@
-"""The quorum's rules, each against a broken history, one that only just keeps, and an open one."""
+"""The quorum's rules, each with a violation, a near miss and an undecided history."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_winner_with_every_committed_record_keeps_qc_07() -> None:
 
 
 def test_a_late_winner_of_an_old_epoch_need_not_have_what_came_later() -> None:
-    """Its votes were long on their way; it can commit nothing any more."""
+    """Its votes took long to arrive; it can commit nothing any more."""
     h = HistoryBuilder()
     elect(h, ONE, 5, 0)
     commit(h, ONE, 7, 3)
@@ -109,7 +109,7 @@ def test_a_late_winner_of_an_old_epoch_need_not_have_what_came_later() -> None:
     assert verdict(h, "QC-07").verdict is Outcome.NOT_EXERCISED
 
 
-def test_qc_07_is_open_in_a_history_cut_short() -> None:
+def test_qc_07_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     elect(h, ONE, 1, 0)
     commit(h, TWO, 7, 1)
@@ -126,7 +126,7 @@ def test_an_answer_before_its_commit_breaks_qc_08() -> None:
     assert "offset 9 was not committed" in verdict(h, "QC-08").violations[0].message
 
 
-def test_a_granted_isr_that_nobody_has_committed_breaks_qc_08() -> None:
+def test_a_granted_isr_that_no_node_has_committed_breaks_qc_08() -> None:
     h = HistoryBuilder()
     h.add(TWO, PartitionCommitted(4, "orders", 0, 1, 0, (1, 2, 3), (1, 2, 3)))
     h.add("broker-1#1", IsrChangeAnswered("orders", 0, 0, "NONE", (1, 2)))
@@ -143,14 +143,14 @@ def test_a_committed_change_that_is_answered_then_keeps_qc_08(epoch: int) -> Non
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.PEER)
 
 
-def test_what_writes_no_record_says_nothing_about_qc_08() -> None:
+def test_a_call_that_writes_no_record_does_not_exercise_qc_08() -> None:
     h = HistoryBuilder()
     h.add(ONE, ChangeAnswered("CreateTopics", "broker-1#1", "NONE", -1, 0, 1))
     h.add(ONE, ChangeAnswered("CreateTopics", "broker-1#1", "NOT_CONTROLLER", 9, 0, 1))
     assert verdict(h, "QC-08").verdict is Outcome.NOT_EXERCISED
 
 
-def test_qc_08_is_open_in_a_history_cut_short() -> None:
+def test_qc_08_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     h.add(ONE, ChangeAnswered("CreateTopics", "broker-1#1", "NONE", 9, 10, 1))
     assert verdict(h, "QC-08", complete=False).verdict is Outcome.UNKNOWN
@@ -167,11 +167,11 @@ def test_state_kept_past_the_committed_breaks_qc_09() -> None:
     assert [str(ref) for ref in found.because] == [f"{ONE}@0"]
 
 
-def test_office_taken_again_without_going_back_breaks_qc_09() -> None:
+def test_a_controller_elected_again_without_reverting_breaks_qc_09() -> None:
     h = HistoryBuilder()
     h.add(ONE, ControllerResigned(1, "higher_epoch"))
     elect(h, ONE, 3, 12)
-    assert "without having gone back" in verdict(h, "QC-09").violations[0].message
+    assert "without having reverted" in verdict(h, "QC-09").violations[0].message
 
 
 def test_dropping_what_was_never_committed_keeps_qc_09() -> None:
@@ -190,7 +190,7 @@ def test_a_deposed_controller_with_nothing_open_does_not_exercise_qc_09() -> Non
     assert verdict(h, "QC-09").verdict is Outcome.NOT_EXERCISED
 
 
-def test_qc_09_is_open_in_a_history_cut_short() -> None:
+def test_qc_09_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     h.add(ONE, ControllerResigned(1, "no_majority"))
     assert verdict(h, "QC-09", complete=False).verdict is Outcome.UNKNOWN
@@ -236,7 +236,7 @@ def test_a_topic_read_after_a_failover_keeps_qc_28() -> None:
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.CLIENT)
 
 
-def test_a_deleted_topic_need_not_be_there() -> None:
+def test_a_deleted_topic_need_not_exist_after_a_failover() -> None:
     h = HistoryBuilder()
     elect(h, ONE, 1, 0)
     h.add("clients/admin#1", AdminCompleted("a", "create_topic", "orders", "ok", ""))
@@ -246,7 +246,7 @@ def test_a_deleted_topic_need_not_be_there() -> None:
     assert verdict(h, "QC-28").verdict is Outcome.NOT_EXERCISED
 
 
-def test_qc_28_is_open_in_a_history_cut_short() -> None:
+def test_qc_28_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     h.add(ONE, ChangeAnswered("CreateTopics", "broker-1#1", "NONE", 9, 10, 1))
     elect(h, TWO, 2, 10)

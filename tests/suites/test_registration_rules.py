@@ -1,4 +1,4 @@
-"""The rules of registration, each against a broken history, one that keeps, and an open one."""
+"""The rules of registration, each with a violation, a near miss and an undecided history."""
 
 from __future__ import annotations
 
@@ -81,14 +81,14 @@ def test_a_broker_that_unfences_itself_breaks_qc_16() -> None:
     assert found.violations[0].at.seq == 3
 
 
-def test_another_process_being_told_does_not_keep_qc_16() -> None:
+def test_an_answer_to_another_process_does_not_keep_qc_16() -> None:
     h = HistoryBuilder()
     answer(h, NEW)
     change(h, "FENCED", "ACTIVE")
     assert verdict(h, "QC-16").verdict is Outcome.VIOLATED
 
 
-def test_a_broker_that_was_told_keeps_qc_16() -> None:
+def test_a_broker_that_was_allowed_keeps_qc_16() -> None:
     h = HistoryBuilder()
     change(h, "INITIAL", "FENCED")
     answer(h, OLD)
@@ -98,7 +98,7 @@ def test_a_broker_that_was_told_keeps_qc_16() -> None:
     assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
 
 
-def test_an_answer_under_way_while_it_was_fenced_keeps_qc_16() -> None:
+def test_an_answer_in_flight_while_it_was_fenced_keeps_qc_16() -> None:
     h = HistoryBuilder()
     answer(h, OLD)
     change(h, "ACTIVE", "FENCED")
@@ -107,7 +107,7 @@ def test_an_answer_under_way_while_it_was_fenced_keeps_qc_16() -> None:
     assert verdict(h, "QC-16").evidence is Evidence.SELF
 
 
-def test_qc_16_is_open_in_a_history_cut_short() -> None:
+def test_qc_16_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     answer(h, OLD)
     change(h, "FENCED", "ACTIVE")
@@ -120,13 +120,13 @@ def test_qc_16_is_open_in_a_history_cut_short() -> None:
 @pytest.mark.parametrize(
     ("old", "new"), [("INITIAL", "SHUTDOWN"), ("SHUTDOWN", "ACTIVE"), ("ACTIVE", "INITIAL")]
 )
-def test_a_move_that_is_not_drawn_breaks_qc_20(old: str, new: str) -> None:
+def test_a_move_that_the_diagram_lacks_breaks_qc_20(old: str, new: str) -> None:
     h = HistoryBuilder()
     change(h, old, new)
     assert verdict(h, "QC-20").verdict is Outcome.VIOLATED
 
 
-def test_a_state_nobody_saw_it_enter_breaks_qc_20() -> None:
+def test_a_state_that_it_was_not_seen_to_enter_breaks_qc_20() -> None:
     h = HistoryBuilder()
     change(h, "INITIAL", "FENCED")
     change(h, "ACTIVE", "FENCED")
@@ -163,7 +163,7 @@ def test_activity_regained_under_a_new_epoch_keeps_qc_20() -> None:
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 1, Evidence.PEER)
 
 
-def test_qc_20_is_open_in_a_history_cut_short() -> None:
+def test_qc_20_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     change(h, "INITIAL", "ACTIVE", epoch=3)
     change(h, "ACTIVE", "FENCED", epoch=3)
@@ -200,7 +200,7 @@ def test_growing_epochs_keep_qc_21_and_a_replay_counts_for_nothing() -> None:
     assert (found.verdict, found.exercised) == (Outcome.HOLDS, 1)
 
 
-def test_qc_21_is_open_in_a_history_cut_short() -> None:
+def test_qc_21_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     record(h, 5, 5, fenced=False)
     record(h, 9, 9, fenced=False)
@@ -243,7 +243,7 @@ def test_a_first_registration_does_not_exercise_reg_03() -> None:
     assert verdict(h, "REG-03").verdict is Outcome.NOT_EXERCISED
 
 
-def test_reg_03_is_open_in_a_history_cut_short() -> None:
+def test_reg_03_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     record(h, 5, 5, fenced=True)
     assert verdict(h, "REG-03", complete=False).verdict is Outcome.UNKNOWN
@@ -269,7 +269,7 @@ def test_a_refusal_for_a_dead_process_breaks_qc_35() -> None:
     assert "was dead and had 3.0 s of its lease left" in found.message
 
 
-def test_an_id_had_back_within_the_old_lease_keeps_qc_35() -> None:
+def test_an_id_regained_within_the_old_lease_keeps_qc_35() -> None:
     h = HistoryBuilder()
     bounced(h)
     grant(h, NEW, "FENCED", epoch=9)
@@ -277,7 +277,7 @@ def test_an_id_had_back_within_the_old_lease_keeps_qc_35() -> None:
     assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
 
 
-def test_an_id_had_back_after_the_old_lease_does_not_exercise_qc_35() -> None:
+def test_an_id_regained_after_the_old_lease_does_not_exercise_qc_35() -> None:
     h = HistoryBuilder()
     bounced(h)
     h.after(LEASE_MS)
@@ -285,7 +285,7 @@ def test_an_id_had_back_after_the_old_lease_does_not_exercise_qc_35() -> None:
     assert verdict(h, "QC-35").verdict is Outcome.NOT_EXERCISED
 
 
-def test_a_living_process_is_another_clauses_matter() -> None:
+def test_a_refusal_for_a_live_process_does_not_break_qc_35() -> None:
     h = HistoryBuilder()
     h.add(OLD, NodeStarted("broker", 1, "old", 0))
     grant(h, OLD)
@@ -294,7 +294,7 @@ def test_a_living_process_is_another_clauses_matter() -> None:
     assert verdict(h, "QC-35").verdict is Outcome.NOT_EXERCISED
 
 
-def test_qc_35_is_open_in_a_history_cut_short() -> None:
+def test_qc_35_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     bounced(h)
     assert verdict(h, "QC-35", complete=False).verdict is Outcome.UNKNOWN

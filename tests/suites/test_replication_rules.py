@@ -1,4 +1,4 @@
-"""The rules of replication, each against a broken history, one that keeps, and an open one."""
+"""The rules of replication, each with a violation, a near miss and an undecided history."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def store(
     epoch: int = 1,
     expected: int | None = None,
 ) -> None:
-    """One message at that offset; its content is the offset's own unless told."""
+    """One message at that offset; its content depends on the offset unless one is given."""
     before = offset if expected is None else expected
     h.add(
         process,
@@ -105,7 +105,7 @@ def test_acks_all_before_the_followers_break_rp_04() -> None:
     assert verdict(h, "RP-04").violations[0].evidence is Evidence.SELF
 
 
-def test_a_follower_that_had_not_stored_it_breaks_rp_04_whatever_the_leader_says() -> None:
+def test_a_follower_that_had_not_stored_it_breaks_rp_04_whatever_the_leader_reports() -> None:
     h = HistoryBuilder()
     h.add(B1, PartitionCommitted(3, "orders", 0, 1, 1, ALL3, ALL3))
     follow(h, B2, log_end=0, mark=0)
@@ -137,7 +137,7 @@ def test_acks_all_once_every_follower_has_it_keep_rp_04() -> None:
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 1, Evidence.PEER)
 
 
-def test_a_leader_is_not_held_to_what_it_had_as_a_follower() -> None:
+def test_what_a_leader_had_as_a_follower_does_not_count() -> None:
     h = HistoryBuilder()
     h.add(B1, PartitionCommitted(3, "orders", 0, 1, 1, ALL3, ALL3))
     store(h, "broker-1#0", 0)
@@ -154,7 +154,7 @@ def test_a_resend_of_what_is_committed_may_be_answered_by_a_leader_that_knows_no
     assert verdict(h, "RP-04").verdict is Outcome.NOT_EXERCISED
 
 
-def test_rp_04_is_open_in_a_history_cut_short() -> None:
+def test_rp_04_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     store(h, B1, 0, as_leader=True)
     acknowledge(h, 1, ends=(1, 1, 1), mark=1)
@@ -226,7 +226,7 @@ def test_a_topic_deleted_is_forgotten() -> None:
     assert verdict(h, "RP-05").verdict is Outcome.NOT_EXERCISED
 
 
-def test_rp_05_is_open_in_a_history_cut_short() -> None:
+def test_rp_05_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     store(h, B1, 0, as_leader=True)
     assert verdict(h, "RP-05", complete=False).verdict is Outcome.UNKNOWN
@@ -262,12 +262,13 @@ def test_a_leader_that_is_not_eligible_breaks_rp_06_where_the_isr_is_empty() -> 
 @pytest.mark.parametrize(
     ("adding", "removing", "isr", "leader"),
     [
-        pytest.param((), (), (1, 2, 3), 3, id="grown"),  # the leader cannot go on leading meanwhile
+        # the leader cannot go on leading in between
+        pytest.param((), (), (1, 2, 3), 3, id="grown"),
         pytest.param((3,), (1,), (2, 3), 3, id="switched"),
         pytest.param((3,), (1, 2), (3,), 3, id="switched-whole"),
     ],
 )
-def test_who_enters_the_isr_by_a_record_may_lead_by_it(
+def test_a_replica_that_enters_the_isr_by_a_record_may_lead_by_it(
     adding: tuple[int, ...], removing: tuple[int, ...], isr: tuple[int, ...], leader: int
 ) -> None:
     h = HistoryBuilder()
@@ -299,7 +300,7 @@ def test_a_new_leader_with_everything_committed_keeps_rp_06() -> None:
 
 
 @pytest.mark.parametrize(("end", "came"), [(7, Outcome.HOLDS), (6, Outcome.VIOLATED)])
-def test_what_a_new_leader_alone_has_told_is_read_all_the_same(end: int, came: Outcome) -> None:
+def test_a_reader_judges_what_only_the_new_leader_has_reported(end: int, came: Outcome) -> None:
     h = HistoryBuilder()
     lead(h, B1, 1, log_end=0)
     lead(h, B2, 2, log_end=7, mark=7)
@@ -317,7 +318,7 @@ def test_a_high_watermark_that_lags_for_a_while_loses_nothing() -> None:
     assert verdict(h, "RP-06").verdict is Outcome.HOLDS
 
 
-def test_rp_06_is_open_in_a_history_cut_short() -> None:
+def test_rp_06_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     lead(h, B1, 1, log_end=0)
     mark(h, B1, 7)
@@ -326,7 +327,7 @@ def test_rp_06_is_open_in_a_history_cut_short() -> None:
 
 
 @pytest.mark.parametrize("clause", ["RP-06", "RP-13"])
-def test_a_process_that_replays_an_old_election_late_leads_nobody_astray(clause: str) -> None:
+def test_a_process_that_replays_an_old_election_late_is_no_new_leader(clause: str) -> None:
     h = HistoryBuilder()
     lead(h, B1, 3, log_end=0)
     mark(h, B1, 7)
@@ -342,7 +343,7 @@ def acked(h: HistoryBuilder, offset: int, acks: int = -1, outcome: str = "ok") -
     h.add(CLIENT, ProduceCompleted(f"op-{offset}", "orders", 0, acks, outcome, offset, ""))
 
 
-def test_a_new_leader_without_what_a_client_was_acknowledged_breaks_rp_13() -> None:
+def test_a_new_leader_without_what_was_acknowledged_to_a_client_breaks_rp_13() -> None:
     h = HistoryBuilder()
     lead(h, B1, 1, log_end=0)
     acknowledge(h, 7, ends=(7, 7, 7), mark=7)
@@ -379,7 +380,7 @@ def test_a_write_acknowledged_by_the_leader_alone_may_be_lost_with_it() -> None:
     assert verdict(h, "RP-13").verdict is Outcome.NOT_EXERCISED
 
 
-def test_rp_13_is_open_in_a_history_cut_short() -> None:
+def test_rp_13_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     lead(h, B1, 1, log_end=0)
     acknowledge(h, 7, ends=(7, 7, 7), mark=7)
@@ -395,7 +396,7 @@ def truncate(h: HistoryBuilder, to: int, end: int, mark: int, reason: str = "lea
 
 
 def test_cutting_to_the_checkpointed_high_watermark_breaks_rp_15() -> None:
-    """What the seed says literally: the message above the mark was committed by the leader."""
+    """The seed's literal rule: the message above the high watermark was committed by the leader."""
     h = HistoryBuilder()
     store(h, B1, 0, as_leader=True)
     store(h, B2, 0)
@@ -407,7 +408,7 @@ def test_cutting_to_the_checkpointed_high_watermark_breaks_rp_15() -> None:
 
 @pytest.mark.parametrize(("epoch", "broken"), [(2, True), (3, False)])
 def test_dropping_what_the_leader_goes_on_to_commit_breaks_rp_15(epoch: int, broken: bool) -> None:
-    """What another leader commits later, in another epoch, it may have had by itself."""
+    """What another leader commits later, in another epoch, may be its own message."""
     h = HistoryBuilder()
     store(h, B1, 0, as_leader=True)
     store(h, B2, 0)
@@ -460,7 +461,7 @@ def test_keeping_what_lies_above_ones_own_high_watermark_keeps_rp_15() -> None:
 
 
 def test_a_resend_that_a_later_leader_stored_is_another_message() -> None:
-    """The same bytes in a later epoch: the follower's own copy is not in the leader's log."""
+    """The same bytes in a later epoch: the follower's copy is not in the leader's log."""
     h = HistoryBuilder()
     store(h, B2, 0, "same", epoch=1)
     store(h, B1, 0, "same", as_leader=True, epoch=2)
@@ -475,7 +476,7 @@ def test_a_resend_that_a_later_leader_stored_is_another_message() -> None:
 def test_what_is_kept_counts_for_rp_15_in_another_leader_epoch(
     epoch: int, outcome: Outcome
 ) -> None:
-    """A follower that cut to its mark whenever an epoch begins would have lost it."""
+    """A follower that truncates to its high watermark at each new epoch would have lost it."""
     h = HistoryBuilder()
     follow(h, B2, log_end=0, mark=0, epoch=1)
     store(h, B2, 0)
@@ -484,7 +485,7 @@ def test_what_is_kept_counts_for_rp_15_in_another_leader_epoch(
     assert verdict(h, "RP-15").verdict is outcome
 
 
-def test_rp_15_is_open_in_a_history_cut_short() -> None:
+def test_rp_15_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     truncate(h, 5, 9, mark=5)
     assert verdict(h, "RP-15", complete=False).verdict is Outcome.UNKNOWN

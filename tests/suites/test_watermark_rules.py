@@ -1,4 +1,5 @@
-"""The rules of the high watermark and the ISR: a broken history, one that keeps, an open one."""
+"""The rules of the high watermark and the ISR, each with a violation, a near miss and an undecided
+history."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def mark(
     isr: tuple[int, ...] = ALL3,
     epoch: int = 1,
 ) -> None:
-    """The leader's mark moves."""
+    """The leader's high watermark moves."""
     h.add(
         B1, HighWatermarkAdvanced("orders", 0, high_watermark, log_end, epoch, True, isr, counted)
     )
@@ -104,7 +105,7 @@ def test_a_fetch_served_past_the_high_watermark_breaks_rp_07() -> None:
     assert verdict(h, "RP-07").violations[0].evidence is Evidence.SELF
 
 
-def test_a_message_read_that_nobody_had_committed_breaks_rp_07() -> None:
+def test_a_message_read_before_any_replica_had_committed_it_breaks_rp_07() -> None:
     h = HistoryBuilder()
     mark(h, 5, 6)
     poll(h, 4, 5)
@@ -128,13 +129,13 @@ def test_a_fetch_of_a_log_all_committed_does_not_exercise_rp_07() -> None:
     assert verdict(h, "RP-07").verdict is Outcome.NOT_EXERCISED
 
 
-def test_a_system_that_tells_no_high_watermark_is_not_held_to_one() -> None:
+def test_a_system_that_reports_no_high_watermark_is_not_judged_by_one() -> None:
     h = HistoryBuilder()
     poll(h, 3, 4)
     assert verdict(h, "RP-07").verdict is Outcome.NOT_EXERCISED
 
 
-def test_rp_07_is_open_in_a_history_cut_short() -> None:
+def test_rp_07_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     mark(h, 5, 6)
     serve(h, to=5, high_watermark=5)
@@ -165,7 +166,7 @@ def test_a_follower_that_never_learns_breaks_rp_27() -> None:
     assert found.violations[0].evidence is Evidence.PEER
 
 
-def test_what_is_stored_first_after_a_silence_may_come_before_its_mark() -> None:
+def test_the_first_message_after_a_silence_may_come_before_its_high_watermark() -> None:
     h = HistoryBuilder()
     lead(h)
     follow(h)
@@ -195,7 +196,7 @@ def test_a_follower_that_learns_a_little_late_keeps_rp_27() -> None:
     assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
 
 
-def test_a_mark_capped_by_the_followers_own_log_exercises_rp_27() -> None:
+def test_a_high_watermark_capped_by_the_followers_own_log_exercises_rp_27() -> None:
     h = HistoryBuilder()
     follow(h)
     mark(h, 9, 9)
@@ -206,7 +207,7 @@ def test_a_mark_capped_by_the_followers_own_log_exercises_rp_27() -> None:
     assert verdict(h, "RP-27").exercised == 2
 
 
-def test_rp_27_is_open_in_a_history_cut_short() -> None:
+def test_rp_27_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     follow(h)
     learn(h, 1, 1)
@@ -258,7 +259,7 @@ def test_counting_a_replica_that_is_being_added_keeps_rp_32() -> None:
     assert verdict(h, "RP-32").verdict is Outcome.NOT_EXERCISED
 
 
-def test_rp_32_is_open_in_a_history_cut_short() -> None:
+def test_rp_32_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     ask(h, (1,))
     assert verdict(h, "RP-32", complete=False).verdict is Outcome.UNKNOWN
@@ -283,7 +284,7 @@ def test_a_leader_that_lets_writes_wait_for_good_breaks_rp_09() -> None:
     assert "asked to drop no follower" in verdict(h, "RP-09").violations[0].message
 
 
-def test_a_leader_that_says_no_time_is_held_to_kafkas_default() -> None:
+def test_a_leader_that_reports_no_time_is_held_to_kafkas_default() -> None:
     h = HistoryBuilder()
     lead(h, keep_ms=0)
     store(h, B1, 0)
@@ -319,7 +320,7 @@ def test_a_leader_that_asked_in_vain_keeps_rp_09() -> None:
     assert verdict(h, "RP-09").verdict is Outcome.NOT_EXERCISED
 
 
-def test_a_stall_of_the_leader_leaves_rp_09_open() -> None:
+def test_a_stall_of_the_leader_leaves_rp_09_undecided() -> None:
     h = HistoryBuilder()
     lead(h)
     store(h, B1, 0)
@@ -356,13 +357,13 @@ def test_a_follower_taken_back_when_it_has_caught_up_keeps_rp_10() -> None:
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 1, Evidence.PEER)
 
 
-def test_a_shrink_says_nothing_about_rp_10() -> None:
+def test_a_shrink_does_not_exercise_rp_10() -> None:
     h = HistoryBuilder()
     ask(h, (1, 2), ends=(6, 1))
     assert verdict(h, "RP-10").verdict is Outcome.NOT_EXERCISED
 
 
-def test_rp_10_is_open_in_a_history_cut_short() -> None:
+def test_rp_10_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     ask(h, ALL3, old=(1, 2))
     assert verdict(h, "RP-10", complete=False).verdict is Outcome.UNKNOWN

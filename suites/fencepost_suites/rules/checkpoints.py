@@ -1,4 +1,4 @@
-"""Checkpoints: what a replica stores beside its log, and what is there when it starts again."""
+"""Checkpoints: what a replica stores beside its log, and what it finds there after a restart."""
 
 from __future__ import annotations
 
@@ -21,22 +21,25 @@ from fencepost_kafka import (
 from fencepost_suites.rules.keys import NOTHING, by_partition, slot_of
 
 DUPLICATES = ("-duplicate", "-twin")
-"""How the slot of a second process with a node's id ends, now and in older histories."""
+"""How the slot name of a second process with a node's id ends; the last one is of older
+histories."""
 
 
 @dataclass(slots=True)
 class _Marks:
-    """The highest mark that the processes of each node told, and the processes that began."""
+    """The highest high watermark that the processes of each node reported, and the processes that
+    began."""
 
-    told: dict[str, tuple[int, Cause]] = field(default_factory=dict)
+    reported: dict[str, tuple[int, Cause]] = field(default_factory=dict)
     began: set[str] = field(default_factory=set)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class RestartsFromCheckpoint:
-    """RP-08. A checkpoint holds a mark that the replica told before. Exercised by a process that
-    begins with a mark of a predecessor's and a log that reaches beyond it."""
+    """RP-08. A checkpoint holds a high watermark that the replica had reported before. Exercised by
+    a process that begins with a high watermark of a former process and a log that reaches beyond
+    it."""
 
     clause: str = "RP-08"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -51,8 +54,8 @@ class RestartsFromCheckpoint:
         body = event.body
         if isinstance(body, HighWatermarkAdvanced):
             node = _node_of(event.process)
-            if body.high_watermark > state.told.get(node, (-1, None))[0]:
-                state.told[node] = (body.high_watermark, event.ref)
+            if body.high_watermark > state.reported.get(node, (-1, None))[0]:
+                state.reported[node] = (body.high_watermark, event.ref)
         elif event.process not in state.began:
             state.began.add(event.process)
             assert isinstance(body, FollowingStarted | LeadershipStarted)
@@ -71,11 +74,11 @@ class RestartsFromCheckpoint:
             )
             return (Violated(event.ref, Evidence.SELF, message),)
         node = _node_of(event.process)
-        told, ref = state.told.get(node, (0, None))
-        if body.high_watermark > told:
+        reported, ref = state.reported.get(node, (0, None))
+        if body.high_watermark > reported:
             message = (
                 f"{event.process} begins with a high watermark of {body.high_watermark} for "
-                f"{place}, though {node} never knew one above {told}"
+                f"{place}, though {node} never reported one above {reported}"
             )
             return (Violated(event.ref, Evidence.SELF, message, () if ref is None else (ref,)),)
         if 0 < body.high_watermark < body.log_end:
@@ -88,7 +91,7 @@ class RestartsFromCheckpoint:
 
 @dataclass(slots=True)
 class _Disks:
-    """What each slot's disk holds of one partition, by the word of its processes."""
+    """What each slot's disk holds of one partition, as its processes reported it."""
 
     flushed: dict[str, tuple[int, Cause]] = field(default_factory=dict)
     ends: dict[str, int] = field(default_factory=dict)
@@ -98,8 +101,9 @@ class _Disks:
 @final
 @dataclass(frozen=True, slots=True)
 class FlushedSurvives:
-    """RP-26. Exercised by a process that finds less than its predecessor had stored, since the
-    machine forgot it, and all that had been flushed. A duplicate's disk may be laid out anew."""
+    """RP-26. Exercised by a process that finds less than the process before it had stored, because
+    the machine lost unsynced data, and all that had been flushed. The disk of a duplicate may be
+    empty."""
 
     clause: str = "RP-26"
     kinds: frozenset[type[Struct]] = frozenset(

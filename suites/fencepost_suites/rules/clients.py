@@ -1,7 +1,7 @@
-"""What any client of any system may expect: Jepsen's anomalies, under Jepsen's names.
+"""What clients of any system may expect: Jepsen's anomalies, under Jepsen's names.
 
-Clients are their only evidence. A final reading that did not succeed leaves open what depends on
-it; without any reading nothing can be said of what was acknowledged.
+Clients are their only evidence. If the final reading failed, what depends on it is undecided.
+Without any reading, nothing can be concluded about acknowledged writes.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ CLIENT = Evidence.CLIENT
 
 @dataclass(slots=True)
 class _Unread:
-    """The acknowledged writes of a partition that the reading has not shown yet."""
+    """The acknowledged writes of a partition that the current reading has not returned yet."""
 
     waiting: dict[int, tuple[str, str, int]] = field(default_factory=dict)
     """offset -> operation, and the process and number of its acknowledgement."""
     early: dict[int, str] = field(default_factory=dict)
-    """offset -> operation: read in the reading under way, before any acknowledgement came."""
+    """offset -> operation: read by the current reading before its acknowledgement was recorded."""
     confirmed: int = 0
     error: str = ""
 
@@ -47,8 +47,8 @@ class _Unread:
 @final
 @dataclass(frozen=True, slots=True)
 class LostWrite:
-    """JEPSEN-lost-write. Below the end of a whole reading every acknowledged write must show, with
-    its own content."""
+    """JEPSEN-lost-write. A complete reading must return every acknowledged write below its end,
+    with the content that was written."""
 
     clause: str = "JEPSEN-lost-write"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -136,9 +136,9 @@ class _Unseen:
     waiting: dict[int, tuple[str, Cause]] = field(default_factory=dict)
     top: int = -1
     read_end: int = -1
-    """The end of the last whole reading; -1 until there is one."""
+    """The end of the last complete reading; -1 until there is one."""
     before: set[int] = field(default_factory=set)
-    """Of the waiting offsets those that were acknowledged before it."""
+    """The waiting offsets that were acknowledged before that reading."""
     seen: int = 0
     deleted: bool = False
 
@@ -146,7 +146,8 @@ class _Unseen:
 @final
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """JEPSEN-unseen. Acknowledged before the last whole reading, and beyond its end."""
+    """JEPSEN-unseen. A write that was acknowledged before the last complete reading lies beyond its
+    end."""
 
     clause: str = "JEPSEN-unseen"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -171,7 +172,7 @@ class Unseen:
                         state.seen += 1
         elif isinstance(body, ReadCompleted):
             if body.outcome == "ok":
-                # What is not there below the end is lost: another clause's matter.
+                # A write that is missing below the end is lost: that is JEPSEN-lost-write.
                 state.waiting = {o: w for o, w in state.waiting.items() if o >= body.end}
                 state.read_end, state.before = body.end, set(state.waiting)
                 if state.seen and not state.waiting:
@@ -179,7 +180,8 @@ class Unseen:
         elif isinstance(body, LeadershipStarted):
             state.deleted = False
         elif isinstance(body, ReplicaRemoved) and body.reason == "deleted":
-            return _Unseen(deleted=True), NOTHING  # answers under way still come; nobody can read
+            # Answers may still arrive, but the topic can no longer be read.
+            return _Unseen(deleted=True), NOTHING
         return state, NOTHING
 
     def end(self, state: _Unseen, end: RunEnd) -> Sequence[Finding]:
@@ -203,18 +205,20 @@ class _Contents:
     at: dict[int, str] = field(default_factory=dict)
     """offset -> the operation first seen there."""
     got: dict[int, tuple[int, Cause]] = field(default_factory=dict)
-    """What consumers got and no reading has shown yet: offset -> when last, and by which poll."""
+    """What consumers received and no reading has returned yet: offset -> when last, and in which
+    poll."""
     clashed: set[int] = field(default_factory=set)
-    """The offsets where two messages were seen."""
+    """The offsets at which two different messages were seen."""
     error: str = ""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class InconsistentOffsets:
-    """JEPSEN-inconsistent-offsets. A whole reading sees every offset there is: what a consumer got
-    and it does not show is gone, at the log's end too. Offsets in a row are one violation.
-    Exercised by each poll that meets what was seen before."""
+    """JEPSEN-inconsistent-offsets. A complete reading returns every message there is, so a
+    message that a consumer received and the reading lacks is gone, at the end of the log too.
+    Consecutive offsets are one violation. Exercised by each poll that returns an offset which
+    was seen before."""
 
     clause: str = "JEPSEN-inconsistent-offsets"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -264,7 +268,8 @@ class InconsistentOffsets:
 
     @staticmethod
     def _read(state: _Contents, event: Event, body: ReadCompleted) -> Sequence[Finding]:
-        """What was got before the log's end was asked for, and was not below it, is gone, too."""
+        """Finds what is gone: offsets received before the reading asked for the end of the log that
+        are not below that end."""
         later = {
             offset: (at_ns, poll)
             for offset, (at_ns, poll) in state.got.items()
@@ -285,27 +290,27 @@ class InconsistentOffsets:
 def _two(
     event: Event, body: Polled | ProduceCompleted, state: _Contents, offset: int, operation: str
 ) -> Sequence[Finding]:
-    """Another message than was first seen at this offset: told unless it, or the offset right
-    before it, was found so already."""
+    """A violation for a second message at this offset, unless this offset or the one right before
+    it was reported already."""
     known = offset in state.clashed or offset - 1 in state.clashed
     state.clashed.add(offset)
     if known:
         return NOTHING
     message = (
         f"offset {offset} of {body.topic}-{body.partition} held {state.at[offset]}, and "
-        f"{operation} by the word of {event.process}"
+        f"{operation} according to {event.process}"
     )
     return (Violated(event.ref, CLIENT, message),)
 
 
 def _gone(event: Event, body: ReadCompleted, offsets: Sequence[int], state: _Contents) -> Violated:
-    """One violation, however many messages are gone: they went together."""
+    """One violation for all the missing messages: they disappeared together."""
     first = offsets[0]
     _, poll = state.got[first]
     others = f"; {len(offsets) - 1} more are gone, up to offset {offsets[-1]}"
     message = (
         f"offset {first} of {body.topic}-{body.partition} held {state.at[first]} when "
-        f"{poll.process} read it, and nothing when {event.process} read all up to {body.end}"
+        f"{poll.process} read it, and nothing when {event.process} read everything up to {body.end}"
         f"{others if len(offsets) > 1 else ''}"
     )
     return Violated(event.ref, CLIENT, message, (poll,))
@@ -320,7 +325,8 @@ class _Position:
 @final
 @dataclass(frozen=True, slots=True)
 class NonmonotonicPoll:
-    """JEPSEN-nonmonotonic-poll. Within a poll too. Exercised by every poll that follows one."""
+    """JEPSEN-nonmonotonic-poll. Offsets grow within a poll, too. Exercised by every poll after a
+    consumer's first."""
 
     clause: str = "JEPSEN-nonmonotonic-poll"
     kinds: frozenset[type[Struct]] = frozenset({Polled, ConsumerPositioned})
@@ -355,7 +361,7 @@ class NonmonotonicPoll:
 
 @dataclass(slots=True)
 class _Skips:
-    """Where each consumer goes on, and what was jumped over and not been met since."""
+    """The next offset of each consumer, and the offsets it skipped that were not seen since."""
 
     next: dict[str, int] = field(default_factory=dict)
     gaps: list[tuple[int, int, str, Cause]] = field(default_factory=list)
@@ -365,8 +371,8 @@ class _Skips:
 @final
 @dataclass(frozen=True, slots=True)
 class PollSkip:
-    """JEPSEN-poll-skip. What was jumped over counts once somebody reads a message there, the final
-    reading at the latest; offsets that hold none are no skip."""
+    """JEPSEN-poll-skip. A skipped offset counts once any reader finds a message there, at the
+    latest the final reading. Skipped offsets without a message are no violation."""
 
     clause: str = "JEPSEN-poll-skip"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -419,7 +425,7 @@ class PollSkip:
 
 
 def _met(state: _Skips, body: Polled) -> list[Finding]:
-    """The gaps in which a message shows now; each is told once."""
+    """The skipped ranges in which a message is found now; each is reported once."""
     found: list[Finding] = []
     kept: list[tuple[int, int, str, Cause]] = []
     for start, stop, process, ref in state.gaps:

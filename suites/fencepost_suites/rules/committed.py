@@ -1,7 +1,8 @@
 """What rules keep of the committed metadata: the newest record of each partition and broker.
 
-Every node replays the same records, some again after a restart; what counts is the first to be
-told, by offset. Topics that were made again under their old name are told apart by offset too.
+Every node replays the same records, and replays some again after a restart. The first event about a
+record counts, by its offset. The offset also distinguishes a topic from an earlier one of the same
+name.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ TopicPartition = tuple[str, int]
 
 
 def eligible_leaders(before: PartitionCommitted, record: PartitionCommitted) -> set[int]:
-    """The brokers that a record may make the leader: they have all that was committed before it.
+    """The brokers that a record may make the leader: they have everything that was committed before
+    it.
 
-    They are the ISR and the eligible ones of the record before. One that keeps the whole ISR, but
-    for replicas that a reassignment removes, and adds to it stores what the leader asked for, who
-    had seen the newcomers catch up: they are eligible leaders too. A leader elected from outside is
-    alone in its ISR, or not in it.
+    They are the ISR and the eligible replicas of the record before. If the new record keeps the
+    whole ISR, except replicas that a reassignment removes, and adds members, then it stores a
+    change that the leader asked for after it had seen the new members catch up: these may lead too.
+    A leader elected from outside would be alone in its ISR, or not in it.
     """
     staying = set(before.isr) - set(before.removing)
     grown = set(record.isr) if staying else set(record.isr) & set(before.adding)
@@ -35,10 +37,11 @@ class Partitions:
 
     newest: dict[TopicPartition, PartitionCommitted] = field(default_factory=dict)
     deleted: dict[str, int] = field(default_factory=dict)
-    """topic -> offset of the record that deleted it last."""
+    """topic -> offset of the newest record that deleted it."""
 
     def take(self, body: PartitionCommitted) -> tuple[bool, PartitionCommitted | None]:
-        """Takes a record in; whether it is news, and what held before it."""
+        """Applies a record. Returns whether it is newer than the known one, and the record known
+        before."""
         known = self.newest.get((body.topic, body.partition))
         if known is not None and known.offset >= body.offset:
             return False, known
@@ -48,7 +51,7 @@ class Partitions:
         return True, known
 
     def forget(self, body: TopicCommitted) -> tuple[TopicPartition, ...]:
-        """Takes a deletion in; the partitions that are gone."""
+        """Applies a deletion; returns the partitions that it removed."""
         if not body.deleted or body.offset <= self.deleted.get(body.topic, -1):
             return ()
         self.deleted[body.topic] = body.offset
@@ -62,7 +65,7 @@ class Partitions:
         return gone
 
     def led_by(self, broker: int) -> Iterator[TopicPartition]:
-        """What a broker leads."""
+        """The partitions that a broker leads."""
         return (place for place, one in self.newest.items() if one.leader == broker)
 
 
@@ -74,7 +77,8 @@ class Brokers:
     newest: dict[int, BrokerCommitted] = field(default_factory=dict)
 
     def take(self, body: BrokerCommitted) -> tuple[bool, BrokerCommitted | None]:
-        """Takes a record in; whether it is news, and what held before it."""
+        """Applies a record. Returns whether it is newer than the known one, and the record known
+        before."""
         known = self.newest.get(body.broker_id)
         if known is not None and known.offset >= body.offset:
             return False, known
@@ -82,7 +86,7 @@ class Brokers:
         return True, known
 
     def forget(self, body: BrokerDeleted) -> bool:
-        """Takes a deletion in; whether it is news."""
+        """Applies a deletion; returns whether it removed a registration."""
         known = self.newest.get(body.broker_id)
         if known is None or known.offset >= body.offset:
             return False
@@ -90,10 +94,10 @@ class Brokers:
         return True
 
     def live(self) -> tuple[int, ...]:
-        """Those that are not fenced, sorted."""
+        """The brokers that are not fenced, sorted."""
         return tuple(sorted(b for b, one in self.newest.items() if not one.fenced))
 
     def fenced(self, broker: int) -> bool:
-        """Whether a broker is fenced, or nobody registered it."""
+        """Whether a broker is fenced or not registered."""
         known = self.newest.get(broker)
         return known is None or known.fenced

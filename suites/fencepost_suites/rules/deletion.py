@@ -1,4 +1,4 @@
-"""Deletion: of brokers, and of topics with all that is on disks of them."""
+"""Deletion: of brokers, and of topics with their data on disk."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from fencepost_suites.rules.keys import NOTHING, slot_of, whole_run
 from fencepost_suites.rules.words import named
 
 DONE_WITHIN_NS = 10_000_000_000
-"""A controller in office, or a broker that runs, has long seen what is to be done by then."""
+"""An active controller, or a running broker, has completed a deletion by then."""
 
 
 @dataclass(slots=True)
@@ -48,15 +48,15 @@ class _Deletions:
     owed: dict[int, tuple[Cause, set[TopicPartition]]] = field(default_factory=dict)
     """deleted broker -> the partitions whose ISR it is still in, or which it leads."""
     marked: dict[str, tuple[int, Cause, bool]] = field(default_factory=dict)
-    """topic id -> when it was marked, and whether a new controller took office since."""
+    """topic id -> when it was marked, and whether a new controller was elected since."""
     done: set[str] = field(default_factory=set)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class DeletedIsGone:
-    """QC-26. Exercised by a deleted broker that was in an ISR with others, once it has left all of
-    them, and by a marked topic that a later controller deleted."""
+    """QC-26. Exercised by a deleted broker that had shared an ISR with others, once it has left
+    every such ISR, and by a marked topic that a later controller deleted."""
 
     clause: str = "QC-26"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -151,10 +151,10 @@ class _Replicas:
     ids: dict[tuple[str, str], str] = field(default_factory=dict)
     """process and topic -> the topic's id as that process knows it."""
     held: dict[Held, str] = field(default_factory=dict)
-    """What is on the slots' disks -> the topic's name."""
+    """The replicas on the slots' disks -> the topic's name."""
     owed: dict[Held, tuple[int, Cause]] = field(default_factory=dict)
     replayed: set[tuple[str, str]] = field(default_factory=set)
-    """process and topic id: deletions that the process knows of."""
+    """process and topic id: the deletions that the process has replayed."""
     since: dict[str, int] = field(default_factory=dict)
     """process -> when it began."""
     newest: dict[str, str] = field(default_factory=dict)
@@ -164,9 +164,10 @@ class _Replicas:
 @final
 @dataclass(frozen=True, slots=True)
 class DeletedReplicasAreRemoved:
-    """RP-25. A broker that knows of the deletion, or began after it, has removed its replicas by
-    the time it is active. Exercised by what a broker finds and removes when it starts. A replica is
-    on a disk from its first append on. Duplicates, whose disks may be new, are left aside."""
+    """RP-25. A broker that replayed the deletion, or started after it, has removed its replicas by
+    the time it is active. Exercised by the replicas that a broker finds and removes when it starts.
+    A replica is on a disk from its first append on. Duplicates are ignored, since their disks may
+    be empty."""
 
     clause: str = "RP-25"
     kinds: frozenset[type[Struct]] = frozenset(

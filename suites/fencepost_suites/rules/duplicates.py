@@ -1,4 +1,4 @@
-"""What an idempotent producer promises a client: each message is stored once (Jepsen's anomaly)."""
+"""What an idempotent producer promises a client: each message is stored once (a Jepsen anomaly)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from fencepost_suites.rules.keys import NOTHING, by_partition
 CLIENT = Evidence.CLIENT
 
 _REMEMBERED_NS = 60_000_000_000
-"""How long ago an operation may have ended that was on its way when its producer's epoch changed:
-that is known well within a second, unless the worker stood still."""
+"""How long an ended operation is remembered. It may have been in flight when its producer's epoch
+changed, which is recorded well within a second, unless the worker stalled."""
 
 
 @dataclass(slots=True)
@@ -33,11 +33,11 @@ class _Places:
     repeatable: set[str] = field(default_factory=set)
     """Operations that may be stored twice."""
     under_way: dict[str, str] = field(default_factory=dict)
-    """operation of an idempotent producer -> its process."""
+    """operation of an idempotent producer in flight -> its process."""
     ended: deque[tuple[int, str, str]] = field(default_factory=deque)
-    """When such an operation ended, it, and its process; the newest ones, in order."""
+    """When each such operation ended, the operation, and its process; the newest ones, in order."""
     suspects: list[tuple[str, Violated]] = field(default_factory=list)
-    """Operations met at two offsets: the epoch change that explains one may be told later."""
+    """Operations found at two offsets: the epoch change that explains one may be recorded later."""
 
     def invoked(self, event: Event, body: ProduceInvoked) -> None:
         if body.idempotent:
@@ -53,7 +53,8 @@ class _Places:
             self.ended.popleft()
 
     def resent(self, event: Event, body: ProducerEpochChanged) -> None:
-        """What was on its way when its producer's epoch changed may be stored under both."""
+        """Marks the operations in flight when their producer's epoch changed: they may be stored
+        under both."""
         mine = event.process
         self.repeatable.update(op for op, process in self.under_way.items() if process == mine)
         self.repeatable.update(
@@ -64,9 +65,9 @@ class _Places:
 @final
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """JEPSEN-duplicate. Of idempotent producers, within one producer epoch each: what was on its
-    way when the client library began another may be stored twice (KIP-360). Exercised by each poll
-    that meets a message where it was before."""
+    """JEPSEN-duplicate. For idempotent producers, within one producer epoch: an operation in flight
+    when the client library began a new epoch may be stored twice (KIP-360). Exercised by each poll
+    that returns a message at the offset where it was before."""
 
     clause: str = "JEPSEN-duplicate"
     kinds: frozenset[type[Struct]] = frozenset(

@@ -1,4 +1,4 @@
-"""Elections: who may be made leader, and who when several may."""
+"""Elections: which replicas may be made leader, and which one of several."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fencepost_kafka import (
 )
 from fencepost_suites.rules.committed import Brokers, Partitions, TopicPartition
 from fencepost_suites.rules.keys import NOTHING, whole_run
-from fencepost_suites.rules.leases import MS, Late, settle
+from fencepost_suites.rules.leases import MS, Late, judge_late
 from fencepost_suites.rules.words import span
 
 
@@ -33,10 +33,10 @@ class _Cluster:
 
 @final
 @dataclass(frozen=True, slots=True)
-class DeadIsrLeadsNobody:
-    """RP-29. Live is unfenced, by the records; what is said of the ISR goes for replicas eligible
-    beside it, too. Exercised by a partition left without a leader while another replica lives: its
-    last leader is fenced by then, or by the record that follows."""
+class DeadIsrHasNoLeader:
+    """RP-29. A broker is live if the records say that it is not fenced. Replicas that are eligible
+    beside the ISR count as members of it. Exercised by a partition left without a leader while a
+    replica outside the ISR is live: its last leader is fenced by then, or by the next record."""
 
     clause: str = "RP-29"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -83,7 +83,7 @@ class DeadIsrLeadsNobody:
 
 @dataclass(slots=True)
 class _Failed:
-    """A fenced broker: which partitions it led with full ISRs, and who leads them since."""
+    """A fenced broker: the partitions it led with full ISRs, and their leaders since."""
 
     survivors: tuple[int, ...]
     due: dict[TopicPartition, int]
@@ -106,9 +106,9 @@ def _uneven(eligible_leaders: Iterable[int], survivors: Sequence[int]) -> bool:
 
 @final
 @dataclass(frozen=True, slots=True)
-class HeirsAreMany:
-    """RP-02. Of a broker that led at least as many partitions with full ISRs as there are
-    survivors, where the next in each replica list would share them evenly. Exercised by the record
+class LeadershipsSpread:
+    """RP-02. Judged for a broker that led, with full ISRs, at least as many partitions as there are
+    survivors, if the next replica of each list would spread them evenly. Exercised by the record
     that moves the last of them."""
 
     clause: str = "RP-02"
@@ -186,9 +186,9 @@ class _Preferred:
 @final
 @dataclass(frozen=True, slots=True)
 class PreferredLeadsAgain:
-    """RP-21. The controller says how often it looks; twice that and two seconds are allowed, in one
-    office, for a broker that is neither fenced nor about to stop. Exercised when leadership goes
-    back from a leader that could have gone on."""
+    """RP-21. The controller reports how often it checks. Twice that interval and two seconds are
+    allowed, within one controller's term, for a broker that is neither fenced nor stopping.
+    Exercised when leadership returns from a leader that could have continued."""
 
     clause: str = "RP-21"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -260,4 +260,4 @@ class PreferredLeadsAgain:
                 state.suspects.append(late)
 
     def end(self, state: _Preferred, end: RunEnd) -> Sequence[Finding]:
-        return settle(state.suspects, end)
+        return judge_late(state.suspects, end)

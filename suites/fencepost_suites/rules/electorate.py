@@ -1,4 +1,4 @@
-"""Who is who in the quorum: ids that nobody shares, voters that brokers learn and follow."""
+"""The identities of the quorum: ids are unique; brokers learn the voters and follow them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fencepost_suites.rules.keys import NOTHING, by_process, whole_run
 
 @dataclass(slots=True)
 class _Ids:
-    """Which ids controllers have, and brokers."""
+    """The ids of controllers and of brokers."""
 
     controllers: dict[int, tuple[str, Cause]] = field(default_factory=dict)
     brokers: dict[int, Cause] = field(default_factory=dict)
@@ -33,8 +33,8 @@ class _Ids:
 @final
 @dataclass(frozen=True, slots=True)
 class OneSpaceOfIds:
-    """QC-03. A registration under a controller's id is told by every node that replays it; the
-    broker's word is the refusal that it got."""
+    """QC-03. Each node that replays a registration under a controller's id reports it. The broker
+    itself reports the refusal it got."""
 
     clause: str = "QC-03"
     kinds: frozenset[type[Struct]] = frozenset({NodeStarted, BrokerCommitted, HeartbeatRefused})
@@ -83,8 +83,8 @@ class _Shared:
 @final
 @dataclass(frozen=True, slots=True)
 class TwoNodesInOneProcess:
-    """QC-02. Exercised when a controller accepts the broker of a process in which a controller
-    lives as well, each under an id of its own."""
+    """QC-02. Exercised when a controller accepts a broker whose process runs a controller as well,
+    under different ids."""
 
     clause: str = "QC-02"
     kinds: frozenset[type[Struct]] = frozenset({NodeStarted, HeartbeatAnswered})
@@ -115,17 +115,18 @@ class TwoNodesInOneProcess:
 
 @dataclass(slots=True)
 class _Known:
-    """What controllers take for the quorum, and what brokers were configured with and learned."""
+    """The quorums that controllers know, and the ones that brokers were configured with and
+    learned."""
 
     quorums: set[tuple[tuple[int, ...], tuple[str, ...]]] = field(default_factory=set)
     addresses: dict[int, str] = field(default_factory=dict)
     given: dict[str, tuple[frozenset[str], Cause]] = field(default_factory=dict)
-    """broker process -> its bootstrap addresses, and the event that told them."""
+    """broker process -> its bootstrap addresses, and the event that recorded them."""
     partial: set[str] = field(default_factory=set)
-    """Brokers that were not given all the addresses of the quorum, or others too."""
+    """Brokers whose configured addresses differ from those of the quorum."""
 
     def learned(self, event: Event, body: QuorumLearned) -> bool:
-        """Takes in what a node takes for the quorum; whether it is one that some controller has."""
+        """Records what a node takes for the quorum; returns whether some controller agrees."""
         quorum = (body.voters, body.endpoints)
         if not body.bootstrap:
             self.quorums.add(quorum)
@@ -141,8 +142,8 @@ class _Known:
 @final
 @dataclass(frozen=True, slots=True)
 class LearnsTheQuorum:
-    """QC-05. What a broker learned must be a quorum that some controller has; exercised when one
-    registers that was configured with other addresses than the quorum's."""
+    """QC-05. The quorum that a broker learned must be one that some controller has. Exercised when
+    a broker registers that was configured with other addresses than the quorum's."""
 
     clause: str = "QC-05"
     kinds: frozenset[type[Struct]] = frozenset({QuorumLearned, HeartbeatAnswered})
@@ -158,8 +159,8 @@ class LearnsTheQuorum:
                 if state.learned(event, body):
                     return state, NOTHING
                 message = (
-                    f"{event.process} takes {list(body.endpoints)} for the quorum, which no "
-                    f"controller does"
+                    f"{event.process} takes {list(body.endpoints)} for the quorum, but no "
+                    "controller does"
                 )
                 return state, (Violated(event.ref, Evidence.PEER, message),)
             case HeartbeatAnswered(request_epoch=-1, error="NONE", active=True):
@@ -174,7 +175,8 @@ class LearnsTheQuorum:
 
 @dataclass(slots=True)
 class _Followed:
-    """The active controller, by its event, and what each broker has done since about it."""
+    """The active controller, the event of its election, and what each broker has done about it
+    since."""
 
     known: _Known = field(default_factory=_Known)
     ids: dict[str, int] = field(default_factory=dict)
@@ -183,17 +185,17 @@ class _Followed:
     elected: Cause | None = None
     asked: set[str] = field(default_factory=set)
     """Brokers that have sent it a heartbeat."""
-    told: dict[str, Cause] = field(default_factory=dict)
-    """Brokers that another controller has told that it is not the active one."""
+    refused: dict[str, Cause] = field(default_factory=dict)
+    """Brokers that learned from another controller that it is not the active one."""
     followed: set[str] = field(default_factory=set)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class FollowsNewAddresses:
-    """QC-29. Exercised by a lease of a controller at an address that the broker was not configured
-    with; broken by a lease that ran out while other controllers answered and that one was never
-    asked."""
+    """QC-29. Exercised by a lease from a controller at an address that the broker was not
+    configured with. Broken by a lease that ran out while other controllers answered and the active
+    one was never asked."""
 
     clause: str = "QC-29"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -217,11 +219,11 @@ class FollowsNewAddresses:
             case ControllerElected() if body.epoch > state.epoch:
                 state.epoch, state.elected = body.epoch, event.ref
                 state.active = state.ids.get(event.process, -1)
-                state.asked, state.told, state.followed = set(), {}, set()
+                state.asked, state.refused, state.followed = set(), {}, set()
             case HeartbeatSent() if body.controller == state.active:
                 state.asked.add(event.process)
             case HeartbeatRefused(error="NOT_CONTROLLER") if body.controller != state.active:
-                state.told[event.process] = event.ref
+                state.refused[event.process] = event.ref
             case LeaseGranted() if body.controller_epoch == state.epoch:
                 return state, self._granted(state, event)
             case BrokerStateChanged(reason="lease_expired"):
@@ -242,8 +244,8 @@ class FollowsNewAddresses:
         return (Exercised(event.ref, Evidence.PEER),)
 
     def _expired(self, state: _Followed, event: Event) -> Sequence[Finding]:
-        told = state.told.get(event.process)
-        if told is None or event.process in state.asked or state.elected is None:
+        refused = state.refused.get(event.process)
+        if refused is None or event.process in state.asked or state.elected is None:
             return NOTHING
         if not self._strange(state, event.process):
             return NOTHING
@@ -251,7 +253,7 @@ class FollowsNewAddresses:
             f"{event.process} lost its lease without having asked controller {state.active}, the "
             f"active one, whose address it was not configured with, though others answered it"
         )
-        return (Violated(event.ref, Evidence.PEER, message, (state.elected, told)),)
+        return (Violated(event.ref, Evidence.PEER, message, (state.elected, refused)),)
 
     def end(self, state: _Followed, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

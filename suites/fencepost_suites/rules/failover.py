@@ -1,5 +1,5 @@
-"""A leader that fails or steps down: what becomes of the writes that were on their way (RP-11 to
-RP-13 are the replication design's three cases of when it fails)."""
+"""A leader that fails or steps down: what happens to writes in flight (RP-11 to RP-13 are the
+replication design's three cases of when it fails)."""
 
 from __future__ import annotations
 
@@ -27,21 +27,22 @@ from fencepost_suites.rules.replica_logs import ReplicaLogs
 from fencepost_suites.rules.words import span
 
 FOUND_WITHIN_NS = 8_000_000_000
-"""A client gives up on a mute connection within five seconds, and asks other brokers then."""
+"""A client gives up on a silent connection within five seconds, and then asks other brokers."""
 ANSWERED_WITHIN_NS = 5_000_000_000
-"""A leader that steps down answers at once; an event later than this shows that it lives."""
+"""A leader that steps down answers at once; an event later than this shows that it is alive."""
 
 
 @dataclass(slots=True)
 class _Search:
-    """Who leads one partition since when, whom it heard, and the writes still open."""
+    """Which process leads one partition since when, which clients reached it, and the open
+    writes."""
 
     leader: str = ""
     since_ns: int = 0
     log_end: int = 0
     ref: Cause | None = None
-    heard: dict[str, int] = field(default_factory=dict)
-    """client -> when the present leader heard it last."""
+    reached: dict[str, int] = field(default_factory=dict)
+    """client -> when it last reached the present leader."""
     open: dict[str, tuple[int, str]] = field(default_factory=dict)
     """operation -> when it was invoked, and by which client."""
 
@@ -49,9 +50,9 @@ class _Search:
 @final
 @dataclass(frozen=True, slots=True)
 class ResendFindsLeader:
-    """RP-11. Exercised by a write invoked under one leader and stored by the next. Broken by one
-    that fails, or is still open when leadership moves on, though a leader has served for eight
-    seconds and never heard of its client."""
+    """RP-11. Exercised by a write invoked under one leader and stored by the next. Broken by a
+    write that fails, or is still open when leadership moves on, although a leader served for eight
+    seconds without a request from its client."""
 
     clause: str = "RP-11"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -71,14 +72,15 @@ class ResendFindsLeader:
             state.open[body.operation] = (event.at_ns, event.process)
         elif isinstance(body, ProduceAnswered | RequestRefused):
             if event.process == state.leader:
-                state.heard[body.client] = event.at_ns
+                state.reached[body.client] = event.at_ns
         elif isinstance(body, ProduceCompleted):
             invoked = state.open.pop(body.operation, None)
             if invoked is not None and state.leader:
                 return state, self._completed(state, event, body, invoked[0])
         elif isinstance(body, LeadershipStarted):
             if event.process != state.leader:
-                # The former leader may have been dead for long: that it was not found says nothing.
+                # The former leader may have been dead for long, so that it was not found proves
+                # nothing.
                 new = _Search(event.process, event.at_ns, body.log_end, event.ref, open=state.open)
                 return new, NOTHING
         elif isinstance(body, LeadershipEnded) and event.process == state.leader:
@@ -87,15 +89,16 @@ class ResendFindsLeader:
 
     @staticmethod
     def _unheard(state: _Search, event: Event) -> Sequence[Finding]:
-        """What is open and old while a leader leaves that never heard of it."""
+        """Writes that have been open too long while a leader steps down which their client never
+        reached."""
         if not state.leader or state.ref is None:
             return NOTHING
         for operation, (invoked_ns, client) in state.open.items():
             open_ns = event.at_ns - max(invoked_ns, state.since_ns)
-            if open_ns > FOUND_WITHIN_NS and client not in state.heard:
+            if open_ns > FOUND_WITHIN_NS and client not in state.reached:
                 message = (
                     f"{operation} of {client} was open for {span(open_ns)} while {state.leader} "
-                    f"led, which never heard of it"
+                    "led, and never reached it"
                 )
                 return (Violated(event.ref, Evidence.CLIENT, message, (state.ref,)),)
         return NOTHING
@@ -108,12 +111,12 @@ class ResendFindsLeader:
             later = invoked_ns < state.since_ns and body.offset >= state.log_end
             return (Exercised(event.ref, Evidence.CLIENT),) if later else NOTHING
         silent_ns = event.at_ns - max(invoked_ns, state.since_ns)
-        if silent_ns <= FOUND_WITHIN_NS or event.process in state.heard:
+        if silent_ns <= FOUND_WITHIN_NS or event.process in state.reached:
             return NOTHING
         message = (
             f"{body.operation} of {event.process} ended as {body.outcome} ({body.error}); "
             f"{state.leader} had led {body.topic}-{body.partition} for "
-            f"{span(event.at_ns - state.since_ns)} and never heard of it"
+            f"{span(event.at_ns - state.since_ns)} and was never reached"
         )
         because = () if state.ref is None else (state.ref,)
         return (Violated(event.ref, Evidence.CLIENT, message, because),)
@@ -124,7 +127,7 @@ class ResendFindsLeader:
 
 @dataclass(slots=True)
 class _Sequences:
-    """The idempotent batches in each process's log, and who stored each first."""
+    """The idempotent batches in each process's log, and which process stored each first."""
 
     logs: ReplicaLogs = field(default_factory=ReplicaLogs)
     at: dict[tuple[int, int, str], dict[int, str]] = field(default_factory=dict)
@@ -139,8 +142,9 @@ def _content(body: LogAppended) -> str:
 @final
 @dataclass(frozen=True, slots=True)
 class ResendIsStoredOnce:
-    """RP-12. A resend has its first sending's producer, sequence and bytes; it is stored again only
-    where the first was not kept. Exercised by a resend that a later leader knows to have."""
+    """RP-12. A resend has the producer, sequence and bytes of the first request. It is stored
+    again only if the first was not kept. Exercised by a resend that a later leader recognises as
+    stored."""
 
     clause: str = "RP-12"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -173,7 +177,8 @@ class ResendIsStoredOnce:
 
     @staticmethod
     def _commits(state: _Sequences, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
-        """What is committed twice in one log is stored twice, whatever is cut off elsewhere."""
+        """A batch that is committed twice in one log is stored twice, whatever is truncated
+        elsewhere."""
         below = [b for b in state.logs.of(event.process) if b.log_end <= body.high_watermark]
         _, conflict = state.logs.commit(event.process, body.high_watermark)
         place = f"{body.topic}-{body.partition}"
@@ -208,7 +213,7 @@ class ResendIsStoredOnce:
 
 @dataclass(slots=True)
 class _Queue:
-    """The writes that each leader has stored for clients and not answered."""
+    """The writes of clients that each leader has stored and not answered."""
 
     waiting: dict[str, dict[Cause, Event]] = field(default_factory=dict)
     stopped: dict[str, tuple[Cause, int]] = field(default_factory=dict)
@@ -220,7 +225,8 @@ class _Queue:
 @dataclass(frozen=True, slots=True)
 class SteppingDownFailsWrites:
     """RP-31. Exercised by a write that was still waiting when its leader stepped down, and was
-    answered, not as committed. One that is not answered though its leader lives on is broken."""
+    answered with an error. Broken by a write that its leader leaves unanswered although it is
+    alive."""
 
     clause: str = "RP-31"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -276,5 +282,5 @@ class SteppingDownFailsWrites:
             if state.last_ns[process] - at_ns > ANSWERED_WITHIN_NS:
                 found.append(Violated(ref, Evidence.SELF, message))
             else:
-                found.append(Undecided(f"{message}, and soon said nothing more", ref))
+                found.append(Undecided(f"{message}; its events end soon after", ref))
         return found

@@ -1,4 +1,4 @@
-"""Fencing: what a broker may answer without a lease, and what becomes of one that lost its id."""
+"""Fencing: what a broker may answer without a lease, and what a process that lost its id may do."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from fencepost_kafka import (
     RequestRefused,
 )
 from fencepost_suites.rules.keys import NOTHING, by_slot_serving, whole_run
-from fencepost_suites.rules.leases import MS, Late, settle
+from fencepost_suites.rules.leases import MS, Late, judge_late
 from fencepost_suites.rules.words import span
 
 FETCH_WAIT_NS = 1_000 * MS
-"""A fetch may have come this long before it is answered; a produce is stored at once."""
+"""How long before its answer a fetch may have arrived; a produce is stored at once."""
 SLACK_NS = 100 * MS
-"""How long past its lease's end a broker may take to notice, before what it serves counts."""
+"""How long past the end of its lease a broker may take to notice, before its answers count."""
 _TAKEN_OVER = frozenset({"DUPLICATE_BROKER_REGISTRATION", "STALE_BROKER_EPOCH"})
 
 
 @dataclass(slots=True)
 class Serving:
-    """The newest process of one slot: whether it may serve, and since when not."""
+    """The newest process of one slot: whether it may serve clients, and if not, since when."""
 
     process: str = ""
     started_ns: int = 0
@@ -51,7 +51,7 @@ class Serving:
     suspects: list[Late] = field(default_factory=list)
 
     def changed(self, event: Event, body: BrokerStateChanged) -> None:
-        """Takes a change of state in."""
+        """Applies a change of the broker's state."""
         if body.old == "ACTIVE" and body.new == "FENCED":
             self.lost_ns, self.lost = event.at_ns, event.ref
         elif body.new != "FENCED":
@@ -67,7 +67,7 @@ class Serving:
         return True
 
     def refused_probe(self, event: Event, body: ProbeCompleted) -> bool:
-        """Whether it was this process's fence that a probe met."""
+        """Whether a probe was refused by this process's fence."""
         return (
             body.outcome in ("refused", "closed")
             and self.refused.get(event.process, -1) >= body.sent_at_ns
@@ -76,10 +76,10 @@ class Serving:
 
 @final
 @dataclass(frozen=True, slots=True)
-class FencedBrokerServesNobody:
-    """QC-17. A produce is new when it is stored, a fetch when it is answered more than the longest
-    wait after the fence; a probe says itself when it was sent. A broker that does not even notice
-    the end of its lease is measured by the lease's end."""
+class FencedBrokerServesNoClient:
+    """QC-17. A produce counts as new when it is stored; a fetch, when it is answered later after
+    the fence than the longest wait of a fetch. A probe records when it was sent. For a broker that
+    does not notice the end of its lease, that end counts as the fence."""
 
     clause: str = "QC-17"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -133,7 +133,7 @@ class FencedBrokerServesNobody:
             over_ns = event.at_ns - state.ends_ns
             message = f"{event.process} {what} {span(over_ns)} after its lease had ended"
             violated = Violated(event.ref, Evidence.SELF, message, (state.granted,))
-            # Only a stall as long as it is late by, nearly, explains it.
+            # Only a stall nearly as long as the delay excuses it.
             state.suspects.append(
                 Late(violated, event.process, state.ends_ns, event.at_ns, over_ns * 9)
             )
@@ -154,13 +154,13 @@ class FencedBrokerServesNobody:
         return NOTHING
 
     def end(self, state: Serving, end: RunEnd) -> Sequence[Finding]:
-        return settle(state.suspects, end)
+        return judge_late(state.suspects, end)
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class StartingBrokerServesNobody:
-    """REG-05. From a process's start until it is active for the first time."""
+class StartingBrokerServesNoClient:
+    """REG-05. From the start of a process until it is active for the first time."""
 
     clause: str = "REG-05"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -212,9 +212,10 @@ class StartingBrokerServesNobody:
 
 @dataclass(slots=True)
 class _Claimed:
-    """Which process is which incarnation, and which one each node has replayed as the newest."""
+    """Which process is which incarnation, and which incarnation each node has replayed as the
+    newest."""
 
-    who: dict[str, tuple[int, str]] = field(default_factory=dict)
+    identities: dict[str, tuple[int, str]] = field(default_factory=dict)
     """broker process -> id, incarnation."""
     order: dict[int, dict[str, int]] = field(default_factory=dict)
     """id -> incarnation -> offset of its first record."""
@@ -222,37 +223,38 @@ class _Claimed:
     """(process, role) of a node -> id -> the incarnation it replayed last."""
     takeover: dict[tuple[str, str, int], Cause] = field(default_factory=dict)
     given_back: set[tuple[int, str]] = field(default_factory=set)
-    """Ids and incarnations that held them again after they had lost them."""
+    """Ids and incarnations that held an id again after they had lost it."""
     active: set[str] = field(default_factory=set)
-    told: dict[str, Cause] = field(default_factory=dict)
-    """process -> the refusal that told it that it lost its id."""
+    informed: dict[str, Cause] = field(default_factory=dict)
+    """process -> the refusal from which it learned that it had lost its id."""
 
     def lost_at(self, node: tuple[str, str], broker: int, incarnation: str) -> bool:
-        """Whether, by what a node has replayed, this incarnation has lost the id to a newer one."""
-        newest = self.known.get(node, _NOBODY).get(broker)
+        """Whether this incarnation has lost the id to a newer one, by the records that a node has
+        replayed."""
+        newest = self.known.get(node, _NO_BROKERS).get(broker)
         if newest is None or newest == incarnation:
             return False
         order = self.order[broker]
         return order.get(incarnation, 1 << 62) < order[newest]
 
     def lost(self, process: str) -> bool:
-        """Whether anybody has replayed a newer registration of the id than this process's."""
-        broker, incarnation = self.who.get(process, (-1, ""))
+        """Whether any node has replayed a newer registration of the id than this process's."""
+        broker, incarnation = self.identities.get(process, (-1, ""))
         order = self.order.get(broker)
         if order is None or incarnation not in order:
             return False
         return order[incarnation] < max(order.values())
 
 
-_NOBODY: dict[int, str] = {}
+_NO_BROKERS: dict[int, str] = {}
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class LoserOfIdCountsForNothing:
-    """QC-19. A node must refuse the loser from the moment it has itself replayed the newer
-    registration: before that it cannot know. The loser's word is the refusal it got. No record ever
-    gives the id back to it, whatever was deleted meanwhile."""
+    """QC-19. A node must refuse the loser of an id once it has itself replayed the newer
+    registration; before that it cannot know. The loser itself reports the refusal it got. No record
+    may ever give the id back to it, whatever was deleted in between."""
 
     clause: str = "QC-19"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -269,25 +271,26 @@ class LoserOfIdCountsForNothing:
     def step(self, state: _Claimed, event: Event) -> tuple[_Claimed, Sequence[Finding]]:
         body = event.body
         if isinstance(body, FollowerFetched):
-            who = state.who.get(body.client)
+            identity = state.identities.get(body.client)
             node = (event.process, "broker")
-            if who is None or not state.lost_at(node, body.follower, who[1]):
+            if identity is None or not state.lost_at(node, body.follower, identity[1]):
                 return state, NOTHING
             what = f"counted a fetch of {body.topic}-{body.partition} by {body.client}"
             return state, self._accepted(state, node, event, body.follower, what)
         match body:
             case NodeStarted(role="broker"):
-                state.who[event.process] = (body.node_id, body.incarnation)
+                state.identities[event.process] = (body.node_id, body.incarnation)
             case BrokerCommitted():
                 return state, self._committed(state, event, body)
             case HeartbeatAnswered() | ChangeAnswered():
                 return state, self._answered(state, event, body)
             case RequestRefused() if body.requester >= 0:
-                who = state.who.get(body.client)
-                if who is not None and state.lost_at((event.process, "broker"), who[0], who[1]):
+                identity = state.identities.get(body.client)
+                node = (event.process, "broker")
+                if identity is not None and state.lost_at(node, *identity):
                     return state, (Exercised(event.ref, Evidence.SELF),)
             case HeartbeatRefused() if body.error in _TAKEN_OVER and state.lost(event.process):
-                state.told.setdefault(event.process, event.ref)
+                state.informed.setdefault(event.process, event.ref)
                 return state, (Exercised(event.ref, Evidence.PEER),)
             case BrokerStateChanged() if body.new == "ACTIVE":
                 state.active.add(event.process)
@@ -322,7 +325,7 @@ class LoserOfIdCountsForNothing:
         if isinstance(body, HeartbeatAnswered):
             broker, incarnation, api = body.broker_id, body.incarnation, "heartbeat"
         else:
-            broker, incarnation = state.who.get(body.client, (-1, ""))
+            broker, incarnation = state.identities.get(body.client, (-1, ""))
             api = body.api
             if api != "AlterIsr":
                 return NOTHING
@@ -335,7 +338,7 @@ class LoserOfIdCountsForNothing:
         if isinstance(body, ChangeAnswered):
             newest = state.order[broker][state.known[node][broker]]
             if 0 <= body.offset < newest:
-                return NOTHING  # the change came first; only its answer came after
+                return NOTHING  # the change came first; only its answer came later
         return self._accepted(state, node, event, broker, f"accepted a {api} of {body.client}")
 
     @staticmethod
@@ -343,18 +346,18 @@ class LoserOfIdCountsForNothing:
         state: _Claimed, node: tuple[str, str], event: Event, broker: int, what: str
     ) -> Sequence[Finding]:
         newer = state.known[node][broker]
-        winner = next((p for p, who in state.who.items() if who == (broker, newer)), newer)
+        winner = next((p for p, one in state.identities.items() if one == (broker, newer)), newer)
         message = f"{event.process} {what}, which had lost broker id {broker} to {winner}"
         because = (state.takeover[*node, broker],)
         return (Violated(event.ref, Evidence.SELF, message, because),)
 
     @staticmethod
     def _goes_on(state: _Claimed, event: Event) -> Sequence[Finding]:
-        told = state.told.pop(event.process, None)
-        if told is None or event.process not in state.active:
+        informed = state.informed.pop(event.process, None)
+        if informed is None or event.process not in state.active:
             return NOTHING
-        message = f"{event.process} was told that it lost its id and stays active"
-        return (Violated(event.ref, Evidence.SELF, message, (told,)),)
+        message = f"{event.process} learned that it had lost its id and stays active"
+        return (Violated(event.ref, Evidence.SELF, message, (informed,)),)
 
     def end(self, state: _Claimed, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

@@ -1,4 +1,4 @@
-"""The one state of a broker: the same to itself, to the cluster and to clients."""
+"""The one state of a broker: the same for itself, for the cluster and for clients."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ _WORDS = {
     ("SHUTDOWN", False): "Offline",
     ("SHUTDOWN", True): "Offline",
 }
-"""The registration draft's word for a KIP-631 state, and whether SHUTDOWN is wanted."""
+"""The registration draft's name for a KIP-631 state, and whether SHUTDOWN is requested."""
 
 
 @dataclass(slots=True)
 class _State:
-    """One broker id: the epochs under which the cluster had it active, and who wants to stop."""
+    """One broker id: the epochs under which the cluster had it active, and the processes that want
+    to stop."""
 
     epochs: dict[int, Cause] = field(default_factory=dict)
     stopping: set[str] = field(default_factory=set)
@@ -43,8 +44,8 @@ class _State:
 @final
 @dataclass(frozen=True, slots=True)
 class OneGlobalState:
-    """REG-01. A broker that says it is Online is so by a committed record under the same epoch; the
-    nodes that replayed it are the evidence."""
+    """REG-01. A broker that reports itself Online is Online in a committed record of the same
+    epoch; the nodes that replayed the record are the evidence."""
 
     clause: str = "REG-01"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -72,12 +73,12 @@ class OneGlobalState:
         return state, NOTHING
 
     @staticmethod
-    def _named(event: Event, state: str, said: str, stopping: bool) -> Sequence[Finding]:
+    def _named(event: Event, state: str, reported: str, stopping: bool) -> Sequence[Finding]:
         wanted = _WORDS.get((state, stopping))
-        if wanted == said:
+        if wanted == reported:
             return NOTHING
         wish = " and wants to stop" if stopping else ""
-        message = f"{event.process} is {state}{wish} and calls that {said or 'nothing'}"
+        message = f"{event.process} is {state}{wish} and reports that as {reported or 'nothing'}"
         return (Violated(event.ref, Evidence.SELF, message),)
 
     @staticmethod
@@ -87,7 +88,7 @@ class OneGlobalState:
         if body.broker_epoch in state.epochs:
             return (Exercised(event.ref, Evidence.PEER),)
         message = (
-            f"{event.process} says that it is {body.global_state} under broker epoch "
+            f"{event.process} reports that it is {body.global_state} under broker epoch "
             f"{body.broker_epoch}, under which no node has it active"
         )
         return (Violated(event.ref, Evidence.PEER, message),)
@@ -106,8 +107,9 @@ class _Answering:
 @final
 @dataclass(frozen=True, slots=True)
 class FencedBrokersLeftOut:
-    """REG-07. A client's word: a Metadata request sent when the broker that answered had already
-    replayed that another one is fenced, and still held it to be so when the answer had come."""
+    """REG-07. A client's evidence: a Metadata request was sent after the answering broker had
+    replayed that another broker is fenced, and the broker still held it to be fenced when the
+    answer arrived."""
 
     clause: str = "REG-07"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -122,19 +124,19 @@ class FencedBrokersLeftOut:
         body = event.body
         match body:
             case NodeStarted(role="broker") | SnapshotLoaded():
-                return _Answering(), NOTHING  # what it knows from now on, it will say
+                return _Answering(), NOTHING  # what it learns from now on will be in its events
             case BrokerCommitted(role="controller"):
-                pass  # what the controller in its process knows, it need not know
+                pass  # what the controller in the same process knows, the broker need not know
             case BrokerCommitted(fenced=True):
                 state.fenced.setdefault(body.broker_id, (event.at_ns, event.ref))
             case BrokerCommitted():
                 state.fenced.pop(body.broker_id, None)
             case ProbeCompleted(api="Metadata", outcome="answered"):
-                return state, self._told(state, event, body)
+                return state, self._probed(state, event, body)
         return state, NOTHING
 
     @staticmethod
-    def _told(state: _Answering, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
+    def _probed(state: _Answering, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
         found: list[Finding] = []
         for broker, (since_ns, ref) in sorted(state.fenced.items()):
             if since_ns > body.sent_at_ns:

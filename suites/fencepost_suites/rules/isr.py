@@ -1,4 +1,4 @@
-"""The in-sync replicas: who is dropped, and who may come back."""
+"""The in-sync replicas: which are dropped, and which may return."""
 
 from __future__ import annotations
 
@@ -23,23 +23,24 @@ from fencepost_kafka import (
 )
 from fencepost_suites.rules.committed import Partitions
 from fencepost_suites.rules.keys import NOTHING, by_partition, by_topic
-from fencepost_suites.rules.leases import MS, Late, settle
+from fencepost_suites.rules.leases import MS, Late, judge_late
 from fencepost_suites.rules.words import span
 
 KEEP_IN_SYNC_MS = 30_000
-"""Kafka's default of replica.lag.time.max.ms, where a leader does not say its own."""
+"""Kafka's default of replica.lag.time.max.ms, used if a leader does not report its own."""
 
 
 @dataclass(slots=True)
 class _Blocked:
-    """How long the leader's oldest uncommitted message has waited, and what was done about it."""
+    """How long the leader's oldest uncommitted message has waited, and what the leader did about
+    it."""
 
     leader: str = ""
     keep_ms: int = KEEP_IN_SYNC_MS
     since_ns: int = 0
     waiting: bool = False
     dropping: tuple[int, frozenset[int]] | None = None
-    """The epoch in which replicas were asked to be dropped, and which."""
+    """The leader epoch of the request to drop replicas, and those replicas."""
     stored: bool = False
     suspects: list[Late] = field(default_factory=list)
 
@@ -47,9 +48,9 @@ class _Blocked:
 @final
 @dataclass(frozen=True, slots=True)
 class LaggardIsDropped:
-    """RP-09. A leader that serves, and whose commits wait for twice the time allowed and 2 s,
-    must have asked for a smaller ISR: one that could not even ask has lost its lease by then.
-    Exercised when one was asked for, was stored by the controller, and commits went on."""
+    """RP-09. If the commits of a serving leader wait for twice the allowed time and 2 s, the leader
+    must have asked for a smaller ISR; a leader that could not even ask has lost its lease by then.
+    Exercised when the request was stored by the controller and commits continued."""
 
     clause: str = "RP-09"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -125,12 +126,12 @@ class LaggardIsDropped:
         )
 
     def end(self, state: _Blocked, end: RunEnd) -> Sequence[Finding]:
-        return settle(state.suspects, end)
+        return judge_late(state.suspects, end)
 
 
 @dataclass(slots=True)
 class _Outside:
-    """What the followers outside the ISR have reached, by their own logs."""
+    """The end of each follower's own log, for followers outside the ISR."""
 
     ends: dict[str, int] = field(default_factory=dict)
     processes: dict[int, str] = field(default_factory=dict)
@@ -139,8 +140,8 @@ class _Outside:
 @final
 @dataclass(frozen=True, slots=True)
 class ReturnsOnlyCaughtUp:
-    """RP-10. The leader's word is the end it counts the follower to have; the follower's own is
-    what it has stored. Exercised by every return."""
+    """RP-10. The leader's evidence is the log end it assumes for the follower; the follower's is
+    what it has stored. Exercised by every return to the ISR."""
 
     clause: str = "RP-10"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -195,8 +196,9 @@ _STALE = ("FENCED_LEADER_EPOCH", "NOT_LEADER_OR_FOLLOWER", "STALE_BROKER_EPOCH")
 @final
 @dataclass(frozen=True, slots=True)
 class EpochsGuardIsrChanges:
-    """QC-32. The leader's word: the epoch in which it asked, and the one that the controller's
-    grant led to; any change between the two should have had it refused. Exercised by a refusal."""
+    """QC-32. The evidence is the leader's: the epoch in which it asked, and the epoch that the
+    controller's grant led to. A change between the two should have caused a refusal. Exercised by a
+    refusal."""
 
     clause: str = "QC-32"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -217,8 +219,8 @@ class EpochsGuardIsrChanges:
             case IsrChangeAnswered(error="NONE") if body.granted_epoch > body.leader_epoch + 1:
                 message = (
                     f"the controller applied an AlterIsr that {event.process} had asked for in "
-                    f"leader epoch {body.leader_epoch} of {body.topic}-{body.partition}, though it "
-                    f"was in {body.granted_epoch - 1} by then"
+                    f"leader epoch {body.leader_epoch} of {body.topic}-{body.partition}, though "
+                    f"the epoch was {body.granted_epoch - 1} by then"
                 )
                 return state, (Violated(event.ref, Evidence.PEER, message),)
             case IsrChangeAnswered() if body.error in _STALE:
@@ -246,8 +248,9 @@ class EpochsGuardIsrChanges:
 @final
 @dataclass(frozen=True, slots=True)
 class IsrOfReplicas:
-    """RP-19. By the records: while a reassignment is under way, the replica list holds both the old
-    and the new ones. Exercised where a member of the ISR stopped being a replica, and left it."""
+    """RP-19. Judged by the records: during a reassignment the replica list holds both the old and
+    the new replicas. Exercised when a member of the ISR is no longer a replica and has left the
+    ISR."""
 
     clause: str = "RP-19"
     kinds: frozenset[type[Struct]] = frozenset({TopicCommitted, PartitionCommitted})
@@ -272,7 +275,7 @@ class IsrOfReplicas:
         outside = sorted(set(body.isr) - set(body.replicas))
         if outside:
             message = (
-                f"{place} has brokers {outside} in its ISR, which are none of its replicas "
+                f"{place} has brokers {outside} in its ISR, which are not among its replicas "
                 f"{list(body.replicas)}"
             )
             return state, (Violated(event.ref, Evidence.PEER, message),)

@@ -1,7 +1,7 @@
-"""How events are given to rules: the keys, as plain functions, so that rules can share them.
+"""The keys by which events are given to rules: plain functions, so that rules can share them.
 
-The judge asks a `keys` function once for an event and all rules that share it; so it must not look
-at the rule. A rule takes one as `keys = staticmethod(by_partition)`.
+The judge calls a `keys` function once per event for all rules that share it, so the function must
+not depend on the rule. A rule takes one as `keys = staticmethod(by_partition)`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ Keys = tuple[tuple[str | int, ...], ...]
 NONE: Keys = ()
 RUN: Keys = ((),)
 NOTHING: Sequence[Finding] = ()
-"""What most steps find."""
+"""What most steps find: nothing."""
 
 
 def whole_run(event: Event) -> Keys:
-    """One key for all: for what is decided once in a cluster, by few events."""
+    """One key for all events: for what is decided once in a cluster, by few events."""
     return RUN
 
 
 def by_partition(event: Event) -> Keys:
-    """Topic and partition; what of it does not matter to a rule, its `step` leaves aside."""
+    """Topic and partition. A rule's `step` ignores the events of a partition that it does not
+    need."""
     body: Any = event.body
     return ((body.topic, body.partition),)
 
@@ -44,7 +45,7 @@ def by_broker(event: Event) -> Keys:
 
 
 def by_process(event: Event) -> Keys:
-    """The process that wrote it, and for a heartbeat's answer the one it goes to."""
+    """The process that wrote the event; for a heartbeat's answer, also the process it goes to."""
     body = event.body
     if isinstance(body, HeartbeatAnswered):
         return ((body.client,),)
@@ -52,24 +53,24 @@ def by_process(event: Event) -> Keys:
 
 
 def by_writer(event: Event) -> Keys:
-    """The process that wrote it."""
+    """The process that wrote the event."""
     return ((event.process,),)
 
 
 def by_life(event: Event) -> Keys:
-    """The process that wrote it, or whose end the harness saw."""
+    """The process that wrote the event, or whose end the harness recorded."""
     body = event.body
     return ((body.ended if isinstance(body, ProcessExited) else event.process,),)
 
 
 def by_reader(event: Event) -> Keys:
-    """Topic, partition and the client that reads."""
+    """Topic, partition and the reading client."""
     body: Any = event.body
     return ((body.topic, body.partition, event.process),)
 
 
 def by_slot_serving(event: Event) -> Keys:
-    """The slot of a node, and that which a probe was sent to; not what a follower stores."""
+    """The slot of a node, or the slot that a probe was sent to; without what followers store."""
     body = event.body
     if isinstance(body, LogAppended):
         return ((slot_of(event.process),),) if body.as_leader else NONE
@@ -79,7 +80,7 @@ def by_slot_serving(event: Event) -> Keys:
 
 
 def by_slot_living(event: Event) -> Keys:
-    """As `by_slot_serving`, and the slot of a process whose end the harness saw."""
+    """As `by_slot_serving`, plus the slot of a process whose end the harness recorded."""
     body = event.body
     if isinstance(body, ProcessExited):
         return ((slot_of(body.ended),),)

@@ -1,4 +1,4 @@
-"""Leadership: who leads a partition, in which epoch, and when it must be somebody else."""
+"""Leadership: which broker leads a partition, in which epoch, and when another one must."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from fencepost_suites.rules.keys import (
 from fencepost_suites.rules.words import named, span
 
 MOVED_WITHIN_NS = 5_000_000_000
-"""How long after the fencing record the leaderships may still be with a fenced broker."""
+"""How long after the fencing record a fenced broker may still have leaderships."""
 
 
 @dataclass(slots=True)
 class _Asked:
-    """A broker that asks for SHUTDOWN: what it led then, and when it was fenced since."""
+    """A broker that asks for SHUTDOWN: the partitions it led then, and when it was fenced since."""
 
     leading: bool = False
     held_back: bool = False
@@ -60,8 +60,9 @@ class _Shutdowns:
 @final
 @dataclass(frozen=True, slots=True)
 class ShutdownAfterHandover:
-    """QC-18. Granted while leading means: by the committed records at the answer, or at the fencing
-    record that came with it. Exercised when SHUTDOWN was asked for and first held back."""
+    """QC-18. Whether the broker still leads is judged by the committed records at the answer, or at
+    the fencing record that came with it. Exercised when SHUTDOWN was requested and at first not
+    granted."""
 
     clause: str = "QC-18"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -108,7 +109,8 @@ class ShutdownAfterHandover:
         leads = tuple(state.partitions.led_by(body.broker_id))
         if body.next_state != "SHUTDOWN":
             if asked is not None:
-                # The answer waits for what the heartbeat brought about: it may be moved already.
+                # The answer waits for the changes that the heartbeat caused, so leadership may have
+                # moved already.
                 asked.held_back = asked.held_back or asked.leading
             return NOTHING
         if asked is not None:
@@ -128,7 +130,7 @@ class ShutdownAfterHandover:
 
 @dataclass(slots=True)
 class _Owed:
-    """A fenced broker, and what must still be moved off it."""
+    """A fenced broker, and the places that must still be taken from it."""
 
     at: Cause
     at_ns: int
@@ -141,14 +143,16 @@ class _Fencings:
     brokers: Brokers = field(default_factory=Brokers)
     owed: dict[int, _Owed] = field(default_factory=dict)
     left: dict[int, int] = field(default_factory=dict)
-    """broker -> the offset at which it last lost a leadership, or its place in an ISR."""
+    """broker -> the offset of the record by which it last lost a leadership or its place in an
+    ISR."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class FencedBrokerLosesLeaderships:
-    """QC-30. Exercised by a fencing record of a broker that led, or was in an ISR, once all of that
-    is moved, be it by the records right before: they are told by every node that replays them."""
+    """QC-30. Exercised by a fencing record of a broker that led, or was in an ISR, once all of
+    these places are moved. The records right before count too, since every node that replays them
+    reports them."""
 
     clause: str = "QC-30"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -241,26 +245,27 @@ class FencedBrokerLosesLeaderships:
 
 @dataclass(slots=True)
 class _Leading:
-    """Who leads one partition by its own word, and who knows that it does not."""
+    """The processes that lead one partition by their own report, and those that know they do
+    not."""
 
     epochs: dict[str, int] = field(default_factory=dict)
     """process -> the epoch it leads in."""
     ids: dict[str, int] = field(default_factory=dict)
     leaders: dict[int, int] = field(default_factory=dict)
     """leader epoch -> the leader, by the committed records."""
-    told: dict[str, tuple[int, Cause, Evidence]] = field(default_factory=dict)
-    """process -> when, and by which event, it was told that it does not lead."""
+    deposed: dict[str, tuple[int, Cause, Evidence]] = field(default_factory=dict)
+    """process -> when, and by which event, it learned that it does not lead."""
     newest: dict[str, str] = field(default_factory=dict)
     """slot -> its newest process with a replica."""
     refused: dict[str, tuple[int, bool]] = field(default_factory=dict)
-    """client -> when it was last refused, and whether for not leading."""
+    """client -> when it was last refused, and whether the reason was not leading."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class OnlyLeaderServes:
-    """RP-18. A broker knows that it does not lead once it said so, or has replayed a record that
-    names another leader; a lease that ended is QC-17's matter."""
+    """RP-18. A broker knows that it does not lead once it reported so, or has replayed a record
+    that names another leader. A lease that ended is judged by QC-17."""
 
     clause: str = "RP-18"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -278,12 +283,12 @@ class OnlyLeaderServes:
         body = event.body
         if isinstance(body, LogAppended):
             process = event.process
-            if not body.as_leader or (process in state.epochs and process not in state.told):
+            if not body.as_leader or (process in state.epochs and process not in state.deposed):
                 return state, NOTHING
             return state, self._served(state, event, "stored a client's write", 0)
         match body:
             case FetchServed():
-                if event.process in state.epochs and event.process not in state.told:
+                if event.process in state.epochs and event.process not in state.deposed:
                     return state, NOTHING
                 return state, self._served(state, event, "served a fetch", FETCH_WAIT_NS)
             case RequestRefused() if body.requester < 0:
@@ -298,17 +303,17 @@ class OnlyLeaderServes:
                 self._leads(state, event, body)
             case LeadershipEnded():
                 if state.epochs.pop(event.process, None) is not None:
-                    state.told.setdefault(event.process, (event.at_ns, event.ref, Evidence.SELF))
+                    state.deposed.setdefault(event.process, (event.at_ns, event.ref, Evidence.SELF))
             case FollowingStarted():
                 state.newest[slot_of(event.process)] = event.process
-                state.told.setdefault(event.process, (event.at_ns, event.ref, Evidence.SELF))
+                state.deposed.setdefault(event.process, (event.at_ns, event.ref, Evidence.SELF))
         return state, NOTHING
 
     @staticmethod
     def _leads(state: _Leading, event: Event, body: LeadershipStarted) -> None:
         state.newest[slot_of(event.process)] = event.process
         state.epochs[event.process] = body.leader_epoch
-        state.told.pop(event.process, None)
+        state.deposed.pop(event.process, None)
         if body.leader_epoch in state.leaders:
             state.ids[event.process] = state.leaders[body.leader_epoch]
 
@@ -318,15 +323,15 @@ class OnlyLeaderServes:
         mine = state.ids.get(event.process)
         led = state.epochs.get(event.process, -1)
         if mine is not None and body.leader != mine and body.leader_epoch > led >= 0:
-            state.told.setdefault(event.process, (event.at_ns, event.ref, Evidence.PEER))
+            state.deposed.setdefault(event.process, (event.at_ns, event.ref, Evidence.PEER))
 
     @staticmethod
     def _served(state: _Leading, event: Event, what: str, waited_ns: int) -> Sequence[Finding]:
-        told = state.told.get(event.process)
-        if told is None:
+        deposed = state.deposed.get(event.process)
+        if deposed is None:
             message = f"{event.process} {what} though it never began to lead the partition"
             return (Violated(event.ref, Evidence.SELF, message),)
-        at_ns, ref, evidence = told
+        at_ns, ref, evidence = deposed
         if event.at_ns - waited_ns < at_ns:
             return NOTHING
         message = (
@@ -338,17 +343,17 @@ class OnlyLeaderServes:
     @staticmethod
     def _probed(state: _Leading, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
         process = state.newest.get(body.slot, "")
-        told = state.told.get(process)
-        if told is None or body.sent_at_ns <= told[0]:
+        deposed = state.deposed.get(process)
+        if deposed is None or body.sent_at_ns <= deposed[0]:
             return NOTHING
         if body.outcome == "answered":
             message = (
                 f"{process} answered a {body.api} of {event.process} sent after it had learnt that "
                 f"it does not lead the partition"
             )
-            return (Violated(event.ref, Evidence.CLIENT, message, (told[1],)),)
-        at_ns, for_not_leading = state.refused.get(event.process, (-1, True))
-        if "NOT_LEADER" in body.error and (for_not_leading or at_ns < body.sent_at_ns):
+            return (Violated(event.ref, Evidence.CLIENT, message, (deposed[1],)),)
+        at_ns, for_deposed = state.refused.get(event.process, (-1, True))
+        if "NOT_LEADER" in body.error and (for_deposed or at_ns < body.sent_at_ns):
             return (Exercised(event.ref, Evidence.CLIENT),)
         return NOTHING
 
@@ -358,14 +363,14 @@ class OnlyLeaderServes:
 
 @dataclass(slots=True)
 class _Epochs:
-    """The leaders and epochs of a topic's partitions; a topic made again begins anew."""
+    """The leaders and epochs of a topic's partitions; a topic that is created again begins anew."""
 
     made: dict[str, int] = field(default_factory=dict)
     """process -> offset of the topic record it replayed last."""
     leaders: dict[tuple[int, int, int], tuple[str, Cause]] = field(default_factory=dict)
-    """topic record, partition, epoch -> who leads."""
+    """topic record, partition, epoch -> the leader."""
     tops: dict[tuple[int, int], tuple[int, str]] = field(default_factory=dict)
-    """topic record, partition -> the highest epoch, and who led in it."""
+    """topic record, partition -> the highest epoch, and its leader."""
     records: dict[tuple[int, int], tuple[PartitionCommitted, Cause]] = field(default_factory=dict)
 
 

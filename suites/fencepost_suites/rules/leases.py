@@ -1,7 +1,8 @@
-"""Leases: how long they last, who fences whom when they end, and who may renew them.
+"""Leases: how long they last, what fences a broker when its lease ends, and which controller renews
+it.
 
-Three of these clauses state a time. Each is given a slack of its own for a machine that is busy,
-and is left undecided where the process it depends on stood still for over a tenth of the lease.
+Three of these clauses state a time. Each allows some slack for a busy machine. Each is undecided if
+the process it depends on stalled for more than a tenth of the lease.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ UNMATCHED_KEPT = 64
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """What looks like a broken time bound: judged at the end, when all stalls are known.
+    """A suspected violation of a time bound. It is judged at the end, when all stalls are known.
 
-    `due_ns` is for what a process failed to do: when it had to be done. Who stood still from then
-    on, and was late by no more than that, failed in nothing. It excuses no deed.
+    `due_ns` is set for an omission: the time when the process had to act. A stall from then on that
+    covers the delay excuses an omission, never an action.
     """
 
     violated: Violated
@@ -58,8 +59,9 @@ class Late:
     due_ns: int | None = None
 
 
-def settle(suspects: Sequence[Late], end: RunEnd) -> Sequence[Finding]:
-    """Violations, but for those that a stall of the process in question may explain."""
+def judge_late(suspects: Sequence[Late], end: RunEnd) -> Sequence[Finding]:
+    """The suspects as findings: violations, except those that a stall of the process may
+    explain."""
     found: list[Finding] = []
     for one in suspects:
         if one.due_ns is not None:
@@ -69,7 +71,7 @@ def settle(suspects: Sequence[Late], end: RunEnd) -> Sequence[Finding]:
         stalled_ns = end.stalled_ns(one.from_ns, one.to_ns, one.process)
         if stalled_ns * 10 > one.period_ns:
             message = (
-                f"{one.violated.message}; but {one.process} stood still for "
+                f"{one.violated.message}; but {one.process} stalled for "
                 f"{span(stalled_ns)} meanwhile"
             )
             found.append(Undecided(message, one.violated.at))
@@ -84,7 +86,8 @@ def _period_ns(body: LeaseGranted) -> int:
 
 @dataclass(slots=True)
 class _Lengths:
-    """Start of each lease that a controller granted -> its period, until the broker tells of it."""
+    """Start of each lease that a controller granted -> its period, until the broker reports the
+    lease."""
 
     granted: dict[int, int] = field(default_factory=dict)
 
@@ -92,7 +95,7 @@ class _Lengths:
 @final
 @dataclass(frozen=True, slots=True)
 class LeaseFromBrokersStart:
-    """QC-13. The broker's word is the lease that it was answered."""
+    """QC-13. The broker's evidence is the lease in the answer that it received."""
 
     clause: str = "QC-13"
     kinds: frozenset[type[Struct]] = frozenset({HeartbeatAnswered, LeaseGranted, LeaseExpired})
@@ -114,7 +117,7 @@ class LeaseFromBrokersStart:
                     return state, (Exercised(event.ref, Evidence.SELF),)
                 message = (
                     f"{event.process} expired the lease of broker {body.broker_id} {silent_ms:.0f} "
-                    f"ms after it was heard, though the lease is {body.lease_period_ms} ms"
+                    f"ms after its last heartbeat, though the lease is {body.lease_period_ms} ms"
                 )
                 return state, (Violated(event.ref, Evidence.SELF, message),)
         return state, NOTHING
@@ -160,14 +163,15 @@ class _Held:
 
 @dataclass(slots=True)
 class _Watched:
-    """An unfenced broker as its controller must see it: heard last at `since_ns`, or after."""
+    """An unfenced broker as its controller must see it: its last heartbeat came at `since_ns` or
+    later."""
 
     offset: int
     since_ns: int = 0
-    heard: Cause | None = None
+    last_beat: Cause | None = None
     watched: bool = False
     fenced: bool = False
-    """By the newest committed record: whoever comes into office owes it nothing more."""
+    """By the newest committed record: a new controller owes it nothing more."""
     expired: bool = False
 
 
@@ -186,9 +190,9 @@ class _Leases:
 @final
 @dataclass(frozen=True, slots=True)
 class LostLeaseIsFenced:
-    """QC-14. The broker must fence itself within a tenth of the lease, and 100 ms, after its end;
-    the active controller must do it within a quarter, and 500 ms, counted from its last accepted
-    answer (or its election), while it stays in office."""
+    """QC-14. The broker must fence itself within a tenth of the lease and 100 ms after the lease's
+    end. The active controller must fence it within a quarter of the lease and 500 ms, counted from
+    its last accepted answer or its election, while it stays the active controller."""
 
     clause: str = "QC-14"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -206,7 +210,7 @@ class LostLeaseIsFenced:
         body = event.body
         match body:
             case HeartbeatAnswered():
-                self._heard(state, event, body)
+                self._heartbeat(state, event, body)
             case LeaseGranted():
                 self._granted(state, event, body)
             case BrokerStateChanged():
@@ -221,7 +225,7 @@ class LostLeaseIsFenced:
             case ControllerElected() if body.epoch > state.epoch:
                 state.controller, state.epoch = event.process, body.epoch
                 for known in state.brokers.values():
-                    known.since_ns, known.heard = event.at_ns, event.ref
+                    known.since_ns, known.last_beat = event.at_ns, event.ref
                     known.watched = not known.fenced
             case ControllerResigned() if event.process == state.controller:
                 self._vacant(state)
@@ -268,15 +272,15 @@ class LostLeaseIsFenced:
 
     # --------------------------------------------------------------------- the controller's side
 
-    def _heard(self, state: _Leases, event: Event, body: HeartbeatAnswered) -> None:
+    def _heartbeat(self, state: _Leases, event: Event, body: HeartbeatAnswered) -> None:
         known = state.brokers.get(body.broker_id)
         if body.error != "NONE" or event.process != state.controller or known is None:
             return
         state.period_ns = body.lease_period_ms * MS
         self._overdue(state, known, body.broker_id, event)
-        # A broker that goes down is not heard again, and is fenced by its record.
+        # A broker that shuts down sends no more heartbeats, and its record fences it.
         known.watched = known.watched and body.next_state != "SHUTDOWN"
-        known.since_ns, known.heard = event.at_ns, event.ref
+        known.since_ns, known.last_beat = event.at_ns, event.ref
 
     def _committed(self, state: _Leases, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
         known = state.brokers.get(body.broker_id)
@@ -285,12 +289,12 @@ class LostLeaseIsFenced:
         if body.offset > known.offset:
             self._overdue(state, known, body.broker_id, event)
             if not body.fenced:
-                known.since_ns, known.heard = event.at_ns, event.ref
+                known.since_ns, known.last_beat = event.at_ns, event.ref
                 known.expired = False
             known.offset, known.fenced = body.offset, body.fenced
             known.watched = not body.fenced
-        told = body.offset == known.offset and body.fenced and known.expired
-        if not told or event.process == state.controller:
+        fenced = body.offset == known.offset and body.fenced and known.expired
+        if not fenced or event.process == state.controller:
             return NOTHING
         known.expired = False
         return (Exercised(event.ref, Evidence.PEER),)
@@ -301,14 +305,14 @@ class LostLeaseIsFenced:
         if not (known.watched and state.controller and state.period_ns):
             return
         over_ns = event.at_ns - known.since_ns - state.period_ns
-        if known.heard is None or over_ns <= state.period_ns // 4 + 500 * MS:
+        if known.last_beat is None or over_ns <= state.period_ns // 4 + 500 * MS:
             return
         known.watched = False
         message = (
             f"{state.controller} left broker {broker} unfenced for "
             f"{span(over_ns + state.period_ns)} without a heartbeat"
         )
-        violated = Violated(event.ref, Evidence.PEER, message, (known.heard,))
+        violated = Violated(event.ref, Evidence.PEER, message, (known.last_beat,))
         state.suspects.append(
             Late(
                 violated,
@@ -322,7 +326,7 @@ class LostLeaseIsFenced:
 
     @staticmethod
     def _vacant(state: _Leases) -> None:
-        """Nobody is in office: the next controller gives every lease a full period."""
+        """There is no active controller: the next one gives every lease a full period."""
         state.controller = ""
         for known in state.brokers.values():
             known.watched = False
@@ -339,12 +343,17 @@ class LostLeaseIsFenced:
         over = state.period_ns + state.period_ns // 4 + 500 * MS
         for broker, known in state.brokers.items():
             silent_ns = end.ended_at_ns - known.since_ns
-            if known.watched and state.controller and known.heard and silent_ns > over > 500 * MS:
+            if (
+                known.watched
+                and state.controller
+                and known.last_beat
+                and silent_ns > over > 500 * MS
+            ):
                 message = (
                     f"{state.controller} left broker {broker} unfenced for {span(silent_ns)} "
                     f"without a heartbeat, to the end"
                 )
-                violated = Violated(known.heard, Evidence.PEER, message)
+                violated = Violated(known.last_beat, Evidence.PEER, message)
                 state.suspects.append(
                     Late(
                         violated,
@@ -355,12 +364,12 @@ class LostLeaseIsFenced:
                         known.since_ns + state.period_ns,
                     )
                 )
-        return settle(state.suspects, end)
+        return judge_late(state.suspects, end)
 
 
 @dataclass(slots=True)
 class _Active:
-    """Whether one process holds the office of active controller."""
+    """Whether one process is the active controller."""
 
     in_office: bool = False
     lost: Cause | None = None
@@ -369,7 +378,7 @@ class _Active:
 @final
 @dataclass(frozen=True, slots=True)
 class OnlyActiveControllerAnswers:
-    """QC-22. The broker's word is the refusal it got."""
+    """QC-22. The broker's evidence is the refusal that it received."""
 
     clause: str = "QC-22"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -406,13 +415,14 @@ class OnlyActiveControllerAnswers:
 
 @dataclass(slots=True)
 class _Terms:
-    """Who was elected when, who resigned for want of a majority, and who renewed leases."""
+    """When each controller was elected, which resigned for want of a majority, and which renewed
+    leases."""
 
     elected: dict[int, tuple[int, Cause]] = field(default_factory=dict)
     """epoch -> when, and the event."""
     renewed: set[int] = field(default_factory=set)
     resigned: dict[int, Cause] = field(default_factory=dict)
-    """epoch -> the resignation for want of a majority, until the successor is there."""
+    """epoch -> the resignation for want of a majority, until a successor is elected."""
     processes: dict[int, str] = field(default_factory=dict)
     suspects: list[Late] = field(default_factory=list)
 
@@ -425,9 +435,10 @@ class _Terms:
 @final
 @dataclass(frozen=True, slots=True)
 class IsolatedControllerResigns:
-    """QC-36. A successor treats every lease as running one full period from its election; so no
-    lease granted in an earlier epoch may end later than that, a tenth of the lease allowed. The
-    broker's word is the lease it holds; the controller's, that it still accepts heartbeats."""
+    """QC-36. A successor treats every lease as running for one full period from its election. So
+    no lease granted in an earlier epoch may end later than that, plus a tenth of the lease. The
+    broker's evidence is the lease it holds; the controller's is that it still accepts
+    heartbeats."""
 
     clause: str = "QC-36"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -490,4 +501,4 @@ class IsolatedControllerResigns:
         state.suspects.append(Late(violated, granter, from_ns, event.at_ns, period_ns))
 
     def end(self, state: _Terms, end: RunEnd) -> Sequence[Finding]:
-        return settle(state.suspects, end)
+        return judge_late(state.suspects, end)

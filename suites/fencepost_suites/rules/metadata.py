@@ -1,4 +1,5 @@
-"""The metadata as every node holds it: equal states, snapshots that rebuild them, their format."""
+"""The metadata as every node holds it: equal states, snapshots that rebuild them, and their
+format."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ from fencepost_suites.rules.keys import NOTHING, slot_of, whole_run
 
 @dataclass(slots=True)
 class _Digests:
-    """What the state came to at each offset, by whose word first, and who came by it how."""
+    """The digest of the state at each offset, the first process that reported it, and how each
+    process got its state."""
 
     controllers: set[str] = field(default_factory=set)
     known: dict[int, tuple[MetadataDigest, Cause]] = field(default_factory=dict)
@@ -43,10 +45,11 @@ class _Digests:
     """Processes whose state was rebuilt from a snapshot."""
     writing: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
-    """Processes that replayed something while they were writing a snapshot."""
+    """Processes that replayed a record while they were writing a snapshot."""
 
     def compare(self, event: Event, offset: int, digest: str) -> tuple[bool | None, Cause | None]:
-        """Whether a state is the one known at its offset (None: nobody told one), and of whom."""
+        """Whether a state equals the known one at its offset (None: no process reported one), and
+        whose that is."""
         before = self.known.get(offset)
         if before is None:
             return None, None
@@ -56,8 +59,8 @@ class _Digests:
 @final
 @dataclass(frozen=True, slots=True)
 class StandbysHoldState:
-    """QC-06. Exercised when two controllers have the same state at one offset: a follower that held
-    none, or another, would be no successor."""
+    """QC-06. Exercised when two controllers have the same state at one offset: a follower with no
+    state, or another one, could not take over."""
 
     clause: str = "QC-06"
     kinds: frozenset[type[Struct]] = frozenset({NodeStarted, MetadataDigest})
@@ -81,8 +84,8 @@ class StandbysHoldState:
             return state, NOTHING
         if not same:
             message = (
-                f"{event.process} holds another state at metadata offset {body.offset} than "
-                f"{of.process} did"
+                f"{event.process} holds a state at metadata offset {body.offset} that differs "
+                f"from that of {of.process}"
             )
             return state, (Violated(event.ref, Evidence.PEER, message, (of,)),)
         if slot_of(of.process) == slot_of(event.process):
@@ -96,8 +99,8 @@ class StandbysHoldState:
 @final
 @dataclass(frozen=True, slots=True)
 class SnapshotRebuildsState:
-    """QC-11. Exercised by a snapshot that is whole although records were replayed while it was
-    written, and by a state that was rebuilt from one and agrees with another node's."""
+    """QC-11. Exercised by a snapshot that is complete although records were replayed while it was
+    written, and by a state that was rebuilt from a snapshot and equals another node's."""
 
     clause: str = "QC-11"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -141,8 +144,8 @@ class SnapshotRebuildsState:
             return NOTHING
         if not same:
             message = (
-                f"{event.process} rebuilt from {what} another state at metadata offset {offset} "
-                f"than {of.process} had"
+                f"{event.process} rebuilt from {what} a state at metadata offset {offset} that "
+                f"differs from that of {of.process}"
             )
             return (Violated(event.ref, Evidence.PEER, message, (of,)),)
         own = slot_of(of.process) == slot_of(event.process)
@@ -156,11 +159,11 @@ class SnapshotRebuildsState:
         known = state.known.get(body.offset)
         if known is None:
             return NOTHING
-        told, of = known
-        if body.digest != told.digest or body.records != told.entities:
+        state_then, of = known
+        if body.digest != state_then.digest or body.records != state_then.entities:
             message = (
                 f"{event.process} stored a snapshot of {body.records} records at metadata offset "
-                f"{body.offset}, which do not make the {told.entities} entities that "
+                f"{body.offset}, which do not make the {state_then.entities} entities that "
                 f"{of.process} had there"
             )
             return (Violated(event.ref, Evidence.SELF, message, (of,)),)
@@ -174,7 +177,7 @@ class SnapshotRebuildsState:
 
 @dataclass(slots=True)
 class _Snapshotting:
-    """The snapshots that one active controller asked for, as it knows and as others tell."""
+    """The snapshots that one active controller asked for, by its own events and those of others."""
 
     ids: dict[str, int] = field(default_factory=dict)
     epoch: int = -1
@@ -183,14 +186,14 @@ class _Snapshotting:
     """controller -> offset of the snapshot it had, when it was asked, and the event."""
     waited: set[int] = field(default_factory=set)
     started: dict[str, tuple[int, Cause]] = field(default_factory=dict)
-    """process -> when it began the one that this controller epoch asked for."""
+    """process -> when it began the snapshot that this controller epoch asked for."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class OneSnapshotAtATime:
-    """QC-12. Exercised by a snapshot that had to wait for another controller's. One that is not
-    finished in the time for which the active controller waits for it may be given up."""
+    """QC-12. Exercised by a snapshot that had to wait for another controller's. A snapshot that
+    takes longer than the active controller waits for it may be given up."""
 
     clause: str = "QC-12"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -257,7 +260,7 @@ class OneSnapshotAtATime:
             if other != event.process and event.at_ns - at_ns < state.patience_ms * 1_000_000:
                 message = (
                     f"{event.process} began a snapshot while that of {other} was under way, both "
-                    f"at the word of the active controller of epoch {body.controller_epoch}"
+                    f"requested by the active controller of epoch {body.controller_epoch}"
                 )
                 found.append(Violated(event.ref, Evidence.PEER, message, (ref,)))
         state.started[event.process] = (event.at_ns, event.ref)
@@ -278,12 +281,12 @@ def written_version(kind: str, level: int) -> int:
 
 @dataclass(slots=True)
 class _Levels:
-    """Where in the metadata which level of metadata.format was enabled."""
+    """The offsets at which levels of metadata.format were enabled."""
 
     levels: dict[int, tuple[int, Cause]] = field(default_factory=dict)
 
     def at(self, offset: int) -> tuple[int, Cause | None]:
-        """The level in force for the record at an offset; 1 before any was finalized."""
+        """The level in force for the record at an offset; 1 before any level was finalized."""
         before = [o for o in self.levels if o < offset]
         return self.levels[max(before)] if before else (1, None)
 
@@ -291,8 +294,8 @@ class _Levels:
 @final
 @dataclass(frozen=True, slots=True)
 class FormatByLevel:
-    """QC-33. Exercised by records of a kind that has more than one version. The word is that of
-    every node that reads the record; of a snapshot, the node's that stores it."""
+    """QC-33. Exercised by records of a kind that has more than one version. Every node that reads a
+    record reports its version; the node that stores a snapshot reports the snapshot's format."""
 
     clause: str = "QC-33"
     kinds: frozenset[type[Struct]] = frozenset(

@@ -1,4 +1,4 @@
-"""KIP-631's metrics: what a node reports of itself, against what it and others are seen to do."""
+"""KIP-631's metrics: what a node reports about itself, compared with what it and others did."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from fencepost_kafka import (
 from fencepost_suites.rules.keys import NOTHING, whole_run
 
 PER_MS = 0.001
-"""What rounding leaves of a rate in a report, per millisecond that it is taken over."""
+"""The rounding error of a rate in a report, per millisecond of the time it covers."""
 
 
 @dataclass(slots=True)
 class _Node:
-    """What one process has done; `nodes` is how many share it and its stream of events."""
+    """What one process has done; `nodes` is how many nodes share it and its stream of events."""
 
     nodes: int = 0
     replayed: int = 0
@@ -44,17 +44,17 @@ class _Node:
     commits: int = 0
     snapshot: int = -1
     answered: int = 0
-    heard_ns: int = 0
-    """When its newest event was stamped."""
+    newest_ns: int = 0
+    """The timestamp of its newest event."""
     since_ns: int | None = None
-    """When the one before its first election was: a step's clock is read before its events are
-    stamped, so the term may have begun as early as that."""
-    told: MetricsReported | None = None
+    """The timestamp of the event before its first election. A step reads its clock before its
+    events are stamped, so the term may have begun as early as that."""
+    report: MetricsReported | None = None
 
 
 @dataclass(slots=True)
 class _Metrics:
-    """Every process, and the furthest that anybody was told was committed."""
+    """Every process, and the highest offset that any node knew to be committed."""
 
     nodes: dict[str, _Node] = field(default_factory=dict)
     stable: int = 0
@@ -64,13 +64,13 @@ class _Metrics:
 @final
 @dataclass(frozen=True, slots=True)
 class MetricsMatchHistory:
-    """QC-25. A node cannot know how far others have committed before it is told, so a lag is
-    measured from the last stable offset that it has been told of, and that must be one which
-    somebody did commit. Exercised by a report of a node that is behind.
+    """QC-25. A node learns only with a delay how far others have committed. So a lag is measured
+    from the last stable offset that the node knows, and some node must have committed that offset.
+    Exercised by a report of a node that is behind.
 
-    Where a broker and a controller share a process, neither's records can be told from the
-    other's: their reports are held against themselves only. What a test saw on a node's metrics
-    page counts as well.
+    If a broker and a controller share a process, their events cannot be separated: their reports
+    are compared with their own figures only. What a test saw on a node's metrics page counts as
+    well.
     """
 
     clause: str = "QC-25"
@@ -90,7 +90,7 @@ class MetricsMatchHistory:
         if isinstance(body, PromiseObserved):
             return state, self._observed(event, body)
         node = state.nodes.setdefault(event.process, _Node())
-        before_ns, node.heard_ns = node.heard_ns, event.at_ns
+        before_ns, node.newest_ns = node.newest_ns, event.at_ns
         match body:
             case NodeStarted():
                 node.nodes += 1
@@ -133,7 +133,7 @@ class MetricsMatchHistory:
                 f"{event.process} reports a MetadataLag of {body.metadata_lag}, with the metadata "
                 f"replayed up to {replayed} and known to be committed up to {body.last_stable}"
             )
-        node.told = body
+        node.report = body
         if wrong:
             return (Violated(event.ref, evidence, wrong, because),)
         return (Exercised(event.ref, evidence),) if lag else NOTHING
@@ -142,7 +142,7 @@ class MetricsMatchHistory:
     def _others(
         state: _Metrics, event: Event, last_stable: int
     ) -> tuple[Evidence, tuple[Cause, ...]]:
-        """By whose word so much was committed: that of another process, if one has replayed it."""
+        """The evidence that this offset was committed: another process, if one has replayed it."""
         for process, other in state.nodes.items():
             if process != event.process and other.last and other.replayed >= last_stable:
                 return Evidence.PEER, (other.last,)
@@ -150,45 +150,47 @@ class MetricsMatchHistory:
 
     @staticmethod
     def _wrong(node: _Node, event: Event, body: MetricsReported) -> str:
-        """What of the other metrics contradicts what the process was seen to do."""
-        who, before = event.process, node.told or MetricsReported(body.role, body.node_id)
+        """Which of the other metrics contradicts what the process did; empty if none."""
+        process, before = event.process, node.report or MetricsReported(body.role, body.node_id)
         if body.role == "broker":
             return ""
         snapshot_lag = body.last_stable - node.snapshot if node.snapshot >= 0 else 0
         if body.snapshot_lag != snapshot_lag:
             return (
-                f"{who} reports a MetadataSnapshotLag of {body.snapshot_lag}, with its last "
+                f"{process} reports a MetadataSnapshotLag of {body.snapshot_lag}, with its last "
                 f"snapshot at {node.snapshot} (-1: none) and {body.last_stable} committed"
             )
         rates = (body.commit_rate, body.requests_rate, body.commits, body.requests)
         if rates == (before.commit_rate, before.requests_rate, before.commits, before.requests):
-            return ""  # it tells of its offsets only, in the midst of a second
+            return ""  # the event has offsets only, in the middle of a second
         for name, rate, count in (
             ("MetadataCommitRate", body.commit_rate, node.commits - before.commits),
             ("ControllerRequestsRate", body.requests_rate, body.requests - before.requests),
         ):
             if abs(rate * body.over_ms / 1000 - count) > body.over_ms * PER_MS / 1000:
-                return f"{who} reports a {name} of {rate}, for {count} in {body.over_ms} ms"
+                return f"{process} reports a {name} of {rate}, for {count} in {body.over_ms} ms"
         if body.requests < node.answered:
             return (
-                f"{who} reports {body.requests} requests, with {node.answered} heartbeats answered"
+                f"{process} reports {body.requests} requests, with {node.answered} "
+                f"heartbeats answered"
             )
         if body.commit_latency_ms > 0:
             since = node.since_ns
             if since is None or body.commit_latency_ms > (event.at_ns - since) / 1_000_000:
                 return (
-                    f"{who} reports a MetadataCommitLatencyMs of {body.commit_latency_ms}, longer "
-                    f"than it has been the active controller"
+                    f"{process} reports a MetadataCommitLatencyMs of {body.commit_latency_ms}, "
+                    f"longer than it has been the active controller"
                 )
         return ""
 
     def end(self, state: _Metrics, end: RunEnd) -> Sequence[Finding]:
-        """Who tells of a commit may do so before those who made it; not when nobody ever did."""
+        """An event that mentions a commit may come before the commit's own, so this is judged at
+        the end."""
         committed = max((node.replayed for node in state.nodes.values()), default=0)
         if not end.complete or state.stable_ref is None or state.stable <= committed:
             return NOTHING
         message = (
-            f"a node reports lags from a last stable offset of {state.stable}, and nobody ever "
+            f"a node reports lags from a last stable offset of {state.stable}, but no node ever "
             f"committed more than {committed}"
         )
         return (Violated(state.stable_ref, Evidence.PEER, message),)

@@ -1,4 +1,4 @@
-"""Where the replicas of a new topic are, and where they go when brokers are added."""
+"""Where the replicas of a new topic are placed, and where they move when brokers are added."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from fencepost_suites.rules.keys import NOTHING, whole_run
 
 _RECORDS = (TopicCommitted, PartitionCommitted, BrokerCommitted, BrokerDeleted)
 TURNS = 2
-"""From the second partition on with one preferred replica the others must be elsewhere."""
+"""From the second partition on that has the same preferred replica, the other replicas must
+differ."""
 
 
 @dataclass(slots=True)
@@ -31,7 +32,7 @@ class _Cluster:
     brokers: Brokers = field(default_factory=Brokers)
 
     def made(self, event: Event) -> PartitionCommitted | None:
-        """Takes a record in; the partition, if it has just been made."""
+        """Applies a record; returns the partition if it has just been created."""
         match event.body:
             case BrokerCommitted() as body:
                 self.brokers.take(body)
@@ -56,9 +57,9 @@ def placed(brokers: Sequence[int], number: int, replicas: int) -> tuple[int, ...
 @final
 @dataclass(frozen=True, slots=True)
 class PlacedByFormula:
-    """RP-01. By the records: over the brokers that were live then. A placement that a client asks
-    for replica by replica is none of this clause's, and no client here does. Exercised by the
-    second partition and every later one that a broker is preferred for, with other replicas."""
+    """RP-01. Judged by the records, over the brokers that were live then. A placement that a client
+    lists replica by replica is exempt; no client here does that. Exercised by the second and every
+    later partition that has the same preferred broker, with other replicas."""
 
     clause: str = "RP-01"
     kinds: frozenset[type[Struct]] = frozenset(_RECORDS)
@@ -73,7 +74,7 @@ class PlacedByFormula:
             return state, NOTHING
         live = state.brokers.live()
         if not set(one.replicas) <= set(live):
-            return state, NOTHING  # another clause's matter
+            return state, NOTHING  # judged by another clause
         due = placed(live, one.partition, len(one.replicas))
         if one.replicas != due:
             message = (
@@ -91,8 +92,8 @@ class PlacedByFormula:
 @final
 @dataclass(frozen=True, slots=True)
 class PlacedOnLive:
-    """RP-28. Live is unfenced, by the records. Exercised by a partition made while a registered
-    broker was fenced."""
+    """RP-28. A broker is live if the records say that it is not fenced. Exercised by a partition
+    created while a registered broker was fenced."""
 
     clause: str = "RP-28"
     kinds: frozenset[type[Struct]] = frozenset(_RECORDS)
@@ -122,7 +123,8 @@ class _Moves:
     since: dict[TopicPartition, tuple[tuple[int, ...], tuple[int, ...]]] = field(
         default_factory=dict
     )
-    """What began to move since the last administrative call: from which replicas to which."""
+    """The partitions that began to move since the last administrative call: from which replicas to
+    which."""
 
 
 def _target(one: PartitionCommitted) -> tuple[int, ...]:
@@ -137,8 +139,9 @@ def _spread(counts: Counter[int], brokers: Sequence[int]) -> int:
 @final
 @dataclass(frozen=True, slots=True)
 class AddingMovesLittle:
-    """RP-03. What began to move by the time a client was told that its brokers are added. Counts
-    need be alike only where those of the old brokers were. Exercised by a call that moved some."""
+    """RP-03. Judged are the partitions that began to move by the time a client was answered that
+    its brokers are added. The counts must be even only if those of the old brokers were. Exercised
+    by a call that moved some."""
 
     clause: str = "RP-03"
     kinds: frozenset[type[Struct]] = frozenset({*_RECORDS, AdminCompleted})

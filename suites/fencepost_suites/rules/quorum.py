@@ -1,4 +1,4 @@
-"""The quorum: who may be active controller, and what becomes of the metadata log."""
+"""The quorum: which process may be the active controller, and the metadata log."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from fencepost_suites.rules.keys import NOTHING, RUN, Keys, by_writer, slot_of, 
 
 @dataclass(slots=True)
 class _Quorum:
-    """What the votes, elections and committed records of a run come to."""
+    """The votes, elections and committed records of a run."""
 
     ids: dict[str, int] = field(default_factory=dict)
     leaders: dict[int, tuple[str, Cause]] = field(default_factory=dict)
     votes: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
-    """(voter's slot, epoch) -> whom it voted for."""
+    """(voter's slot, epoch) -> the candidate it voted for."""
     records: dict[int, tuple[int, str, str, int]] = field(default_factory=dict)
-    """offset -> epoch, digest, and the process and number of who committed it first."""
+    """offset -> epoch, digest, and the process and number of the event that committed it first."""
     highest: dict[int, int] = field(default_factory=dict)
     """epoch -> the highest committed offset of its records."""
 
@@ -44,8 +44,8 @@ class _Quorum:
 @final
 @dataclass(frozen=True, slots=True)
 class OneControllerAnEpoch:
-    """QC-07. Exercised by a refused second vote or shorter log, and by every later election: the
-    votes decided that the winner had what was committed."""
+    """QC-07. Exercised by a vote refused for a second candidate or a shorter log, and by every
+    later election: the votes ensured that the winner had everything committed."""
 
     clause: str = "QC-07"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -98,7 +98,7 @@ class OneControllerAnEpoch:
         late = any(epoch > body.epoch for epoch in state.leaders)
         before = [offset for epoch, offset in state.highest.items() if epoch < body.epoch]
         if before and not late:
-            # A candidate that wins late, when others lead already, need not have their records.
+            # A candidate that wins late, when later leaders exist, need not have their records.
             top = max(before)
             _, _, process, seq = state.records[top]
             if top >= body.log_end:
@@ -133,7 +133,7 @@ class OneControllerAnEpoch:
 
 @dataclass(slots=True)
 class _Stored:
-    """The ISRs of one partition that were ever committed, with the newest epoch of each."""
+    """All ISRs of one partition that were ever committed, with the newest epoch of each."""
 
     isrs: dict[frozenset[int], int] = field(default_factory=dict)
 
@@ -148,8 +148,8 @@ def _by_partition_of_change(event: Event) -> Keys:
 @final
 @dataclass(frozen=True, slots=True)
 class VisibleOnceCommitted:
-    """QC-08. The controller's own word is the high watermark as it answers; the leader's, that it
-    was granted an ISR which some node has committed by then."""
+    """QC-08. The controller's own evidence is its high watermark at the answer. The leader's is
+    that it was granted an ISR which some node has committed by then."""
 
     clause: str = "QC-08"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -189,8 +189,8 @@ class VisibleOnceCommitted:
 
 
 @dataclass(slots=True)
-class _Office:
-    """What one process owes since it lost its place as active controller."""
+class _Deposed:
+    """What a former active controller must still do."""
 
     resigned: Cause | None = None
     epoch: int = -1
@@ -200,8 +200,8 @@ class _Office:
 @final
 @dataclass(frozen=True, slots=True)
 class DeposedControllerReverts:
-    """QC-09. Exercised when a former active controller drops records it had written and nobody
-    committed: without the protection its state would hold them."""
+    """QC-09. Exercised when a former active controller drops records that it had written and that
+    were never committed: without the protection its state would include them."""
 
     clause: str = "QC-09"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -209,10 +209,10 @@ class DeposedControllerReverts:
     )
     keys = staticmethod(by_writer)
 
-    def start(self, key: Key) -> _Office:
-        return _Office()
+    def start(self, key: Key) -> _Deposed:
+        return _Deposed()
 
-    def step(self, state: _Office, event: Event) -> tuple[_Office, Sequence[Finding]]:
+    def step(self, state: _Deposed, event: Event) -> tuple[_Deposed, Sequence[Finding]]:
         body = event.body
         match body:
             case ControllerResigned():
@@ -222,7 +222,7 @@ class DeposedControllerReverts:
                 state.resigned = None
                 if body.offset > body.high_watermark:
                     message = (
-                        f"{event.process} left office in epoch {body.epoch} and kept state up to "
+                        f"{event.process} resigned in epoch {body.epoch} and kept state up to "
                         f"offset {body.offset}, of which only {body.high_watermark} was committed"
                     )
                     return state, (Violated(event.ref, Evidence.SELF, message, because),)
@@ -230,8 +230,8 @@ class DeposedControllerReverts:
                 was, state.resigned, state.deposed = state.resigned, None, False
                 if was is not None:
                     message = (
-                        f"{event.process} took office in epoch {body.epoch} without having gone "
-                        f"back to the committed state after epoch {state.epoch}"
+                        f"{event.process} was elected in epoch {body.epoch} without having "
+                        f"reverted to the committed state after epoch {state.epoch}"
                     )
                     return state, (Violated(event.ref, Evidence.SELF, message, (was,)),)
             case MetadataTruncated():
@@ -241,19 +241,19 @@ class DeposedControllerReverts:
                     return state, (Exercised(event.ref, Evidence.SELF),)
         return state, NOTHING
 
-    def end(self, state: _Office, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Deposed, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 
 @dataclass(slots=True)
 class _Changes:
-    """The newest acknowledged change, and the topics that clients were told exist."""
+    """The newest acknowledged change, and the topics whose creation was acknowledged to clients."""
 
     offset: int = -1
     by: Cause | None = None
     what: str = ""
     epoch: int = -1
-    offices: int = 0
+    terms: int = 0
     topics: dict[str, int] = field(default_factory=dict)
     """topic -> how many controllers there had been when its creation was acknowledged."""
 
@@ -261,8 +261,8 @@ class _Changes:
 @final
 @dataclass(frozen=True, slots=True)
 class ChangesSurviveFailover:
-    """QC-28. A new controller's log must reach past every change that was acknowledged, and every
-    registration that was committed; a client must find its topic after the failover."""
+    """QC-28. A new controller's log must include every acknowledged change and every committed
+    registration. A client must find its topic after the failover."""
 
     clause: str = "QC-28"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -284,7 +284,7 @@ class ChangesSurviveFailover:
             case ControllerElected() if body.epoch > state.epoch:
                 return state, self._elected(state, event, body)
             case AdminCompleted(api="create_topic", outcome="ok"):
-                state.topics[body.subject] = state.offices
+                state.topics[body.subject] = state.terms
             case AdminCompleted(api="delete_topic") if body.outcome != "failed":
                 state.topics.pop(body.subject, None)
             case ReadCompleted():
@@ -299,7 +299,7 @@ class ChangesSurviveFailover:
     @staticmethod
     def _elected(state: _Changes, event: Event, body: ControllerElected) -> Sequence[Finding]:
         state.epoch = body.epoch
-        state.offices += 1
+        state.terms += 1
         if state.by is None:
             return NOTHING
         if body.log_end > state.offset:
@@ -313,7 +313,7 @@ class ChangesSurviveFailover:
     @staticmethod
     def _read(state: _Changes, event: Event, body: ReadCompleted) -> Sequence[Finding]:
         before = state.topics.get(body.topic)
-        if before is None or before == state.offices:
+        if before is None or before == state.terms:
             return NOTHING
         if body.outcome == "ok":
             return (Exercised(event.ref, Evidence.CLIENT),)

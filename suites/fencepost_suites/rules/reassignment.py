@@ -1,4 +1,4 @@
-"""Reassignment: when a partition's replicas are exchanged for others."""
+"""Reassignment: when the replicas of a partition are replaced by others."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from fencepost_suites.rules.keys import NOTHING, by_topic
 @final
 @dataclass(frozen=True, slots=True)
 class SwitchesWhenCaughtUp:
-    """RP-20. By the records: who was in the ISR just before. Exercised by each switch that had to
-    wait for a new replica."""
+    """RP-20. Judged by the ISR in the record just before. Exercised by each switch that had to wait
+    for a new replica."""
 
     clause: str = "RP-20"
     kinds: frozenset[type[Struct]] = frozenset({TopicCommitted, PartitionCommitted})
@@ -49,7 +49,7 @@ class SwitchesWhenCaughtUp:
             )
             return state, (Violated(event.ref, Evidence.PEER, message),)
         if body.leader >= 0 and body.leader not in new:
-            message = f"broker {body.leader} leads {place}, and is none of its replicas"
+            message = f"broker {body.leader} leads {place}, but is not one of its replicas"
             return state, (Violated(event.ref, Evidence.PEER, message),)
         switched = bool(before.adding) and set(before.adding) <= new
         return state, (Exercised(event.ref, Evidence.PEER),) if switched else NOTHING

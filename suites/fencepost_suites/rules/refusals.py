@@ -1,4 +1,4 @@
-"""Which brokers the active controller refuses, and what one must have before it is online."""
+"""Which brokers the active controller must refuse, and what a broker needs before it is Online."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ _ERRORS = {
 
 
 @dataclass(slots=True)
-class _Grounds:
-    """What each controller has committed, and what speaks against a broker."""
+class _Refusals:
+    """What each controller has committed, and the reasons to refuse a broker."""
 
     committed: dict[str, int] = field(default_factory=dict)
     answered: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
-    """(controller process, broker) -> its committed end at its last two accepting answers."""
+    """(controller process, broker) -> the committed end at its last two accepting answers."""
     levels: dict[str, tuple[int, Cause]] = field(default_factory=dict)
     holder: dict[int, tuple[int, str, Cause]] = field(default_factory=dict)
     """broker -> offset, incarnation and event of its newest record."""
     former: dict[str, Cause] = field(default_factory=dict)
-    """Incarnations that another one followed, by the record that says so."""
+    """Incarnations that were replaced, with the record that replaced them."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class UnfitBrokersRefused:
-    """QC-15. What speaks against a broker is told by the committed records and by its own request;
-    how far behind it is, by what was committed when it had been answered before."""
+    """QC-15. The reasons to refuse a broker come from the committed records and from its own
+    request. How far it is behind is measured from what was committed at the answer before."""
 
     clause: str = "QC-15"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -53,16 +53,16 @@ class UnfitBrokersRefused:
     )
     keys = staticmethod(whole_run)
 
-    def start(self, key: Key) -> _Grounds:
-        return _Grounds()
+    def start(self, key: Key) -> _Refusals:
+        return _Refusals()
 
-    def step(self, state: _Grounds, event: Event) -> tuple[_Grounds, Sequence[Finding]]:
+    def step(self, state: _Refusals, event: Event) -> tuple[_Refusals, Sequence[Finding]]:
         body = event.body
         match body:
             case MetadataCommitted():
                 state.committed[event.process] = body.offset + 1
                 if body.kind == "DeleteBroker":
-                    state.former.clear()  # with the broker goes what was known of its processes
+                    state.former.clear()  # its processes are forgotten with it
                     state.holder.clear()
             case SnapshotLoaded():
                 state.committed[event.process] = body.offset
@@ -75,7 +75,7 @@ class UnfitBrokersRefused:
         return state, NOTHING
 
     @staticmethod
-    def _committed(state: _Grounds, event: Event, body: BrokerCommitted) -> None:
+    def _committed(state: _Refusals, event: Event, body: BrokerCommitted) -> None:
         known = state.holder.get(body.broker_id)
         if known is not None and known[0] >= body.offset:
             return
@@ -84,7 +84,7 @@ class UnfitBrokersRefused:
         state.holder[body.broker_id] = (body.offset, body.incarnation, event.ref)
 
     def _answered(
-        self, state: _Grounds, event: Event, body: HeartbeatAnswered
+        self, state: _Refusals, event: Event, body: HeartbeatAnswered
     ) -> Sequence[Finding]:
         at = (event.process, body.broker_id)
         older, newer = state.answered.get(at, (-1, -1))
@@ -92,7 +92,7 @@ class UnfitBrokersRefused:
             state.answered[at] = (newer, state.committed.get(event.process, 0))
         if body.error in {_ERRORS[reason] for reason in self._against(state, body, newer)}:
             return (Exercised(event.ref, Evidence.PEER),)
-        # What was committed while an answer waited for its own commit is not held against anybody.
+        # What was committed while an answer waited for its own commit counts against no broker.
         against = self._against(state, body, older)
         if not against:
             return NOTHING
@@ -106,11 +106,11 @@ class UnfitBrokersRefused:
 
     @staticmethod
     def _against(
-        state: _Grounds, body: HeartbeatAnswered, committed: int
+        state: _Refusals, body: HeartbeatAnswered, committed: int
     ) -> dict[str, tuple[str, Cause | None]]:
         """The reasons to refuse this heartbeat, each with its words and its evidence.
 
-        `committed` is how much of the metadata the broker must nearly have.
+        `committed` is the offset that the broker must nearly have reached.
         """
         against: dict[str, tuple[str, Cause | None]] = {}
         if body.incarnation in state.former:
@@ -128,7 +128,7 @@ class UnfitBrokersRefused:
             against["stale"] = (words, None)
         return against
 
-    def end(self, state: _Grounds, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Refusals, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 
@@ -144,7 +144,7 @@ def _supported(features: Sequence[str]) -> dict[str, tuple[int, int]]:
 
 @dataclass(slots=True)
 class _Joining:
-    """What starting brokers have replayed and stored, and where their registrations stand."""
+    """What starting brokers have replayed and stored, and the offsets of their registrations."""
 
     incarnation: dict[str, str] = field(default_factory=dict)
     registered: dict[str, tuple[int, Cause]] = field(default_factory=dict)
@@ -156,8 +156,8 @@ class _Joining:
 @final
 @dataclass(frozen=True, slots=True)
 class OnlineOnceCaughtUp:
-    """REG-04. Exercised by every process's first activity: its registration, as it was committed,
-    is among what it has replayed, and it had checkpointed the metadata after it registered."""
+    """REG-04. Exercised by the first activity of every process: it has replayed its own committed
+    registration, and it checkpointed the metadata after it registered."""
 
     clause: str = "REG-04"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -183,7 +183,7 @@ class OnlineOnceCaughtUp:
             case BrokerCommitted():
                 state.registered.setdefault(body.incarnation, (body.offset, event.ref))
             case MetadataCommitted():
-                # Where a controller shares the process, it replays the same log at its own pace.
+                # If a controller shares the process, it replays the same log at its own pace.
                 known = state.applied.get(event.process, -1)
                 state.applied[event.process] = max(known, body.offset)
             case SnapshotLoaded():
@@ -206,7 +206,7 @@ class OnlineOnceCaughtUp:
         if applied < offset:
             message = (
                 f"{event.process} is Online with the metadata up to offset {applied}, and its own "
-                f"registration stands at offset {offset}"
+                f"registration is at offset {offset}"
             )
             return (Violated(event.ref, Evidence.PEER, message, (ref,)),)
         if event.process not in state.checkpointed:

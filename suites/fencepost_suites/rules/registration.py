@@ -1,4 +1,4 @@
-"""Registration: how a process gets its broker id, and what its states and epochs may do."""
+"""Registration: how a process gets its broker id, and how its states and epochs may change."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from fencepost_suites.rules.words import span
 
 
 @dataclass(slots=True)
-class _Told:
-    """Who told one process, since it was last fenced, that it may become active."""
+class _Allowed:
+    """What shows that one process was allowed to become active since it was last fenced."""
 
     by_controller: bool = False
     by_answer: bool = False
@@ -42,8 +42,8 @@ class _Told:
 @final
 @dataclass(frozen=True, slots=True)
 class ActiveOnlyWhenTold:
-    """QC-16. The controller's word is its answer to this very process; the broker's own, the answer
-    it got."""
+    """QC-16. The controller's evidence is its answer to this process; the broker's is the answer
+    that it received."""
 
     clause: str = "QC-16"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -51,10 +51,10 @@ class ActiveOnlyWhenTold:
     )
     keys = staticmethod(by_process)
 
-    def start(self, key: Key) -> _Told:
-        return _Told()
+    def start(self, key: Key) -> _Allowed:
+        return _Allowed()
 
-    def step(self, state: _Told, event: Event) -> tuple[_Told, Sequence[Finding]]:
+    def step(self, state: _Allowed, event: Event) -> tuple[_Allowed, Sequence[Finding]]:
         body = event.body
         match body:
             case HeartbeatAnswered(error="NONE", next_state="ACTIVE"):
@@ -68,14 +68,14 @@ class ActiveOnlyWhenTold:
                     return state, (Exercised(event.ref, Evidence.SELF),)
                 message = (
                     f"{event.process} went from {body.old} to ACTIVE ({body.reason}) though no "
-                    f"heartbeat answer had told it to since it was last fenced"
+                    "heartbeat answer had allowed it since it was last fenced"
                 )
                 return state, (Violated(event.ref, Evidence.PEER, message),)
             case BrokerStateChanged():
-                return _Told(), NOTHING
+                return _Allowed(), NOTHING
         return state, NOTHING
 
-    def end(self, state: _Told, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Allowed, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 
@@ -93,7 +93,7 @@ _MOVES = frozenset(
 
 @dataclass(slots=True)
 class _Life:
-    """What the processes of one broker id, and its records, have been through."""
+    """The states of the processes of one broker id, and its records."""
 
     states: dict[str, str] = field(default_factory=dict)
     active: dict[str, tuple[int, Cause]] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class _Life:
 @final
 @dataclass(frozen=True, slots=True)
 class StatesMoveAsDrawn:
-    """QC-20. Exercised by an activity regained: the epoch under which it is must be new."""
+    """QC-20. Exercised when a broker becomes active again: its broker epoch must be new."""
 
     clause: str = "QC-20"
     kinds: frozenset[type[Struct]] = frozenset({BrokerStateChanged, BrokerCommitted})
@@ -140,8 +140,8 @@ class StatesMoveAsDrawn:
                 )
                 found.append(Violated(event.ref, Evidence.SELF, message, (before[1],)))
             elif before is not None:
-                told = state.unfenced is not None and state.unfenced[0] == body.broker_epoch
-                found.append(Exercised(event.ref, Evidence.PEER if told else Evidence.SELF))
+                by_record = state.unfenced is not None and state.unfenced[0] == body.broker_epoch
+                found.append(Exercised(event.ref, Evidence.PEER if by_record else Evidence.SELF))
         return found
 
     @staticmethod
@@ -220,15 +220,16 @@ class _Entry:
 
     record: BrokerCommitted | None = None
     decided: tuple[int, str] | None = None
-    """Offset and first teller of a registration that took over an active entry."""
+    """Offset of a registration that took over an active entry, and the process that reported it
+    first."""
     committed: dict[str, set[str]] = field(default_factory=dict)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class RegistersFenced:
-    """REG-03. Exercised by a registration that takes over an entry which was active: its record, as
-    a second node replays it, is fenced."""
+    """REG-03. Exercised by a registration that takes over an active entry: its record, as a second
+    node replays it, is fenced."""
 
     clause: str = "REG-03"
     kinds: frozenset[type[Struct]] = frozenset({BrokerCommitted, HeartbeatAnswered})
@@ -282,12 +283,12 @@ class RegistersFenced:
 
 @dataclass(slots=True)
 class _Claims:
-    """Which processes claim which ids, and the lease that the process before still had."""
+    """Which processes claim which ids, and the lease of the process before."""
 
     ids: dict[str, int] = field(default_factory=dict)
     newest: dict[int, str] = field(default_factory=dict)
     leases: dict[int, tuple[str, int, Cause]] = field(default_factory=dict)
-    """id -> process, end and event of the lease that reaches furthest."""
+    """id -> process, end and event of the lease that ends last."""
     exited: dict[str, Cause] = field(default_factory=dict)
     registered: set[str] = field(default_factory=set)
 
@@ -295,7 +296,8 @@ class _Claims:
 @final
 @dataclass(frozen=True, slots=True)
 class RestartedProcessReclaimsId:
-    """QC-35. The new process says it: granted, or refused, while the dead one's lease still ran."""
+    """QC-35. The new process reports it: a lease granted, or refused, while the dead process's
+    lease still ran."""
 
     clause: str = "QC-35"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -322,7 +324,8 @@ class RestartedProcessReclaimsId:
 
     @staticmethod
     def _waits_for(state: _Claims, event: Event, broker: int) -> tuple[str, int, Cause] | None:
-        """The lease of a dead process of this id that still runs, if this is the newest one."""
+        """The lease of a dead process of this id that still runs, if this process is the newest
+        one."""
         lease = state.leases.get(broker)
         if lease is None or lease[0] == event.process or lease[0] not in state.exited:
             return None

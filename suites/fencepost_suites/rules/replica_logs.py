@@ -1,4 +1,5 @@
-"""The logs of a partition's replicas as they tell them, and which batches are committed."""
+"""The logs of a partition's replicas as their events describe them, and which batches are
+committed."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ from fencepost_suites.rules.keys import slot_of
 @final
 @dataclass(slots=True)
 class ReplicaLogs:
-    """Batches above each replica's own high watermark, and those below anybody's.
+    """The batches above each replica's high watermark, and the batches below any high watermark.
 
-    A replica is a slot: its disk outlives its processes, so that a new one goes on with the log of
-    the one before. What is below a replica's own high watermark it declares committed; the first
-    to do so sets what every other must have there.
+    A replica is a slot: its disk outlives its processes, so a new process continues the log of the
+    one before. A replica declares everything below its own high watermark committed. The first
+    replica to do so sets what every other replica must have there.
     """
 
     open: dict[str, deque[LogAppended]] = field(default_factory=dict)
@@ -27,14 +28,14 @@ class ReplicaLogs:
     """base offset -> digest, the process that was first, and the leader epoch."""
 
     def of(self, process: str) -> deque[LogAppended]:
-        """The open batches of a process, or of the one before it in its slot."""
+        """The open batches of a process, or those of the process before it in its slot."""
         log = self.open.get(process)
         if log is None:
             log = self.open[process] = self.slots.setdefault(slot_of(process), deque())
         return log
 
     def append(self, process: str, body: LogAppended) -> None:
-        """A replica stored a batch; it no longer has what it had from that offset on."""
+        """A replica stored a batch, which replaces what it had from that offset on."""
         log = self.open.get(process)
         if log is None:
             log = self.of(process)
@@ -44,7 +45,7 @@ class ReplicaLogs:
         log.append(body)
 
     def truncate(self, process: str, to_offset: int) -> list[LogAppended]:
-        """A replica cut its log; the batches that it lost, newest first."""
+        """A replica truncated its log; returns the batches that it lost, newest first."""
         log = self.of(process)
         lost: list[LogAppended] = []
         while log and log[-1].log_end > to_offset:
@@ -52,9 +53,10 @@ class ReplicaLogs:
         return lost
 
     def commit(self, process: str, high_watermark: int) -> tuple[bool, tuple[int, str] | None]:
-        """A replica's high watermark moved; whether it agrees with what others had committed.
+        """A replica's high watermark moved. Returns whether it agrees with what others had
+        committed.
 
-        The second part is the first offset where it does not, and the process that has another
+        The second value is the first offset where it does not, and the process that has another
         batch there.
         """
         log = self.open.get(process)
@@ -73,7 +75,7 @@ class ReplicaLogs:
         return agreed and conflict is None, conflict
 
     def is_committed(self, batch: LogAppended) -> bool:
-        """Whether this very batch is committed, by anybody's word.
+        """Whether this very batch is committed, by any replica.
 
         A resend that a later leader stored has the same digest and is another batch.
         """
@@ -81,7 +83,8 @@ class ReplicaLogs:
         return known is not None and (known[0], known[2]) == (batch.digest, batch.batch_epoch)
 
     def diverging(self, process: str, below: int) -> int | None:
-        """The first offset where a replica holds, unconfirmed, another batch than is committed."""
+        """The first offset where a replica holds, unconfirmed, a batch that differs from the
+        committed one."""
         for batch in self.of(process):
             if batch.base_offset >= below:
                 break

@@ -32,7 +32,7 @@ from fencepost_suites.rules.replica_logs import ReplicaLogs
 
 @dataclass(slots=True)
 class _Ends:
-    """How far each process's log reaches by its own word, and which process is which replica."""
+    """The log end that each process reported, and which process is which replica."""
 
     ends: dict[str, int] = field(default_factory=dict)
     processes: dict[int, str] = field(default_factory=dict)
@@ -44,8 +44,8 @@ class _Ends:
 @final
 @dataclass(frozen=True, slots=True)
 class AcknowledgedByAllInSync:
-    """RP-04. The leader's word is its high watermark, or the ends it knows; the followers' word is
-    what they stored before. Exercised by every acks=all that had a follower to wait for."""
+    """RP-04. The leader's evidence is its high watermark, or the log ends it knows; the followers'
+    is what they stored before. Exercised by every acks=all that had to wait for a follower."""
 
     clause: str = "RP-04"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -92,7 +92,7 @@ class AcknowledgedByAllInSync:
             return NOTHING
         place = f"{body.topic}-{body.partition}"
         leader = state.leaders.get(body.leader_epoch, -1)
-        heard = 0
+        by_peers = 0
         for replica in body.isr:
             process = state.processes.get(replica)
             if process is None or replica == leader:
@@ -100,7 +100,7 @@ class AcknowledgedByAllInSync:
             reaches = state.ends.get(process)
             if reaches is None:
                 continue
-            heard += 1
+            by_peers += 1
             if reaches < end:
                 message = (
                     f"{event.process} acknowledged acks=all of {place} up to offset {end} while "
@@ -115,7 +115,7 @@ class AcknowledgedByAllInSync:
             return (Violated(event.ref, Evidence.SELF, message),)
         if body.duplicate:
             return NOTHING
-        evidence = Evidence.PEER if heard == len(body.isr) - 1 else Evidence.SELF
+        evidence = Evidence.PEER if by_peers == len(body.isr) - 1 else Evidence.SELF
         return (Exercised(event.ref, evidence),)
 
     def end(self, state: _Ends, end: RunEnd) -> Sequence[Finding]:
@@ -126,14 +126,15 @@ class AcknowledgedByAllInSync:
 class _Agreement:
     logs: ReplicaLogs = field(default_factory=ReplicaLogs)
     anew: set[str] = field(default_factory=set)
-    """Processes that began to follow with messages in their log, and have not agreed since."""
+    """Processes that began to follow with messages in their log, and have not been compared
+    since."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ReplicasAgree:
-    """RP-05. Exercised by a replica that follows a leader with messages in its log already, once
-    what it commits then is what another replica committed."""
+    """RP-05. Exercised by a replica that follows a leader with messages in its log, once what it
+    commits equals what another replica committed."""
 
     clause: str = "RP-05"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -187,7 +188,7 @@ class ReplicasAgree:
 
 @dataclass(slots=True)
 class _Committed:
-    """How far one partition is committed, by whose word, and who leads it."""
+    """The highest committed offset of one partition, the event that reported it, and the leader."""
 
     high_watermark: int = 0
     process: str = ""
@@ -202,9 +203,9 @@ class _Committed:
 @final
 @dataclass(frozen=True, slots=True)
 class CommittedIsNeverLost:
-    """RP-06. A new leader's log must reach every high watermark told before, by one that began to
-    lead or to follow too, and it must come from the ISR; the reader's word is the end of what it
-    read after a change of leader."""
+    """RP-06. A new leader's log must reach every high watermark reported before, including those
+    reported when a replica began to lead or to follow. The leader must come from the ISR. A
+    reader's evidence is the end of what it read after a change of leader."""
 
     clause: str = "RP-06"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -221,27 +222,28 @@ class CommittedIsNeverLost:
     def step(self, state: _Committed, event: Event) -> tuple[_Committed, Sequence[Finding]]:
         body = event.body
         if isinstance(body, HighWatermarkAdvanced):
-            self._told(state, event, body.high_watermark)
+            self._reported(state, event, body.high_watermark)
             if event.process == state.leader:
                 state.leaders_watermark = body.high_watermark
             return state, NOTHING
         match body:
             case FollowingStarted():
-                self._told(state, event, body.high_watermark)
+                self._reported(state, event, body.high_watermark)
             case LeadershipStarted():
                 found = self._led(state, event, body)
-                self._told(state, event, body.high_watermark)
+                self._reported(state, event, body.high_watermark)
                 return state, found
             case PartitionCommitted():
                 return state, self._elected(state, event, body)
             case ReadCompleted(outcome="ok") if state.changes:
                 if body.end >= state.high_watermark:
                     return state, (Exercised(event.ref, Evidence.CLIENT),)
-                # The new leader's mark may lag behind for a while: that alone loses nothing.
+                # The new leader's high watermark may lag behind for a while, which alone loses
+                # nothing.
                 if state.leaders_watermark >= state.high_watermark:
                     message = (
                         f"{event.process} read {body.topic}-{body.partition} up to offset "
-                        f"{body.end}, of which {state.high_watermark} had been committed"
+                        f"{body.end}, though {state.high_watermark} had been committed"
                     )
                     because = (Cause(state.process, state.seq),)
                     return state, (Violated(event.ref, Evidence.CLIENT, message, because),)
@@ -250,7 +252,7 @@ class CommittedIsNeverLost:
         return state, NOTHING
 
     @staticmethod
-    def _told(state: _Committed, event: Event, high_watermark: int) -> None:
+    def _reported(state: _Committed, event: Event, high_watermark: int) -> None:
         if high_watermark > state.high_watermark:
             state.high_watermark = high_watermark
             state.process, state.seq = event.process, event.node_seq
@@ -258,7 +260,7 @@ class CommittedIsNeverLost:
     @staticmethod
     def _led(state: _Committed, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
         if body.leader_epoch < state.epoch:
-            return NOTHING  # a record of the past, replayed late: somebody else leads by now
+            return NOTHING  # an old record, replayed late: there is a newer leader
         state.epoch = body.leader_epoch
         before, state.leader = state.leader, event.process
         state.leaders_watermark = body.high_watermark
@@ -270,7 +272,7 @@ class CommittedIsNeverLost:
             )
             because = (Cause(state.process, state.seq),)
             return (Violated(event.ref, Evidence.PEER, message, because),)
-        # What nobody else has told yet is for the reader to find.
+        # If no other process has reported a high watermark yet, only a reader can find a loss.
         if before in ("", event.process) or not (state.high_watermark or body.high_watermark):
             return NOTHING
         state.changes += 1
@@ -298,23 +300,23 @@ class CommittedIsNeverLost:
 
 @dataclass(slots=True)
 class _Acknowledged:
-    """How far acks=all was answered, and reached a client, and who leads since."""
+    """How far acks=all was answered, and reached a client, and the leader since."""
 
     answered: int = 0
     by: Cause | None = None
     acked: int = -1
-    told: Cause | None = None
+    acked_by: Cause | None = None
     leader: str = ""
     epoch: int = -1
     before_change: int = -1
-    """The highest offset a client knew to be acknowledged when leadership moved last."""
+    """The highest offset that a client knew to be acknowledged when leadership last moved."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class NewLeaderHasTheAcknowledged:
-    """RP-13. The client's word is the acknowledgement it got before leadership moved; the former
-    leader's (a peer of the new one), that it answered."""
+    """RP-13. The client's evidence is the acknowledgement it received before leadership moved; the
+    former leader's, as a peer of the new one, is that it answered."""
 
     clause: str = "RP-13"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -332,7 +334,7 @@ class NewLeaderHasTheAcknowledged:
                 state.answered, state.by = body.log_end, event.ref
         elif isinstance(body, ProduceCompleted):
             if body.offset > state.acked and body.acks == -1 and body.outcome == "ok":
-                state.acked, state.told = body.offset, event.ref
+                state.acked, state.acked_by = body.offset, event.ref
         elif isinstance(body, LeadershipStarted):
             return state, self._led(state, event, body)
         elif isinstance(body, ReadCompleted):
@@ -345,12 +347,12 @@ class NewLeaderHasTheAcknowledged:
     @staticmethod
     def _led(state: _Acknowledged, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
         if body.leader_epoch < state.epoch:
-            return NOTHING  # a record of the past, replayed late: somebody else leads by now
+            return NOTHING  # an old record, replayed late: there is a newer leader
         state.epoch = body.leader_epoch
         before, state.leader = state.leader, event.process
         top, because, evidence = state.answered, state.by, Evidence.PEER
         if body.log_end <= state.acked:
-            top, because, evidence = state.acked + 1, state.told, Evidence.CLIENT
+            top, because, evidence = state.acked + 1, state.acked_by, Evidence.CLIENT
         if body.log_end < top and because is not None:
             message = (
                 f"{event.process} leads {body.topic}-{body.partition} in epoch {body.leader_epoch} "
@@ -371,21 +373,21 @@ class NewLeaderHasTheAcknowledged:
 class _Following:
     logs: ReplicaLogs = field(default_factory=ReplicaLogs)
     began: dict[str, tuple[FollowingStarted, bool]] = field(default_factory=dict)
-    """Processes that began to follow and stored nothing since; and whether in another epoch."""
+    """Processes that began to follow and have stored nothing since; and whether in a new epoch."""
     followed: dict[str, int] = field(default_factory=dict)
     """process -> the leader epoch in which it followed last."""
     dropped: dict[int, tuple[str, int, LogAppended]] = field(default_factory=dict)
-    """base offset -> who dropped that batch last, in which leader epoch; until the offset is
-    committed."""
+    """base offset -> the process that last dropped that batch, and in which leader epoch; until the
+    offset is committed."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class FollowerTruncatesByEpoch:
-    """RP-15. What a follower drops, its leader does not have: so it is not committed, nor will that
-    leader commit it in the same epoch. Exercised by messages dropped because the new leader does
-    not have them, and by messages above the follower's own high watermark that it kept: cutting to
-    that mark, as the seed says literally, would have lost them."""
+    """RP-15. A follower drops only what its leader does not have. So what it drops is not
+    committed, and that leader will not commit it in the same epoch. Exercised by dropped messages
+    that the new leader does not have, and by messages above the follower's high watermark that it
+    kept: cutting the log there, as the seed literally says, would have lost them."""
 
     clause: str = "RP-15"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -412,8 +414,9 @@ class FollowerTruncatesByEpoch:
             _, conflict = state.logs.commit(event.process, body.high_watermark)
             if conflict is not None:
                 message = (
-                    f"{event.process} kept, at offset {conflict[0]} of {body.topic}-"
-                    f"{body.partition}, what no leader confirmed: {conflict[1]} has another message"
+                    f"{event.process} kept, at offset {conflict[0]} of "
+                    f"{body.topic}-{body.partition}, a message that no leader confirmed: "
+                    f"{conflict[1]} has another one"
                 )
                 return state, (Violated(event.ref, Evidence.PEER, message),)
             if body.as_leader and state.dropped:
@@ -430,7 +433,8 @@ class FollowerTruncatesByEpoch:
 
     @staticmethod
     def _resumed(state: _Following, event: Event, body: LogAppended) -> Sequence[Finding]:
-        """The first message stored in another leader epoch: by now it must have truncated."""
+        """Judges the first message stored in a new leader epoch: the follower must have truncated
+        by now."""
         began, anew = state.began.pop(event.process)
         if body.as_leader:
             return NOTHING
@@ -465,7 +469,8 @@ class FollowerTruncatesByEpoch:
     def _confirmed(
         state: _Following, event: Event, body: HighWatermarkAdvanced
     ) -> Sequence[Finding]:
-        """Whether a leader commits what was dropped in its epoch: then it had it all the while."""
+        """Whether a leader commits what was dropped in its epoch: if so, it had the message all
+        along."""
         decided = [offset for offset in state.dropped if offset < body.high_watermark]
         for offset in sorted(decided):
             process, epoch, batch = state.dropped.pop(offset)

@@ -1,4 +1,4 @@
-"""Rights: what a client without any may not do at a controller's own endpoint."""
+"""Rights: what a client without rights may not do at a controller's own endpoint."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fencepost_suites.rules.keys import NOTHING, by_slot_serving
 
 @dataclass(slots=True)
 class _Endpoint:
-    """One slot: whether a controller lives there, and whom it refused for want of rights."""
+    """One slot: whether it runs a controller, and which clients it refused for want of rights."""
 
     controller: Cause | None = None
     refused: dict[str, int] = field(default_factory=dict)
@@ -24,8 +24,8 @@ class _Endpoint:
 @final
 @dataclass(frozen=True, slots=True)
 class ControllersWantRights:
-    """QC-04. The client's word: what it asked at the controller's endpoint was refused, and by the
-    controller's word for want of rights."""
+    """QC-04. The client's evidence: its request at the controller's endpoint was refused, and the
+    controller reports want of rights as the reason."""
 
     clause: str = "QC-04"
     kinds: frozenset[type[Struct]] = frozenset({NodeStarted, RequestRefused, ProbeCompleted})

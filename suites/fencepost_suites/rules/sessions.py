@@ -1,5 +1,5 @@
-"""Heartbeat sessions: a broker goes back to Fenced when its own has run out, and a new active
-controller begins every one of them anew."""
+"""Heartbeat sessions: a broker goes back to Fenced when its session has run out, and a new active
+controller restarts every session."""
 
 from __future__ import annotations
 
@@ -33,26 +33,27 @@ from fencepost_kafka import (
 from fencepost_suites.rules.committed import Brokers
 from fencepost_suites.rules.fencing import Serving
 from fencepost_suites.rules.keys import NOTHING, by_slot_living, whole_run
-from fencepost_suites.rules.leases import MS, Late, settle
+from fencepost_suites.rules.leases import MS, Late, judge_late
 from fencepost_suites.rules.words import span
 
 
 @dataclass(slots=True)
 class _Session:
-    """The newest process of a slot, and the session it has by the answers it got."""
+    """The newest process of a slot, and its session by the answers it received."""
 
     serving: Serving = field(default_factory=Serving)
     period_ns: int = 0
     ran_out: bool = False
-    """Whether the process is fenced since its session ran out."""
+    """Whether the process is fenced because its session ran out."""
 
     @property
     def slack_ns(self) -> int:
-        """How late a process may notice the end of its session, on a busy machine."""
+        """How late a process on a busy machine may notice the end of its session."""
         return self.period_ns // 10 + 100 * MS
 
     def over_ns(self, at_ns: int) -> int:
-        """How long the session has been over then; 0 while it may not have been noticed yet."""
+        """How long the session was over at that time; 0 while the process may not have noticed
+        yet."""
         over_ns = at_ns - self.serving.ends_ns
         return over_ns if self.serving.granted and over_ns > self.slack_ns else 0
 
@@ -60,9 +61,9 @@ class _Session:
 @final
 @dataclass(frozen=True, slots=True)
 class EndedSessionFences:
-    """REG-06. A session lasts a period from the answer that granted it. A probe's word is best:
-    sent when the session was over, and answered or not. A tenth of the period, and 100 ms, are
-    allowed to notice the end."""
+    """REG-06. A session lasts one period from the answer that granted it. The best evidence is a
+    probe that was sent after the session ended, and whether it was answered. A tenth of the period
+    and 100 ms are allowed for noticing the end."""
 
     clause: str = "REG-06"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -102,7 +103,8 @@ class EndedSessionFences:
 
     @staticmethod
     def _stayed(state: _Session, at_ns: int, at: Cause) -> bool:
-        """Whether the process is Online though its session was over for longer than allowed."""
+        """Whether the process is Online although its session has been over for longer than
+        allowed."""
         over_ns = state.over_ns(at_ns)
         if not (state.serving.active and over_ns):
             return False
@@ -139,7 +141,7 @@ class EndedSessionFences:
     def end(self, state: _Session, end: RunEnd) -> Sequence[Finding]:
         if state.serving.granted is not None and end.complete:
             self._stayed(state, end.ended_at_ns, state.serving.granted)
-        return settle(state.serving.suspects, end)
+        return judge_late(state.serving.suspects, end)
 
 
 @dataclass(slots=True)
@@ -153,7 +155,7 @@ class _Takeover:
     elected: Cause | None = None
     owed: set[int] = field(default_factory=set)
     early: dict[int, tuple[str, Cause]] = field(default_factory=dict)
-    """broker -> what is wrong with the end of its lease, and that event."""
+    """broker -> what is wrong with the end of its lease, and the event of that end."""
 
     def broken(self, broker: int, at: Cause | None, evidence: Evidence) -> Violated:
         """The finding about a lease that a controller ended too early."""
@@ -167,8 +169,9 @@ class _Takeover:
 @final
 @dataclass(frozen=True, slots=True)
 class FullPeriodAtTakeover:
-    """QC-31. The broker's word is the first lease that it gets of the new controller, unfenced all
-    the while; a peer's, the fencing record. A tenth of the period is allowed to clocks."""
+    """QC-31. The broker's evidence is the first lease from the new controller, if it was not fenced
+    in between; a peer's is the fencing record. A tenth of the period is allowed for clock
+    differences."""
 
     clause: str = "QC-31"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -207,8 +210,8 @@ class FullPeriodAtTakeover:
         if after_ns >= body.lease_period_ms * MS * 9 // 10:
             return (Exercised(event.ref, Evidence.SELF),)
         message = (
-            f"{event.process} fenced broker {body.broker_id} {span(after_ns)} after it had taken "
-            f"office, though the lease is {span(body.lease_period_ms * MS)}"
+            f"{event.process} fenced broker {body.broker_id} {span(after_ns)} after its "
+            f"election, though the lease is {span(body.lease_period_ms * MS)}"
         )
         state.early[body.broker_id] = (message, event.ref)
         return NOTHING

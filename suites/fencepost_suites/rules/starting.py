@@ -1,4 +1,4 @@
-"""A broker that starts: what it must have done before the cluster hears of it."""
+"""A broker that starts: what it must have done before it registers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fencepost_suites.rules.keys import NOTHING, by_process
 
 @dataclass(slots=True)
 class _Start:
-    """How far one process is with recovering its logs."""
+    """How far one process has recovered its logs."""
 
     began: Cause | None = None
     logs: int = -1
@@ -25,7 +25,7 @@ class _Start:
 @final
 @dataclass(frozen=True, slots=True)
 class RegistersRecovered:
-    """REG-02. The controller's word is that it accepted the registration; exercised where the
+    """REG-02. The controller's evidence is that it accepted the registration. Exercised if the
     broker had logs to recover."""
 
     clause: str = "REG-02"

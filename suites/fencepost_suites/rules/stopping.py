@@ -1,4 +1,4 @@
-"""A broker that is asked to stop: who tells it that it may go, and that it goes in the end."""
+"""A broker that is asked to stop: which answer lets it go, and that it ends in time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fencepost_kafka import (
 )
 from fencepost_suites.rules.committed import Partitions, TopicPartition
 from fencepost_suites.rules.keys import NOTHING, by_life, whole_run
-from fencepost_suites.rules.leases import MS, Late, settle
+from fencepost_suites.rules.leases import MS, Late, judge_late
 from fencepost_suites.rules.words import named, span
 
 SLACK_NS = 1_000 * MS
@@ -37,7 +37,8 @@ SLACK_NS = 1_000 * MS
 
 @dataclass(slots=True)
 class _Wish:
-    """A process that stops: what it led when it was asked to, and whether it was told to go."""
+    """A stopping process: what it led when it was asked to stop, and whether an answer let it
+    go."""
 
     at: Cause
     led: tuple[TopicPartition, ...]
@@ -47,16 +48,17 @@ class _Wish:
 class _Stopping:
     partitions: Partitions = field(default_factory=Partitions)
     wishes: dict[str, _Wish] = field(default_factory=dict)
-    told: set[str] = field(default_factory=set)
+    allowed: set[str] = field(default_factory=set)
     lost: set[str] = field(default_factory=set)
-    """Processes whose id is another's by now: nobody has leaderships of theirs to move."""
+    """Processes that lost their id to another process: none of their leaderships is left to
+    move."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class GoesOfflineWhenTold:
-    """REG-08. The controller's word is its answer; exercised where the broker led partitions when
-    it was asked to stop. One that could not be told in time is for REG-09."""
+    """REG-08. The controller's evidence is its answer. Exercised if the broker led partitions when
+    it was asked to stop. A broker that got no answer in time is judged by REG-09."""
 
     clause: str = "REG-08"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -81,7 +83,7 @@ class GoesOfflineWhenTold:
                 led = tuple(state.partitions.led_by(body.broker_id))
                 state.wishes.setdefault(event.process, _Wish(event.ref, led))
             case HeartbeatAnswered(error="NONE", next_state="SHUTDOWN", active=True):
-                state.told.add(body.client)
+                state.allowed.add(body.client)
             case HeartbeatRefused(error="DUPLICATE_BROKER_REGISTRATION"):
                 state.lost.add(event.process)
             case BrokerStateChanged(reason="taken_over"):
@@ -95,11 +97,11 @@ class GoesOfflineWhenTold:
         wish = state.wishes.get(event.process)
         if event.process in state.lost or wish is None:
             return NOTHING
-        if event.process in state.told:
+        if event.process in state.allowed:
             return (Exercised(event.ref, Evidence.PEER),) if wish.led else NOTHING
         still = tuple(state.partitions.led_by(body.broker_id))
         leading = f", leading {named(still)}," if still else ""
-        message = f"{event.process} went offline{leading} before any answer had told it to"
+        message = f"{event.process} went offline{leading} before any answer had allowed it"
         return (Violated(event.ref, Evidence.PEER, message, (wish.at,)),)
 
     def end(self, state: _Stopping, end: RunEnd) -> Sequence[Finding]:
@@ -118,12 +120,12 @@ class _Due:
     suspects: list[Late] = field(default_factory=list)
 
     def late(self, at_ns: int, at: Cause) -> bool:
-        """Whether the process lives for too long, which is remembered."""
+        """Whether the process has run too long after the request; the result is remembered."""
         took_ns = at_ns - self.asked_ns
         if self.asked is None or took_ns <= self.limit_ns + self.limit_ns // 10 + SLACK_NS:
             return False
         message = (
-            f"{self.process} was asked to stop and lives {span(took_ns)} later; "
+            f"{self.process} was asked to stop and still runs {span(took_ns)} later; "
             f"the limit it set itself is {span(self.limit_ns)}"
         )
         violated = Violated(at, Evidence.PEER, message, (self.asked,))
@@ -135,7 +137,8 @@ class _Due:
 @final
 @dataclass(frozen=True, slots=True)
 class StopsInTime:
-    """REG-09. The harness sees the process end. A tenth of the limit, and a second, are allowed."""
+    """REG-09. The harness records the end of the process. A tenth of the limit and a second are
+    allowed."""
 
     clause: str = "REG-09"
     kinds: frozenset[type[Struct]] = frozenset({BrokerStopping, BrokerStateChanged, ProcessExited})
@@ -162,4 +165,4 @@ class StopsInTime:
     def end(self, state: _Due, end: RunEnd) -> Sequence[Finding]:
         if state.asked is not None:
             state.late(end.ended_at_ns, state.asked)
-        return settle(state.suspects, end)
+        return judge_late(state.suspects, end)

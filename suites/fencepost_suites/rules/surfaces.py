@@ -25,7 +25,8 @@ from fencepost_suites.rules.keys import NOTHING, whole_run
 @final
 @dataclass(frozen=True, slots=True)
 class SeenByTest:
-    """One such clause: exercised each time a test saw it hold, violated when it saw it broken."""
+    """One such clause: exercised each time a test saw it hold, violated each time a test saw it
+    broken."""
 
     clause: str
     kinds: frozenset[type[Struct]] = frozenset({PromiseObserved})

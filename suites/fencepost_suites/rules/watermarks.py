@@ -1,4 +1,4 @@
-"""The high watermark: what may be read, how followers learn it, and over whom it is counted."""
+"""The high watermark: what may be read, how followers learn it, and which replicas it counts."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ from fencepost_suites.rules.keys import NOTHING, by_partition
 from fencepost_suites.rules.words import span
 
 LEARNT_WITH_NS = 500_000_000
-"""How much later than the first message after a silence the mark may be told."""
+"""How much later than the first message after a silence the high watermark may be reported."""
 LEARNT_WITHIN_NS = 2_000_000_000
-"""A follower that stores what it fetches has had several answers by then, each with the mark."""
+"""A follower that stores what it fetches has received several answers by then, each with the high
+watermark."""
 
 
 @dataclass(slots=True)
 class _Readable:
-    """How far anybody has committed the partition, and what lies beyond."""
+    """How far any replica has committed the partition, and what lies beyond."""
 
     high_watermark: int = -1
     log_end: int = -1
@@ -41,8 +42,8 @@ class _Readable:
 @final
 @dataclass(frozen=True, slots=True)
 class ReadsStayBelowWatermark:
-    """RP-07. The consumer's word: whatever it got, some replica had declared committed before.
-    Exercised when the leader held more than it served."""
+    """RP-07. The consumer's evidence: a replica had declared everything it received committed
+    before. Exercised when the leader held more than it served."""
 
     clause: str = "RP-07"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -89,13 +90,13 @@ class ReadsStayBelowWatermark:
 
 @dataclass(slots=True)
 class _Learner:
-    """One follower: its own mark, and the one it must have learnt by now."""
+    """One follower: its own high watermark, and the one it must have learned by now."""
 
     own: int
     due: int = 0
     due_since_ns: int = 0
     late_ns: int = -1
-    """When it first stored something later than allowed, and without the mark."""
+    """When it first stored a message later than allowed without the high watermark."""
     learnt: bool = False
 
 
@@ -109,9 +110,9 @@ class _Marks:
 @final
 @dataclass(frozen=True, slots=True)
 class FollowersLearnWatermark:
-    """RP-27. Exercised when a follower, new to its leader, has learnt a mark that the leader told,
-    and when its own log end caps it. A follower that goes on storing what it fetches for two
-    seconds without learning the mark of then never will."""
+    """RP-27. Exercised when a follower that is new to its leader has learned a high watermark from
+    it, and when the follower's own log end caps it. A follower that stores fetched messages for two
+    seconds without learning the high watermark of that time never will."""
 
     clause: str = "RP-27"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -172,15 +173,16 @@ class FollowersLearnWatermark:
         if event.at_ns - one.due_since_ns <= LEARNT_WITHIN_NS:
             return NOTHING
         if one.late_ns <= one.due_since_ns:
-            one.late_ns = event.at_ns  # after a silence, what is stored first brings the mark along
+            # After a silence, the first message that is stored brings the high watermark.
+            one.late_ns = event.at_ns
         if event.at_ns - one.late_ns < LEARNT_WITH_NS:
             return NOTHING
         message = (
             f"{event.process} has stored {body.topic}-{body.partition} from its leader for "
-            f"{span(event.at_ns - one.due_since_ns)} and still has a high watermark of "
-            f"{one.own}, when the leader had told {one.due}"
+            f"{span(event.at_ns - one.due_since_ns)} and still has a high watermark of {one.own}, "
+            f"though the leader had reported {one.due}"
         )
-        one.own = one.due  # told once
+        one.own = one.due  # reported once
         return (Violated(event.ref, Evidence.PEER, message),)
 
     def end(self, state: _Marks, end: RunEnd) -> Sequence[Finding]:
@@ -189,12 +191,12 @@ class FollowersLearnWatermark:
 
 @dataclass(slots=True)
 class _Counted:
-    """The stored ISRs of a partition, and a shrink that somebody waits for."""
+    """The stored ISRs of a partition, and a requested shrink that is not stored yet."""
 
     stored: dict[int, tuple[int, frozenset[int]]] = field(default_factory=dict)
     """leader epoch -> offset of the newest record of that epoch, and the ISR in it."""
     last: tuple[int, tuple[int, ...]] = (-1, ())
-    """Leader epoch and replicas counted, as they were found to be right last."""
+    """Leader epoch and replicas counted, as last found correct."""
     shrink: tuple[str, int] | None = None
     """The leader that asked for a smaller ISR, and its epoch then."""
 
@@ -203,8 +205,8 @@ class _Counted:
 @dataclass(frozen=True, slots=True)
 class StoredIsrCounts:
     """RP-32. The stored ISR is what the committed records say for the leader's epoch. Exercised by
-    the first commit after a shrink that was asked for, once stored; and by a leader that steps down
-    with its shrink unstored."""
+    the first commit after a requested shrink was stored, and by a leader that steps down with its
+    shrink not stored."""
 
     clause: str = "RP-32"
     kinds: frozenset[type[Struct]] = frozenset(

@@ -1,4 +1,4 @@
-"""Figures in a message: times and places, as people read them."""
+"""Figures in messages: times and places as people read them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def span(ns: int) -> str:
 
 
 def named(places: Iterable[tuple[str, int]]) -> str:
-    """`orders-0, orders-3 and payments-1`; of many the first three, and how many more."""
+    """`orders-0, orders-3 and payments-1`; for many, the first three and how many more."""
     names = sorted(f"{topic}-{partition}" for topic, partition in places)
     if len(names) > 3:
         return f"{', '.join(names[:3])} and {len(names) - 3} more"
