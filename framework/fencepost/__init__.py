@@ -1,8 +1,8 @@
-"""Fencepost's public API: all that plugins, clusters, suites and reports may import.
+"""Fencepost's public API: everything that plugins, clusters, suites and reports may import.
 
-Whatever they need is here or, for tests of their own, in `fencepost.testing`. What is here is
-stable: it changes with a note in the changelog and a new major version. Every node and client
-process imports this module, so only what is light (the standard library, msgspec, pluggy) is in it.
+What tests use in addition is in `fencepost.testing`. This API is stable: a change comes with a note
+in the changelog and a new major version. Every node and client process imports this module, so it
+contains only light code (the standard library, msgspec, pluggy).
 """
 
 from __future__ import annotations

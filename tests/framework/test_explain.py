@@ -83,7 +83,7 @@ def test_a_fenced_broker_that_serves_is_explained_by_fault_lease_and_fence() -> 
     assert unknown == [expired, fenced, moved], "the cut kept these from the broker"
     lines = found.lines()
     assert lines[-1].endswith("<- this broke it")
-    assert "[broker-1#1 need not know]" in lines[-3]
+    assert "[broker-1#1 may not have known]" in lines[-3]
     assert "+3.0" in lines[-1]
 
 

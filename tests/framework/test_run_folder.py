@@ -57,7 +57,7 @@ def test_a_damaged_run_json_is_named(tmp_path: Path, text: str) -> None:
 
 
 def test_another_folder_is_no_run_folder(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no run folder"):
+    with pytest.raises(UsageError, match="is not a run folder"):
         RunFolder(tmp_path).info()
 
 

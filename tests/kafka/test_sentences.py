@@ -1,9 +1,9 @@
-"""Events in words: every kind has a sentence, and a stranger's kind reads as what it is."""
+"""Events in words: every kind has a sentence, and an unknown kind is shown as its name and fields."""
 
 from __future__ import annotations
 
 from types import UnionType
-from typing import Any, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 import pytest
@@ -23,6 +23,8 @@ def made(kind: type[Struct]) -> Struct:
             return (value(get_args(annotation)[0]),) * 2
         if get_origin(annotation) is UnionType:
             return None
+        if get_origin(annotation) is Literal:
+            return get_args(annotation)[0]
         return {str: "word", float: 0.5, int: 7, bool: True}[annotation]
 
     return kind(*(value(field.type) for field in msgspec.structs.fields(kind)))

@@ -98,7 +98,7 @@ def checked(paths: Sequence[Path]) -> None:
 
 
 def test_a_folder_without_a_run_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no run folder"):
+    with pytest.raises(UsageError, match="is not a run folder"):
         checked([tmp_path])
 
 

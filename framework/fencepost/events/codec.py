@@ -36,7 +36,7 @@ SCHEMA_VERSION = 2
 """Version 1 is read as well: see `OLD_NAMES`."""
 
 OLD_NAMES: Mapping[str, str] = {"fault.struck": "fault.injected"}
-"""The tags of schema version 1 that have another name now."""
+"""The tags of schema version 1 that have changed since."""
 
 
 KINDS: tuple[type[Struct], ...] = (
@@ -91,7 +91,8 @@ class Codec:
         kinds = (*KINDS, *plugin_kinds)
         for kind in kinds:
             if "." not in kind_name(kind):
-                raise ValueError(f"the event kind {kind_name(kind)!r} is not named plugin.name")
+                name = kind_name(kind)
+                raise ValueError(f"the event kind {name!r} has no tag of the form plugin.name")
         self.kinds = {kind_name(kind): kind for kind in kinds}
         if len(self.kinds) != len(kinds):
             raise ValueError("two event kinds share one name")

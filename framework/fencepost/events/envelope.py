@@ -17,7 +17,7 @@ class Cause(Struct, frozen=True, array_like=True):
 
 
 class Unrecognised(Struct, frozen=True, tag="fencepost.unrecognised"):
-    """An event of a kind that no loaded plugin declares: kept whole, judged by no rule."""
+    """An event of a kind that no loaded plugin declares. Its text is kept; no rule judges it."""
 
     kind: str
     raw: str
@@ -27,7 +27,7 @@ class Unrecognised(Struct, frozen=True, tag="fencepost.unrecognised"):
 
 
 class Event(Struct, frozen=True):
-    """One thing that happened: the envelope. `body` is of a declared kind."""
+    """The envelope of one event. `body` is of a declared kind."""
 
     run: str
     process: str
@@ -43,12 +43,12 @@ class Event(Struct, frozen=True):
 
     @property
     def ref(self) -> Cause:
-        """How other events name this one."""
+        """The name by which other events refer to this one."""
         return Cause(self.process, self.node_seq)
 
 
 def kind_name(kind: type[Struct]) -> str:
-    """The tag of a body class; raises TypeError for a class that has none."""
+    """The tag of a body class; raises TypeError if it has none."""
     tag = kind.__struct_config__.tag
     if not isinstance(tag, str):
         raise TypeError(

@@ -27,7 +27,8 @@ class ProcessSpawned(Struct, frozen=True, tag="process.spawned"):
 
 
 class ProcessExited(Struct, frozen=True, tag="process.exited"):
-    """The harness saw a process end. `signal` is 0 for an exit; `expected`: we caused it."""
+    """The harness saw a process end. `signal` is 0 if it exited; `expected` if the run caused the
+    end."""
 
     ended: str
     exit_code: int
@@ -46,7 +47,7 @@ class NodeStarted(Struct, frozen=True, tag="node.started"):
     """A node's first event: its role and id.
 
     `incarnation` is the process's own uuid, `metadata_offset` the end of the metadata on its disk;
-    a system that has neither leaves them out.
+    a system without them leaves them out.
     """
 
     role: str
@@ -64,7 +65,7 @@ class NodeStarted(Struct, frozen=True, tag="node.started"):
 
 
 class NodeStopped(Struct, frozen=True, tag="node.stopped"):
-    """A node's last event, when it ends by itself; without it its last events may be lost."""
+    """A node's last event when it ends by itself. Without it, its last events may be missing."""
 
     reason: str
 
@@ -73,12 +74,13 @@ class NodeStopped(Struct, frozen=True, tag="node.stopped"):
 
 
 class Stalled(Struct, frozen=True, tag="process.stalled"):
-    """The process noticed that it did not run for `stalled_ns` (its loop woke so much too late)."""
+    """The process noticed that it did not run for `stalled_ns`: its loop woke that much too
+    late."""
 
     stalled_ns: int
 
     def sentence(self) -> str:
-        return f"stood still for {span(self.stalled_ns)}"
+        return f"stalled for {span(self.stalled_ns)}"
 
 
 class ConnectionClosed(Struct, frozen=True, tag="node.connection_closed"):
@@ -103,7 +105,7 @@ class ClientStarted(Struct, frozen=True, tag="client.started"):
 
 
 class ClientFailed(Struct, frozen=True, tag="client.failed"):
-    """The client library reported a fatal error, or its worker died."""
+    """The client library reported a fatal error, or the client's worker died."""
 
     error: str
     fatal: bool

@@ -30,7 +30,7 @@ class PhaseStarted(Struct, frozen=True, tag="run.phase"):
 
 
 class RunEnded(Struct, frozen=True, tag="run.ended"):
-    """The harness finished in an orderly way; its last event."""
+    """The harness finished in order; its last event."""
 
     completed: bool
 
@@ -39,21 +39,22 @@ class RunEnded(Struct, frozen=True, tag="run.ended"):
 
 
 class EvidenceMissed(Struct, frozen=True, tag="run.evidence_missed"):
-    """Some of what happened will never be told: the history is not complete. `what` is a sentence.
+    """Events of the run are missing and will not be recorded, so the history is not complete.
+    `what` is a sentence.
 
-    Written by a client that tells of the cluster's state and could not see all of it.
+    Written by a client that observes the cluster's state and could not see all of it.
     """
 
     what: str
 
     def sentence(self) -> str:
-        return f"what is missing here for good: {self.what}"
+        return f"missing from this history: {self.what}"
 
 
 class FaultInjected(Struct, frozen=True, tag="fault.injected"):
-    """A fault was applied. `receipt` is true only if `evidence`, a measurement, shows it.
+    """A fault was injected. `receipt` is true only if `evidence`, a measurement, shows its effect.
 
-    Written once it was measured; `began_at_ns` is when applying it began (0: not known).
+    Written after the measurement; `began_at_ns` is when injecting it began (0: not known).
     """
 
     fault_id: str
@@ -69,7 +70,7 @@ class FaultInjected(Struct, frozen=True, tag="fault.injected"):
 
 
 class FaultHealed(Struct, frozen=True, tag="fault.healed"):
-    """A fault was undone; `receipt` says whether that was measured too, `began_at_ns` as above."""
+    """A fault was healed; `receipt` is true if that was measured, `began_at_ns` is as above."""
 
     fault_id: str
     receipt: bool
@@ -81,7 +82,7 @@ class FaultHealed(Struct, frozen=True, tag="fault.healed"):
 
 
 class TestStarted(Struct, frozen=True, tag="test.started"):
-    """A pytest test began; `clauses` are those it is marked with."""
+    """A pytest test began; `clauses` are the ones it is marked with."""
 
     __test__: ClassVar[bool] = False
     nodeid: str
@@ -121,9 +122,9 @@ class PromiseObserved(
 
 
 class ClusterRecovered(Struct, frozen=True, tag="cluster.recovered"):
-    """After healing: was nothing missing any more (`System.missing`), in time?
+    """Whether nothing was missing any more after healing (`System.missing`), within the bound.
 
-    `missing` lists in words what was not, when `recovered` is false.
+    If `recovered` is false, `missing` lists in words what was still missing.
     """
 
     recovered: bool

@@ -1,9 +1,8 @@
-"""What the framework may know of any system's events: authority, operations, and where they came
-from.
+"""What the framework may know of any system's events: authority, client operations, and origins.
 
-*Authority over something is held in an epoch, and a fence takes it away.* An event kind that has
-one of these methods says so in its system's own terms, and the explainer, the page and the Spark
-job use nothing else. Each is a protocol of one method: a kind has those that fit it.
+*Authority over something is held in an epoch, and a fence takes it away.* An event kind states such
+facts by these methods, in its system's own terms. The explainer, the page and the Spark job use
+nothing else. Each trait is a protocol of one method; a kind has the ones that fit it.
 """
 
 from __future__ import annotations
@@ -23,25 +22,26 @@ class Change(StrEnum):
     LOST = "lost"
     REFUSED = "refused"
     NOTED = "noted"
-    """It bears on the authority and does not change it (a log was truncated by a new leader)."""
+    """The event bears on the authority but does not change it (a new leader made a log
+    truncate)."""
 
 
 OWN = "own state"
-"""The scope of what a process knows or stores itself; it concerns violations of its own slot."""
+"""The scope of what a process knows or stores itself; violations of its own slot concern it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Authority:
     """One change of authority.
 
-    `scope` is what the authority is over, in words that are the same for all events about it
-    (`partition orders-0`, `controller`, `lease 7`, `broker 2`); `holder` the process that gained,
-    lost or was refused it (empty: the process that wrote the event; None: not known); `node` the
-    holder in the words of a scope (`broker 2`), where only that is known; `epoch` orders the
-    holders of one scope (-1: not told). `state` names the state that the holder is in
-    from now on (`active`, `leader`), for a band on a page. `wide`: whatever happens in the cluster
-    may depend on it, as on the controller. Of changes in a row with one `matter` an explanation
-    shows the newest (renewals of a lease); without a matter each is shown.
+    `scope` is what the authority is over, with the same words in all events about it (`partition
+    orders-0`, `controller`, `lease 7`, `broker 2`). `holder` is the process that gained, lost or
+    was refused it (empty: the process that wrote the event; None: not known). `node` is the holder
+    in the words of a scope (`broker 2`), if only that is known. `epoch` orders the holders of one
+    scope (-1: not recorded). `state` names the state that the holder is in from now on (`active`,
+    `leader`), for a band on a page. `wide` is true if anything in the cluster may depend on this
+    authority, as on the controller. Of consecutive changes with the same `matter` (renewals of a
+    lease), an explanation shows the newest; without a matter each is shown.
     """
 
     scope: str
@@ -56,26 +56,26 @@ class Authority:
 
 @runtime_checkable
 class AuthorityChange(Protocol):
-    """A kind that tells of changes of authority."""
+    """A kind that records changes of authority."""
 
     def authority(self) -> Sequence[Authority]: ...
 
 
 @runtime_checkable
 class Concerning(Protocol):
-    """A kind that is about scopes without changing who holds them.
+    """A kind that is about scopes without changing their holders.
 
-    `concerns` lists them in the words of `Authority.scope`, `process NAME` for a process that it
-    names, and `slot NAME` for a slot, of which its writer may not know the process. An explanation
-    of a violation found at such an event looks for authority over these, and for faults that struck
-    these slots.
+    `concerns` lists the scopes in the words of `Authority.scope`; `process NAME` for a process that
+    the event names; and `slot NAME` for a slot whose process the writer may not know. The
+    explanation of a violation at such an event looks for authority over these scopes, and for
+    faults that were injected into these slots.
     """
 
     def concerns(self) -> Sequence[str]: ...
 
 
 class Outcome(StrEnum):
-    """What became of a client's operation: certainly done, certainly not done, or open."""
+    """The result of a client's operation: certainly done, certainly not done, or unknown."""
 
     OK = "ok"
     FAILED = "failed"
@@ -87,8 +87,8 @@ class Operation:
     """One end of a client's operation.
 
     `name` is unique in a run and the same at both ends; `what` is the kind of operation (`put`,
-    `produce`); `subject` what it was on (`orders-0`, `key a`). `outcome` is None where it was
-    invoked.
+    `produce`); `subject` is what it acted on (`orders-0`, `key a`). `outcome` is None at the
+    invocation.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Operation:
 
 @runtime_checkable
 class OperationEvent(Protocol):
-    """A kind that tells that clients' operations began or ended."""
+    """A kind that records the beginning or the end of clients' operations."""
 
     def client_operations(self) -> Sequence[Operation]: ...
 
@@ -113,7 +113,7 @@ class Worded(Protocol):
 
 
 class Nearest(StrEnum):
-    """Which of several origins of one name an event came from."""
+    """Which of several origins with one name an event came from."""
 
     LATEST = "latest"
     FIRST = "first"
@@ -121,11 +121,11 @@ class Nearest(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A name that two events share: one is its source, others came from there.
+    """A name that two events share: one of them is its source, the other came from it.
 
-    For what `Event.cause` cannot name, because the writer does not know which event it was: the
-    answer that granted a lease (`("answer", client)`, the latest before it), or the record that a
-    node replayed (`("record", 17)`, by the process that told of it first).
+    It is for what `Event.cause` cannot name because the writer does not know the event: the answer
+    that granted a lease (`("answer", client)`, the latest one before), or the record that a node
+    replayed (`("record", 17)`, by the process that first reported it).
     """
 
     name: Hashable
@@ -134,9 +134,9 @@ class Origin:
 
 @runtime_checkable
 class Sourced(Protocol):
-    """A kind that says which names it is a source of, and from which it came.
+    """A kind that names the origins it is a source of, and the ones it came from.
 
-    Both take the process that wrote the event.
+    Both methods take the name of the process that wrote the event.
     """
 
     def source_of(self, process: str) -> Sequence[Hashable]: ...

@@ -19,5 +19,5 @@ def span(ns: int) -> str:
 
 
 def because(text: str, joint: str = ": ") -> str:
-    """The joint and the text; nothing for no text."""
+    """A colon and the text; nothing for no text."""
     return f"{joint}{text}" if text else ""

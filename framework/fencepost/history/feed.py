@@ -1,7 +1,7 @@
 """What processes write, as they write it: every events file of a run, followed by inotify.
 
-Nothing polls: the feed has a descriptor to select on, and a read takes in whatever whole lines have
-come since. A last line without its end waits for the rest of it.
+Nothing polls: the feed has a descriptor to select on, and a read returns the whole lines that came
+since the last one. An unfinished last line waits for its end.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from fencepost.model.errors import EnvironmentFailed
 
 
 def notices() -> INotify:
-    """What tells of changed files, without waiting; raises EnvironmentFailed when the kernel has no
-    more of them."""
+    """A descriptor that signals changed files, for reads that do not wait; raises EnvironmentFailed
+    when the kernel has no inotify instance left."""
     try:
         return INotify(nonblocking=True)
     except OSError as refused:
         raise EnvironmentFailed(
-            f"no inotify instance is to be had ({refused.strerror}): "
-            "see /proc/sys/fs/inotify/max_user_instances"
+            f"the kernel has no inotify instance left ({refused.strerror}): see "
+            "/proc/sys/fs/inotify/max_user_instances"
         ) from refused
 
 
 @final
 class Tail:
-    """One events file, read from where the last reading stopped; no file stays open meanwhile."""
+    """One events file, read from where the last read stopped; no file stays open in between."""
 
     def __init__(self, path: Path, codec: Codec) -> None:
         self._path = path
@@ -40,7 +40,7 @@ class Tail:
         self._line = 0
 
     def read(self, damage: list[str]) -> list[Event]:
-        """The events that have come; lines that are none are named in `damage`."""
+        """The events that came since; lines that are not events are named in `damage`."""
         with self._path.open("rb", buffering=0) as file:
             file.seek(self._offset)
             come = file.readall()
@@ -58,10 +58,11 @@ class Tail:
 
 @final
 class Feed:
-    """All events files of a folder, but for one process's own (the reader's)."""
+    """All events files of a folder, except the reader's own."""
 
     def __init__(self, folder: Path, codec: Codec, own: Path) -> None:
-        """Follows the folder from now on; raises EnvironmentFailed when the kernel has no more."""
+        """Follows the folder from now on; raises EnvironmentFailed when the kernel has no inotify
+        instance left."""
         self._folder = folder
         self._codec = codec
         self._own = own.name
@@ -72,13 +73,13 @@ class Feed:
         """A sentence for every line that is not an event."""
 
     def fileno(self) -> int:
-        """What to select on: readable when `read` may have something."""
+        """The descriptor to select on: readable when `read` may return something."""
         return int(self._notify.fileno())
 
     def read(self) -> list[Event]:
-        """What has come since the last call, without waiting, each process's events in its order.
+        """The events since the last call, without waiting, each process's events in its order.
 
-        Processes are interleaved by at_ns, as near to happens-before as one can be on the way;
+        Processes are interleaved by at_ns, which is close to happens-before;
         `fencepost.history.merge` has the exact order.
         """
         changed: set[str] = set()

@@ -1,15 +1,15 @@
-"""One history of a run, made of what each process wrote, with what is missing in it named.
+"""One history of a run, made of what each process wrote; it names what is missing.
 
 `merge` makes `history.ndjson` of the events files, in happens-before order: each process's events
-in the order of their numbers, every cause before its effects, and at_ns (one clock for all) where
-neither decides. It streams: memory holds one event a process, so 10^6 events are a matter of tens
-of seconds. A cause that names a request needs no rule of its own, since a request is recorded
-before it is sent, and so has the earlier at_ns.
+in the order of their numbers, every cause before its effects, and at_ns (one clock for all) if
+neither decides. It streams: memory holds one event per process, so 10^6 events take some tens of
+seconds. A cause that names a request needs no extra rule: the request is recorded before it is
+sent, so its at_ns is smaller.
 
-`read` yields whatever whole events a history has, be it of a killed run or cut short, and then
-says what it found missing: numbers that were skipped, lines that are no events, processes whose end
-was not seen, what an observer says it missed, a run without an end. A rule must not pass on the
-strength of such a history.
+`read` yields all whole events of a history, even if the run was killed or cut short. Then it
+reports what is missing: skipped numbers, lines that are not events, processes without a recorded
+end, what an observer reports as missed, a run without an end. A rule must not pass on such a
+history.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _NAMED_SINGLY = 10
 
 
 class Written(NamedTuple):
-    """An event and the line it was read from, which is kept as it is: its kind may be unknown."""
+    """An event and its line. The line is kept as it is, since its kind may be unknown."""
 
     event: Event
     line: bytes
 
 
 class _Head(NamedTuple):
-    """The next event of a source; ordered by time, and then by the source's own number."""
+    """The next event of a source, ordered by time, then by the source's number."""
 
     at_ns: int
     number: int
@@ -61,7 +61,7 @@ class _Head(NamedTuple):
 @final
 @dataclass(slots=True)
 class Examiner:
-    """What a history leaves open, as a fold over its events in order."""
+    """What is missing in a history, as a fold over its events in order."""
 
     damage: list[str] = field(default_factory=list)
     completed: bool | None = None
@@ -73,7 +73,7 @@ class Examiner:
     stalls: list[tuple[str, int, int]] = field(default_factory=list)
 
     def step(self, event: Event) -> None:
-        """Takes one event in."""
+        """Applies one event."""
         process, seq = event.process, event.node_seq
         due = self.expected.get(process)
         if due is None:
@@ -99,7 +99,7 @@ class Examiner:
                 self.completed = completed
 
     def end(self) -> RunEnd:
-        """What is known now that no event is left."""
+        """What is known once no event is left."""
         damage = list(self.damage)
         damage += [f"how {process} ended is not recorded" for process in self.unended]
         if self.completed is None:
@@ -122,7 +122,7 @@ def _jump(process: str, due: int, seq: int) -> str:
 
 @final
 class Reading:
-    """The whole events of a history, lazily, once; `end` is known when they are all read."""
+    """The whole events of a history, read lazily and once; `end` is known after the last one."""
 
     def __init__(self, folder: RunFolder, codec: Codec) -> None:
         self._folder = folder
@@ -147,8 +147,8 @@ class Reading:
 
 
 def read(folder: RunFolder, codec: Codec) -> Reading:
-    """The history of a run; makes it first when there are only events files, and anew when events
-    came since: it was read while the run went on.
+    """The history of a run. It is made first if there are only events files, and made again if
+    events came since, because it was read during the run.
 
     Raises UsageError when the folder has neither.
     """
@@ -162,9 +162,11 @@ def read(folder: RunFolder, codec: Codec) -> Reading:
 
 
 def merge(folder: RunFolder, codec: Codec) -> RunEnd:
-    """Writes history.ndjson (whole or not at all) and damage.json; what is known of the end."""
+    """Writes history.ndjson (whole or not at all) and damage.json; returns what is known of the
+    end."""
     examiner = Examiner()
-    # Of this process: a report's workers may find at once that a history is to be made anew.
+    # The name includes this process: two workers of a report may both find that the history must be
+    # made again.
     beside = folder.history.with_name(f".{folder.history.name}.{os.getpid()}")
     with beside.open("wb") as out:
         for event, line in in_order(_sources(folder, codec, examiner.damage)):
@@ -177,7 +179,8 @@ def merge(folder: RunFolder, codec: Codec) -> RunEnd:
 
 
 def so_far(folder: RunFolder, codec: Codec) -> Sequence[Event]:
-    """Every whole event that the processes of a run, be it over or not, have written; in order."""
+    """Every whole event that the processes of a run have written so far, in order; the run may be
+    over or not."""
     return [event for event, _ in in_order(_sources(folder, codec, []))]
 
 
@@ -185,7 +188,7 @@ def in_order(sources: Iterable[Iterable[Written]]) -> Iterator[Written]:
     """Merges the events of processes, one source each, into happens-before order.
 
     A source waits while the cause of its next event is still to come. A cause that its process
-    never wrote holds nothing up, nor do causes in a circle: then time alone decides.
+    never wrote delays nothing, and neither do causes in a circle: then time alone decides.
     """
     ready: list[_Head] = []
     waiting: dict[str, list[_Head]] = {}
@@ -223,7 +226,8 @@ def in_order(sources: Iterable[Iterable[Written]]) -> Iterator[Written]:
 
 
 def _next(latest_ns: int, number: int, source: Iterator[Written]) -> _Head | None:
-    """The head of a source; its time never runs backwards, since its numbers come first."""
+    """The next event of a source. Its time never runs backwards, since the order of its numbers
+    comes first."""
     written = next(source, None)
     if written is None:
         return None
@@ -248,7 +252,7 @@ def _sources(folder: RunFolder, codec: Codec, damage: list[str]) -> list[Iterato
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """A file's lines, a block at a time, so that a thousand files can be read side by side."""
+    """A file's lines, read in blocks, so that a thousand files can be read side by side."""
     offset = 0
     while True:
         with path.open("rb") as file:
@@ -261,7 +265,8 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _whole(lines: Iterable[bytes], name: str, codec: Codec, damage: list[str]) -> Iterator[Written]:
-    """The whole events among the lines; what is none is named in `damage`, the first few singly."""
+    """The whole events among the lines. Lines that are not events are named in `damage`, only the
+    first few one by one."""
     wrong = 0
     for number, line in enumerate(lines, 1):
         if not line.endswith(Codec.LINE_END):
@@ -280,7 +285,7 @@ def _whole(lines: Iterable[bytes], name: str, codec: Codec, damage: list[str]) -
 
 
 def _damage(folder: RunFolder) -> list[str]:
-    """What merging found, if that is known."""
+    """What merging reported as missing, if that was recorded."""
     try:
         return msgspec.json.decode(folder.damage.read_bytes(), type=list[str])
     except (FileNotFoundError, msgspec.DecodeError):

@@ -1,8 +1,8 @@
-"""How any process writes its own events: gap-free numbers, one write each, nothing buffered.
+"""How any process writes its own events: numbers without a gap, one write each, no buffer.
 
-Nodes, client workers and the harness all use it, so importing it costs little (msgspec and the
-standard library). An event is on its way to the file's readers before `record` returns, and
-survives the process's SIGKILL from then on, since the kernel has it.
+Nodes, client workers and the harness all use it, so importing it must be cheap (msgspec and the
+standard library). When `record` returns, the kernel has the event: readers of the file get it, and
+it survives a SIGKILL of the process.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Recorder:
     def open(
         cls, path: Path, run: str, process: str, kinds: tuple[type[Struct], ...] = ()
     ) -> Recorder:
-        """Creates the events file of `process`; `kinds` are a plugin's own event kinds.
+        """Creates the events file of `process`; `kinds` are the event kinds of plugins.
 
-        `/dev/fd/N` is no file to create but the open descriptor N, such as a pipe to the process
-        that keeps the events.
+        `/dev/fd/N` means the open descriptor N, such as a pipe to the process that keeps the
+        events, instead of a new file.
 
-        Raises FileExistsError when the file is there: a process name is used once in a run, since
-        its numbers start at 0.
+        Raises FileExistsError when the file exists: a process name is used once in a run, since its
+        numbers start at 0.
         """
         codec = Codec(kinds)
         if path.parent == _DESCRIPTORS:
@@ -53,13 +53,14 @@ class Recorder:
         return cls(os.open(path, flags, 0o644), run, process, codec)
 
     def record(self, body: Struct, cause: Cause | None = None, at_ns: int | None = None) -> Event:
-        """Writes one event and returns it; `at_ns` is CLOCK_MONOTONIC, now unless given.
+        """Writes one event and returns it; `at_ns` is CLOCK_MONOTONIC, by default now.
 
-        Raises TypeError for a body of no declared kind, or with a field of another type, ValueError
-        after `close`, EnvironmentFailed when the disk does not take it whole.
+        Raises TypeError for a body of an undeclared kind or with a field of a wrong type,
+        ValueError after `close`, and EnvironmentFailed when the disk does not take the whole event.
         """
         if self._codec.kinds.get(kind_name(type(body))) is not type(body):
-            raise TypeError(f"{type(body).__name__} is not an event kind this recorder was given")
+            kind = type(body).__name__
+            raise TypeError(f"{kind} is not an event kind that this recorder was given")
         with self._lock:
             if self._fd < 0:
                 raise ValueError(f"the events file of {self._process} is closed")

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class RunEnd:
     """What is known once a run is over.
 
-    `complete` is false when the history is damaged or the run was cut short: what a rule still
-    waits for is then undecided, not broken. `ended_at_ns` is the time of the last event.
-    `stalls` are (process, from_ns, to_ns) during which a process or the machine stood still.
+    `complete` is false if the history is damaged or the run was cut short: then a promise that
+    still waits for an event is undecided, not broken. `ended_at_ns` is the time of the last event.
+    `stalls` are (process, from_ns, to_ns): during this time a process, or the machine, did not run.
     """
 
     complete: bool
@@ -20,7 +20,7 @@ class RunEnd:
     stalls: tuple[tuple[str, int, int], ...] = ()
 
     def stalled_ns(self, from_ns: int, to_ns: int, process: str | None = None) -> int:
-        """How much of the interval was eaten by stalls (of one process, or of any)."""
+        """How many nanoseconds of the interval were stalls, of one process or of any."""
         return sum(
             max(0, min(to_ns, end) - max(from_ns, start))
             for name, start, end in self.stalls

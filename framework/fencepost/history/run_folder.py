@@ -40,7 +40,7 @@ LAYOUT_VERSION = 2
 
 
 class RunSlot(Struct, frozen=True):
-    """A slot as it was laid out."""
+    """A slot of the run's layout."""
 
     name: str
     role: str
@@ -80,7 +80,8 @@ def info_of(
     clock_origin_ns: int,
     tools: Mapping[str, str],
 ) -> RunInfo:
-    """What run.json says of a run that begins now; `tools` are versions of what else it uses."""
+    """The contents of run.json for a run that begins now; `tools` are the versions of other
+    programs."""
     return RunInfo(
         run=folder.run,
         system=system,
@@ -121,7 +122,7 @@ class _RunSlot1(Struct, frozen=True):
 
 
 class _RunInfo1(Struct, frozen=True, kw_only=True):
-    """run.json in layout 1, which knew controllers and brokers only."""
+    """run.json in layout 1, which had only controllers and brokers."""
 
     run: str
     system: str
@@ -167,7 +168,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path) -> RunFolder:
-        """Makes the folder; raises UsageError when there is something in it already."""
+        """Makes the folder; raises UsageError when it is not empty."""
         folder = cls(path.absolute())
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -251,7 +252,8 @@ class RunFolder:
         write_whole(self.path / "run.json", msgspec.json.format(msgspec.json.encode(info)))
 
     def info(self) -> RunInfo:
-        """What run.json says; raises UsageError when this is no run folder, or a newer one."""
+        """The contents of run.json; raises UsageError when this is not a run folder, or a newer
+        one."""
         path = self.path / "run.json"
         try:
             text = path.read_bytes()
@@ -264,17 +266,17 @@ class RunFolder:
                 return msgspec.json.decode(text, type=_RunInfo1).now()
             return msgspec.json.decode(text, type=RunInfo)
         except FileNotFoundError:
-            raise UsageError(f"{self.path} is no run folder: it has no run.json") from None
+            raise UsageError(f"{self.path} is not a run folder: it has no run.json") from None
         except msgspec.DecodeError as broken:
             raise UsageError(f"{path} cannot be read: {broken}") from broken
 
     def discard_data(self) -> None:
-        """Removes the slots' disks, which are of use only after a failure."""
+        """Removes the slots' disks, which are needed only after a failure."""
         shutil.rmtree(self.data, ignore_errors=True)
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Replaces a file so that a reader, or a crash, sees the old content or the new one."""
+    """Replaces a file atomically: a reader, or a crash, sees the old content or the new one."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     beside.write_bytes(content)
     beside.replace(path)

@@ -15,8 +15,8 @@ from fencepost.judging.known_findings import KnownFinding
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """What the event of a violation concerns (scopes of authority), and which faults had been aimed
-    at its process by then."""
+    """What the event of a violation concerns (scopes of authority), and which faults had been
+    injected at its process by then."""
 
     scopes: Collection[str]
     faults: Collection[str]
@@ -28,7 +28,7 @@ _NOWHERE = _Scene((), ())
 def attributed(
     judgement: Judgement, findings: Sequence[KnownFinding], events: Iterable[Event]
 ) -> Judgement:
-    """The same verdicts; one whose every violation is a known finding is marked with their ids.
+    """The same verdicts. A verdict whose violations are all known findings gets their ids.
 
     `events` are the run's, in any order.
     """
@@ -37,7 +37,7 @@ def attributed(
     scenes = _scenes(judgement, events)
 
     def itself(clause: str, broken: Broken) -> str:
-        """The finding that a violation is; empty: none."""
+        """The id of the finding that a violation is; empty if none."""
         scene = scenes.get(broken.at, _NOWHERE)
         matching = (f.id for f in findings if f.matches(clause, broken.message, scene.faults))
         return next(matching, "")
@@ -50,7 +50,7 @@ def attributed(
     }
 
     def known(clause: str, broken: Broken) -> str:
-        """The finding that a violation is, or in whose wake it is; empty: none."""
+        """The id of the finding that a violation is, or is a consequence of; empty if none."""
         scopes = scenes.get(broken.at, _NOWHERE).scopes
         wake = (
             f.id
@@ -83,7 +83,7 @@ def _scenes(judgement: Judgement, events: Iterable[Event]) -> Mapping[Cause, _Sc
 
 
 def _marked(verdict: Verdict, clause: str, known: Callable[[str, Broken], str]) -> Verdict:
-    # Violations that were counted and not kept cannot be told apart: they may be new.
+    # Violations that were counted but not kept may be new, so they are not treated as known.
     if verdict.verdict is not Outcome.VIOLATED or verdict.violated > len(verdict.violations):
         return verdict
     ids = {known(clause, broken) for broken in verdict.violations}

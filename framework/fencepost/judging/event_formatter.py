@@ -1,7 +1,7 @@
-"""Each event in words: one sentence about what it says, for a terminal, a page and an explanation.
+"""Each event in words: one sentence, for a terminal, a page and an explanation.
 
 The writer's name and the time stand beside a sentence, not in it. A kind may bring its own sentence
-(`Worded`); any other reads as its name and its fields.
+(`Worded`); any other is shown as its name and its fields.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from fencepost.events.traits import Worded
 
 
 def sentence(event: Event) -> str:
-    """What the event says, in words, without its time and its writer."""
+    """The sentence of an event, without its time and its writer."""
     return sentence_of(event.body)
 
 
 def sentence_of(body: Struct) -> str:
-    """What a body says."""
+    """The sentence of a body."""
     if isinstance(body, Worded):
         return body.sentence()
     name = kind_name(type(body))

@@ -1,10 +1,10 @@
-"""Why a promise was broken: the changes of authority that led to the event that broke it.
+"""Why a promise was broken: the changes of authority that led to the offending event.
 
-An event of authority (`AuthorityChange`) belongs to an explanation for one of two reasons, and
-never for having happened at about the same time. Either it happened before the offending event:
-reached from it by the numbers of a process, by causes, or by names that two events share
-(`Sourced`). Or it is about the same scope, or the same slot: then the offender may not have known
-of it, and the explanation says so.
+An event of authority (`AuthorityChange`) is part of an explanation for one of two reasons; nearness
+in time is not one of them. Either it happened before the offending event: it is reached from there
+by the numbers of a process, by causes, or by names that two events share (`Sourced`). Or it is
+about the same scope or the same slot: then the offending process may not have known of it, and the
+explanation says that.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fencepost.judging.event_formatter import sentence
 from fencepost.judging.judge import Broken, Outcome, Verdict
 
 LINES = 12
-"""The most lines that a clause, its sentence, what broke it and what led to that may take."""
+"""The most lines of an explanation: a clause, its sentence, the violation and what led to it."""
 STEPS = LINES - 3
 WORDS = 160
 """The most characters of one event's sentence; a fault's evidence may be longer."""
@@ -44,14 +44,14 @@ Ref = tuple[str, int]
 _PROCESS = "process "
 _SLOT = "slot "
 _OURS = (FaultInjected, FaultHealed, ProcessExited)
-"""What the harness did: no node's knowledge of it is in question."""
+"""Events of the harness: an explanation does not ask whether a node knew of them."""
 _RESTARTS = (ProcessExited, NodeStarted)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One event of an explanation. `known`: it happened before the offending event."""
+    """One event of an explanation. `known` is true if it happened before the offending event."""
 
     event: Event
     known: bool
@@ -66,18 +66,19 @@ class Explanation:
     steps: tuple[Step, ...]
     offending: Event
     offender: str
-    """The process whose doing it was: the offending event's own, but for what a client saw."""
+    """The process that acted: the writer of the offending event, or, if a client observed it, the
+    process that the client observed."""
 
     def lines(self, remark: str = BROKE) -> tuple[str, ...]:
-        """One line an event, with its time since the run began; at most `STEPS` and one more.
+        """One line per event, with its time since the run began; at most `STEPS` and one more.
 
         `remark` says what the offending event did.
         """
-        told = [
-            self._line(step.event, "" if step.known else f" [{self.offender} need not know]")
+        led = [
+            self._line(step.event, "" if step.known else f" [{self.offender} may not have known]")
             for step in self.steps
         ]
-        return (*told, self._line(self.offending, f"  <- {remark}"))
+        return (*led, self._line(self.offending, f"  <- {remark}"))
 
     def _line(self, event: Event, remark: str) -> str:
         seconds = (event.at_ns - self.began_ns) / 1e9
@@ -94,7 +95,7 @@ class _Chronicle:
     began_ns: int | None = None
     kept: list[Event] = field(default_factory=list)
     place: dict[Ref, int] = field(default_factory=dict)
-    """A named event -> how many were kept when it happened."""
+    """A named event -> how many events had been kept when it happened."""
     named: dict[Ref, Event] = field(default_factory=dict)
     first: dict[Hashable, Ref] = field(default_factory=dict)
     """A shared name -> its first source."""
@@ -125,7 +126,8 @@ class _Chronicle:
 
 
 def explain(violations: Sequence[Broken], events: Iterable[Event]) -> Sequence[Explanation | None]:
-    """Explains each violation from its history, read once; None where its event is not in it."""
+    """Explains each violation from its history, read once; None if its event is not in the
+    history."""
     wanted = {(c.process, c.seq) for one in violations for c in (one.at, *one.because)}
     chronicle = _Chronicle(frozenset(wanted))
     chronicle.take(events)
@@ -133,7 +135,8 @@ def explain(violations: Sequence[Broken], events: Iterable[Event]) -> Sequence[E
 
 
 def explained(verdicts: Mapping[str, Verdict], events: Iterable[Event]) -> Mapping[str, Verdict]:
-    """The verdicts with the first violations of each clause explained; reads events only if any."""
+    """The verdicts with the first violations of each clause explained; reads the events only if
+    there is a violation."""
     chosen = [
         (clause, number)
         for clause, verdict in verdicts.items()
@@ -183,7 +186,7 @@ def _past(
     """process -> the number of its last event that happened before the offending one."""
     past: dict[str, int] = {}
     awaited: set[Hashable] = set()
-    """Names of which the latest source before is still to be met, going backwards."""
+    """Names whose latest earlier source is still to be found, going backwards."""
 
     def add(process: str, seq: int) -> None:
         past[process] = max(seq, past.get(process, -1))
@@ -273,7 +276,7 @@ def _slot(process: str) -> str:
 
 
 def _concerns(event: Event, subjects: frozenset[str]) -> bool:
-    """Whether an event of authority is about what the violation is about."""
+    """Whether an event of authority is about the subject of the violation."""
     body = event.body
     if isinstance(body, FaultInjected):
         return any(_SLOT + _slot(target) in subjects for target in body.targets)
@@ -306,10 +309,10 @@ def _choose(
     past: Mapping[str, int],
     subjects: frozenset[str],
 ) -> list[Step]:
-    """The most telling events before the offending one, in order: no more than `STEPS`.
+    """The most relevant events before the offending one, in order: at most `STEPS`.
 
-    What makes it a violation comes first, then the newest fault still on, then the newest of the
-    rest: what is about its own scopes before what is about the cluster.
+    First comes what makes it a violation, then the newest fault still active, then the newest of
+    the rest: events about its own scopes before those about the cluster.
     """
     healed = {event.body.fault_id for event in before if isinstance(event.body, FaultHealed)}
     chosen: dict[Ref, Event] = {}
@@ -344,10 +347,10 @@ def _choose(
 def _newest_first(
     before: Sequence[Event], offending: Event, past: Mapping[str, int], subjects: frozenset[str]
 ) -> list[Event]:
-    """What concerns the violation, each matter once.
+    """What concerns the violation, newest first, each matter once.
 
-    What several processes tell of one source (a replayed record) is shown where it was told first;
-    of changes in a row with one matter the newest is shown.
+    If several processes report one source (a replayed record), the first report is shown. Of
+    consecutive changes with one matter, the newest is shown.
     """
     found: list[Event] = []
     shown: set[tuple[object, ...]] = set()
@@ -357,7 +360,7 @@ def _newest_first(
             continue
         record = shared_record(event)
         if record is not None:
-            # Going backwards the first teller comes last: it takes the others' place.
+            # Going backwards, the first report comes last: it replaces the others.
             if record in records:
                 found[records[record]] = event
             else:

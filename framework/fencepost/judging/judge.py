@@ -1,9 +1,9 @@
-"""Verdicts: every rule over one history, and what each clause comes to.
+"""Verdicts: every rule over one history, and the outcome of each clause.
 
 A clause holds only if it was exercised and nothing speaks against it. In order of weight: one
-broken promise makes it violated; a crashed rule, an undecided finding, or a history that is not
-complete makes it unknown; so does a fault that missed, where nothing else exercised the clause. A
-clause that binds another plane is not applicable, and one without a rule has no verdict.
+violation makes it violated. A crashed rule, an undecided finding or an incomplete history makes it
+unknown; so does a fault without a receipt if nothing else exercised the clause. A clause that binds
+another plane is not applicable, and a clause without a rule has no verdict.
 
 `verdicts.json` in a run's folder is one object, clause id -> `Verdict`.
 """
@@ -29,11 +29,11 @@ VIOLATIONS_KEPT = 200
 MESSAGES_KEPT = 5
 _STRENGTH = (Evidence.CLIENT, Evidence.PEER, Evidence.SELF)
 AT_END = 1 << 62
-"""The position of what was found only when no event was left."""
+"""The position of findings that were made after the last event."""
 
 
 class Outcome(StrEnum):
-    """What a clause came to; only `holds` is a pass."""
+    """The outcome of a clause; only `holds` is a pass."""
 
     HOLDS = "holds"
     VIOLATED = "violated"
@@ -84,7 +84,7 @@ class Verdict(Struct, frozen=True, rename=RECORDED_AS):
 class Tally(Struct):
     """What rules found about one clause so far, bounded; tallies of one clause can be merged.
 
-    `violations` are kept with the position, in the history, of the event they were found at.
+    Violations are kept with the position, in the history, of the event at which they were found.
     """
 
     exercised: dict[Evidence, int] = msgspec.field(default_factory=dict)
@@ -95,7 +95,7 @@ class Tally(Struct):
     crashed: str = ""
 
     def add(self, finding: Finding, position: int) -> None:
-        """Takes one finding in; positions never decrease."""
+        """Adds one finding; positions never decrease."""
         if isinstance(finding, Exercised):
             by = finding.evidence
             self.exercised[by] = self.exercised.get(by, 0) + 1
@@ -110,7 +110,7 @@ class Tally(Struct):
                 self.messages.append(finding.message)
 
     def merge(self, other: Tally) -> None:
-        """Takes in what was found about the same clause elsewhere."""
+        """Adds what was found about the same clause elsewhere."""
         for by, count in other.exercised.items():
             self.exercised[by] = self.exercised.get(by, 0) + count
         self.violated += other.violated
@@ -138,12 +138,12 @@ class Judgement:
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """The clauses that were violated in a way that is not known."""
+        """The violated clauses with at least one violation that is not known."""
         return tuple(c for c in self.of(Outcome.VIOLATED) if not self.verdicts[c].known)
 
 
 def verdict_of(clause: Clause, tally: Tally, end: RunEnd, missed: Sequence[str]) -> Verdict:
-    """What a tally means; `missed` are the ids of faults without a receipt."""
+    """The verdict for a tally; `missed` are the ids of faults without a receipt."""
     outcome, reason = _weigh(tally, end, missed)
     violations = tuple(broken for _, broken in sorted(tally.violations, key=_place))
     if outcome is Outcome.VIOLATED:
@@ -184,7 +184,7 @@ def _weigh(tally: Tally, end: RunEnd, missed: Sequence[str]) -> tuple[Outcome, s
 @final
 @dataclass(slots=True)
 class _Rule:
-    """A rule at work."""
+    """A rule with its tally."""
 
     rule: Rule[Any]
     tally: Tally
@@ -194,7 +194,7 @@ class _Rule:
         return not self.tally.crashed
 
     def crash(self, error: Exception, where: str) -> None:
-        """Its work ends here; the first error is the one that is told."""
+        """Stops the rule; only its first error is reported."""
         if self.tally.crashed:
             return
         name = type(self.rule).__name__
@@ -206,9 +206,9 @@ class _Rule:
 @final
 @dataclass(slots=True)
 class _Group:
-    """Rules that share their `keys` function: it is asked once an event for all of them.
+    """Rules that share their `keys` function, which is called once per event for all of them.
 
-    `states` holds, for each key, one state a rule; None until the rule has met the key.
+    `states` holds one state per rule for each key; None until an event of the key reached the rule.
     """
 
     keys: Callable[[Event], Iterable[Key]]
@@ -219,7 +219,7 @@ class _Group:
 _Step = Callable[[Any, Event], tuple[Any, Sequence[Finding]]]
 _Steps = list[tuple[int, _Step, _Rule]]
 _Route = tuple[Callable[[Event], Iterable[Key]], dict[Key, list[Any]], _Group, _Steps]
-"""What an event of one kind goes through: a group's keys and states, the group, its steps."""
+"""Where an event of one kind goes: a group's keys and states, the group, its steps."""
 
 
 @final
@@ -246,7 +246,8 @@ class Judge:
         self._route()
 
     def _route(self) -> None:
-        """Which groups and steps an event of each kind goes to; anew once a rule has crashed."""
+        """Finds the groups and steps for each kind of event; called again when a rule has
+        crashed."""
         self._dispatch.clear()
         for group in self._groups:
             for kind in {kind for one in group.rules for kind in one.rule.kinds}:
@@ -260,7 +261,7 @@ class Judge:
                     self._dispatch.setdefault(kind, []).append(route)
 
     def take(self, events: Iterable[Event]) -> None:
-        """Judges these events too. What a rule raises is the rule's own end, never the judge's."""
+        """Judges these events too. An exception of a rule stops that rule, never the judge."""
         position = self._position - 1
         dispatch = self._dispatch
         for position, event in enumerate(events, self._position):
@@ -298,7 +299,7 @@ class Judge:
         self._route()
 
     def end(self, end: RunEnd) -> Judgement:
-        """The verdicts, now that no event is left."""
+        """The verdicts, once no event is left."""
         for group in self._groups:
             for states in group.states.values():
                 for one, state in zip(group.rules, states, strict=True):
@@ -322,7 +323,7 @@ def conclude(
     end: RunEnd,
     missed: Sequence[str],
 ) -> Judgement:
-    """The verdict of every judged clause; one without a tally was met by no event."""
+    """The verdict of every judged clause; a clause without a tally had no event."""
     verdicts: dict[str, Verdict] = {}
     for clause_id in sorted(judged):
         clause = clauses[clause_id]
@@ -337,7 +338,8 @@ def conclude(
 
 
 def _grouped(rules: Sequence[_Rule]) -> list[_Group]:
-    """Rules whose `keys` are one plain function go together; a bound method stands alone."""
+    """Groups rules whose `keys` are one plain function; a rule with a bound method is a group of
+    its own."""
     groups: dict[int, _Group] = {}
     for one in rules:
         keys = one.rule.keys
@@ -355,7 +357,7 @@ def judge(
 ) -> Judgement:
     """Judges one history of a system of that plane.
 
-    `end` may be a function, asked once all events were taken
+    `end` may be a function, which is called once all events were read
     (`fencepost.history.merge.Reading.end`).
     """
     judging = Judge(rules, clauses, plane)
@@ -372,7 +374,7 @@ def write_verdicts(path: Path, verdicts: Mapping[str, Verdict]) -> None:
 
 
 def read_verdicts(path: Path) -> Mapping[str, Verdict]:
-    """What `write_verdicts` wrote; raises UsageError when there is no such thing."""
+    """The verdicts that `write_verdicts` wrote; raises UsageError if there are none."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Verdict])
     except FileNotFoundError:

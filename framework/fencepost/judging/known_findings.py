@@ -1,7 +1,7 @@
-"""Broken promises of a system that are known: reported as such, and turning nothing red.
+"""Known violations of a system: they are reported as known and fail nothing.
 
-A plugin lists them (`fencepost_known_findings`), each with what replays and what shows it;
-`fencepost.judging.attribution` tells them from new ones.
+A plugin lists them (`fencepost_known_findings`), each with a schedule that replays it and a history
+that shows it; `fencepost.judging.attribution` separates them from new ones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec import Struct
 
 
 class Seen(Struct, frozen=True, kw_only=True):
-    """A finding showed in `runs` of `of` runs on a version."""
+    """A finding appeared in `runs` of `of` runs on a version."""
 
     version: str
     runs: int
@@ -23,15 +23,15 @@ class Seen(Struct, frozen=True, kw_only=True):
 class KnownFinding(Struct, frozen=True, kw_only=True):
     """One known way in which a system breaks a promise.
 
-    `system` is its family (`apache/kraft`), `clauses` what it breaks. `message` is a regular
-    expression that the whole message of such a violation matches. With a `fault`, it is known only
-    where the violation was found at a process that such a fault had been aimed at by then: a
-    message alone may say too little. `seen` counts the runs of the schedule in `schedule`;
-    `history` holds one that showed it. Both are paths below the plugin.
+    `system` is its family (`apache/kraft`), `clauses` are the ones it breaks. `message` is a
+    regular expression that matches the whole message of such a violation. With a `fault`, a
+    violation is known only if such a fault had been injected at the violation's process before, for
+    cases in which the message alone is too general. `seen` counts the runs of the schedule in
+    `schedule`; `history` is one that shows the finding. Both are paths below the plugin.
 
-    `then` are the clauses that it leaves broken in its wake: whatever of them is violated in a
-    scope of authority where this finding showed, in the same run, is its consequence. `wake` is the
-    kind of such scopes, their first word.
+    `then` are clauses that it breaks as a consequence: a violation of them, in the same run and in
+    a scope of authority where this finding appeared, is its consequence. `wake` is the kind of
+    these scopes, their first word.
     """
 
     id: str
@@ -48,12 +48,12 @@ class KnownFinding(Struct, frozen=True, kw_only=True):
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """Those it showed in: of these it is known."""
+        """The versions in which it appeared; it is known for these only."""
         return tuple(one.version for one in self.seen if one.runs)
 
     def matches(self, clause: str, message: str, faults: Collection[str]) -> bool:
-        """Whether a violation is this one; `faults` had been aimed at the process at whose event it
-        was found."""
+        """Whether a violation is this finding; `faults` had been injected at the process of the
+        violation's event."""
         if clause not in self.clauses or (self.fault and self.fault not in faults):
             return False
         return re.fullmatch(self.message, message) is not None
@@ -62,7 +62,7 @@ class KnownFinding(Struct, frozen=True, kw_only=True):
 def bearing_on(
     findings: Sequence[KnownFinding], system: str, versions: Mapping[str, str]
 ) -> Sequence[KnownFinding]:
-    """The findings of a system (`family`, or `family@version`) in the version that a run was of;
+    """The findings of a system (`family`, or `family@version`) that apply to the version of a run;
     `versions` are those of run.json."""
     family, _, named = system.partition("@")
     version = versions.get(family, named)

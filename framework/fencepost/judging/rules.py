@@ -1,8 +1,8 @@
-"""What a rule is: a fold over the events of one key, and what it may find.
+"""What a rule is: a fold over the events of one key, and its findings.
 
 A rule judges one clause. It is pure: it sees events, never the cluster, the clock, or which defect
-is switched on. Its state is small and bounded by its key, so that a history of any length, or the
-histories of many runs in Spark, are judged with the same classes.
+is active. Its state is small and bounded per key, so the same classes judge a history of any
+length, or the histories of many runs in Spark.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class Evidence(StrEnum):
 
 
 class Exercised(Struct, frozen=True):
-    """The situation occurred in which the protection decides, and it held."""
+    """The situation in which the protection decides occurred, and the promise held."""
 
     at: Cause
     evidence: Evidence
 
 
 class Violated(Struct, frozen=True):
-    """The promise was broken by the event `at`; `because` are the earlier events that make it so.
+    """The event `at` broke the promise; `because` are the earlier events that prove it.
 
-    `message` is one sentence with the figures in it.
+    `message` is one sentence that includes the figures.
     """
 
     at: Cause
@@ -49,7 +49,7 @@ class Violated(Struct, frozen=True):
 
 
 class Undecided(Struct, frozen=True):
-    """The evidence stops before the promise could be judged; `message` is why, in one sentence."""
+    """The evidence ends before the promise can be judged; `message` says why, in one sentence."""
 
     message: str
     at: Cause | None = None
@@ -62,9 +62,10 @@ class Rule(Protocol[S]):
     """One clause as a keyed fold.
 
     `kinds` are the body classes it reads: no other event reaches it. `keys` names the keys an event
-    belongs to (none: not mine; the same key from `()` for a run-wide rule). `step` returns the next
-    state and what was found; states are values: it may return the same object only if unchanged
-    or if no other key can hold it. Events come in happens-before order.
+    belongs to (none: the rule ignores it; the same key for every event, such as `()`, for a rule
+    about the whole run). `step` returns the next state and its findings. States are values: `step`
+    may return the same object only if it is unchanged or no other key can hold it. Events come in
+    happens-before order.
     """
 
     @property
@@ -78,7 +79,7 @@ class Rule(Protocol[S]):
 
 
 class Promise(StrEnum):
-    """What a clause is on a plane that its document does not speak of."""
+    """What a clause is on a plane that its document does not mention."""
 
     SAME = "same"
     CHANGED = "changed"
@@ -87,9 +88,10 @@ class Promise(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Applicability:
-    """What a clause comes to on one plane, and how: by which names, otherwise in what, or why not.
+    """What a clause is on one plane, and `how`: by which names, how it differs, or why it does not
+    apply.
 
-    Only where the promise is the same do the clause's rules judge. A changed one may be another
+    The clause's rules judge only where the promise is the same. A changed promise may be another
     clause of that plane, which `how` then names.
     """
 
@@ -103,8 +105,8 @@ class Applicability:
 class Clause:
     """One promise: its id, the document it comes from, the planes it binds, and its sentence.
 
-    `planes` are those that its document speaks of; a clause about clients has none and binds every
-    system. `applicability` say of other planes what it is there; plugins give them
+    `planes` are the ones that its document is about; a clause about clients has none and binds
+    every system. `applicability` says what it is on other planes; plugins provide it
     (`fencepost_applicability`).
     """
 
@@ -117,19 +119,19 @@ class Clause:
     applicability: tuple[Applicability, ...] = field(default=(), compare=False)
 
     def applies_on(self, plane: str) -> Applicability | None:
-        """What was said of it on that plane, if anything was."""
-        return next((mark for mark in self.applicability if mark.plane == plane), None)
+        """Its applicability to that plane, if any was declared."""
+        return next((one for one in self.applicability if one.plane == plane), None)
 
     def binds(self, plane: str) -> bool:
         """Whether its rules judge systems of that plane."""
-        mark = self.applies_on(plane)
-        if mark is not None:
-            return mark.promise is Promise.SAME
+        declared = self.applies_on(plane)
+        if declared is not None:
+            return declared.promise is Promise.SAME
         return not self.planes or plane in self.planes
 
     def unbound(self, plane: str) -> str:
         """Why it does not bind systems of that plane, in words."""
-        mark = self.applies_on(plane)
-        if mark is None:
+        declared = self.applies_on(plane)
+        if declared is None:
             return f"it binds no {plane} plane"
-        return f"{mark.promise}: {mark.how}"
+        return f"{declared.promise}: {declared.how}"

@@ -1,4 +1,4 @@
-"""Leases: how long they last, what fences a broker when its lease ends, and which controller renews
+"""Leases: how long they last, what fences a broker at the end of one, and which controller renews
 it.
 
 Three of these clauses state a time. Each allows some slack for a busy machine. Each is undecided if
@@ -60,8 +60,7 @@ class Late:
 
 
 def judge_late(suspects: Sequence[Late], end: RunEnd) -> Sequence[Finding]:
-    """The suspects as findings: violations, except those that a stall of the process may
-    explain."""
+    """The suspects as findings: violations, except those that a stall may explain."""
     found: list[Finding] = []
     for one in suspects:
         if one.due_ns is not None:
@@ -86,8 +85,7 @@ def _period_ns(body: LeaseGranted) -> int:
 
 @dataclass(slots=True)
 class _Lengths:
-    """Start of each lease that a controller granted -> its period, until the broker reports the
-    lease."""
+    """Start of each lease that a controller granted -> its period, until the broker reports it."""
 
     granted: dict[int, int] = field(default_factory=dict)
 
@@ -168,7 +166,7 @@ class _Watched:
 
     offset: int
     since_ns: int = 0
-    last_beat: Cause | None = None
+    beat: Cause | None = None
     watched: bool = False
     fenced: bool = False
     """By the newest committed record: a new controller owes it nothing more."""
@@ -225,7 +223,7 @@ class LostLeaseIsFenced:
             case ControllerElected() if body.epoch > state.epoch:
                 state.controller, state.epoch = event.process, body.epoch
                 for known in state.brokers.values():
-                    known.since_ns, known.last_beat = event.at_ns, event.ref
+                    known.since_ns, known.beat = event.at_ns, event.ref
                     known.watched = not known.fenced
             case ControllerResigned() if event.process == state.controller:
                 self._vacant(state)
@@ -280,7 +278,7 @@ class LostLeaseIsFenced:
         self._overdue(state, known, body.broker_id, event)
         # A broker that shuts down sends no more heartbeats, and its record fences it.
         known.watched = known.watched and body.next_state != "SHUTDOWN"
-        known.since_ns, known.last_beat = event.at_ns, event.ref
+        known.since_ns, known.beat = event.at_ns, event.ref
 
     def _committed(self, state: _Leases, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
         known = state.brokers.get(body.broker_id)
@@ -289,7 +287,7 @@ class LostLeaseIsFenced:
         if body.offset > known.offset:
             self._overdue(state, known, body.broker_id, event)
             if not body.fenced:
-                known.since_ns, known.last_beat = event.at_ns, event.ref
+                known.since_ns, known.beat = event.at_ns, event.ref
                 known.expired = False
             known.offset, known.fenced = body.offset, body.fenced
             known.watched = not body.fenced
@@ -305,14 +303,14 @@ class LostLeaseIsFenced:
         if not (known.watched and state.controller and state.period_ns):
             return
         over_ns = event.at_ns - known.since_ns - state.period_ns
-        if known.last_beat is None or over_ns <= state.period_ns // 4 + 500 * MS:
+        if known.beat is None or over_ns <= state.period_ns // 4 + 500 * MS:
             return
         known.watched = False
         message = (
             f"{state.controller} left broker {broker} unfenced for "
             f"{span(over_ns + state.period_ns)} without a heartbeat"
         )
-        violated = Violated(event.ref, Evidence.PEER, message, (known.last_beat,))
+        violated = Violated(event.ref, Evidence.PEER, message, (known.beat,))
         state.suspects.append(
             Late(
                 violated,
@@ -343,17 +341,12 @@ class LostLeaseIsFenced:
         over = state.period_ns + state.period_ns // 4 + 500 * MS
         for broker, known in state.brokers.items():
             silent_ns = end.ended_at_ns - known.since_ns
-            if (
-                known.watched
-                and state.controller
-                and known.last_beat
-                and silent_ns > over > 500 * MS
-            ):
+            if known.watched and state.controller and known.beat and silent_ns > over > 500 * MS:
                 message = (
                     f"{state.controller} left broker {broker} unfenced for {span(silent_ns)} "
                     f"without a heartbeat, to the end"
                 )
-                violated = Violated(known.last_beat, Evidence.PEER, message)
+                violated = Violated(known.beat, Evidence.PEER, message)
                 state.suspects.append(
                     Late(
                         violated,
@@ -415,8 +408,7 @@ class OnlyActiveControllerAnswers:
 
 @dataclass(slots=True)
 class _Terms:
-    """When each controller was elected, which resigned for want of a majority, and which renewed
-    leases."""
+    """Which controllers were elected, resigned for want of a majority, and renewed leases."""
 
     elected: dict[int, tuple[int, Cause]] = field(default_factory=dict)
     """epoch -> when, and the event."""
