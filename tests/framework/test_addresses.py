@@ -78,7 +78,7 @@ def test_the_claim_is_in_the_range_it_stands_for() -> None:
         (Layout((ONE, TWO), (replace(LINK, target="broker-3"),)), "does not join two slots"),
         (Layout((ONE, TWO), (replace(LINK, target="broker-1"),)), "does not join two slots"),
         (Layout((ONE, TWO), (replace(LINK, port=40000),)), "a port below 32768"),
-        (Layout((ONE, TWO), (replace(LINK, port=8474),)), "that is not ours"),
+        (Layout((ONE, TWO), (replace(LINK, port=8474),)), "that Fencepost does not use itself"),
         (Layout((ONE, TWO), (LINK, LINK)), "laid out twice"),
     ],
 )

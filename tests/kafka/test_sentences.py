@@ -1,4 +1,4 @@
-"""Events in words: every kind has a sentence, and an unknown kind is shown as its name and fields."""
+"""Events in words: every kind has a sentence; an unknown kind is shown as its name and fields."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is made of many runs: the search for defects, soaks, and what each clause comes to."""
+"""Commands over many runs: the search for defects, soaks, and the conformance matrix."""

@@ -1,7 +1,8 @@
-"""`fencepost conformance`: what each clause comes to on a system and a runtime, by which tests.
+"""`fencepost conformance`: the outcome of each clause on a system and a runtime, and the tests that
+show it.
 
-The suites run once; each test's verdicts are joined a clause: one violation outweighs all, then one
-unknown, then one that holds. A clause is not-applicable where it binds another plane.
+The suites run once. For each clause the verdicts of all tests are joined: a violation outweighs
+everything, then comes unknown, then holds. A clause is not applicable if it binds another plane.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _STRENGTH = (Evidence.CLIENT, Evidence.PEER, Evidence.SELF)
 
 
 class MatrixRow(Struct, frozen=True, rename=RECORDED_AS):
-    """One clause on one system and runtime; `tests` are those that exercised or violated it.
+    """One clause on one system and runtime; `tests` are the ones that exercised or violated it.
 
-    `system` is with its version where there are several, also where none was asked for. `reason`
-    says why it is not applicable there.
+    `system` includes its version if there are several. `reason` says why a clause is not
+    applicable.
     """
 
     clause: str
@@ -39,12 +40,13 @@ class MatrixRow(Struct, frozen=True, rename=RECORDED_AS):
     evidence: Evidence | None
     tests: tuple[str, ...]
     known: tuple[str, ...] = ()
-    """The known findings that its violations are, where none of them is new."""
+    """The ids of the known findings that its violations are; empty if any violation is new."""
     reason: str = ""
 
 
 class Matrix(Struct, frozen=True):
-    """A row a clause, in the clauses' order; `failure` is why some tests, or all, told nothing."""
+    """One row per clause, in the clauses' order; `failure` is why some or all tests gave no
+    verdict."""
 
     rows: Sequence[MatrixRow]
     failure: FencepostError | None
@@ -53,7 +55,7 @@ class Matrix(Struct, frozen=True):
 def conformance(
     system: System, runtime: str, plugins: Plugins, out: Path, seed: int | None
 ) -> Matrix:
-    """Runs the suites and joins what they found."""
+    """Runs the suites and joins their verdicts."""
     collected = testrun.ResultCollector()
     suite = testrun.suite_of(system)
     wanted = testrun.Wanted(system.name, runtime, out, seed=seed, suite=suite)
@@ -64,7 +66,7 @@ def conformance(
 def rows_of(
     system: System, runtime: str, plugins: Plugins, runs: Sequence[testrun.Ran]
 ) -> Sequence[MatrixRow]:
-    """What the verdicts of tests' runs come to together: a row for each declared clause."""
+    """The joined verdicts of the tests' runs: one row for each declared clause."""
     found = [(ran.nodeid, verdicts_in(ran.folder)) for ran in runs]
     named = system.name
     if isinstance(system, Versioned) and "@" not in named:

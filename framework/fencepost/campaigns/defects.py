@@ -1,8 +1,8 @@
-"""`fencepost defects`: switches each defect of a system on in turn, and looks for it.
+"""`fencepost defects`: switches on each defect of a system in turn, and searches for it.
 
-First with the suites' tests of the clauses it breaks, then with random schedules, seed by seed,
-until one of its clauses is reported as violated or the budget is spent. Then as many random
-schedules against the healthy system: whatever is reported there is a false alarm.
+The search begins with the suites' tests of the clauses it breaks, and goes on with random
+schedules, seed by seed, until one of its clauses is reported as violated or the budget is spent.
+Then as many random schedules run against the healthy system: every report there is a false alarm.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How long to look for one defect: this many seeds of this many milliseconds each, within a
-    wall time that stops the search between two runs; and how many healthy runs to compare with."""
+    """How long to search for one defect: this many seeds of this many milliseconds each, and a wall
+    time after which no further run starts; and how many healthy runs to compare with."""
 
     seeds: int
     span_ms: int
@@ -53,7 +53,7 @@ BUDGETS: Mapping[str, Budget] = {
 @final
 @dataclass(slots=True)
 class Search:
-    """What became of the search for one defect; `seeds` counts its random schedules."""
+    """The result of the search for one defect; `seeds` counts its random schedules."""
 
     defect: Defect
     reported_by: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Search:
     virtual_s: float = 0.0
     seeds: int = 0
     not_ready: str = ""
-    """Why the cluster of its last random schedule never got ready; nothing if it did."""
+    """Why the cluster of its last random schedule did not get ready; empty if it did."""
 
     @property
     def found(self) -> bool:
@@ -82,7 +82,8 @@ class Search:
 
 
 class FalseAlarm(msgspec.Struct, frozen=True):
-    """A clause (or "recovery") that a healthy system was said to violate; `run` is its folder."""
+    """A clause (or "recovery") that was reported as violated on a healthy system; `run` is its
+    folder."""
 
     seed: int
     clause: str
@@ -97,14 +98,14 @@ class Results:
 
     searches: list[Search] = field(default_factory=list)
     unseen: dict[str, str] = field(default_factory=dict)
-    """Defects that this runtime cannot show -> why; they were not looked for."""
+    """Defects that this runtime cannot show -> why; they were not searched for."""
     clean_seeds: int = 0
     false_alarms: list[FalseAlarm] = field(default_factory=list)
     not_ready: list[str] = field(default_factory=list)
-    """Of the healthy clusters that never got ready, why."""
+    """Why healthy clusters did not get ready, one sentence each."""
 
     def never_started(self) -> str:
-        """Why no cluster ever got ready, broken or not; nothing if one did."""
+        """Why no cluster ever got ready, broken or not; empty if one did."""
         lacking = [*(search.not_ready for search in self.searches), *self.not_ready]
         ready = (
             any(search.found for search in self.searches) or len(self.not_ready) < self.clean_seeds
@@ -124,7 +125,7 @@ class Results:
 @final
 @dataclass(frozen=True, slots=True)
 class Searcher:
-    """Looks for the defects of one system on one runtime, below `out`."""
+    """Searches for the defects of one system on one runtime, below `out`."""
 
     system: System
     runtime: str
@@ -134,8 +135,8 @@ class Searcher:
     tell: Tell
 
     def chosen(self, only: Collection[str] = ()) -> Sequence[Defect]:
-        """The defects to look for, all unless some are named; raises UsageError for a system or a
-        name that has none."""
+        """The defects to search for: all unless some are named; raises UsageError for a system
+        without defects or an unknown name."""
         if not isinstance(self.system, HasDefects):
             raise UsageError(f"{self.system.name} has no defects to switch on")
         defects = self.system.defects()
@@ -146,10 +147,10 @@ class Searcher:
         return [defect for defect in defects if not only or defect.name in only]
 
     def search(self, defect: Defect) -> Search:
-        """Looks for one defect until it is found or the budget is spent.
+        """Searches for one defect until it is found or the budget is spent.
 
-        Raises EnvironmentFailed when pytest itself breaks on the suites: what is found without them
-        would hide that.
+        Raises EnvironmentFailed if pytest cannot run the suites: a result without them would hide
+        that.
         """
         search = Search(defect)
         began_ns = now_ns()
@@ -189,7 +190,7 @@ class Searcher:
     # ---------------------------------------------------------------------------------- workings
 
     def _by_suites(self, search: Search) -> None:
-        """The suites' tests of the clauses that it breaks, up to the first that reports one."""
+        """Runs the suites' tests of the clauses it breaks, up to the first that reports one."""
 
         def reported(ran: testrun.Ran) -> bool:
             self._take(search, ran.folder)
@@ -218,7 +219,7 @@ class Searcher:
 
     @staticmethod
     def _take(search: Search, folder: RunFolder) -> None:
-        """Takes in what a run came to, and forgets a run that found nothing."""
+        """Adds the verdicts of a run; deletes the folder of a run that found nothing."""
         violated = tuple(
             clause
             for clause, verdict in verdicts_in(folder).items()
@@ -231,7 +232,7 @@ class Searcher:
 
 
 def verdicts_in(folder: RunFolder) -> Mapping[str, Verdict]:
-    """The verdicts of a judged run; none for one that came to no judgement."""
+    """The verdicts of a judged run; none if the run was not judged."""
     path = folder.path / "verdicts.json"
     if not path.exists():
         return {}
@@ -239,12 +240,13 @@ def verdicts_in(folder: RunFolder) -> Mapping[str, Verdict]:
 
 
 def search_all(searcher: Searcher, only: Collection[str] = ()) -> Results:
-    """Looks for each chosen defect, then for false alarms; raises UsageError as `chosen`."""
+    """Searches for each chosen defect, then for false alarms; raises UsageError as `chosen`
+    does."""
     results = Results()
     for defect in searcher.chosen(only):
         why = defect.unseen.get(searcher.runtime)
         if why is not None:
-            searcher.tell(f"{defect.name}: not looked for on {searcher.runtime}: {why}")
+            searcher.tell(f"{defect.name}: not searched for on {searcher.runtime}: {why}")
             results.unseen[defect.name] = why
             continue
         search = searcher.search(defect)

@@ -1,8 +1,8 @@
-"""`fencepost soak`: a system under load for a long time, run after run, at peace or under random
-schedules; what was found is joined over all runs.
+"""`fencepost soak`: a system under load for a long time, run after run, with random schedules or
+without faults; the findings of all runs are joined.
 
-A run that did not get ready, or did not come to its planned end, counts as undecided; if none ever
-got ready, it is the environment that failed.
+A run whose cluster did not get ready, or that did not reach its planned end, counts as undecided.
+If no cluster ever got ready, the environment failed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from fencepost.runs.run import RunSpec, new_folder
 @final
 @dataclass(frozen=True, slots=True)
 class Soak:
-    """How often, for how long each, and with which faults a run of `spec` is (none: peace).
+    """How many runs, how long each is, and which faults are drawn in a run of `spec` (none: no
+    faults).
 
     Run n has the seed of the spec plus n, from 0 on.
     """
@@ -37,27 +38,27 @@ class Soak:
 
 
 class SoakRun(Struct, frozen=True):
-    """What one run came to. `run` is its folder, kept where anything was found."""
+    """The result of one run. `run` is its folder, which is kept if anything was found."""
 
     seed: int
     run: str
     violated: Mapping[str, str]
     """Clause -> the first violation, unless it is known."""
     known: Mapping[str, Sequence[str]]
-    """Known finding -> the clauses that were violated so."""
+    """Known finding -> the clauses that it violated."""
     unknown: Mapping[str, str]
     """Clause -> why it is undecided."""
     faults: int
     without_receipt: int
     trouble: str
     lost: Sequence[str] = ()
-    """Clients that failed, each in a sentence; what the others saw was judged."""
+    """Clients that failed, a sentence each; the events of the others were judged."""
     started: bool = True
-    """Whether the cluster got ready at all; `trouble` says why it did not."""
+    """Whether the cluster got ready at all; if not, `trouble` says why."""
 
     @property
     def clean(self) -> bool:
-        """Whether every clause that was exercised holds, and the run came to its end."""
+        """Whether every exercised clause holds and the run reached its end."""
         return not self.violated and not self.unknown and not self.trouble
 
 
@@ -73,7 +74,7 @@ class Soaked:
         return sorted({clause for run in self.runs for clause in run.violated})
 
     def known(self) -> Mapping[str, int]:
-        """Known finding -> in how many runs it showed."""
+        """Known finding -> in how many runs it appeared."""
         return Counter(one for run in self.runs for one in run.known)
 
     def undecided(self) -> Sequence[str]:
@@ -82,7 +83,7 @@ class Soaked:
         return [*sorted(clauses), *(f"seed {run.seed}" for run in self.runs if run.trouble)]
 
     def never_started(self) -> str:
-        """Why no cluster ever got ready; nothing if one did."""
+        """Why no cluster ever got ready; empty if one did."""
         return "" if any(run.started for run in self.runs) else self.runs[0].trouble
 
     def as_json(self) -> Mapping[str, object]:
@@ -97,7 +98,7 @@ class Soaked:
 
 
 def soak(wanted: Soak, plugins: Plugins, out: Path, tell: Callable[[str], None]) -> Soaked:
-    """Conducts the runs one after the other; a clean one leaves nothing behind but its line."""
+    """Conducts the runs one after the other; the folder of a clean run is deleted."""
     soaked = Soaked()
     for number in range(wanted.runs):
         spec = replace(wanted.spec, seed=wanted.spec.seed + number)

@@ -1,7 +1,7 @@
 """The cluster as a test sees it: its nodes, and the only way to wait.
 
 Everything here is a value over the run's events: a `Node` holds no connection and a condition asks
-no node. Time passes in `Cluster.eventually`, `comes_to` and `await_recovery` alone. What a system
+no node. Time passes only in `Cluster.eventually`, `comes_to` and `await_recovery`. What a system
 has beyond nodes (a leader, an active controller) is in its facade (`Faceted`).
 """
 
@@ -20,7 +20,7 @@ from fencepost.model.topology import CLIENT, Slot
 from fencepost.model.view import View
 
 _STALL_SHARE = 10
-"""A wait of which stalls took more than a tenth proves nothing."""
+"""A wait proves nothing if stalls took more than a tenth of it."""
 T = TypeVar("T")
 
 
@@ -35,7 +35,7 @@ class InSlot(Protocol):
 @final
 @dataclass(frozen=True, slots=True, order=True)
 class Node:
-    """A node by its slot. Of the slot's processes the newest is meant."""
+    """A node by its slot. It means the newest process of the slot."""
 
     slot: Slot
 
@@ -48,7 +48,7 @@ class Node:
         return self.name
 
     def process(self, view: View) -> str:
-        """Its newest process, alive or not; empty when it never had one."""
+        """Its newest process, alive or not; empty if it never had one."""
         return view.newest.get(self.name, "")
 
     @property
@@ -67,10 +67,11 @@ class Node:
 
 @runtime_checkable
 class Configured(Protocol):
-    """A system that can say what a node would make of a configuration, without starting it."""
+    """A system that can say how a node would read a configuration, without starting the node."""
 
     def effective(self, properties: Mapping[str, str]) -> Mapping[str, str]:
-        """Every setting as a node so configured has it; raises UsageError where it would refuse."""
+        """Every setting as a node with this configuration has it; raises UsageError if the node
+        would refuse to start."""
         ...
 
 
@@ -87,7 +88,7 @@ class Cluster:
         system: object = None,
     ) -> None:
         self.runtime = runtime
-        """For facades of systems; a test has no need of it."""
+        """For facades of systems; a test does not need it."""
         self.missing = missing
         self.recovery_bound_ms = recovery_bound_ms
         self.shape = shape
@@ -99,14 +100,15 @@ class Cluster:
         return tuple(Node(slot) for slot in self.runtime.layout.nodes())
 
     def of(self, role: str) -> tuple[Node, ...]:
-        """Every node of a role but duplicates and spares; raises UsageError for no such role."""
+        """Every node of a role except duplicates and spares; raises UsageError for an unknown
+        role."""
         layout = self.runtime.layout
         if role not in layout.roles:
             raise no_such("role", role, layout.roles)
         return tuple(Node(slot) for slot in layout.of(role))
 
     def node(self, name: str) -> Node:
-        """The node of that name, duplicates too; raises UsageError with the nearest."""
+        """The node of that name, duplicates included; raises UsageError with the nearest name."""
         nodes = {s.name: s for s in self.runtime.layout.slots if s.role != CLIENT}
         if name not in nodes:
             raise no_such("node", name, nodes)
@@ -120,13 +122,13 @@ class Cluster:
         self.runtime.start(node.slot)
 
     def effective(self, properties: Mapping[str, str]) -> Mapping[str, str]:
-        """What a node of this system would make of these properties: every setting as it has it.
+        """How a node of this system would read these properties: the value of every setting.
 
-        Raises UsageError where the node would refuse to start, with the sentence it refuses by, and
-        Inconclusive where the system does not say.
+        Raises UsageError if the node would refuse to start, with the node's own sentence, and
+        Inconclusive if the system cannot tell.
         """
         if not isinstance(self._system, Configured):
-            raise Inconclusive("this system does not say what it makes of a configuration")
+            raise Inconclusive("this system does not say how it reads a configuration")
         return self._system.effective(properties)
 
     @property
@@ -139,11 +141,11 @@ class Cluster:
         return condition.holds(self.runtime.view)
 
     def eventually(self, condition: Condition, within_ms: int | None = None) -> Event:
-        """Lets time pass until the condition holds; the event that decided it.
+        """Lets time pass until the condition holds; returns the event that decided it.
 
-        The limit is the cluster's recovery bound unless given. Raises Violation when the condition
-        does not come to hold in time, Inconclusive when the machine stood still meanwhile, and
-        EnvironmentFailed when a process died that should live.
+        The limit is the cluster's recovery bound unless given. Raises Violation if the condition
+        does not hold in time, Inconclusive if the machine stalled in between, and EnvironmentFailed
+        if a process died that should be alive.
         """
         limit_ms = self._limit_ms(within_ms)
         event = self._await(condition, limit_ms)
@@ -152,11 +154,12 @@ class Cluster:
         return event
 
     def comes_to(self, condition: Condition, within_ms: int | None = None) -> bool:
-        """Whether the condition comes to hold in time; raises as `eventually`, but no Violation."""
+        """Whether the condition holds in time; raises as `eventually` does, but no Violation."""
         return self._await(condition, self._limit_ms(within_ms)) is not None
 
     def await_recovery(self) -> ClusterRecovered:
-        """Lets time pass until the cluster has recovered or its bound is over; what came of it."""
+        """Lets time pass until the cluster has recovered or its bound is over; returns the
+        outcome."""
         began_ns = self.runtime.now_ns()
         bound_ms = self.recovery_bound_ms
         lacks: tuple[str, ...] = ()
@@ -166,9 +169,9 @@ class Cluster:
         return ClusterRecovered(not lacks, took_ms, bound_ms, lacks)
 
     def found(self, what: str, find: Callable[[View], T | None]) -> T:
-        """Lets time pass until `find` finds something, and returns it; raises as `eventually`.
+        """Lets time pass until `find` finds something, and returns it; raises as `eventually` does.
 
-        It is found in the view in which it is first there: it may be gone in the next one.
+        The result is read in the first view in which it exists, since the next event may remove it.
         """
         found: T | None = None
 
@@ -191,7 +194,7 @@ class Cluster:
             stalled_ms = stalled_since(self.runtime.events(), began_ns) // MS
             if stalled_ms * _STALL_SHARE > limit_ms:
                 waited = _in_vain(condition, limit_ms)
-                raise Inconclusive(f"{waited}, but processes stood still for {stalled_ms} ms of it")
+                raise Inconclusive(f"{waited}, but processes stalled for {stalled_ms} ms of it")
         return event
 
 
@@ -200,7 +203,7 @@ def _in_vain(condition: Condition, limit_ms: int) -> str:
 
 
 def stalled_since(events: Sequence[Event], from_ns: int) -> int:
-    """The longest time that any one process stood still since then, in nanoseconds."""
+    """The longest time that any one process has stalled since then, in nanoseconds."""
     stalls: dict[str, int] = {}
     for event in events:
         if isinstance(event.body, Stalled) and event.at_ns >= from_ns:

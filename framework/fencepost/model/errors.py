@@ -1,7 +1,7 @@
 """Exceptions by where the fault lies: with the user, the environment, or the system under test.
 
-Each class carries the exit code the command line ends with. A violation is an `AssertionError`, so
-that pytest and Allure call the test failed; everything else is an error and makes it broken.
+Each class carries the exit code of the command line. A violation is an `AssertionError`, so that
+pytest and Allure report the test as failed; they report any other error as broken.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import ClassVar
 
 
 class FencepostError(Exception):
-    """Anything Fencepost raises on purpose; the message is one sentence fit for a terminal."""
+    """An error that Fencepost raises deliberately; its message is one sentence for a terminal."""
 
     exit_code: ClassVar[int] = 4
 
@@ -24,7 +24,7 @@ class UsageError(FencepostError):
 
 
 class EnvironmentFailed(FencepostError):
-    """The machine, a tool or a node failed us, not a promise of the system (exit code 4).
+    """The machine, a tool or a node failed, not a promise of the system (exit code 4).
 
     `detail` holds the last lines of the log that shows why, or nothing.
     """
@@ -43,8 +43,8 @@ class Inconclusive(FencepostError):
 
 
 class NotApplicable(FencepostError):
-    """The system has not what was asked for, by its nature (exit code 2): a test that needs it is
-    skipped."""
+    """The system does not have what was asked for, by its nature (exit code 2): a test that needs
+    it is skipped."""
 
     exit_code: ClassVar[int] = 2
 

@@ -1,9 +1,9 @@
-"""What a fault is: data computed purely, applied by one effect, with its own healing.
+"""What a fault is: data, one effect that injects it, and its own healing.
 
 A plugin's fault is a frozen value with a `name`, `arguments`, and `inject`, which applies it
 through the `Runtime` and returns the `Injected` fault: its targets, its receipt, and how to heal
-it. The harness records both; it heals every active fault at the end whatever happened, newest
-first.
+it. The harness records both and heals every active fault at the end, newest first, even after an
+error.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from fencepost.model.runtime import Receipt, Runtime
 
 @dataclass(frozen=True, slots=True)
 class Injected:
-    """A fault that was applied: its real targets (slot or process names), receipt, and healing.
+    """A fault that was injected: its actual targets (slot or process names), receipt, and healing.
 
-    `heal` is safe to call when its target has died or restarted, and twice.
+    `heal` may be called twice, and when its target has died or restarted.
     """
 
     targets: tuple[str, ...]
@@ -33,19 +33,19 @@ class Fault(Protocol):
     @property
     def name(self) -> str: ...
     def inject(self, runtime: Runtime) -> Injected:
-        """Applies the fault; raises UsageError when its target does not exist."""
+        """Injects the fault; raises UsageError if its target does not exist."""
         ...
 
     def arguments(self) -> Mapping[str, object]:
-        """Plain data from which the plugin's factory makes this fault again (for replay)."""
+        """Plain data from which the plugin's factory makes this fault again, for replay."""
         ...
 
 
 @runtime_checkable
 class Passing(Protocol):
-    """A fault that is over by itself: the harness heals it `lasts_ms` after it was injected.
+    """A fault that ends by itself: the harness heals it `lasts_ms` after it was injected.
 
-    None: it lasts until it is healed, as a fault without this does.
+    None: it lasts until it is healed, as a fault without this attribute does.
     """
 
     @property

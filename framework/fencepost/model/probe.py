@@ -6,10 +6,11 @@ from typing import Protocol
 
 
 class Probe(Protocol):
-    """Asks a system's node a question that changes nothing; whether its answer came in time.
+    """Asks a system's node a question that changes nothing; returns whether its answer came in
+    time.
 
-    The question is at least `size` bytes long (up to 32 000). Nothing is raised for a node that
-    refuses, closes or is silent.
+    The question has at least `size` bytes (up to 32 000). A node that refuses, closes or is silent
+    raises nothing.
     """
 
     def __call__(self, address: str, port: int, timeout_s: float, size: int = 0) -> bool: ...

@@ -1,7 +1,9 @@
-"""What a random schedule may do next: a pure value, drawn from chance and the view of the run.
+"""The next fault of a random schedule: a pure value, drawn from a seeded stream and the view of the
+run.
 
-A system that knows where its authority changes hands draws its own (`ChoosesFaults`); others get
-`fencepost.runs.default_faults`, which knows roles, links and holders of authority only.
+A system that knows where its authority changes hands draws its own faults (`ChoosesFaults`). For
+others `fencepost.runs.default_faults` draws, which knows only roles, links and holders of
+authority.
 """
 
 from __future__ import annotations
@@ -20,14 +22,11 @@ from fencepost.model.view import View
 class Planned:
     """A fault by name with its arguments, to be healed after `for_ms`; `victims` are slot names.
 
-    `alone`: only while nothing else is affected, and no other fault starts before it heals. While
-    others are out, a disk that is copied, or forgets, may be the only one that holds what was
-    committed.
-
-    `holding`: only while its victims hold their ids for certain, and so keep a second process out.
-
-    `ends` are the slots between which it changes links. A receipt needs a link that answered
-    before, so none of these may be still starting.
+    `alone`: inject it only while nothing else is affected, and start no other fault before it
+    heals. Otherwise a disk that is copied, or loses data, may be the only one with committed data.
+    `holding`: inject it only while its victims certainly hold their ids and so keep a second
+    process out. `ends` are the slots between which it changes links. A receipt needs a link that
+    answered before, so none of these slots may be starting.
     """
 
     fault: str
@@ -43,8 +42,8 @@ class Planned:
 class Moment:
     """What a fault is chosen from.
 
-    `offered` are the names of the faults there are, `affected` the slots that a fault affects now,
-    `mending` those whose links were healed so lately that they may not be in touch again.
+    `offered` are the names of the available faults, `affected` the slots that a fault affects now,
+    `mending` the slots whose links were healed so recently that they may not be connected again.
     """
 
     view: View
@@ -59,16 +58,16 @@ class FaultChooser(Protocol):
 
     @property
     def mending_ms(self) -> int:
-        """How long after its links were healed a slot may not be in touch again."""
+        """How long after its links were healed a slot may not be connected again."""
         ...
 
     def draw(self, random: Random, moment: Moment) -> Planned | None:
-        """The next fault; None when the one that was drawn would miss, or hit an affected slot."""
+        """The next fault; None if the fault that was drawn would miss, or hit an affected slot."""
         ...
 
 
 @runtime_checkable
 class ChoosesFaults(Protocol):
-    """A system that draws the faults of random schedules by its own state."""
+    """A system that draws the faults of random schedules from its own state."""
 
     def fault_chooser(self, shape: Shape) -> FaultChooser: ...

@@ -1,8 +1,8 @@
-"""The seam that matters most: where processes live and time passes.
+"""The contract of runtimes: where processes run and time passes.
 
 A test holds no client object, starts no thread and never sleeps: all time passes in
-`Runtime.advance`. Process, docker and simulated runtimes satisfy this protocol and differ in
-nothing a test can see.
+`Runtime.advance`. The process, docker and simulated runtimes satisfy this protocol and differ in
+nothing that a test can see.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fencepost.model.view import View
 
 
 class Signal(StrEnum):
-    """What can be done to a process, by POSIX name."""
+    """The signals that a process can get, by POSIX name."""
 
     KILL = "SIGKILL"
     TERM = "SIGTERM"
@@ -42,9 +42,10 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Evidence, measured, that something took effect; without `true` nothing may depend on it.
+    """Evidence, measured, that something took effect; nothing may depend on it unless `true` is
+    set.
 
-    `unused`: it took effect where nothing passed just then, which is why it is not true.
+    `unused`: applied, but not verifiable, because the link was idle; `true` is false then.
     """
 
     true: bool
@@ -54,10 +55,10 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class LinkState:
-    """What a link does to what passes: both directions are seen from the dialling slot.
+    """What a link does to the data that passes; directions are seen from the dialling slot.
 
     `cut_upstream` drops what the dialler sends, `cut_downstream` what it would receive. Latency and
-    jitter are milliseconds one way, `rate_kb` kilobytes a second (0: unlimited).
+    jitter are milliseconds one way, `rate_kb` is kilobytes a second (0: unlimited).
     """
 
     cut_upstream: bool = False
@@ -72,7 +73,7 @@ HEALTHY = LinkState()
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Something awaited, as a value: true of a `View` of the run so far.
+    """A condition to wait for, as a value: true or false of a `View` of the run so far.
 
     `description` completes the sentence "waited for ...".
     """
@@ -92,9 +93,10 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class ClientSpec:
-    """A client to start: `workload` names a plugin's worker, `options` are its own (plain data).
+    """A client to start: `workload` names a plugin's worker, `options` are the worker's own (plain
+    data).
 
-    `may_die`: when its library takes its process down, that is recorded, and the run goes on.
+    `may_die`: a crash of the client's library is recorded and does not end the run.
     """
 
     name: str
@@ -104,12 +106,12 @@ class ClientSpec:
 
 
 class ClientSession(Protocol):
-    """A running client worker; what it does shows in the history only."""
+    """A running client worker; its actions are visible only in the history."""
 
     @property
     def process(self) -> str: ...
     def tell(self, command: Mapping[str, object]) -> None:
-        """Hands the worker one command; it answers through events."""
+        """Sends the worker one command; it answers by events."""
         ...
 
     def stop(self) -> None:
@@ -117,12 +119,12 @@ class ClientSession(Protocol):
         ...
 
     def end(self) -> None:
-        """Ends a worker that hangs, at once and whatever it has begun."""
+        """Ends a worker that hangs, at once."""
         ...
 
 
 class Runtime(Protocol):
-    """Where processes live and time passes."""
+    """Where processes run and time passes."""
 
     @property
     def layout(self) -> Layout: ...
@@ -130,34 +132,36 @@ class Runtime(Protocol):
     def view(self) -> View: ...
     @property
     def bootstrap(self) -> tuple[str, ...]:
-        """Where clients begin (`Layout.bootstrap`): an `address:port` each."""
+        """Where clients connect first (`Layout.bootstrap`): one `address:port` each."""
         ...
 
     def now_ns(self) -> int: ...
     def advance(self, until: Condition, deadline_ns: int) -> Event | None:
-        """Lets time pass until the condition holds; the event that decided it, or None too late.
+        """Lets time pass until the condition holds; returns the event that decided it, or None if
+        it is too late.
 
-        Returns at once, with the last event so far, when it holds already. Raises
-        EnvironmentFailed when a process that should live has died meanwhile.
+        Returns at once, with the last event so far, if it holds already. Raises EnvironmentFailed
+        if a process that should be alive has died in between.
         """
         ...
 
     def start(self, slot: Slot) -> Process: ...
     def signal(self, process: Process, what: Signal) -> Receipt: ...
     def living(self, slot: Slot) -> Process | None:
-        """The process now living in a slot."""
+        """The process that now runs in a slot; None if there is none."""
         ...
 
     def set_link(self, link: Link, state: LinkState) -> Receipt:
-        """Sets what the link does by itself; what `apply_cut` cut stays cut."""
+        """Sets what the link itself does; what `apply_cut` has cut stays cut."""
         ...
 
     def apply_cut(self, cut: Cut) -> Receipt:
-        """Cuts these directions at once, on top of what is cut, with one receipt for all."""
+        """Cuts these directions at once, in addition to earlier cuts, with one receipt for all."""
         ...
 
     def lift_cut(self, cut: Cut) -> Receipt:
-        """Undoes one `apply_cut` of these directions; one that another cut covers stays cut."""
+        """Undoes one `apply_cut` of these directions; a direction that another cut covers stays
+        cut."""
         ...
 
     def heal_links(self) -> Receipt: ...
@@ -173,38 +177,40 @@ class Runtime(Protocol):
         ...
 
     def copy_disk(self, source: Slot | None, target: Slot) -> None:
-        """Gives a slot, in which no process lives, what another's disk holds now (None: nothing).
+        """Copies the present content of another slot's disk to a slot without a process (None:
+        empties it).
 
-        Raises UsageError when a process lives in the target.
+        Raises UsageError if a process runs in the target.
         """
         ...
 
     def close(self, completed: bool = True) -> None:
-        """Ends every process it started, in bounded time; safe to call twice.
+        """Ends every process that the run started, in bounded time; may be called twice.
 
-        `completed` goes into `run.ended`: whether the run came to its planned end.
+        `completed` is recorded in `run.ended`: whether the run reached its planned end.
         """
         ...
 
 
 @runtime_checkable
 class Powered(Protocol):
-    """A runtime whose machines can lose their power, so that disks forget what was not synced."""
+    """A runtime whose machines can lose power, so that disks lose what was not synced."""
 
     def lose_power(self, process: Process) -> Receipt:
-        """Ends a process with its machine; the receipt says whose disk forgot."""
+        """Ends a process together with its machine; the receipt names the slot whose disk lost
+        data."""
         ...
 
 
 def let_pass_until(runtime: Runtime, at_ns: int) -> None:
-    """Lets time pass until then, whatever happens meanwhile; raises as `Runtime.advance`."""
+    """Lets time pass until then, whatever happens in between; raises as `Runtime.advance` does."""
     runtime.advance(Condition("time to pass", lambda view: False), at_ns)
 
 
 def clients_slot(layout: Layout, spec: ClientSpec) -> Slot:
-    """The slot in which a client is to live.
+    """The slot in which a client is to run.
 
-    Raises UsageError for an unfit name, or a cluster without a slot for clients.
+    Raises UsageError for a malformed name, or a cluster without a slot for clients.
     """
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", spec.name):
         raise UsageError(f"the client name {spec.name!r} is not lower-case words joined by '-'")
@@ -215,7 +221,7 @@ def clients_slot(layout: Layout, spec: ClientSpec) -> Slot:
 
 
 def client_port(layout: Layout) -> int:
-    """The port at which clients begin; 0 where a system names none."""
+    """The port to which clients connect first; 0 if a system names none."""
     return layout.bootstrap[0][1] if layout.bootstrap else 0
 
 

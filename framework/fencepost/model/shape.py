@@ -1,4 +1,4 @@
-"""How large a cluster is wanted, and with which settings."""
+"""The size of a cluster, and its settings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Spare:
-    """A node with an id of its own that is laid out and not started: `Cluster.start` does that."""
+    """A node with an id of its own that is laid out but not started; `Cluster.start` starts it."""
 
     role: str
     node_id: int
@@ -16,11 +16,11 @@ class Spare:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How large a cluster is wanted, and with which settings (names of the system, text values).
+    """The size of a cluster, and its settings (names of the system, text values).
 
-    `counts` says how many of each thing that the system counts (`System.counts`: most often nodes
-    of a role); what is not named has the system's default. `own` holds the settings of single
-    nodes, by the names of their slots, over those of all.
+    `counts` says how many of each thing that the system counts (`System.counts`, most often nodes
+    of a role); the others have the system's defaults. `own` holds settings of single nodes, by the
+    names of their slots; they override those of all nodes.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)

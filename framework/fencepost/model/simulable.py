@@ -1,8 +1,9 @@
-"""What a system offers to be simulated, and what the simulator offers its processes.
+"""What a system offers in order to be simulated, and what the simulator offers its processes.
 
-A simulated process is its system's own decisions without sockets, files or clocks: it is told what
-happens and says what it does through its `Host`. Messages are values that travel as they are; what
-becomes of them on the way is for the simulator (`fencepost.runtimes.simulated.network`) to say.
+A simulated process is its system's own decisions without sockets, files or clocks: the simulator
+calls it for each thing that happens, and it acts through its `Host`. Messages are values that are
+passed unchanged; the simulator decides how they are delivered
+(`fencepost.runtimes.simulated.network`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Chance = Callable[[int, int], int]
 
 
 class Host(Protocol):
-    """The machine a simulated process lives on; what it is asked takes effect now."""
+    """The machine on which a simulated process runs; every call takes effect at once."""
 
     def monotonic_ns(self) -> int:
         """This machine's monotonic clock, which may drift."""
@@ -35,7 +36,7 @@ class Host(Protocol):
 
     @property
     def chance(self) -> Chance:
-        """What this process draws from: seeded by the run and the process's name."""
+        """The source of chance of this process, seeded by the run and the process's name."""
         ...
 
     def record(self, body: Struct, cause: Cause | None = None) -> Event:
@@ -50,11 +51,11 @@ class Host(Protocol):
         ...
 
     def send(self, connection: int, message: object) -> None:
-        """Sends a message; on one connection they arrive in order, or not at all."""
+        """Sends a message; messages on one connection arrive in order, or not at all."""
         ...
 
     def hang_up(self, connection: int) -> None:
-        """Closes a connection; the other end is told."""
+        """Closes a connection; `broken` is called at the other end."""
         ...
 
     def exit(self, code: int) -> None:
@@ -63,14 +64,15 @@ class Host(Protocol):
 
 
 class SimulatedProcess(Protocol):
-    """One process: told what happens, in virtual time that stands still meanwhile."""
+    """One process. Each method is called when something happens; virtual time does not pass during
+    the call."""
 
     def wake(self) -> None:
-        """It starts, or the time it named has come."""
+        """The process starts, or the time that it named has come."""
         ...
 
     def deadline_ns(self) -> int | None:
-        """When it wants to be woken, by its own monotonic clock; None: not by time."""
+        """When it wants to be woken, by its own monotonic clock; None: never because of time."""
         ...
 
     def accepted(self, connection: int, port: int) -> None:
@@ -79,11 +81,11 @@ class SimulatedProcess(Protocol):
 
     def received(self, connection: int, message: object) -> None: ...
     def broken(self, connection: int, reason: str) -> None:
-        """A connection is no more: refused, reset, or closed by the other end."""
+        """A connection is gone: refused, reset, or closed by the other end."""
         ...
 
     def signalled(self, what: Signal) -> None:
-        """SIGTERM or SIGINT; the simulator itself carries out the others."""
+        """SIGTERM or SIGINT; the simulator itself carries out the other signals."""
         ...
 
     def told(self, command: Mapping[str, object]) -> None:
@@ -92,11 +94,11 @@ class SimulatedProcess(Protocol):
 
 
 class SimulatedDisk(Protocol):
-    """What a slot's disk holds; it outlives processes."""
+    """The content of a slot's disk, which outlives processes."""
 
     def copy(self) -> Self: ...
     def lose_power(self, chance: Chance) -> None:
-        """Forgets some of what was never synced, as a machine that loses power does."""
+        """Loses some of what was never synced, like a machine that loses power."""
         ...
 
 
@@ -111,7 +113,7 @@ class Simulable(Protocol):
     def simulated_node(
         self, place: Place, shape: Shape, disk: SimulatedDisk, host: Host
     ) -> SimulatedProcess:
-        """One node's process, about to be woken. Paths of the place are not to be used."""
+        """One node's process, about to be woken. The paths of the place must not be used."""
         ...
 
     def simulated_client(self, config: WorkerConfig, host: Host) -> SimulatedProcess:

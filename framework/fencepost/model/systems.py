@@ -1,8 +1,8 @@
-"""What a system under test offers: small capability protocols, none of them to be inherited.
+"""What a system under test offers: small capability protocols, none of which is inherited.
 
-A system is a value: it lays out slots and says how to start a node in a place. What else it can do
-(be stopped gently, be broken by a named defect) is a protocol of its own; the faults and suites
-that are offered derive from what it satisfies.
+A system is a value: it lays out slots and knows how to start a node in a place. Each further
+capability (being stopped gently, being broken by a named defect) is a protocol of its own. The
+faults and suites that are available follow from the protocols it satisfies.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from fencepost.model.view import Fold, View
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one process is to live: made by the runtime, given to the system.
+    """Where one process is to run: made by the runtime, given to the system.
 
     `process` is its name (`broker-2#3`). `address` is the slot's own; a node binds there. `hosts`
     maps every slot name to the address at which this slot reaches it (its end of the link; its own
-    address for itself). `advertised` is the address at which clients reach this slot.
-    `data_dir` is the slot's disk and outlives processes; `work_dir` is the process's own folder.
-    The process appends its events to `events_path`, one NDJSON line each.
+    address for itself). `advertised` is the address at which clients reach this slot. `data_dir` is
+    the slot's disk and outlives processes; `work_dir` is the process's own folder. The process
+    appends its events to `events_path`, one NDJSON line each.
     """
 
     run: str
@@ -47,7 +47,8 @@ class Place:
     seed: int = 0
     """The run's seed; what a process draws derives from it and from the process's name."""
     image: str = ""
-    """The image of the container it is to live in, whose programs are its programs (else: none)."""
+    """The image of the container in which it is to run, with the image's programs (empty: no
+    container)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class System(Protocol):
     def name(self) -> str: ...
     @property
     def plane(self) -> str:
-        """What clauses bind: systems of one plane owe the same promises."""
+        """The plane that clauses bind: systems of one plane make the same promises."""
         ...
 
     @property
@@ -90,15 +91,16 @@ class System(Protocol):
         ...
 
     def missing(self, view: View, layout: Layout) -> Sequence[str]:
-        """What a ready cluster has and this one lacks, a sentence each; empty when it is ready.
+        """What this cluster lacks to be ready, a sentence each; empty when it is ready.
 
         A cluster is ready once nothing is missing after its start, and has recovered once nothing
-        is missing after all faults were healed. It is asked after every event.
+        is missing after all faults were healed. This is called after every event.
         """
         ...
 
     def recovery_bound_ms(self, shape: Shape) -> int:
-        """How long a cluster may take to recover once all is healed, by its configuration."""
+        """How long, by its configuration, a cluster may take to recover after everything was
+        healed."""
         ...
 
 
@@ -115,7 +117,7 @@ def counted(system: System, shape: Shape) -> Mapping[str, int]:
 
 @runtime_checkable
 class Probed(Protocol):
-    """A system that says how it is measured that a link to one of its nodes answers.
+    """A system that says how to measure that a link to one of its nodes answers.
 
     Without it a line of HTTP is sent, and any byte that comes back is the answer.
     """
@@ -128,16 +130,17 @@ class Probed(Protocol):
 
 @runtime_checkable
 class Faceted(Protocol):
-    """A system with words of its own for tests, such as `cluster.leader("orders", 0)`."""
+    """A system with an API of its own for tests, such as `cluster.leader("orders", 0)`."""
 
     def facade(self, cluster: Cluster) -> object:
-        """What the fixture `cluster` hands out, made round the framework's own."""
+        """What the fixture `cluster` returns; it is built on the framework's own cluster."""
         ...
 
 
 @runtime_checkable
 class Selecting(Protocol):
-    """A system whose schedules may name their targets by what they do (`@leader/orders/0`)."""
+    """A system whose schedules may name their targets by their role at that time
+    (`@leader/orders/0`)."""
 
     @property
     def selectors(self) -> Sequence[str]:
@@ -145,7 +148,8 @@ class Selecting(Protocol):
         ...
 
     def select(self, selector: str, view: View, layout: Layout) -> Sequence[str] | None:
-        """The names of the slots selected now; empty: none is known yet; None: no such selector."""
+        """The names of the slots selected now; empty if none is known yet; None if there is no such
+        selector."""
         ...
 
 
@@ -172,9 +176,9 @@ class ParsedEvent:
 
 
 class LogParser(Protocol):
-    """Makes events of what one process prints; it knows no file, and may remember what it heard.
+    """Makes events of what one process prints. It reads no file, and may remember earlier lines.
 
-    Lines come whole, in order, without their end. One that tells nothing makes no event.
+    Lines come whole, in order, without their end. A line without information makes no event.
     """
 
     def parse(self, line: str) -> Sequence[ParsedEvent]: ...
@@ -182,50 +186,51 @@ class LogParser(Protocol):
 
 @runtime_checkable
 class ParsesLogs(Protocol):
-    """A system whose nodes write no events: the runtime writes those that log parsers hear.
+    """A system whose nodes write no events: the runtime writes the events that log parsers make.
 
-    A node's standard output is followed from its start to its end, and what its log parser makes of
-    it is numbered and written to the node's events file as it comes.
+    A node's standard output is followed from its start to its end. The events that its log parser
+    makes are numbered and written to the node's events file as they come.
     """
 
     def log_parser(self, slot: Slot, shape: Shape) -> LogParser:
-        """One for the next process in a slot of a cluster of that shape."""
+        """A log parser for the next process in a slot of a cluster of that shape."""
         ...
 
 
 @runtime_checkable
 class Observed(Protocol):
-    """A system whose state clients of the run tell: they are started right after the nodes."""
+    """A system whose state is recorded by clients of the run, which start right after the nodes."""
 
     def observers(self) -> Sequence[ClientSpec]: ...
 
 
 @runtime_checkable
 class Versioned(Protocol):
-    """A system of which there are several versions: `name@version` is one of them."""
+    """A system that exists in several versions, named `name@version`."""
 
     @property
     def version(self) -> str: ...
     def at(self, version: str) -> System:
-        """The system in another version; raises UsageError for one it does not know."""
+        """The system in another version; raises UsageError for an unknown version."""
         ...
 
 
 @runtime_checkable
 class Contained(Protocol):
-    """A launchable system whose nodes can live in containers as well.
+    """A launchable system whose nodes can run in containers as well.
 
-    Its `command` finds in `Place.image` which image's programs it is to name.
+    Its `command` finds in `Place.image` the image whose programs it must name.
     """
 
     def image(self) -> str:
-        """The name of an image; its user is the one with id 65532, as that of the pods."""
+        """The name of an image; its user has the id 65532, like the user of the pods."""
         ...
 
 
 @runtime_checkable
 class HasSuite(Protocol):
-    """A system with tests of its own promises: `fencepost run` runs them unless given a path."""
+    """A system with tests of its own promises: `fencepost run` runs them unless it is given a
+    path."""
 
     @property
     def suite(self) -> str:
@@ -235,7 +240,7 @@ class HasSuite(Protocol):
 
 @runtime_checkable
 class HasDefects(Protocol):
-    """A system that can be broken on purpose."""
+    """A system that can be broken deliberately."""
 
     def defects(self) -> Sequence[Defect]: ...
 
@@ -244,7 +249,7 @@ class HasDefects(Protocol):
 class Defect:
     """A named way to break a system, with the clauses it breaks.
 
-    `unseen`: the runtimes on which it cannot be seen, each with the reason.
+    `unseen`: the runtimes on which it cannot be found, each with the reason.
     """
 
     name: str
@@ -255,13 +260,13 @@ class Defect:
 
 @runtime_checkable
 class Exclusive(Protocol):
-    """A system that says who has an id that two processes claim."""
+    """A system that defines which of two processes with one id keeps it."""
 
     @property
     def holder_keeps_id(self) -> bool:
-        """Whether a second process is refused as long as controllers hear of the first one.
+        """Whether a second process is refused as long as controllers hear from the first one.
 
-        Random schedules may start one then while other nodes suffer. Elsewhere the newer one takes
-        the id over, with whatever its disk holds.
+        If so, random schedules may start one while other nodes are affected by faults. Otherwise
+        the newer process takes over the id, with whatever its disk holds.
         """
         ...

@@ -1,4 +1,4 @@
-"""Where things are: slots, the links between them, and cuts as pure data.
+"""Slots, the links between them, and cuts as pure data.
 
 A slot is a place laid out at cluster start: addresses, links, a disk. A link is the dialled
 connection from one slot to another, one proxy of the dialling slot's own toxiproxy. A cut is a set
@@ -15,17 +15,17 @@ Cut = frozenset[tuple[str, str]]
 
 
 CLIENT = "client"
-"""The role of the slots in which clients live. A system names the roles of its nodes."""
+"""The role of the slots in which clients run. A system names the roles of its nodes."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Slot:
-    """A place for a node's processes, such as `node-2`, or `clients`.
+    """A place for a node's processes, such as `node-2`, or for `clients`.
 
     `index` is unique in a cluster, from 1 to 250; addresses and ports derive from it. A slot with
     `duplicate` is for a second process with the id of another slot's node. A spare slot is laid out
-    and not started with the cluster. `also` holds the role and the id of each further node that
-    lives in the same process.
+    but not started with the cluster. `also` holds the role and the id of each further node in the
+    same process.
     """
 
     name: str
@@ -57,9 +57,9 @@ class Link:
 class Layout:
     """All slots of a cluster and every link between them: what a system asks a runtime to build.
 
-    Nodes are started in the order of their slots. `bootstrap` names the slots, each with a port, at
-    which clients begin. On `metrics_port` of its own address every node serves its metrics over
-    HTTP (0: none does). No link leads there: faults do not touch an operator's view.
+    Nodes are started in the order of their slots. `bootstrap` names the slots, each with a port, to
+    which clients connect first. Every node serves its metrics over HTTP on `metrics_port` of its
+    own address (0: none does). No link leads there: faults do not affect an operator's view.
     """
 
     slots: tuple[Slot, ...]
@@ -82,9 +82,9 @@ class Layout:
         )
 
     def of(self, role: str, duplicates: bool = False, spares: bool = False) -> tuple[Slot, ...]:
-        """The slots with a node of that role, in order; duplicates and spares when asked for.
+        """The slots with a node of that role, in order; with duplicates and spares if asked for.
 
-        A slot whose process is two nodes is among those of either role.
+        A slot whose process is two nodes belongs to both roles.
         """
         return tuple(
             s
@@ -95,7 +95,7 @@ class Layout:
         )
 
     def nodes(self, duplicates: bool = False, spares: bool = False) -> tuple[Slot, ...]:
-        """The slots of all nodes, in order; duplicates and spares when asked for."""
+        """The slots of all nodes, in order; with duplicates and spares if asked for."""
         return tuple(
             s
             for s in self.slots
@@ -127,21 +127,22 @@ def isolate(one: str, names: Sequence[str]) -> Cut:
 
 
 def halves(names: Sequence[str]) -> Cut:
-    """The first half, the smaller one, and the rest cannot hear each other."""
+    """The smaller first half and the rest cannot reach each other."""
     middle = len(names) // 2
     return two_way(names[:middle], names[middle:])
 
 
 def bridge(names: Sequence[str]) -> Cut:
-    """Two halves that only the name in the middle can reach, both ways."""
+    """Two halves that only the name in the middle can reach, in both directions."""
     middle = len(names) // 2
     return two_way(names[:middle], names[middle + 1 :])
 
 
 def majorities_ring(names: Sequence[str]) -> Cut:
-    """Each name sees a majority, no two the same one: a ring in which each hears its neighbours.
+    """Each name reaches a majority, and no two the same one: a ring in which each reaches its
+    neighbours.
 
-    Every node hears itself and the nearest `n // 2` others round the ring, rounded up to an even
+    Every node reaches itself and the nearest `n // 2` others on the ring, rounded up to an even
     number, so that with three names nothing is cut.
     """
     n = len(names)

@@ -1,8 +1,8 @@
-"""The state of a run as its events tell it: folds, kept up to date as events arrive.
+"""The state of a run by its events: folds, updated with each event.
 
-Conditions and faults ask it. It knows only what nodes, clients and the harness wrote; it never asks
-a node. `View` itself knows processes, in any system. What a system's own events mean is a `Fold` of
-the system (`System.folds`), and `view.of(TheFold)` is its state.
+Conditions and faults read it. It contains only what nodes, clients and the harness wrote, and never
+asks a node. `View` itself knows processes, in any system. The meaning of a system's own events is
+in the system's `Fold`s (`System.folds`); `view.of(TheFold)` is the state of one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Fold(Protocol):
     """State that events change: constructed without arguments, then given every event in order."""
 
     def apply(self, view: View, event: Event) -> None:
-        """Takes one event in; `view` knows the event already, other folds may not."""
+        """Applies one event; `view` includes the event already, other folds may not."""
         ...
 
 
@@ -31,7 +31,7 @@ F = TypeVar("F", bound=Fold)
 
 @final
 class Holders:
-    """Which process holds which authority, by the events' own trait (`AuthorityChange`)."""
+    """Which process holds which authority, by the trait of events (`AuthorityChange`)."""
 
     def __init__(self) -> None:
         self.of: dict[str, tuple[int, str]] = {}
@@ -80,7 +80,7 @@ class View:
         self._folds: dict[type[Fold], Fold] = {kind: kind() for kind in kinds}
 
     def apply(self, event: Event) -> None:
-        """Takes one event in."""
+        """Applies one event."""
         self.count += 1
         self.last = event
         kind = event.kind
@@ -93,7 +93,7 @@ class View:
             fold.apply(self, event)
 
     def of(self, kind: type[F]) -> F:
-        """The state of a fold; raises UsageError for one that the system does not declare."""
+        """The state of a fold; raises UsageError for a fold that the system does not declare."""
         fold = self._folds.get(kind)
         if not isinstance(fold, kind):
             raise UsageError(

@@ -1,4 +1,4 @@
-"""How a client worker is started: the file that its last argument names."""
+"""The configuration of a client worker: the file that its last argument names."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from msgspec import Struct
 class WorkerConfig(Struct, frozen=True):
     """The file named by a worker's last argument.
 
-    `events` is the path of the file it appends its events to; `bootstrap` holds an `address:port`
-    for each entry of the layout's bootstrap; `hosts` maps slot names to the addresses at which the
-    clients' slot reaches them, on `client_port`. `options` are the worker's own. `own` maps slot
-    names to the addresses where nodes listen themselves, past all links: for what is no part of the
+    The worker appends its events to the path `events`. `bootstrap` holds an `address:port` for each
+    entry of the layout's bootstrap. `hosts` maps slot names to the addresses at which the clients'
+    slot reaches them, on `client_port`. `options` are the worker's own. `own` maps slot names to
+    the addresses where nodes themselves listen, without a link, for what is not part of the
     system's traffic.
     """
 

@@ -50,12 +50,12 @@ def fencepost_faults() -> Mapping[str, FaultFactory]:
 def fencepost_workloads() -> Mapping[str, Workload]:
     """Kinds of clients by name, each with the argv (after the Python interpreter) of a worker.
 
-    A worker is a process of its own, a slot's like any node. The last word of its argv is the path
-    of its configuration, one JSON object: `run`, `process`, `events` (the path of the file it
-    appends its events to), `bootstrap` (a list of `address:port`), `hosts` (slot name
-    -> address at which the clients reach it), `client_port`, and `options` (its own, from the
-    ClientSpec). It reads commands, one JSON object a line, from standard input until that ends; the
-    end, or SIGTERM, asks it to finish what it has begun and to end. `run_worker` is the frame of
+    A worker is a process of its own, in a slot like any node. The last element of its argv is the
+    path of its configuration, one JSON object: `run`, `process`, `events` (the path of the file it
+    appends its events to), `bootstrap` (a list of `address:port`), `hosts` (slot name -> address at
+    which the clients reach it), `client_port`, and `options` (its own, from the ClientSpec). It
+    reads commands, one JSON object a line, from standard input until that ends. The end of its
+    input, or SIGTERM, asks it to finish what it has begun and to end. `run_worker` is the frame of
     such a program.
     """
     raise NotImplementedError
@@ -69,7 +69,7 @@ def fencepost_clauses() -> Sequence[Clause]:
 
 @hookspec
 def fencepost_applicability() -> Sequence[Applicability]:
-    """What clauses, of any plugin, come to on planes that their documents do not speak of."""
+    """What clauses, of any plugin, are on planes that their documents do not mention."""
     raise NotImplementedError
 
 
@@ -81,7 +81,7 @@ def fencepost_rules() -> Sequence[Rule[object]]:
 
 @hookspec
 def fencepost_known_findings() -> Sequence[KnownFinding]:
-    """Broken promises of the plugin's systems that are known; they turn nothing red."""
+    """Known violations of the plugin's systems; they do not fail a run."""
     raise NotImplementedError
 
 
@@ -90,7 +90,7 @@ def fencepost_run_judged(run_folder: Path, make_report: Callable[[], Path]) -> N
     """Called after the verdicts of a run were written into its folder; for reports and uploads.
 
     `make_report` makes the report of this run alone, below `report` in its folder, and returns its
-    page; that takes a Spark job's time. Every implementation is called, and one that raises is
+    page; that takes the time of a Spark job. Every implementation is called; one that raises is
     named in a warning and changes nothing.
     """
     raise NotImplementedError
@@ -98,8 +98,9 @@ def fencepost_run_judged(run_folder: Path, make_report: Callable[[], Path]) -> N
 
 @hookspec(firstresult=True)
 def fencepost_report(run_folders: Sequence[Path], out: Path) -> Path | None:
-    """Correlates any number of run folders into tables and one page below `out`; the page's path.
+    """Correlates any number of run folders into tables and one page below `out`; returns the page's
+    path.
 
-    Stops at the first implementation that returns a path.
+    The first implementation that returns a path is used.
     """
     raise NotImplementedError

@@ -1,1 +1,1 @@
-"""The life of one run, and what is made of many: replay, soak, defects, conformance."""
+"""The life of one run, and what starts one: tests, the demo, replay, random schedules."""

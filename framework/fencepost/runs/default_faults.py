@@ -1,7 +1,8 @@
-"""Random faults for any system: nodes die, stop and are cut off, most often those with authority.
+"""Random faults for any system: nodes are killed, stopped and cut off, most often those with
+authority.
 
-Authority is what the system's events say of it (`AuthorityChange`): with probability 0.7 a victim
-is the node of a process that holds some.
+Authority is what the system's events say about it (`AuthorityChange`). With probability 0.7 a
+victim is the node of a process that holds some.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ AIMED = 0.7
 @final
 @dataclass(frozen=True, slots=True)
 class DefaultFaultChooser:
-    """See the module; a fault lasts up to half of the time that a recovery may take."""
+    """See the module. A fault lasts at most half of the recovery bound."""
 
     recovery_bound_ms: int
 

@@ -1,8 +1,8 @@
-"""The demo: a system's own demonstration, run twice; the second time with a defect switched on,
-which must be found.
+"""The demo: a system's own demonstration, run twice; the second run has a defect switched on, which
+must be found.
 
-What is done to the cluster is the system's (`Demonstrable`). After each step the cluster must have
-recovered before the next.
+The system defines what is done to the cluster (`Demonstrable`). After each step the cluster must
+recover before the next one.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from fencepost.runs.demonstration import Demonstrable, Demonstration, Scene
 from fencepost.runs.run import Run, RunResult, RunSpec
 
 Tell = Callable[[str], None]
-"""Told, in one line, what is happening now."""
+"""Called with one line about what is happening now."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class DemoRun:
-    """One of the demo's runs: its defect, if any, what it came to, and its faults' receipts."""
+    """One of the demo's runs: its defect, if any, its verdicts, and its faults' receipts."""
 
     defect: str | None
     result: RunResult
@@ -40,7 +40,7 @@ class DemoRun:
 @final
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """What the demo came to. `planted` are the clauses the planted defect breaks."""
+    """The result of the demo. `planted` are the clauses that the planted defect breaks."""
 
     runs: Sequence[DemoRun]
     planted: Sequence[str]
@@ -50,8 +50,8 @@ class DemoResult:
 
     @property
     def clean(self) -> bool:
-        """Whether the clean run broke and left open nothing, every receipt is true, and the
-        planted defect was found."""
+        """Whether the clean run violated nothing and left nothing undecided, every receipt is true,
+        and the planted defect was found."""
         healthy = self.runs[0].result
         verdicts = healthy.judgement
         return (

@@ -11,7 +11,7 @@ from fencepost.runs.faults import Faults
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What a demonstration acts on: what the fixtures of the same names hand out."""
+    """What a demonstration acts on: the same objects as the fixtures of these names."""
 
     cluster: object
     clients: object

@@ -1,4 +1,4 @@
-"""The faults of a run: each recorded with its receipt, and healed whatever happens."""
+"""The faults of a run: each is recorded with its receipt, and healed even after an error."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Active:
         return self._healed is not None
 
     def heal(self) -> Receipt:
-        """Undoes the fault; a second call changes nothing and returns the first one's receipt."""
+        """Heals the fault; a second call changes nothing and returns the first receipt."""
         if self._healed is None:
             self._healed = self._heal()
         return self._healed
@@ -73,7 +73,7 @@ class Faults:
         self._active: list[Active] = []
 
     def __getattr__(self, name: str) -> Callable[..., Active]:
-        """The fault of that name; raises UsageError, with the nearest right name, for no fault."""
+        """The fault of that name; raises UsageError, with the nearest name, if there is none."""
         if name.startswith("_"):
             raise AttributeError(name)
         return partial(self._inject_nodes, name)
@@ -87,9 +87,9 @@ class Faults:
         return tuple(self._active)
 
     def inject(self, fault: Fault) -> Active:
-        """Applies a fault; one that passes by itself is healed when this returns.
+        """Injects a fault; a fault that ends by itself is healed when this returns.
 
-        Raises UsageError when its target does not exist.
+        Raises UsageError if its target does not exist.
         """
         number = len(self._active) + 1
         fault_id = f"{fault.name}-{number}"
@@ -124,7 +124,8 @@ class Faults:
         return self.inject(self._plugins.fault(name, **arguments))
 
     def heal_all(self) -> Sequence[Receipt]:
-        """Heals what is not healed, newest first; one that cannot be healed stops no other.
+        """Heals what is not healed, newest first; a fault that cannot be healed does not stop the
+        others.
 
         Raises the first error once all were tried.
         """
@@ -140,9 +141,10 @@ class Faults:
         return receipts
 
     def follow(self, planned: Schedule) -> None:
-        """Injects and heals as planned, times counted from now; waits for targets to be known.
+        """Injects and heals as planned, with times counted from now; waits until targets are known.
 
-        Raises UsageError for a fault or target that does not exist. What it did not heal lasts.
+        Raises UsageError for a fault or target that does not exist. What the plan does not heal
+        stays.
         """
         origin_ns = self._runtime.now_ns()
         active: dict[int, Active] = {}
@@ -156,7 +158,7 @@ class Faults:
                 active[action.number] = self.inject(fault)
 
     def _resolved(self, injection: Injection) -> Mapping[str, object]:
-        """The injection's arguments, once what they select is known: it may be missing now."""
+        """The injection's arguments, once its selectors have targets, which may not exist yet."""
 
         def known(view: View) -> bool:
             return schedule.resolve(injection.arguments, view, self._select) is not None
@@ -192,7 +194,7 @@ _SELECT_LIMIT_MS = 30_000
 
 
 def _plain(value: object) -> object:
-    """Nodes as their names; everything else as it is."""
+    """Nodes as their names; everything else unchanged."""
     if isinstance(value, InSlot):
         return value.slot.name
     if isinstance(value, list | tuple):

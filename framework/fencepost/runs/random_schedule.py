@@ -1,8 +1,8 @@
-"""Random schedules: what no suite was written for.
+"""Random schedules, for situations that no suite was written for.
 
-`conduct` lets a system's `FaultChooser` draw one fault after another against a run, with questions
-of clients to the victims in between; `run_one` is a whole run of that kind. What was done is in the
-run's schedule.json, as after any run, and replays from there.
+`conduct` lets a system's `FaultChooser` draw one fault after another against a run, and lets
+clients probe the victims in between; `run_one` is a whole run of that kind. The run's schedule.json
+records what was done, as for any run, and can be replayed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from fencepost.runs.run import Run, RunResult, RunSpec
 
 MOST_AT_ONCE = 2
 QUIET_MS = (100, 900)
-"""The shortest and the longest pause between two things that the schedule does."""
+"""The shortest and the longest pause between two steps of the schedule."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Lasting:
-    """A fault that was not healed yet."""
+    """A fault that is not healed yet."""
 
     until_ns: int
     active: Active
@@ -40,8 +40,9 @@ class _Lasting:
 @final
 @dataclass(frozen=True, slots=True)
 class Conducted:
-    """A run under a random schedule; without a `result` the cluster never got ready. `trouble` is
-    what went wrong but for broken promises, in one sentence; `lost`, each client that failed."""
+    """A run under a random schedule; without a `result` the cluster did not get ready. `trouble` is
+    what went wrong except violations, in one sentence; `lost` has one sentence for each client that
+    failed."""
 
     folder: RunFolder
     result: RunResult | None
@@ -52,7 +53,7 @@ class Conducted:
 def run_one(
     spec: RunSpec, plugins: Plugins, folder: RunFolder, span_ms: int, offered: Collection[str]
 ) -> Conducted:
-    """One run of `spec` under load, with the offered faults for `span_ms` (nothing: at peace)."""
+    """One run of `spec` under load, with the offered faults for `span_ms` (none: no faults)."""
     try:
         with Run.start(spec, plugins, folder) as run:
             trouble = ""
@@ -72,8 +73,8 @@ def run_one(
 
 
 def conduct(run: Run, seed: int, span_ms: int, offered: Collection[str]) -> None:
-    """FaultChooser, heals and probes for `span_ms`; what still lasts then is for the run to "
-    "heal."""
+    """Draws faults, heals and probes for `span_ms`; the end of the run heals the faults that are
+    still active."""
     random = Random(f"{seed}/schedule")
     if not isinstance(run.runtime, Powered):
         offered = frozenset(offered) - {"lose_power"}

@@ -1,4 +1,4 @@
-"""Replay: a new cluster of the same kind, with the faults that a run's record lists."""
+"""Replay: a new cluster of the same kind, with the faults that a run has recorded."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def replay(
     runtime: str | None = None,
     workload: str = "",
 ) -> RunResult:
-    """Runs the schedule of a run against a new cluster, under clients that write and read.
+    """Runs the schedule of a run against a new cluster, with clients that write and read.
 
-    On the same runtime and with the system's workload, unless others are named. Raises UsageError
-    for a folder without a run or a schedule; as `Run.start` otherwise.
+    It uses the same runtime and the system's workload unless others are named. Raises UsageError
+    for a folder without a run or a schedule; otherwise as `Run.start` does.
     """
     info = recorded.info()
     planned = schedule.read(recorded.schedule)

@@ -49,7 +49,7 @@ from fencepost.workloads.workers import BareClients, Clients, Workers
 DAMAGE_NAMED = 3
 """How many unreadable events the error about a cluster that is not ready names."""
 START_LIMIT_MS = 60_000
-"""How long a cluster may take from its first process to being ready."""
+"""How long a cluster may take from its first process until it is ready."""
 
 OnPhase = Callable[[str], None]
 
@@ -58,9 +58,8 @@ OnPhase = Callable[[str], None]
 class RunSpec:
     """What to run: a system of a shape, on a runtime, with a seed and a workload's clients.
 
-    Without a `workload` it is the system's own.
-
-    `lossy`: a simulated network breaks connections by itself, too; a real one does as it likes.
+    Without a `workload` the system's own is used. `lossy`: a simulated network also breaks
+    connections at random; a real one is not affected.
     """
 
     system: System
@@ -77,8 +76,8 @@ class RunSpec:
 
 
 def _process(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
-    # Imported when it is needed: what it imports in turn would cost every pytest in whose
-    # environment Fencepost is installed a tenth of a second, used or not.
+    # Imported only when needed: these imports would cost a tenth of a second in every pytest
+    # session in whose environment Fencepost is installed.
     from fencepost.runtimes.process.runtime import ProcessRuntime  # noqa: PLC0415
 
     return ProcessRuntime(
@@ -110,7 +109,7 @@ def _docker(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
     from fencepost.runtimes.process.runtime import ProcessRuntime  # noqa: PLC0415
 
     if not isinstance(spec.system, Contained):
-        raise UsageError(f"{spec.system.name} has no image: its nodes cannot live in containers")
+        raise UsageError(f"{spec.system.name} has no image: its nodes cannot run in containers")
     return ProcessRuntime(
         spec.system,
         spec.shape,
@@ -153,10 +152,10 @@ def runtimes_of(system: System) -> Sequence[str]:
 @final
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a run came to: the verdict of every clause, and what else must be known of it.
+    """The result of a run: the verdict of every clause, and what qualifies it.
 
-    `missed` are the ids of faults without a receipt, `unread` what could not be read
-    to their end, `trouble` is what kept the run from its planned end.
+    `missed` are the ids of faults without a receipt, `unread` is what could not be read to its end,
+    `trouble` is what kept the run from its planned end.
     """
 
     folder: RunFolder
@@ -172,9 +171,10 @@ class RunResult:
     def check(self, marked: Sequence[str] = ()) -> None:
         """Returns if no clause was violated and every marked one holds.
 
-        Raises Violation, with the explanation, for a broken promise, an unrecovered cluster or a
-        marked clause that nothing exercised; the trouble, if there was any; Inconclusive when the
-        evidence decides nothing; UsageError for a marked clause that no loaded rule judges.
+        Raises Violation, with the explanation, for a violated clause, a cluster that did not
+        recover or a marked clause that was not exercised; the trouble, if there was any;
+        Inconclusive if the evidence decides nothing; UsageError for a marked clause that no loaded
+        rule judges.
         """
         if self.judgement.broken:
             raise Violation(explain_violations(self.judgement.verdicts))
@@ -223,7 +223,7 @@ def explain_violations(verdicts: Mapping[str, Verdict]) -> str:
 
 
 def new_folder(out: Path, label: str) -> RunFolder:
-    """A run folder of its own below `out`, which keeps itself out of version control."""
+    """A new run folder below `out`, which is ignored by version control."""
     out.mkdir(parents=True, exist_ok=True)
     ignore = out / ".gitignore"
     if not ignore.exists():
@@ -237,7 +237,7 @@ def _ignore(phase: str) -> None:
 
 @final
 class Run:
-    """A run between its start and its end; the caller works on it through its facades."""
+    """A run between its start and its end; the caller uses it through its facades."""
 
     def __init__(
         self, runtime: Runtime, spec: RunSpec, plugins: Plugins, folder: RunFolder
@@ -257,11 +257,11 @@ class Run:
         self.cluster: object = (
             system.facade(self.base) if isinstance(system, Faceted) else self.base
         )
-        """What the fixture `cluster` hands out: the system's facade, if it has one."""
+        """What the fixture `cluster` returns: the system's facade, if it has one."""
         self.workers = Workers(self.base, spec.clients)
         make = plugins.workload(spec.clients).clients or BareClients
         self.clients: Clients = make(self.workers, self.cluster)
-        """What the fixture `clients` hands out: the workload's facade."""
+        """What the fixture `clients` returns: the workload's facade."""
         self.faults = Faults(runtime, plugins, folder.schedule, selecting(system, runtime.layout))
         self._plugins = plugins
         self._on_phase: OnPhase = _ignore
@@ -312,9 +312,9 @@ class Run:
         return self.runtime.record(body)
 
     def finish(self) -> RunResult:
-        """Heals, waits for recovery, drains, reads all there is, ends, merges and judges.
+        """Heals, waits for recovery, drains, reads everything, ends, merges and judges.
 
-        What goes wrong on the way is in the result; only an interrupt is raised, with everything
+        Errors on the way are in the result; only an interrupt is raised, after everything was
         ended.
         """
         trouble: FencepostError | Violation | None = None

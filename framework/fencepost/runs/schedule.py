@@ -1,9 +1,9 @@
 """Schedules: which fault is injected when, as plain values; and the record that replays a run.
 
-A planned schedule may name its targets by what they do (`@controller`): they are looked up
-when the injection is due. The record of a run, schedule.json, is a schedule too, with the targets
-and times that it really came to; on real processes only that can be replayed, never the seed.
-`@ROLE` means every node of a role; a system may have more (`Selecting`).
+A planned schedule may name its targets by selectors (`@controller`), which are resolved when the
+injection is due. The record of a run, schedule.json, is a schedule too, with the actual targets and
+times. On real processes only that record can be replayed, never the seed. `@ROLE` means every node
+of a role; a system may have more selectors (`Selecting`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SCHEDULE_VERSION = 1
 class Injection(Struct, frozen=True, kw_only=True):
     """One injection, `at_ms` after the cluster was ready, healed `for_ms` later (None: at the end).
 
-    `fault_id`, `targets` and `receipt` are what a record adds.
+    A record adds `fault_id`, `targets` and `receipt`.
     """
 
     at_ms: int
@@ -40,7 +40,7 @@ class Injection(Struct, frozen=True, kw_only=True):
 
 
 class Schedule(Struct, frozen=True, kw_only=True):
-    """Injects in the order of their times. `version` is that of this layout."""
+    """The injections, in the order of their times. `version` is the version of this layout."""
 
     injections: tuple[Injection, ...] = msgspec.field(default=(), name="strikes")
     version: int = SCHEDULE_VERSION
@@ -55,7 +55,7 @@ class Schedule(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What to do next: inject (the first time a number is met) or heal (the second time)."""
+    """What to do next: inject (the first time a number appears) or heal (the second time)."""
 
     at_ms: int
     number: int
@@ -63,7 +63,8 @@ class Action:
 
 
 def actions(schedule: Schedule) -> tuple[Action, ...]:
-    """The injections and heals in the order of their times; at one time, in the schedule's own."""
+    """The injections and heals in the order of their times; at the same time, in the schedule's
+    order."""
     planned = [Action(one.at_ms, n, False) for n, one in enumerate(schedule.injections)]
     planned += [
         Action(one.at_ms + one.for_ms, n, True)
@@ -80,7 +81,8 @@ Select = Callable[[str, View], Sequence[str]]
 def resolve(
     arguments: Mapping[str, object], view: View, select: Select
 ) -> Mapping[str, object] | None:
-    """The arguments with every selector replaced by slot names; None while one is not known yet.
+    """The arguments with every selector replaced by slot names; None while a target is not known
+    yet.
 
     Raises UsageError for a selector that does not exist.
     """
@@ -124,7 +126,7 @@ def receipts(path: Path) -> Mapping[str, bool]:
 
 
 def read(path: Path) -> Schedule:
-    """The schedule in a file; raises UsageError when it is none, or a newer one."""
+    """The schedule in a file; raises UsageError if there is none, or a newer one."""
     try:
         schedule = msgspec.json.decode(path.read_bytes(), type=Schedule)
     except FileNotFoundError:

@@ -1,11 +1,11 @@
 """Loopback addresses of the process runtime: 127.<run>.<slot>.<peer>, ports below 32768.
 
-Slot s lives at 127.R.s.s and reaches peer p at 127.R.s.p, where its own toxiproxy listens on the
-peer's port; that toxiproxy's API is 127.R.s.254. So no two nodes ever share an address, the same
-port serves everywhere, and the kernel's ephemeral ports (32768 and up) cannot take one of ours.
+Slot s has the address 127.R.s.s and reaches peer p at 127.R.s.p, where its own toxiproxy listens on
+the peer's port; that toxiproxy's API is 127.R.s.254. So two nodes never share an address, the same
+port works on every node, and the kernel's ephemeral ports (32768 and up) never collide with these.
 
-R is claimed by a bound socket, so the claim is exactly as wide as the addresses are (one network
-namespace, all users) and ends with the last process that inherited it, however it dies.
+R is claimed by a bound socket. So the claim covers exactly the addresses (one network namespace,
+all users) and ends with the last process that inherited it, however that process ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _API_PEER = 254
 _LAST_SLOT = 250
 _CLAIM_PORT = 8473
 RUNS = range(1, 240)
-"""Not 0, where resolvers listen; the last few are left for tests of this very module."""
+"""Not 0, where resolvers listen; the last few are left for the tests of this module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +41,23 @@ class Addresses:
         return self.seen(slot, slot)
 
     def seen(self, source: Slot, target: Slot) -> str:
-        """Where `source` reaches `target`: its own end of the link, or itself."""
+        """Where `source` reaches `target`: its own end of the link, or its own address for
+        itself."""
         return f"127.{self.run}.{source.index}.{target.index}"
 
     def outside(self, slot: Slot) -> str:
-        """Where the harness and client workers reach the slot past all links: its own address."""
+        """Where the harness and client workers reach the slot without a link: its own address."""
         return self.own(slot)
 
     def api(self, slot: Slot) -> str:
-        """Where the slot's toxiproxy takes orders, on `API_PORT`."""
+        """Where the slot's toxiproxy serves its API, on `API_PORT`."""
         return f"127.{self.run}.{slot.index}.{_API_PEER}"
 
 
 @final
 class Claim:
-    """A run's number: ours until `close`, and until all that inherited `fileno` are gone."""
+    """A run's number: claimed until `close`, and until every process that inherited `fileno` has
+    ended."""
 
     def __init__(self, run: int, held: socket.socket) -> None:
         self.run = run
@@ -66,15 +68,15 @@ class Claim:
         return self._held.fileno()
 
     def close(self) -> None:
-        """Gives up this process's hold; safe to call twice."""
+        """Releases this process's claim; may be called twice."""
         self._held.close()
 
 
 def claim(first: int | None = None, runs: range = RUNS) -> Claim:
     """Claims one of `runs` that is not in use; raises EnvironmentFailed when all are taken.
 
-    The search starts at `first`, or at a number made of the clock: successive runs then differ, so
-    that a client that still retries the last run's addresses finds no listener there.
+    The search starts at `first`, or at a number made from the clock: so successive runs differ, and
+    a client that still retries the last run's addresses finds no listener there.
     """
     start = now_ns() // MS if first is None else first
     for step in range(len(runs)):
@@ -97,7 +99,7 @@ def claim(first: int | None = None, runs: range = RUNS) -> Claim:
 
 
 def check_layout(layout: Layout) -> None:
-    """Raises UsageError for a layout that has no place on the loopback network."""
+    """Raises UsageError for a layout that does not fit on the loopback network."""
     names = Counter(slot.name for slot in layout.slots)
     indices = Counter(slot.index for slot in layout.slots)
     laid_out = Counter(layout.links)
@@ -115,6 +117,9 @@ def check_layout(layout: Layout) -> None:
         if not {link.source, link.target} <= names.keys() or link.source == link.target:
             raise UsageError(f"{words} does not join two slots of its layout")
         if not 1 <= link.port < FIRST_EPHEMERAL_PORT or link.port in (API_PORT, _CLAIM_PORT):
-            raise UsageError(f"{words} needs a port below {FIRST_EPHEMERAL_PORT} that is not ours")
+            raise UsageError(
+                f"{words} needs a port below {FIRST_EPHEMERAL_PORT} that Fencepost does not use "
+                "itself"
+            )
         if laid_out[link] > 1:
             raise UsageError(f"{words} is laid out twice")

@@ -1,7 +1,8 @@
-"""The owner's end of the supervisor: start, signal and outlive nothing.
+"""The owner's end of the supervisor: starts and signals processes, and never outlives them
+silently.
 
-`fencepost.supervision.supervisor` says what is promised when the owner dies. Here: every call has a
-time limit, and a supervisor that is gone, or stands still, is an `EnvironmentFailed`.
+`fencepost.supervision.supervisor` defines what happens when the owner dies. Here every call has a
+time limit, and a supervisor that is gone, or does not answer, raises `EnvironmentFailed`.
 """
 
 from __future__ import annotations
@@ -32,11 +33,10 @@ _NO_ANSWER_WANTED = 0
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A process to start: `log` gets its standard output and errors, `stdin` is a descriptor.
+    """A process to start: `log` receives its standard output and errors, `stdin` is a descriptor.
 
-    `folder` is made if it is not there, and `files` (path below it, text) are written, before it
-    starts. `slot` is where it lives, if
-    it is a node or a client.
+    Before it starts, `folder` is made if it does not exist, and `files` (path below it, text) are
+    written. `slot` is its slot, if it is a node or a client.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a child ended: `code`, or the `signal` that ended it (else 0), and when it was seen."""
+    """How a child ended: `code`, or the `signal` that ended it (else 0), and when that was seen."""
 
     name: str
     code: int
@@ -66,7 +66,8 @@ class Exit:
 
 @final
 class Launcher:
-    """Children by name, owned by one supervisor process. For one thread, but for `kill_soon`."""
+    """Children by name, owned by one supervisor process. For one thread only, except
+    `kill_soon`."""
 
     def __init__(self, log: Path, inherited: Sequence[int] = ()) -> None:
         """Starts the supervisor; `inherited` descriptors stay open as long as any child lives."""
@@ -128,23 +129,24 @@ class Launcher:
         return int(answer["pid"]), int(answer["at_ns"])
 
     def signal(self, name: str, number: int) -> bool:
-        """Whether a living child got the signal; SIGKILL goes to its whole process group."""
+        """Whether a living child received the signal; SIGKILL is sent to its whole process
+        group."""
         return bool(self._ask({"do": "signal", "name": name, "signal": number})["delivered"])
 
     def state(self, name: str) -> str:
-        """The letter of a child's state in /proc, or nothing when it is gone."""
+        """The state letter of a child in /proc, or empty if it is gone."""
         return state_of(self._pids[name])
 
     def kill_soon(self, name: str) -> None:
-        """SIGKILL without waiting for an answer; the one call that any thread may make."""
+        """Sends SIGKILL without waiting for an answer; the only call that any thread may make."""
         self._send(
             {"id": _NO_ANSWER_WANTED, "do": "signal", "name": name, "signal": signal.SIGKILL}
         )
 
     def wait(self, name: str, limit_s: float) -> Exit | None:
-        """How the child ended, or None when it has not within the limit.
+        """How the child ended, or None if it did not within the limit.
 
-        `exits` yields that end all the same.
+        `exits` yields that end as well.
         """
         deadline = now_ns() + int(limit_s * SECOND)
         while name not in self._ended:
@@ -190,14 +192,12 @@ class Launcher:
                 attached = [] if descriptor is None else [descriptor]
                 socket.send_fds(self._socket, [packet], attached, socket.MSG_DONTWAIT)
             except BlockingIOError as full:
-                raise EnvironmentFailed(
-                    "the supervisor stands still: it takes no request"
-                ) from full
+                raise EnvironmentFailed("the supervisor is stopped: it takes no request") from full
             except OSError as failed:
                 raise self._gone() from failed
 
     def _receive(self, limit_s: float) -> dict[str, Any] | None:
-        """One packet, with exits put aside as well; None when the limit passes first."""
+        """One packet, with ends of children put aside; None if the limit passes first."""
         try:
             if not self._readable.poll(limit_s * 1000):
                 return None
@@ -223,7 +223,7 @@ class Launcher:
 
 
 def _owners(environment: Mapping[str, str]) -> Sequence[int]:
-    """This process, and if it is a pytest-xdist worker, the controller that it would outlive."""
+    """This process, and, if it is a pytest-xdist worker, the controller that it would outlive."""
     if "PYTEST_XDIST_WORKER" in environment:
         return os.getpid(), os.getppid()
     return (os.getpid(),)
@@ -239,7 +239,7 @@ def state_of(pid: int) -> str:
 
 
 def tail(log: Path, lines: int = 15) -> str:
-    """The last lines of a log, or nothing when there is no log."""
+    """The last lines of a log; empty if there is no log."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)

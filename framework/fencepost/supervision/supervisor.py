@@ -54,7 +54,8 @@ class Supervisor:
         self._prctl = ctypes.CDLL(None, use_errno=True).prctl
 
     def run(self, owner_pids: list[int]) -> None:
-        """Serves until an owner is gone; the first of them is who started this program."""
+        """Serves until an owner is gone; the first owner is the process that started this
+        program."""
         try:
             for pid in owner_pids:
                 self._waiting.register(os.pidfd_open(pid), selectors.EVENT_READ, None)
@@ -71,7 +72,7 @@ class Supervisor:
                     return
 
     def end_all(self) -> None:
-        """SIGKILL to every child's process group; waits a bounded time for each to be gone."""
+        """Sends SIGKILL to every child's process group; waits a bounded time until each is gone."""
         for child in self._children.values():
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
@@ -124,7 +125,7 @@ class Supervisor:
         return {"pid": child.pid, "at_ns": before_ns}
 
     def _tie_to_me(self) -> None:
-        """In the child: dies with the supervisor, which may have died already."""
+        """In the child: it dies with the supervisor, which may have died already."""
         self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != self._pid:
             os._exit(1)
@@ -134,7 +135,7 @@ class Supervisor:
         if child is None:
             return {"delivered": False}
         if number == signal.SIGKILL:
-            os.killpg(child.pid, number)  # with whatever it started itself
+            os.killpg(child.pid, number)  # including every process that it started itself
         else:
             os.kill(child.pid, number)
         return {"delivered": True}
@@ -156,7 +157,8 @@ def main(arguments: list[str]) -> None:
     """`supervisor.py OWNER_PIDS [INHERITED_FD ...]`, the process ids joined by commas."""
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_DFL)  # what the owner ignores, no child is to inherit
+        # children must not inherit the owner's ignored signals
+        signal.signal(number, signal.SIG_DFL)
     owner = socket.socket(fileno=os.dup(0))
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)

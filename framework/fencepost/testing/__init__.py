@@ -1,4 +1,5 @@
-"""For authors of tests, rules and event kinds: what fixtures hand out, and histories by hand."""
+"""For authors of tests, rules and event kinds: what fixtures return, and histories written by
+hand."""
 
 from __future__ import annotations
 
@@ -35,10 +36,10 @@ MS = 1_000_000
 
 @final
 class HistoryBuilder:
-    """A history written by hand: each event comes 1 ms after the one before, or as told.
+    """A history written by hand: each event comes 1 ms after the one before unless a time is given.
 
-    `node_seq` counts for each process by itself. Nothing else is made up: a history holds the
-    events that were added, in that order.
+    `node_seq` counts for each process separately. Nothing is added: the history holds the events
+    that were added, in that order.
     """
 
     def __init__(self, run: str = "run", start_ms: int = 1_000) -> None:
@@ -71,7 +72,7 @@ class HistoryBuilder:
         return tuple(self._events)
 
     def end(self, complete: bool = True) -> RunEnd:
-        """How the run ended, now; its stalls are those that `process.stalled` events tell."""
+        """The end of the run, now; its stalls are the ones of `process.stalled` events."""
         stalls = tuple(
             (event.process, event.at_ns - event.body.stalled_ns, event.at_ns)
             for event in self._events

@@ -1,4 +1,4 @@
-"""What has happened so far in a run, for a test to look at; the judging of it is for rules."""
+"""The events of a run so far, for a test to read; rules judge them."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class EventLog:
         ]
 
     def event_where(self, kind: type[Body], such: Callable[[Body], bool], what: str) -> Condition:
-        """An event of this kind has come whose body is such; `what` is being waited for.
+        """An event of this kind has come for whose body `such` is true; `what` is waited for.
 
-        A client may know what a node answered it before the node's own word of it has come here:
-        a test that looks for that event waits for it.
+        A client may know a node's answer before the node's own event about it arrives here, so a
+        test that needs the event waits for it.
         """
         come, found = -1, False
 

@@ -1,8 +1,8 @@
-"""Pytest's words into ours: options, markers and fixtures; a run's life is in `fencepost.runs.run`.
+"""Pytest's options, markers and fixtures; a run's life is in `fencepost.runs.run`.
 
 A test that asks for `cluster`, `faults`, `clients` or `history` gets a run of its own. When its
-body is over, everything heals, is read and judged within the test's call, so that a broken promise
-makes the test failed, not an error of its teardown.
+body is over, everything heals, is read and judged within the test's call, so that a violation makes
+the test failed, not an error of its teardown.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ _PLUGINS = pytest.StashKey[Plugins]()
 _RUN = pytest.StashKey[Run]()
 _FOLDER = pytest.StashKey[RunFolder]()
 _REFUSED = pytest.StashKey[str]()
-"""Why nothing was run, as a worker of xdist has told."""
+"""Why nothing was run, as a worker of xdist reported it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -98,16 +98,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "clause(*ids): the promises this test is about; it passes only if each of them holds",
+        "clause(*ids): the promises this test checks; it passes only if each of them holds",
     )
     config.addinivalue_line(
         "markers",
-        "only(*names, reason): the runtimes, or the systems, that can show what this test is about",
+        "only(*names, reason): the runtimes, or the systems, that can show what this test checks",
     )
     given = {
         n: config.getoption(f"fencepost_{n}") or config.getini(f"fencepost_{n}") for n in _HELP
     }
-    # xdist's workers are told the seed that was drawn by the process that started them.
+    # xdist's workers get the seed that was drawn by the process that started them.
     chosen = getattr(config, "workerinput", {}).get("fencepost_seed", given["seed"])
     out = config.rootpath / given["out"]
     if chosen == LAST:
@@ -131,13 +131,13 @@ def _last_seed(out: Path) -> str:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Xdist's hook: what a worker is told."""
+    """Xdist's hook: passes settings to a worker."""
     node.workerinput["fencepost_seed"] = str(node.config.stash[_SETTINGS].seed)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Xdist's hook: what a worker had to say at its end."""
+    """Xdist's hook: takes the report of a worker that ended."""
     refused = getattr(node, "workeroutput", {}).get("fencepost_refused")
     if refused is not None:
         node.config.stash[_REFUSED] = str(refused)
@@ -145,7 +145,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """What its workers refused is this session's end, too."""
+    """A refusal by a worker ends this session with an error, too."""
     if _REFUSED in session.config.stash:
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
@@ -174,8 +174,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         output = getattr(config, "workeroutput", None)
         if output is None:
             raise pytest.UsageError(str(refused)) from refused
-        # A worker of xdist cannot end the session: it runs nothing, and tells. Pytest's code for a
-        # usage error is ours for an environment that failed.
+        # A worker of xdist cannot end the session, so it runs nothing and reports. Pytest's code
+        # for a usage error is Fencepost's for a failed environment.
         output["fencepost_refused"] = str(refused)
         items.clear()
 
@@ -240,7 +240,7 @@ def fencepost_run(request: pytest.FixtureRequest, fencepost_shape: Shape) -> Ite
 
 @pytest.fixture
 def cluster(fencepost_run: Run) -> object:
-    """The cluster under test, in its system's words; `eventually` is the only way to wait."""
+    """The cluster under test, with its system's API; `eventually` is the only way to wait."""
     return fencepost_run.cluster
 
 
@@ -264,7 +264,7 @@ def workers(fencepost_run: Run) -> Workers:
 
 @pytest.fixture
 def history(fencepost_run: Run) -> EventLog:
-    """What has happened so far in the test's run."""
+    """The events of the test's run so far."""
     return EventLog(fencepost_run.runtime)
 
 
@@ -287,14 +287,14 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     try:
         result.check(clauses_of(item))
     except (FencepostError, Violation) as found:
-        # How it was found is ours to know: the test's author needs the sentences alone.
+        # The test's author needs the sentences, not the traceback of the plugin.
         raise found.with_traceback(None) from None
     run.folder.discard_data()
     return value
 
 
 def _finish_failed(item: pytest.Item, run: Run, error: BaseException) -> None:
-    """Judges the run of a test that failed already: what was violated may be why."""
+    """Judges the run of a test that has failed: a violation may be the cause."""
     run.record(TestEnded(item.nodeid, "failed"))
     try:
         run.finish().check()

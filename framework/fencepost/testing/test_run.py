@@ -1,4 +1,4 @@
-"""Pytest on the suites or on a user's tests, with our exit codes and what each run came to."""
+"""Pytest on the suites or on a user's tests, with Fencepost's exit codes and each run's result."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from fencepost.testing.pytest_plugin import clauses_of, folder_of
 SUITES = "fencepost_suites"
 """The tests of a system that has none of its own."""
 _WEIGHT = (EXIT_VIOLATED, EXIT_USAGE, EXIT_ENVIRONMENT, EXIT_INCONCLUSIVE)
-"""Which of several failures the exit code tells: a broken promise before all."""
+"""Which of several failures decides the exit code: a violation before all others."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What tests are run against. `clauses`: only tests marked with one of them (none: all)."""
+    """What tests are run against. `clauses`: only tests marked with one of them (empty: all)."""
 
     system: str
     runtime: str
@@ -68,7 +68,8 @@ class Ran:
 @final
 @dataclass(eq=False)
 class ResultCollector:
-    """Hears what became of each test, and why; `stop_when` may end the session after a test.
+    """Collects the outcome of each test, and its reason; `stop_when` may end the session after a
+    test.
 
     Pytest may keep its plugins in sets, so two collectors must not be equal.
     """
@@ -77,7 +78,7 @@ class ResultCollector:
     stop_when: Callable[[Ran], bool] = lambda ran: False
     tests: list[dict[str, object]] = field(default_factory=list)
     codes: dict[int, str] = field(default_factory=dict)
-    """The exit codes of what failed, each with what was said of the first."""
+    """The exit codes of the failures, each with the message of the first."""
     runs: list[Ran] = field(default_factory=list)
     interrupted: bool = False
     """Whether the session was interrupted, other than by `stop_when`."""
@@ -89,9 +90,9 @@ class ResultCollector:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        # What ends a session that should stop is of the same family.
+        # The exception that ends a session is of the same family.
         self.interrupted = not isinstance(excinfo.value, pytest.Session.Interrupted)
-        # Python may stop in code that is of no line; pytest breaks when it comes to print that.
+        # Python may be interrupted in code without a line number, which pytest cannot print.
         lines = zip(excinfo.traceback, walk_tb(excinfo.tb), strict=True)
         excinfo.traceback = excinfo.traceback.filter(
             {entry for entry, (_, line) in lines if line is not None}.__contains__
@@ -137,9 +138,9 @@ def listen_quietly(wanted: Wanted, heard: ResultCollector) -> int:
 
 
 def run_tests(path: str | None, wanted: Wanted, quiet: bool) -> tuple[int, ResultCollector]:
-    """Runs the tests at `path`, or the suites; our exit code, and what became of each test.
+    """Runs the tests at `path`, or the suites; returns the exit code and the outcome of each test.
 
-    `quiet` sends pytest's own words to standard error.
+    `quiet` sends pytest's own output to standard error.
     """
     heard = ResultCollector(wanted.clauses)
     stdout = sys.stdout
@@ -153,10 +154,12 @@ def run_tests(path: str | None, wanted: Wanted, quiet: bool) -> tuple[int, Resul
 
 
 def listen(path: str | None, wanted: Wanted, heard: ResultCollector, *options: str) -> int:
-    """Runs the tests at `path`, or the suites, and lets `heard` hear it; pytest's exit code."""
+    """Runs the tests at `path`, or the suites, with `heard` as a plugin; returns pytest's exit
+    code."""
     arguments = [path] if path is not None else ["--pyargs", wanted.suite]
     arguments += [
-        # The command line has imported us already; pytest rewrites the tests' assertions only.
+        # The command line has imported the plugin already; pytest rewrites the assertions of tests
+        # only.
         "--override-ini=filterwarnings=default",
         "-Wignore::pytest.PytestAssertRewriteWarning",
         f"--fencepost-system={wanted.system}",

@@ -1,6 +1,7 @@
-"""The frame of a client worker's program: its configuration, and its first and last words.
+"""The frame of a client worker's program: its configuration, and its first and last events.
 
-A workload plugin's `main` is `sys.exit(run_worker(sys.argv, ...))`; all between is its own.
+A workload plugin's `main` is `sys.exit(run_worker(sys.argv, ...))`; everything in between is its
+own.
 """
 
 from __future__ import annotations
@@ -27,14 +28,15 @@ def run_worker(
     work: Callable[[WorkerConfig, Options, Recorder], str],
     kinds: tuple[type[Struct], ...] = (),
 ) -> int:
-    """Does a worker's work; its exit code: 0 when it was done, 2 for a bad configuration.
+    """Does a worker's work; returns its exit code: 0 when it is done, 2 for a bad configuration.
 
-    The last of `argv` is the path of its `WorkerConfig`. `options` is the type that its options are
-    decoded as, a union too; `about` says what they make of it, and `work` returns why it ended:
-    "done" or "stopped". `kinds` are the event kinds of a plugin's own that it records.
+    The last of `argv` is the path of its `WorkerConfig`. `options` is the type, or union, that its
+    options are decoded as; `about` turns them into what `work` takes, and `work` returns why it
+    ended: "done" or "stopped". `kinds` are the plugin's own event kinds that it records.
 
-    What `work` raises is recorded as the client's failure, not the run's: its open operations are
-    unknown, and this says why. It is raised again, so that the log has its traceback.
+    An exception of `work` is recorded as the client's failure, not the run's: the outcome of its
+    open operations is unknown, and the record says why. It is raised again, so that the log has its
+    traceback.
     """
     try:
         config = msgspec.json.decode(Path(argv[-1]).read_bytes(), type=WorkerConfig)

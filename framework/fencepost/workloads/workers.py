@@ -1,8 +1,8 @@
 """Client workers as the harness sees them: started, sent commands, and waited for.
 
-No client object is held here and no thread started: every call starts a worker or sends it a
+The harness holds no client object and starts no thread: every call starts a worker or sends it a
 command, and lets time pass until an event answers. A workload's facade (`Workload.clients`) gives
-its workers words of their own.
+its workers an API of their own.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from fencepost.model.cluster import Cluster
 from fencepost.model.runtime import ClientSession, ClientSpec, Condition
 
 END_LIMIT_MS = 20_000
-"""How long a worker may take to end once it was asked to; above its own limits."""
+"""How long a worker may take to end once it was asked to; longer than the worker's own limits."""
 
 
 class Clients(Protocol):
-    """What the framework asks of a workload's facade, which the fixture `clients` hands out."""
+    """What the framework asks of a workload's facade, which the fixture `clients` returns."""
 
     def load(self, selectors: Sequence[str] = ()) -> None:
         """Starts clients that work in the background as long as the run lasts.
 
-        `selectors` are those that the run's schedule uses (`@leader/orders/0`): what they name is
-        among what the clients work on.
+        `selectors` are the ones that the run's schedule uses (`@leader/orders/0`): the clients must
+        work on what they name.
         """
         ...
 
     def probe(self, random: Random, victims: Sequence[str]) -> None:
-        """Asks a node something by a client; `victims` are the slots that faults affect now."""
+        """Lets a client send requests to a node; `victims` are the slots that faults affect now."""
         ...
 
     def read_finally(self) -> Sequence[str]:
-        """Reads all there is, once everything healed and the clients ended.
+        """Reads everything, after all faults healed and the clients ended.
 
         Returns the names of what could not be read to its end.
         """
@@ -54,7 +54,7 @@ class MakeClients(Protocol):
 class Workload:
     """A kind of clients: `argv`, after the Python interpreter, starts one worker.
 
-    `clients` makes what the fixture `clients` hands out; without it tests start workers by
+    `clients` makes what the fixture `clients` returns; without it tests start workers by
     `workers.start`.
     """
 
@@ -78,7 +78,7 @@ class Workers:
     def start(self, spec: ClientSpec) -> ClientSession:
         """Starts a worker; at the end of the run it is asked to end and waited for.
 
-        Raises UsageError for an unknown workload or an unfit name.
+        Raises UsageError for an unknown workload or a malformed name.
         """
         session = self._runtime.client(spec)
         self._running.append(session)
@@ -93,7 +93,7 @@ class Workers:
         return self.start(ClientSpec(name, self.workload, options, may_die))
 
     def next_operation(self) -> str:
-        """A name that no other operation of the run has."""
+        """A name for an operation that is unique in the run."""
         self._operations += 1
         return f"op-{self._operations}"
 
@@ -104,19 +104,19 @@ class Workers:
         answered: Condition,
         limit_ms: int,
     ) -> None:
-        """Sends a worker a command and waits until it is answered.
+        """Sends a worker a command and waits for the answer.
 
-        The worker keeps the limit; END_LIMIT_MS more are for starting it, and for one that hangs.
-        Raises as `Cluster.eventually`.
+        The worker keeps the limit; END_LIMIT_MS are added for its start, and for a worker that
+        hangs. Raises as `Cluster.eventually` does.
         """
         session.tell(command)
         self.cluster.eventually(answered, limit_ms + END_LIMIT_MS)
 
     def await_end(self, sessions: Sequence[ClientSession], limit_ms: int = END_LIMIT_MS) -> bool:
-        """Waits until each has ended; whether they did by themselves.
+        """Waits until each worker has ended; returns whether they ended by themselves.
 
-        A worker that hangs is ended, and its failure recorded: it is a fault of its library, and
-        the words of the other clients count all the same.
+        A worker that hangs is ended, and its failure is recorded: its library is at fault, and the
+        events of the other clients still count.
         """
         names = frozenset(session.process for session in sessions)
         ended = Condition("clients to end", lambda view: names.isdisjoint(view.alive))
@@ -150,11 +150,11 @@ class BareClients:
         return self._workers.start(spec)
 
     def load(self, selectors: Sequence[str] = ()) -> None:
-        """Nothing: the framework does not know what its workers could do."""
+        """Does nothing: the framework does not know what its workers can do."""
 
     def probe(self, random: Random, victims: Sequence[str]) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def read_finally(self) -> Sequence[str]:
-        """Nothing is left unread: nothing is known to be there."""
+        """Nothing is left unread, since nothing is known to exist."""
         return ()
