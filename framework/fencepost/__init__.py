@@ -42,8 +42,8 @@ from fencepost.events.traits import (
     Nearest,
     Operation,
     OperationEvent,
+    OperationOutcome,
     Origin,
-    Outcome,
     Sourced,
 )
 from fencepost.events.words import because, numbers, span
@@ -196,8 +196,8 @@ __all__ = [
     "Observed",
     "Operation",
     "OperationEvent",
+    "OperationOutcome",
     "Origin",
-    "Outcome",
     "ParsedEvent",
     "ParsesLogs",
     "Passing",

@@ -24,12 +24,12 @@ UNKNOWN_STATE = 99
 OBSOLETE = {4: "LeaderAndIsr", 5: "StopReplica", 6: "UpdateMetadata", 7: "ControlledShutdown"}
 UNKNOWN_TAG = b"\1\x63\2ab"
 """One tagged field, number 99, of two bytes."""
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 def of_active(
-    cluster: KafkaCluster, history: EventLog, ask: Callable[[KafkaNode], Answer]
-) -> tuple[KafkaNode, Answer]:
+    cluster: KafkaCluster, history: EventLog, ask: Callable[[KafkaNode], Result]
+) -> tuple[KafkaNode, Result]:
     """The active controller, and its answer, given while it was active.
 
     If another controller was elected meanwhile, the question is asked again: the former one rightly

@@ -49,7 +49,7 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.confluent import outcomes
 from fencepost_kafka.confluent.consumer import operation_in
-from fencepost_kafka.confluent.probe import Answer, build, count_records, exchange
+from fencepost_kafka.confluent.probe import ExchangeResult, build, count_records, exchange
 from fencepost_kafka.confluent.reader import Progress
 
 WORKER = [sys.executable, "-m", "fencepost_kafka.confluent"]
@@ -342,22 +342,22 @@ def test_an_answer_with_records_counts_them() -> None:
     _, read = build(fetch_probe())
     with one_answer(fetch_answer(ErrorCode.none, batch_of(2) + batch_of(3))) as port:
         answer = exchange((HOST, port), b"\0\0\0\1x", 5, read)
-    assert answer == Answer("answered", records=5)
+    assert answer == ExchangeResult("answered", records=5)
 
 
 def test_no_answer_is_an_answer_too() -> None:
     _, read = build(fetch_probe())
     with mute_listener() as port:
-        assert exchange((HOST, port), b"\0\0\0\1x", 0.2, read) == Answer("timeout")
+        assert exchange((HOST, port), b"\0\0\0\1x", 0.2, read) == ExchangeResult("timeout")
     with socket.socket() as nobody:  # bound, or somebody else might listen there
         nobody.bind((HOST, 0))
         assert exchange(nobody.getsockname(), b"\0\0\0\1x", 5, read).outcome == "closed"
     with one_answer(b"") as port:
         closed = exchange((HOST, port), b"\0\0\0\1x", 5, read)
-    assert closed == Answer("closed", "end of stream")
+    assert closed == ExchangeResult("closed", "end of stream")
     with one_answer(b"\0\0\0\x09short") as port:
         cut_short = exchange((HOST, port), b"\0\0\0\1x", 5, read)
-    assert cut_short == Answer("closed", "end of stream")
+    assert cut_short == ExchangeResult("closed", "end of stream")
 
 
 @given(st.lists(st.integers(1, 50), max_size=4), st.integers(0, 80))

@@ -49,7 +49,7 @@ def test_a_producer_whose_library_gives_up_says_so_and_what_became_of_its_messag
     )  # fmt: skip
     session = Session(config, Recorder.open(events, "run", config.process, KINDS))
     options = ProducerOptions(partitions=(("orders", 0),), acks=-1, rate=1_000.0)
-    producer.Producing(session, options).run(time.monotonic)
+    producer.ProducerWork(session, options).run(time.monotonic)
     bodies = [Codec(KINDS).decode(line).body for line in events.read_bytes().splitlines()]
     assert all(body.fatal for body in bodies if isinstance(body, ClientFailed))
     assert any("_INCONSISTENT" in body.error for body in bodies if isinstance(body, ClientFailed))

@@ -47,7 +47,7 @@ CONTROLLED_SHUTDOWN_MS = 300_000
 
 TopicPartition = tuple[str, int]
 Bodies = Iterator[Struct]
-Tell = Callable[["Memory", Match[str]], Bodies]
+MakeEvents = Callable[["Memory", Match[str]], Bodies]
 
 
 class SessionConfigured(Struct, frozen=True, tag="apache_kafka.session"):
@@ -94,7 +94,7 @@ class LogPattern:
 
     logger: str
     message: Pattern[str]
-    tell: Tell
+    make_events: MakeEvents
 
 
 @final
@@ -114,7 +114,7 @@ class KafkaLogParser:
             found = row.message.search(message)
             if found is not None:
                 self._memory.at_ns = at_ns
-                return [ParsedEvent(at_ns, body) for body in row.tell(self._memory, found)]
+                return [ParsedEvent(at_ns, body) for body in row.make_events(self._memory, found)]
         return ()
 
 
@@ -231,26 +231,26 @@ def _session_over(now: Memory, said: Match[str]) -> Bodies:
     )
 
 
-def _failed(api: str) -> Tell:
+def _failed(api: str) -> MakeEvents:
     """What is told of an event of the controller's that failed: of a request it refused."""
 
-    def tell(now: Memory, said: Match[str]) -> Bodies:
+    def make_events(now: Memory, said: Match[str]) -> Bodies:
         error = re.sub(r"(?<!^)(?=[A-Z])", "_", said[1])
         yield RequestRefused(api, "", -1, "", -1, error.upper(), error.lower(), "")
 
-    return tell
+    return make_events
 
 
-def _rejected(error: str, reason: str) -> Tell:
+def _rejected(error: str, reason: str) -> MakeEvents:
     """What is told of an AlterPartition that the controller rejected for that reason."""
 
-    def tell(now: Memory, said: Match[str]) -> Bodies:
+    def make_events(now: Memory, said: Match[str]) -> Bodies:
         yield RequestRefused(
             "AlterPartition", said["topic"], int(said["partition"]), "", int(said["requester"]),
             error, reason, "",
         )  # fmt: skip
 
-    return tell
+    return make_events
 
 
 # ----------------------------------------------------------------------------------- the replicas
@@ -318,8 +318,8 @@ _REJECTING = rf"Rejecting AlterPartition request from node (?P<requester>\d+) fo
 _PREFIXED = rf"\[Partition {_PLACE} broker=\d+\] "
 
 
-def _row(logger: str, message: str, tell: Tell) -> LogPattern:
-    return LogPattern(logger, re.compile(message), tell)
+def _row(logger: str, message: str, make_events: MakeEvents) -> LogPattern:
+    return LogPattern(logger, re.compile(message), make_events)
 
 
 TABLE: Sequence[LogPattern] = (

@@ -35,7 +35,7 @@ _IDLE = "NoOpRecord"
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredRecord:
     """A record of the log: where it is, the epoch of the controller that wrote it, its digest, and
     where its batch begins."""
 
@@ -59,7 +59,7 @@ class Metadata:
         """As above -> the eligible leader replicas, and the last known ones."""
         self._brokers: dict[int, BrokerCommitted] = {}
 
-    def replay_batch(self, batch: Sequence[Stored]) -> Sequence[Struct]:
+    def replay_batch(self, batch: Sequence[StoredRecord]) -> Sequence[Struct]:
         """What the committed records of one batch tell.
 
         What a controller decides at once is in one batch, and each record of it may have been made
@@ -79,7 +79,7 @@ class Metadata:
                 last.add(place)
         return told
 
-    def replay(self, stored: Stored) -> Sequence[Struct]:
+    def replay(self, stored: StoredRecord) -> Sequence[Struct]:
         """What a committed record tells, itself first; nothing for an idle one."""
         record = stored.record
         if record.kind == _IDLE:

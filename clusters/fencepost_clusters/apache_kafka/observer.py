@@ -43,7 +43,7 @@ from fencepost import (
 )
 from fencepost_clusters.apache_kafka import schema
 from fencepost_clusters.apache_kafka.distribution import cache
-from fencepost_clusters.apache_kafka.metadata_log import Metadata, Stored
+from fencepost_clusters.apache_kafka.metadata_log import Metadata, StoredRecord
 from fencepost_clusters.apache_kafka.snapshot import MOST_BYTES, Snapshot, batches
 from fencepost_kafka import KINDS, SnapshotLoaded
 
@@ -63,7 +63,7 @@ class Options(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class FetchResult:
     """What matters of a controller's answer. `leader` and `epoch` are as it knows them, or -1."""
 
     error: str
@@ -73,7 +73,7 @@ class Answer:
     diverges: bool = False
     snapshot: Snapshot | None = None
     """What is to be read instead: the log does not go back to where it was asked for."""
-    records: Sequence[Stored] = ()
+    records: Sequence[StoredRecord] = ()
     end: int = -1
     """The offset after the last batch (-1: there was none); a batch may hold no record for us."""
     end_epoch: int = -1
@@ -81,7 +81,7 @@ class Answer:
 
 @final
 @dataclass(slots=True)
-class Reading:
+class LogProgress:
     """How far the log was read, and what of it is not known to be committed yet."""
 
     next_offset: int = 0
@@ -89,7 +89,7 @@ class Reading:
     leader_epoch: int = 0
     committed: tuple[int, int] = (0, 0)
     """The offset after the newest record that was told, and that record's epoch."""
-    waiting: list[Stored] = field(default_factory=list)
+    waiting: list[StoredRecord] = field(default_factory=list)
 
     def skip(self, snapshot: Snapshot) -> EvidenceMissed:
         """Goes on behind a snapshot; what was not read of the log for it."""
@@ -102,7 +102,7 @@ class Reading:
         self.waiting.clear()
         return missed
 
-    def take(self, answer: Answer) -> Sequence[Stored]:
+    def take(self, answer: FetchResult) -> Sequence[StoredRecord]:
         """Takes an answer without error or snapshot in; what is committed now."""
         if answer.diverges:
             # What was read of a former leader was never committed: it is read anew.
@@ -119,7 +119,7 @@ class Reading:
         return told
 
 
-def request(reading: Reading) -> Any:
+def request(reading: LogProgress) -> Any:
     """What to ask for next."""
     partition = _FETCH.FetchPartition(
         partition=0,
@@ -151,30 +151,30 @@ def frame(client: str, correlation: int, asked: Any) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def read_answer(body: bytes, schemas: Mapping[int, schema.Schema]) -> Answer:
+def read_answer(body: bytes, schemas: Mapping[int, schema.Schema]) -> FetchResult:
     """An answer's bytes, without their length; raises Undecodable for records of no known kind."""
     _, at = entity_reader(FetchResponse.__header_schema__)(body, 0)
     answer, _ = entity_reader(FetchResponse)(body, at)
     if answer.error_code is not ErrorCode.none or not answer.responses:
-        return Answer(answer.error_code.name.upper(), -1, -1)
+        return FetchResult(answer.error_code.name.upper(), -1, -1)
     part = answer.responses[0].partitions[0]
     leader = part.current_leader
     if part.error_code is not ErrorCode.none:
-        return Answer(part.error_code.name.upper(), leader.leader_id, leader.leader_epoch)
-    records: list[Stored] = []
+        return FetchResult(part.error_code.name.upper(), leader.leader_id, leader.leader_epoch)
+    records: list[StoredRecord] = []
     end = end_epoch = -1
     for batch in batches(part.records or b""):
         end = batch.base_offset + batch.last_offset_delta + 1
         end_epoch = batch.partition_leader_epoch
         records += (
-            Stored(
+            StoredRecord(
                 record.offset, end_epoch, schema.decode(schemas, record.value or b""),
                 f"{zlib.crc32(record.value or b''):08x}", batch.base_offset,
             )
             for record in batch.records
         )  # fmt: skip
     instead = part.snapshot_id
-    return Answer(
+    return FetchResult(
         "", leader.leader_id, leader.leader_epoch, part.high_watermark,
         part.diverging_epoch.epoch >= 0,
         Snapshot(instead.end_offset, instead.epoch) if instead.epoch >= 0 else None,
@@ -217,7 +217,7 @@ class Observer:
         controllers = sorted(name for name in config.hosts if name.startswith("controller-"))
         self._ends = [(config.hosts[name], options.port) for name in controllers]
         self._at = 0
-        self._reading = Reading()
+        self._reading = LogProgress()
         self._metadata = Metadata()
         self._correlation = 0
 

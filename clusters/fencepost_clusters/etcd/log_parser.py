@@ -74,7 +74,7 @@ class Memory:
 
 
 Bodies = Iterator[Struct]
-Tell = Callable[[Memory, Match[str], Line], Bodies]
+MakeEvents = Callable[[Memory, Match[str], Line], Bodies]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class LogPattern:
     """One kind of line: its message, and the events that it makes."""
 
     message: Pattern[str]
-    tell: Tell
+    make_events: MakeEvents
 
 
 @final
@@ -105,7 +105,7 @@ class MemberLogParser:
             found = row.message.match(read.msg)
             if found is not None:
                 at_ns = wall_clock_ns(read.ts)
-                bodies = row.tell(self._memory, found, read)
+                bodies = row.make_events(self._memory, found, read)
                 return [ParsedEvent(at_ns, body, wall=True) for body in bodies]
         if read.level in {"fatal", "panic"} and not self._memory.stopping:
             self._memory.stopping = True

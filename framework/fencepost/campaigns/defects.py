@@ -29,7 +29,7 @@ from fencepost.runs.random_schedule import Conducted, run_one
 from fencepost.runs.run import RunSpec, new_folder
 from fencepost.testing import test_run as testrun
 
-Tell = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Searcher:
     plugins: Plugins
     out: Path
     budget: Budget
-    tell: Tell
+    report: ReportProgress
 
     def chosen(self, only: Collection[str] = ()) -> Sequence[Defect]:
         """The defects to search for: all unless some are named; raises UsageError for a system
@@ -182,7 +182,7 @@ class Searcher:
             if conducted.trouble:
                 alarms.append(FalseAlarm(seed, "recovery", conducted.trouble, str(folder.path)))
             for alarm in alarms:
-                self.tell(f"false alarm: seed {seed}, {alarm.clause}: {alarm.message}")
+                self.report(f"false alarm: seed {seed}, {alarm.clause}: {alarm.message}")
             results.false_alarms += alarms
             if not alarms:
                 shutil.rmtree(folder.path)
@@ -246,13 +246,13 @@ def search_all(searcher: Searcher, only: Collection[str] = ()) -> Results:
     for defect in searcher.chosen(only):
         why = defect.unseen.get(searcher.runtime)
         if why is not None:
-            searcher.tell(f"{defect.name}: not searched for on {searcher.runtime}: {why}")
+            searcher.report(f"{defect.name}: not searched for on {searcher.runtime}: {why}")
             results.unseen[defect.name] = why
             continue
         search = searcher.search(defect)
         missed = f"NOT found ({search.not_ready})" if search.not_ready else "NOT found"
         word = f"found by {', '.join(search.reported_by)}" if search.found else missed
-        searcher.tell(f"{defect.name}: {word} ({search.wall_s:.1f} s, {search.seeds} seeds)")
+        searcher.report(f"{defect.name}: {word} ({search.wall_s:.1f} s, {search.seeds} seeds)")
         results.searches.append(search)
     searcher.clean(results)
     return results

@@ -97,7 +97,7 @@ class Soaked:
         }
 
 
-def soak(wanted: Soak, plugins: Plugins, out: Path, tell: Callable[[str], None]) -> Soaked:
+def soak(wanted: Soak, plugins: Plugins, out: Path, report: Callable[[str], None]) -> Soaked:
     """Conducts the runs one after the other; the folder of a clean run is deleted."""
     soaked = Soaked()
     for number in range(wanted.runs):
@@ -105,7 +105,7 @@ def soak(wanted: Soak, plugins: Plugins, out: Path, tell: Callable[[str], None])
         folder = new_folder(out, f"soak-{spec.seed}")
         one = _told(run_one(spec, plugins, folder, wanted.span_ms, wanted.offered), spec.seed)
         soaked.runs.append(one)
-        tell(f"{number + 1} of {wanted.runs}: {_sentence(one)}")
+        report(f"{number + 1} of {wanted.runs}: {_sentence(one)}")
         if one.clean and not one.known and not one.lost:
             shutil.rmtree(folder.path)
     return soaked

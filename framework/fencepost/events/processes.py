@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from fencepost.events.traits import Operation, Outcome
+from fencepost.events.traits import Operation, OperationOutcome
 from fencepost.events.words import because, span
 
 
@@ -114,4 +114,4 @@ class ClientFailed(Struct, frozen=True, tag="client.failed"):
         return f"the client {'died' if self.fatal else 'reports'}{because(self.error)}"
 
     def client_operations(self) -> Sequence[Operation]:
-        return (Operation("", "client library", "", Outcome.FAILED, self.error),)
+        return (Operation("", "client library", "", OperationOutcome.FAILED, self.error),)

@@ -74,7 +74,7 @@ class Concerning(Protocol):
     def concerns(self) -> Sequence[str]: ...
 
 
-class Outcome(StrEnum):
+class OperationOutcome(StrEnum):
     """The result of a client's operation: certainly done, certainly not done, or unknown."""
 
     OK = "ok"
@@ -94,7 +94,7 @@ class Operation:
     name: str
     what: str
     subject: str
-    outcome: Outcome | None = None
+    outcome: OperationOutcome | None = None
     error: str = ""
 
 

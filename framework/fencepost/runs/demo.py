@@ -23,7 +23,7 @@ from fencepost.plugins.manager import Plugins
 from fencepost.runs.demonstration import Demonstrable, Demonstration, Scene
 from fencepost.runs.run import Run, RunResult, RunSpec
 
-Tell = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 """Called with one line about what is happening now."""
 
 
@@ -95,7 +95,9 @@ class DemoResult:
         }
 
 
-def demo(system: System, plugins: Plugins, out: Path, seed: int, tell: Tell) -> DemoResult:
+def demo(
+    system: System, plugins: Plugins, out: Path, seed: int, report: ReportProgress
+) -> DemoResult:
     """Runs the demo below `out`; raises as `Run.start`, or when no plugin makes the page, and
     UsageError for a system without a demonstration."""
     if not isinstance(system, Demonstrable) or not isinstance(system, HasDefects):
@@ -107,10 +109,10 @@ def demo(system: System, plugins: Plugins, out: Path, seed: int, tell: Tell) -> 
     for defect in (None, shown.planted):
         shape = Shape(defects=(defect,) if defect else ())
         label = "demo" if defect is None else f"demo-{defect}"
-        tell(f"run {len(runs) + 1} of 2: {'healthy' if defect is None else 'planted ' + defect}")
+        report(f"run {len(runs) + 1} of 2: {'healthy' if defect is None else 'planted ' + defect}")
         folder = RunFolder.create_below(out, label, wall_clock())
-        runs.append(_run(RunSpec(system, shape, seed=seed), plugins, folder, defect, shown, tell))
-    tell("the Spark job correlates both histories")
+        runs.append(_run(RunSpec(system, shape, seed=seed), plugins, folder, defect, shown, report))
+    report("the Spark job correlates both histories")
     page = plugins.report([run.result.folder.path for run in runs], out)
     found = runs[1].result.judgement.of(Outcome.VIOLATED)
     elapsed_s = (now_ns() - began_ns) / 1e9
@@ -123,14 +125,14 @@ def _run(
     folder: RunFolder,
     defect: str | None,
     shown: Demonstration,
-    tell: Tell,
+    report: ReportProgress,
 ) -> DemoRun:
-    with Run.start(spec, plugins, folder, lambda phase: tell(f"  {phase}")) as run:
+    with Run.start(spec, plugins, folder, lambda phase: report(f"  {phase}")) as run:
         scene = Scene(run.cluster, run.clients, run.faults)
         shown.load(scene)
         run.enter("inject")
         for step in shown.steps:
-            tell(f"    {(step.__doc__ or '').splitlines()[0]}")
+            report(f"    {(step.__doc__ or '').splitlines()[0]}")
             step(scene)
             run.base.eventually(run.base.recovered)
         receipts = [e.body for e in run.runtime.events() if isinstance(e.body, FaultInjected)]

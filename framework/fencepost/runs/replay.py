@@ -17,7 +17,7 @@ def replay(
     recorded: RunFolder,
     plugins: Plugins,
     out: Path,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     runtime: str | None = None,
     workload: str = "",
 ) -> RunResult:
@@ -32,7 +32,7 @@ def replay(
     shape = Shape(info.counts, info.settings, info.defects, spares, info.own)
     spec = RunSpec(plugins.system(info.system), shape, runtime or info.runtime, info.seed, workload)
     folder = RunFolder.create_below(out, f"replay-{recorded.run}"[:80], wall_clock())
-    with Run.start(spec, plugins, folder, tell) as run:
+    with Run.start(spec, plugins, folder, report) as run:
         run.clients.load(planned.selectors)
         run.enter("inject")
         run.faults.follow(planned)

@@ -32,7 +32,7 @@ LibraryCommand = (
 
 
 @final
-class Administering:
+class AdminWork:
     """One administrator's work, until its commands end."""
 
     def __init__(self, session: Session, options: AdminOptions) -> None:

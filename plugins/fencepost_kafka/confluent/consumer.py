@@ -65,7 +65,7 @@ def operation_in(value: bytes | str | None) -> str:
 
 
 @final
-class Consuming:
+class ConsumerWork:
     """One consumer's work, until it is to stop."""
 
     def __init__(self, session: Session, options: ConsumerOptions) -> None:

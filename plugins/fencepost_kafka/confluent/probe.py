@@ -66,7 +66,7 @@ Known = ProbeFetch | ProbeProduce | ProbeMetadata | ProbeController | AddVoter |
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ExchangeResult:
     """What came back, in the words of `ProbeCompleted`."""
 
     outcome: str
@@ -78,7 +78,7 @@ class Answer:
 
 
 @final
-class Probing:
+class ProbeWork:
     """One probe's work, until its commands end."""
 
     def __init__(self, session: Session) -> None:
@@ -100,7 +100,7 @@ class Probing:
             address = (config.own[probe.slot], probe.port)
             self._record(probe, "Metrics", read_page(address, probe.limit_ms / 1000), sent_at_ns)
             return
-        read: Callable[[bytes], Answer]
+        read: Callable[[bytes], ExchangeResult]
         if isinstance(probe, ProbeBytes):
             raw = bytes.fromhex(probe.frame)
             api, port, read = "Bytes", probe.port, _read_bytes
@@ -117,7 +117,9 @@ class Probing:
         answer = exchange(address, frame, probe.limit_ms / 1000, read)
         self._record(probe, api, answer, sent_at_ns)
 
-    def _record(self, probe: ProbeCommand, api: str, answer: Answer, sent_at_ns: int) -> None:
+    def _record(
+        self, probe: ProbeCommand, api: str, answer: ExchangeResult, sent_at_ns: int
+    ) -> None:
         self._session.recorder.record(
             ProbeCompleted(
                 operation=probe.operation,
@@ -138,8 +140,8 @@ class Probing:
 
 
 def exchange(
-    address: tuple[str, int], frame: bytes, limit_s: float, read: Callable[[bytes], Answer]
-) -> Answer:
+    address: tuple[str, int], frame: bytes, limit_s: float, read: Callable[[bytes], ExchangeResult]
+) -> ExchangeResult:
     """Sends the frame and reads one answer; every way in which none comes is an answer too."""
     try:
         with socket.create_connection(address, timeout=limit_s) as connection:
@@ -149,15 +151,15 @@ def exchange(
                 size = int.from_bytes(stream.read(4))
                 body = stream.read(size)
     except TimeoutError:
-        return Answer("timeout")
+        return ExchangeResult("timeout")
     except OSError as failed:
-        return Answer("closed", failed.strerror or str(failed))
+        return ExchangeResult("closed", failed.strerror or str(failed))
     if not body or len(body) < size:
-        return Answer("closed", "end of stream")
+        return ExchangeResult("closed", "end of stream")
     return read(body)
 
 
-def read_page(address: tuple[str, int], limit_s: float) -> Answer:
+def read_page(address: tuple[str, int], limit_s: float) -> ExchangeResult:
     """Gets the metrics page there; its body is the answer if its status is 200."""
     request = f"GET /metrics HTTP/1.1\r\nHost: {address[0]}\r\nConnection: close\r\n\r\n"
     try:
@@ -167,15 +169,15 @@ def read_page(address: tuple[str, int], limit_s: float) -> Answer:
             with connection.makefile("rb") as stream:
                 head, _, body = stream.read(MOST_BYTES).partition(b"\r\n\r\n")
     except TimeoutError:
-        return Answer("timeout")
+        return ExchangeResult("timeout")
     except OSError as failed:
-        return Answer("closed", failed.strerror or str(failed))
+        return ExchangeResult("closed", failed.strerror or str(failed))
     if not head:
-        return Answer("closed", "end of stream")
+        return ExchangeResult("closed", "end of stream")
     status = head.partition(b"\r\n")[0].decode(errors="replace")
     if status.split()[1:2] != ["200"]:
-        return Answer("refused", status)
-    return Answer("answered", answer=body.hex())
+        return ExchangeResult("refused", status)
+    return ExchangeResult("answered", answer=body.hex())
 
 
 def frame_request(client: str, correlation: int, request: Any) -> bytes:
@@ -193,11 +195,11 @@ def frame_request(client: str, correlation: int, request: Any) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def _read_bytes(body: bytes) -> Answer:
-    return Answer("answered", answer=body.hex())
+def _read_bytes(body: bytes) -> ExchangeResult:
+    return ExchangeResult("answered", answer=body.hex())
 
 
-def build(probe: Known) -> tuple[Any, Callable[[bytes], Answer]]:
+def build(probe: Known) -> tuple[Any, Callable[[bytes], ExchangeResult]]:
     """The request of a probe, and how to read its answer."""
     match probe:
         case ProbeFetch():
@@ -281,35 +283,35 @@ def _read(schema: Any, body: bytes) -> Any:
     return answer
 
 
-def _read_fetch(body: bytes) -> Answer:
+def _read_fetch(body: bytes) -> ExchangeResult:
     answer: FetchResponse = _read(FetchResponse, body)
     if answer.error_code is not ErrorCode.none or not answer.responses:
         return _refused(answer.error_code)
     part = answer.responses[0].partitions[0]
     if part.error_code is not ErrorCode.none:
         return _refused(part.error_code)
-    return Answer("answered", records=count_records(part.records or b""))
+    return ExchangeResult("answered", records=count_records(part.records or b""))
 
 
-def _read_produce(body: bytes) -> Answer:
+def _read_produce(body: bytes) -> ExchangeResult:
     answer: ProduceResponse = _read(ProduceResponse, body)
     part = answer.responses[0].partition_responses[0]
     if part.error_code is not ErrorCode.none:
         return _refused(part.error_code)
-    return Answer("answered", base_offset=part.base_offset)
+    return ExchangeResult("answered", base_offset=part.base_offset)
 
 
-def _read_metadata(body: bytes) -> Answer:
+def _read_metadata(body: bytes) -> ExchangeResult:
     answer: MetadataResponse = _read(MetadataResponse, body)
     for topic in answer.topics:
         if topic.error_code is not ErrorCode.none:
             return _refused(topic.error_code)
-    return Answer("answered", brokers=tuple(broker.node_id for broker in answer.brokers))
+    return ExchangeResult("answered", brokers=tuple(broker.node_id for broker in answer.brokers))
 
 
-def _read_created(body: bytes) -> Answer:
+def _read_created(body: bytes) -> ExchangeResult:
     code: ErrorCode = _read(CreateTopicsResponse, body).topics[0].error_code
-    return Answer("answered") if code is ErrorCode.none else _refused(code)
+    return ExchangeResult("answered") if code is ErrorCode.none else _refused(code)
 
 
 def _add_voter(probe: AddVoter) -> Any:
@@ -323,18 +325,18 @@ def _add_voter(probe: AddVoter) -> Any:
     )
 
 
-def _reader(schema: Any) -> Callable[[bytes], Answer]:
+def _reader(schema: Any) -> Callable[[bytes], ExchangeResult]:
     """Reads an answer that is one error code."""
 
-    def read(body: bytes) -> Answer:
+    def read(body: bytes) -> ExchangeResult:
         code: ErrorCode = _read(schema, body).error_code
-        return Answer("answered") if code is ErrorCode.none else _refused(code)
+        return ExchangeResult("answered") if code is ErrorCode.none else _refused(code)
 
     return read
 
 
-def _refused(code: ErrorCode) -> Answer:
-    return Answer("refused", code.name.upper())
+def _refused(code: ErrorCode) -> ExchangeResult:
+    return ExchangeResult("refused", code.name.upper())
 
 
 def count_records(data: bytes) -> int:

@@ -33,7 +33,7 @@ class _Statistics(msgspec.Struct, frozen=True):
 
 
 @final
-class Producing:
+class ProducerWork:
     """One producer's work, from its first message to the last report."""
 
     def __init__(self, session: Session, options: ProducerOptions) -> None:

@@ -34,7 +34,7 @@ from fencepost_kafka.commands import (
     Reassign,
     Rebalance,
 )
-from fencepost_kafka.confluent.probe import Answer, exchange, frame_request
+from fencepost_kafka.confluent.probe import ExchangeResult, exchange, frame_request
 
 RawCommand = Reassign | ListReassignments | DeleteBroker | AddBrokers | Rebalance
 RAW = (Reassign, ListReassignments, DeleteBroker, AddBrokers, Rebalance)
@@ -93,14 +93,18 @@ def carry_out(
     frame = frame_request(client, 1, request)
     found: list[tuple[str, ...]] = []
 
-    def read(body: bytes) -> Answer:
+    def read(body: bytes) -> ExchangeResult:
         _, at = entity_reader(response.__header_schema__)(body, 0)
         answer, _ = entity_reader(response)(body, at)
         found.append(details(answer))
         error = next((e for e in _errors(answer) if e is not ErrorCode.none), None)
-        return Answer("answered") if error is None else Answer("refused", error.name.upper())
+        return (
+            ExchangeResult("answered")
+            if error is None
+            else ExchangeResult("refused", error.name.upper())
+        )
 
-    told = Answer("timeout")
+    told = ExchangeResult("timeout")
     for address in brokers:
         left_s = deadline - time.monotonic()
         if left_s <= 0:

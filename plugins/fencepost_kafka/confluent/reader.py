@@ -51,7 +51,7 @@ class Progress:
 
 
 @final
-class Reading:
+class ReaderWork:
     """One reader's work."""
 
     def __init__(self, session: Session, options: ReaderOptions) -> None:

@@ -16,11 +16,11 @@ from fencepost_kafka.commands import (
     ProducerOptions,
     ReaderOptions,
 )
-from fencepost_kafka.confluent.admin import Administering
-from fencepost_kafka.confluent.consumer import Consuming
-from fencepost_kafka.confluent.probe import Probing
-from fencepost_kafka.confluent.producer import Producing
-from fencepost_kafka.confluent.reader import Reading
+from fencepost_kafka.confluent.admin import AdminWork
+from fencepost_kafka.confluent.consumer import ConsumerWork
+from fencepost_kafka.confluent.probe import ProbeWork
+from fencepost_kafka.confluent.producer import ProducerWork
+from fencepost_kafka.confluent.reader import ReaderWork
 from fencepost_kafka.confluent.session import Session
 from fencepost_kafka.events import KINDS
 
@@ -29,15 +29,15 @@ def run(session: Session, options: ClientOptions) -> None:
     """Does the client's work; returns when it is done or was asked to stop."""
     match options:
         case ProducerOptions():
-            Producing(session, options).run(time.monotonic)
+            ProducerWork(session, options).run(time.monotonic)
         case ConsumerOptions():
-            Consuming(session, options).run()
+            ConsumerWork(session, options).run()
         case ReaderOptions():
-            Reading(session, options).run(time.monotonic)
+            ReaderWork(session, options).run(time.monotonic)
         case AdminOptions():
-            Administering(session, options).run()
+            AdminWork(session, options).run()
         case _:
-            Probing(session).run()
+            ProbeWork(session).run()
 
 
 def about(options: ClientOptions) -> ClientStarted:

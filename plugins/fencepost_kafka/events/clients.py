@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from fencepost import Operation, Outcome, because
+from fencepost import Operation, OperationOutcome, because
 from fencepost_kafka.events.words import at, scopes
 
 
@@ -51,7 +51,11 @@ class ProduceCompleted(Struct, frozen=True, tag="client.produce_completed"):
         return f"{self.operation} to {at(self)} {how}{because(self.error)}"
 
     def client_operations(self) -> Sequence[Operation]:
-        return (Operation(self.operation, "produce", at(self), Outcome(self.outcome), self.error),)
+        return (
+            Operation(
+                self.operation, "produce", at(self), OperationOutcome(self.outcome), self.error
+            ),
+        )
 
     def concerns(self) -> Sequence[str]:
         return scopes(self)
@@ -103,7 +107,7 @@ class Polled(Struct, frozen=True, tag="client.polled"):
         )
 
     def client_operations(self) -> Sequence[Operation]:
-        return (Operation("", "poll", at(self), Outcome.OK),)
+        return (Operation("", "poll", at(self), OperationOutcome.OK),)
 
     def concerns(self) -> Sequence[str]:
         return scopes(self)
@@ -145,7 +149,9 @@ class ReadCompleted(Struct, frozen=True, tag="client.read_completed"):
         )
 
     def client_operations(self) -> Sequence[Operation]:
-        return (Operation("", "final reading", at(self), Outcome(self.outcome), self.error),)
+        return (
+            Operation("", "final reading", at(self), OperationOutcome(self.outcome), self.error),
+        )
 
     def concerns(self) -> Sequence[str]:
         return scopes(self)
@@ -186,7 +192,7 @@ class ProbeCompleted(Struct, frozen=True, tag="client.probe_completed"):
     def client_operations(self) -> Sequence[Operation]:
         """A refusal is an answer: a probe asks for it. Without an answer its outcome is open."""
         open_ = self.outcome in ("closed", "timeout")
-        outcome = Outcome.UNKNOWN if open_ else Outcome.OK
+        outcome = OperationOutcome.UNKNOWN if open_ else OperationOutcome.OK
         return (Operation(self.operation, self.api, self.slot, outcome, self.error),)
 
     def concerns(self) -> Sequence[str]:
@@ -213,7 +219,9 @@ class AdminCompleted(Struct, frozen=True, tag="client.admin_completed"):
 
     def client_operations(self) -> Sequence[Operation]:
         return (
-            Operation(self.operation, self.api, self.subject, Outcome(self.outcome), self.error),
+            Operation(
+                self.operation, self.api, self.subject, OperationOutcome(self.outcome), self.error
+            ),
         )
 
     def concerns(self) -> Sequence[str]:

@@ -11,17 +11,17 @@ from fencepost import (
     Change,
     Event,
     OperationEvent,
-    Outcome,
+    OperationOutcome,
     ProcessExited,
 )
 from fencepost_reports.one_run.tables import BINS, DensityRow, ProcessRow, SlotRow, Sort
 
 CLIENT, HARNESS = "client", "harness"
 _CLIENTS = "clients/"
-_SORTS: dict[Outcome, Sort] = {
-    Outcome.OK: "ok",
-    Outcome.FAILED: "failed",
-    Outcome.UNKNOWN: "unknown",
+_SORTS: dict[OperationOutcome, Sort] = {
+    OperationOutcome.OK: "ok",
+    OperationOutcome.FAILED: "failed",
+    OperationOutcome.UNKNOWN: "unknown",
 }
 _GRAIN_NS = 1_000_000
 """How finely moments are kept before the run's length is known."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, final
 
-from fencepost import Concerning, Event, Evidence, OperationEvent, Outcome
+from fencepost import Concerning, Event, Evidence, OperationEvent, OperationOutcome
 from fencepost.reporting import Broken, Explanation, Verdict, explain
 from fencepost_reports.one_run.tables import AuthorityRow, FailureRow, FaultRow
 
@@ -27,7 +27,7 @@ SAME = "the latest loss of authority over what it concerns"
 WIDE = "the latest loss of authority that the cluster depends on"
 
 _REMARKS = {"violation": "this broke it", "operation": "this failed"}
-_FAILED = (Outcome.FAILED, Outcome.UNKNOWN)
+_FAILED = (OperationOutcome.FAILED, OperationOutcome.UNKNOWN)
 Ref = tuple[str, int]
 
 
@@ -40,7 +40,7 @@ class Operations:
     position: int
     says: str
     subject: str
-    outcome: Outcome
+    outcome: OperationOutcome
     faults: tuple[str, ...]
     began_ns: int
     at_ns: int

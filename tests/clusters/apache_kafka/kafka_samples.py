@@ -19,7 +19,7 @@ from pathlib import Path
 
 from fencepost import Slot
 from fencepost_clusters.apache_kafka import log_parser, metadata_log, metrics, schema
-from fencepost_clusters.apache_kafka.metadata_log import Stored
+from fencepost_clusters.apache_kafka.metadata_log import StoredRecord
 from fencepost_kafka import Role
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -65,15 +65,15 @@ def schemas(version: str) -> Mapping[int, schema.Schema]:
     return found
 
 
-def record_of(line: str, known: Mapping[int, schema.Schema]) -> Stored:
+def record_of(line: str, known: Mapping[int, schema.Schema]) -> StoredRecord:
     """A recorded record; it is taken for a batch of its own."""
     offset, epoch, value = line.split()
     data = bytes.fromhex(value)
     digest = f"{zlib.crc32(data):08x}"
-    return Stored(int(offset), int(epoch), schema.decode(known, data), digest, int(offset))
+    return StoredRecord(int(offset), int(epoch), schema.decode(known, data), digest, int(offset))
 
 
-def records(version: str) -> Iterator[Stored]:
+def records(version: str) -> Iterator[StoredRecord]:
     """The metadata records of a version's clusters, one cluster after the other."""
     known = schemas(version)
     for log in RECORDS:
@@ -100,7 +100,7 @@ def rows_of(line: str) -> Sequence[str]:
 
 
 def unpinned(
-    printed: Iterable[str], stored: Iterable[Stored], shown: Iterable[str]
+    printed: Iterable[str], stored: Iterable[StoredRecord], shown: Iterable[str]
 ) -> Mapping[str, set[str]]:
     """The rows of each table that no line, no record and no page of these exercises."""
     rows = {
@@ -116,7 +116,7 @@ def unpinned(
     return {table: rows[table] - pinned[table] for table in rows}
 
 
-def recorded(version: str) -> tuple[list[str], list[Stored], list[str]]:
+def recorded(version: str) -> tuple[list[str], list[StoredRecord], list[str]]:
     """All samples of a version, as `unpinned` takes them."""
     shown = [page(version, role) for role in ROLES]
     return list(lines(version)), list(records(version)), shown

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from fencepost import EnvironmentFailed
 from fencepost_clusters.apache_kafka import schema
-from fencepost_clusters.apache_kafka.metadata_log import Metadata, Stored
-from fencepost_clusters.apache_kafka.observer import Answer, Reading, schemas_in
+from fencepost_clusters.apache_kafka.metadata_log import Metadata, StoredRecord
+from fencepost_clusters.apache_kafka.observer import FetchResult, LogProgress, schemas_in
 from fencepost_clusters.apache_kafka.schema import Record, Undecodable, Versions, decode
 from fencepost_clusters.apache_kafka.snapshot import Snapshot
 from fencepost_kafka import (
@@ -35,7 +35,7 @@ def known() -> Schemas:
     return schemas("4.3.1")
 
 
-def recorded(known: Schemas) -> Iterator[Stored]:
+def recorded(known: Schemas) -> Iterator[StoredRecord]:
     """Records of one cluster's life: of a feature, the brokers, and one partition."""
     sample = next(one for one in RECORDS if one.stem == "records-4.3.1-1")
     return (record_of(line, known) for line, _ in blocks(sample))
@@ -118,12 +118,12 @@ def test_a_request_or_response_is_no_metadata_record() -> None:
     assert schema.read(text) is None
 
 
-def changed(known: Schemas, offset: int, **values: object) -> Stored:
+def changed(known: Schemas, offset: int, **values: object) -> StoredRecord:
     """A PartitionChangeRecord of orders-1 that changes just that."""
     record = next(s.record for s in recorded(known) if s.offset == 189)
     blank = dict.fromkeys(record.values) | {"Leader": -2}
     place = {name: record.values[name] for name in ("TopicId", "PartitionId")}
-    return Stored(offset, 1, Record(record.kind, 2, blank | place | values), "", 200)
+    return StoredRecord(offset, 1, Record(record.kind, 2, blank | place | values), "", 200)
 
 
 def test_who_was_eligible_before_a_batch_may_be_elected_within_it(
@@ -156,18 +156,18 @@ def test_schemas_that_are_not_in_the_cache_are_missed_in_one_sentence(tmp_path: 
 # ------------------------------------------------------------------------ what the observer reads
 
 
-def stored(offset: int, epoch: int = 1) -> Stored:
-    return Stored(offset, epoch, Record("NoOpRecord", 0, {}), "", offset)
+def stored(offset: int, epoch: int = 1) -> StoredRecord:
+    return StoredRecord(offset, epoch, Record("NoOpRecord", 0, {}), "", offset)
 
 
-def answer(high_watermark: int, *offsets: int, epoch: int = 1) -> Answer:
+def answer(high_watermark: int, *offsets: int, epoch: int = 1) -> FetchResult:
     end = offsets[-1] + 1 if offsets else -1
     records = tuple(stored(offset, epoch) for offset in offsets)
-    return Answer("", 101, epoch, high_watermark, records=records, end=end, end_epoch=epoch)
+    return FetchResult("", 101, epoch, high_watermark, records=records, end=end, end_epoch=epoch)
 
 
 def test_what_is_below_the_high_watermark_is_told_once() -> None:
-    reading = Reading()
+    reading = LogProgress()
     assert reading.take(answer(0, 0, 1, 2)) == []
     assert reading.next_offset == 3
     assert [one.offset for one in reading.take(answer(2))] == [0, 1]
@@ -176,18 +176,18 @@ def test_what_is_below_the_high_watermark_is_told_once() -> None:
 
 
 def test_what_a_deposed_leader_wrote_is_read_anew_and_never_told() -> None:
-    reading = Reading()
+    reading = LogProgress()
     reading.take(answer(2, 0, 1, 2, 3))
     assert (reading.next_offset, reading.last_epoch) == (4, 1)
-    assert reading.take(Answer("", 102, 2, 3, diverges=True)) == ()
+    assert reading.take(FetchResult("", 102, 2, 3, diverges=True)) == ()
     assert (reading.next_offset, reading.last_epoch) == (2, 1)
     told = reading.take(answer(4, 2, 3, epoch=2))
     assert [(one.offset, one.epoch) for one in told] == [(2, 2), (3, 2)]
 
 
 def test_a_batch_for_nobody_moves_the_reading_on() -> None:
-    reading = Reading()
-    control = Answer("", 101, 1, 1, end=1, end_epoch=1)
+    reading = LogProgress()
+    control = FetchResult("", 101, 1, 1, end=1, end_epoch=1)
     assert reading.take(control) == []
     assert reading.next_offset == 1
 
@@ -196,7 +196,7 @@ def test_a_batch_for_nobody_moves_the_reading_on() -> None:
 
 
 def test_behind_a_snapshot_the_reading_goes_on_and_says_what_it_missed() -> None:
-    reading = Reading()
+    reading = LogProgress()
     reading.take(answer(2, 0, 1, 2, 3))  # two of them may be a deposed leader's
     told = reading.skip(Snapshot(40, 7))
     assert "metadata records 2 to 39 were not read" in told.what
@@ -221,7 +221,7 @@ def test_a_snapshot_tells_what_is_not_as_it_was(known: Schemas) -> None:
     assert (unfenced.offset, unfenced.broker_id, unfenced.fenced) == (600, 2, False)
     assert {one.offset for one in told if isinstance(one, PartitionCommitted)} == {600}
     # From then on the log is replayed upon that state.
-    gone = Stored(601, 9, Record("RemoveTopicRecord", 0, {"TopicId": "another"}), "", 601)
+    gone = StoredRecord(601, 9, Record("RemoveTopicRecord", 0, {"TopicId": "another"}), "", 601)
     assert metadata.replay(gone)[1:] == [TopicCommitted(601, "orders", "another", True)]
     # Nothing was known yet: all is told.
     assert [type(one) for one in Metadata().restore(9, snapshot)].count(TopicCommitted) == 1

@@ -8,10 +8,10 @@ import pytest
 from fencepost_clusters.etcd.clients import messages
 from fencepost_clusters.etcd.clients.locks import HELD, OLD_TOKEN, Locker
 from fencepost_clusters.etcd.clients.messages import (
-    Answer,
     NoReply,
     NotSent,
     Replied,
+    Response,
     StatusReply,
     TxnReply,
 )
@@ -66,12 +66,12 @@ def found(value: str, create: int, lease: int = 0, mod: int = 6) -> Replied:
 DONE = ok(',"succeeded":true')
 
 
-def play(script: Script, *answers: Answer) -> tuple[list[Send], list[object]]:
+def play(script: Script, *answers: Response) -> tuple[list[Send], list[object]]:
     """The requests and events of a script that gets these answers; it ends with the last one."""
     sent: list[Send] = []
     recorded: list[object] = []
     left = list(answers)
-    answer: Answer | None = None
+    answer: Response | None = None
     try:
         while True:
             step = script.send(answer)
@@ -112,7 +112,7 @@ def play(script: Script, *answers: Answer) -> tuple[list[Send], list[object]]:
         (Replied(503, b"[1]"), "unknown"),
     ],
 )
-def test_what_an_answer_to_a_write_proves(answer: Answer, outcome: str) -> None:
+def test_what_an_answer_to_a_write_proves(answer: Response, outcome: str) -> None:
     assert of_write(answer).outcome == outcome
 
 
@@ -145,7 +145,7 @@ def invoked(action: str, expected: int = -1) -> RegisterInvoked:
     return msgspec.convert(fields | {"type": "etcd.register_invoked"}, RegisterInvoked)
 
 
-def told(action: str, answer: Answer) -> tuple[str, int, int, int, str]:
+def told(action: str, answer: Response) -> tuple[str, int, int, int, str]:
     done = completed_by(invoked(action, 5), answer)
     return done.outcome, done.revision, done.mod_revision, done.version, done.value
 

@@ -11,7 +11,7 @@ from typing import final
 import msgspec
 
 from fencepost import Recorder
-from fencepost_clusters.etcd.clients.messages import Answer, NoReply, NotSent, Replied, Request
+from fencepost_clusters.etcd.clients.messages import NoReply, NotSent, Replied, Request, Response
 from fencepost_clusters.etcd.clients.script import Record, Script, Send, Wait
 
 _HEADERS = {"Content-Type": "application/json"}
@@ -31,7 +31,7 @@ class Gateway:
         self._port = port
         self._open: dict[str, HTTPConnection] = {}
 
-    def ask(self, slot: str, request: Request, limit_ms: int) -> Answer:
+    def ask(self, slot: str, request: Request, limit_ms: int) -> Response:
         """One request and its answer; returns soon after the limit, whatever happens."""
         deadline = time.monotonic() + limit_ms / 1000
         connection = self._open.pop(slot, None)
@@ -52,7 +52,7 @@ class Gateway:
             self._open[slot] = connection
         return answer
 
-    def _exchange(self, connection: HTTPConnection, request: Request, deadline: float) -> Answer:
+    def _exchange(self, connection: HTTPConnection, request: Request, deadline: float) -> Response:
         # The rest of the limit bounds each of the few calls, since an answer is one small piece.
         connection.sock.settimeout(max(0.001, deadline - time.monotonic()))
         headers = _NEEDS_LEADER if request.needs_leader else _HEADERS
@@ -72,7 +72,7 @@ def carry_out(
     script: Script, recorder: Recorder, links: Gateway, own: Gateway, stopping: Event
 ) -> None:
     """Runs a script to its end, or to the first wait after it was asked to stop."""
-    answer: Answer | None = None
+    answer: Response | None = None
     try:
         while True:
             step = script.send(answer)

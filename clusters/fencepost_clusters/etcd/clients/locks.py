@@ -12,7 +12,7 @@ from collections.abc import Generator
 from msgspec.structs import replace
 
 from fencepost_clusters.etcd.clients import messages
-from fencepost_clusters.etcd.clients.messages import Answer, LeaseReply, RenewReply, TxnReply
+from fencepost_clusters.etcd.clients.messages import LeaseReply, RenewReply, Response, TxnReply
 from fencepost_clusters.etcd.clients.options import LockerOptions
 from fencepost_clusters.etcd.clients.outcomes import LEASE_GONE, decoded, of_write
 from fencepost_clusters.etcd.clients.script import (
@@ -83,7 +83,7 @@ class Locker:
             self._members.move_on()
             yield Wait(self._options.every_ms)
 
-    def _take(self, lease: int) -> Generator[Step, Answer | None, int]:
+    def _take(self, lease: int) -> Generator[Step, Response | None, int]:
         """The token, once the lock is taken; -1 if the lease is gone before that."""
         while True:
             done = yield from self._lock("take", lease, -1)
@@ -106,7 +106,7 @@ class Locker:
                 return
             yield Wait(options.every_ms)
 
-    def _lease(self, lease: int, action: LeaseAction) -> Generator[Step, Answer | None, bool]:
+    def _lease(self, lease: int, action: LeaseAction) -> Generator[Step, Response | None, bool]:
         """Whether the lease may last, for all that this client was told."""
         operation, slot = self._operation(), self._members.now
         yield Record(LeaseInvoked(operation=operation, lease=lease, action=action, slot=slot))
@@ -126,7 +126,7 @@ class Locker:
 
     def _lock(
         self, action: LockAction, lease: int, token: int
-    ) -> Generator[Step, Answer | None, LockCompleted]:
+    ) -> Generator[Step, Response | None, LockCompleted]:
         invoked = LockInvoked(
             operation=self._operation(), lock=self._options.lock, action=action, lease=lease,
             slot=self._members.now, token=token,
@@ -150,7 +150,7 @@ class Locker:
             self._members.move_on()
         return done
 
-    def _write(self, lease: int, token: int) -> Generator[Step, Answer | None, StoreCompleted]:
+    def _write(self, lease: int, token: int) -> Generator[Step, Response | None, StoreCompleted]:
         options = self._options
         invoked = StoreInvoked(
             operation=self._operation(), store=options.store, lock=options.lock, token=token,
@@ -166,7 +166,7 @@ class Locker:
             self._members.move_on()
         return done
 
-    def _ask(self, request: messages.Request) -> Generator[Step, Answer | None, Answer]:
+    def _ask(self, request: messages.Request) -> Generator[Step, Response | None, Response]:
         return ask(Send(self._members.now, request, self._options.limit_ms))
 
     def _operation(self) -> str:
@@ -175,7 +175,7 @@ class Locker:
 
 
 def lease_completed(
-    operation: str, lease: int, action: LeaseAction, answer: Answer
+    operation: str, lease: int, action: LeaseAction, answer: Response
 ) -> LeaseCompleted:
     """How a request about a lease ended."""
     read = of_write(answer, at_the_door=action != "renew")
@@ -193,7 +193,7 @@ def lease_completed(
     )
 
 
-def _granted(action: LeaseAction, answer: Answer) -> int:
+def _granted(action: LeaseAction, answer: Response) -> int:
     if action == "grant":
         grant = decoded(answer, LeaseReply)
         return -1 if grant is None else grant.TTL
@@ -201,7 +201,7 @@ def _granted(action: LeaseAction, answer: Answer) -> int:
     return -1 if renewal is None else renewal.result.TTL
 
 
-def lock_completed(invoked: LockInvoked, answer: Answer) -> LockCompleted:
+def lock_completed(invoked: LockInvoked, answer: Response) -> LockCompleted:
     """How taking or releasing a lock ended.
 
     A take that finds the client's own lease in the key is ok: an earlier take, whose answer was
@@ -232,7 +232,7 @@ def lock_completed(invoked: LockInvoked, answer: Answer) -> LockCompleted:
     )  # fmt: skip
 
 
-def store_completed(invoked: StoreInvoked, answer: Answer) -> StoreCompleted:
+def store_completed(invoked: StoreInvoked, answer: Response) -> StoreCompleted:
     """How a write to a store ended."""
     read = of_write(answer)
     outcome: Outcome = read.outcome

@@ -46,7 +46,7 @@ class NoReply(Struct, frozen=True):
     error: str
 
 
-Answer = Replied | NotSent | NoReply
+Response = Replied | NotSent | NoReply
 
 
 class Header(Struct, frozen=True):

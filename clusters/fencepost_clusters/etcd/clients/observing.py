@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost_clusters.etcd.clients import messages
-from fencepost_clusters.etcd.clients.messages import Answer, StatusReply
+from fencepost_clusters.etcd.clients.messages import Response, StatusReply
 from fencepost_clusters.etcd.clients.options import ObserverOptions
 from fencepost_clusters.etcd.clients.outcomes import decoded
 from fencepost_clusters.etcd.clients.script import Record, Script, Send, Wait, ask
@@ -24,7 +24,7 @@ def observing(options: ObserverOptions, slots: tuple[str, ...]) -> Script:
         yield Wait(options.every_ms)
 
 
-def observed(slot: str, answer: Answer) -> MemberObserved:
+def observed(slot: str, answer: Response) -> MemberObserved:
     """What an answer shows."""
     reply = decoded(answer, StatusReply)
     if reply is None:

@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from fencepost_clusters.etcd.clients.messages import Answer, NoReply, NotSent, error_message
+from fencepost_clusters.etcd.clients.messages import NoReply, NotSent, Response, error_message
 from fencepost_clusters.etcd.events import Outcome
 
 REFUSED = frozenset(
@@ -53,7 +53,7 @@ class Read(Struct, frozen=True):
     error: str = ""
 
 
-def of_write(answer: Answer, at_the_door: bool = True) -> Read:
+def of_write(answer: Response, at_the_door: bool = True) -> Read:
     """The outcome of a request that changes something.
 
     `at_the_door`: "no leader" comes only from a member that refused the request before it did
@@ -71,13 +71,13 @@ def of_write(answer: Answer, at_the_door: bool = True) -> Read:
     return Read("failed" if refused else "unknown", message)
 
 
-def of_read(answer: Answer) -> Read:
+def of_read(answer: Response) -> Read:
     """The outcome of a request that changes nothing: without an answer it has failed."""
     read = of_write(answer)
     return Read("failed", read.error) if read.outcome == "unknown" else read
 
 
-def decoded(answer: Answer, kind: type[Reply]) -> Reply | None:
+def decoded(answer: Response, kind: type[Reply]) -> Reply | None:
     """The reply in an answer of 200 of that form; else nothing."""
     if isinstance(answer, NotSent | NoReply) or answer.status != 200:
         return None

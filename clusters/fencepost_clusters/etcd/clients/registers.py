@@ -8,12 +8,12 @@ from msgspec import Struct
 
 from fencepost_clusters.etcd.clients import messages
 from fencepost_clusters.etcd.clients.messages import (
-    Answer,
     Header,
     KeyValue,
     PutReply,
     RangeReply,
     Request,
+    Response,
     TxnReply,
 )
 from fencepost_clusters.etcd.clients.options import ReaderOptions, RegisterOptions
@@ -92,7 +92,7 @@ def choose(
 
 def operate(
     invoked: RegisterInvoked, limit_ms: int
-) -> Generator[Step, Answer | None, RegisterCompleted]:
+) -> Generator[Step, Response | None, RegisterCompleted]:
     """Carries one operation out, with its two events."""
     yield Record(invoked)
     answer = yield from ask(Send(invoked.slot, request_of(invoked), limit_ms))
@@ -118,7 +118,7 @@ class _Found(Struct, frozen=True):
     version: int = -1
 
 
-def completed_by(invoked: RegisterInvoked, answer: Answer) -> RegisterCompleted:
+def completed_by(invoked: RegisterInvoked, answer: Response) -> RegisterCompleted:
     """How an operation ended, by its answer."""
     read = of_read(answer) if invoked.action == "get" else of_write(answer)
     outcome, error = read.outcome, read.error

@@ -9,7 +9,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost_clusters.etcd.clients.messages import Answer, NoReply, Request
+from fencepost_clusters.etcd.clients.messages import NoReply, Request, Response
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ class Wait:
 
 
 Step = Send | Record | Wait
-Script = Generator[Step, Answer | None, None]
+Script = Generator[Step, Response | None, None]
 
 
-def ask(send: Send) -> Generator[Step, Answer | None, Answer]:
+def ask(send: Send) -> Generator[Step, Response | None, Response]:
     """Sends a request and returns the answer; for `yield from`."""
     answer = yield send
     return NoReply("no answer was sent to the script") if answer is None else answer

@@ -7,8 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from fencepost import Authority, Change, Operation, because
-from fencepost import Outcome as Ended
+from fencepost import Authority, Change, Operation, OperationOutcome, because
 
 RegisterAction = Literal["put", "get", "swap"]
 LeaseAction = Literal["grant", "renew", "revoke"]
@@ -84,7 +83,7 @@ class RegisterCompleted(Struct, frozen=True, kw_only=True, tag="etcd.register_co
         return f"{kind} of {self.key} {_how(self.outcome, self.error)}{shown}{at}"
 
     def client_operations(self) -> Sequence[Operation]:
-        ended = Ended(self.outcome)
+        ended = OperationOutcome(self.outcome)
         return (Operation(self.operation, self.action, f"key {self.key}", ended, self.error),)
 
 
@@ -133,7 +132,7 @@ class LeaseCompleted(Struct, frozen=True, kw_only=True, tag="etcd.lease_complete
         return (Authority(scope, Change.NOTED, matter="renewal"),)
 
     def client_operations(self) -> Sequence[Operation]:
-        ended = Ended(self.outcome)
+        ended = OperationOutcome(self.outcome)
         name = lease_name(self.lease)
         return (Operation(self.operation, self.action, name, ended, self.error),)
 
@@ -198,7 +197,7 @@ class LockCompleted(Struct, frozen=True, kw_only=True, tag="etcd.lock_completed"
         return (lock_scope(self.lock), lease_name(self.lease), *map(lease_name, others))
 
     def client_operations(self) -> Sequence[Operation]:
-        ended = Ended(self.outcome)
+        ended = OperationOutcome(self.outcome)
         name = lock_scope(self.lock)
         return (Operation(self.operation, self.action, name, ended, self.error),)
 
@@ -262,5 +261,5 @@ class StoreCompleted(Struct, frozen=True, kw_only=True, tag="etcd.store_complete
         return (Authority(lock_scope(self.lock), Change.REFUSED, self.token),)
 
     def client_operations(self) -> Sequence[Operation]:
-        ended = Ended(self.outcome)
+        ended = OperationOutcome(self.outcome)
         return (Operation(self.operation, "write", f"store {self.store}", ended, self.error),)
