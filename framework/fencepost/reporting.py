@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from fencepost.events.traits import shared_record
+from fencepost.events.traits import (
+    changes_authority,
+    has_concerns,
+    is_sourced,
+    shared_record,
+    tells_operations,
+)
 from fencepost.history.merge import Reading, read
 from fencepost.history.run_folder import RunFolder, RunInfo, write_whole
 from fencepost.judging.event_formatter import sentence, sentence_of
@@ -29,7 +35,10 @@ __all__ = [
     "RunFolder",
     "RunInfo",
     "Verdict",
+    "changes_authority",
     "explain",
+    "has_concerns",
+    "is_sourced",
     "judge",
     "judge_folder",
     "load",
@@ -38,5 +47,6 @@ __all__ = [
     "sentence",
     "sentence_of",
     "shared_record",
+    "tells_operations",
     "write_whole",
 ]

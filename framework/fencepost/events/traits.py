@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from functools import cache
+from typing import Protocol, TypeGuard, runtime_checkable
+
+from msgspec import Struct
 
 from fencepost.events.envelope import Event
 
@@ -143,12 +146,46 @@ class Sourced(Protocol):
     def came_from(self, process: str) -> Sequence[Origin]: ...
 
 
+@cache
+def _has(kind: type[Struct], method: str) -> bool:
+    return callable(getattr(kind, method, None))
+
+
+def changes_authority(body: Struct) -> TypeGuard[AuthorityChange]:
+    """As `isinstance(body, AuthorityChange)`.
+
+    It is asked of every event of a run, so the answer is found once for each kind.
+    """
+    return _has(type(body), "authority")
+
+
+def has_concerns(body: Struct) -> TypeGuard[Concerning]:
+    """As `isinstance(body, Concerning)`."""
+    return _has(type(body), "concerns")
+
+
+def tells_operations(body: Struct) -> TypeGuard[OperationEvent]:
+    """As `isinstance(body, OperationEvent)`."""
+    return _has(type(body), "client_operations")
+
+
+def is_worded(body: Struct) -> TypeGuard[Worded]:
+    """As `isinstance(body, Worded)`."""
+    return _has(type(body), "sentence")
+
+
+def is_sourced(body: Struct) -> TypeGuard[Sourced]:
+    """As `isinstance(body, Sourced)`."""
+    kind = type(body)
+    return _has(kind, "source_of") and _has(kind, "came_from")
+
+
 def shared_record(event: Event) -> Hashable:
     """The name of what several processes tell alike, such as a record that each of them replays.
 
     None for an event that only its own process can tell.
     """
-    if isinstance(event.body, Sourced):
+    if is_sourced(event.body):
         for origin in event.body.came_from(event.process):
             if origin.nearest is Nearest.FIRST:
                 return origin.name

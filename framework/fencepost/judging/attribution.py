@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from fencepost.events import Cause, Event, FaultInjected
-from fencepost.events.traits import Concerning
+from fencepost.events.traits import has_concerns
 from fencepost.judging.judge import Broken, Judgement, Outcome, Verdict
 from fencepost.judging.known_findings import KnownFinding
 
@@ -75,7 +75,7 @@ def _scenes(judgement: Judgement, events: Iterable[Event]) -> Mapping[Cause, _Sc
             injected.append((event.body.began_at_ns or event.at_ns, event.body))
     return {
         at: _Scene(
-            event.body.concerns() if isinstance(event.body, Concerning) else (),
+            event.body.concerns() if has_concerns(event.body) else (),
             {s.fault for t, s in injected if at.process in s.targets and t <= event.at_ns},
         )
         for at, event in found.items()

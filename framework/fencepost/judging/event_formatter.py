@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from fencepost.events import Event, kind_name
-from fencepost.events.traits import Worded
+from fencepost.events.traits import is_worded
 
 
 def sentence(event: Event) -> str:
@@ -20,7 +20,7 @@ def sentence(event: Event) -> str:
 
 def sentence_of(body: Struct) -> str:
     """The sentence of a body."""
-    if isinstance(body, Worded):
+    if is_worded(body):
         return body.sentence()
     name = kind_name(type(body))
     fields = ", ".join(f"{name}={value}" for name, value in msgspec.structs.asdict(body).items())

@@ -20,11 +20,11 @@ from msgspec import Struct
 from fencepost.events import Event, FaultHealed, FaultInjected, NodeStarted, ProcessExited
 from fencepost.events.traits import (
     OWN,
-    AuthorityChange,
     Change,
-    Concerning,
     Nearest,
-    Sourced,
+    changes_authority,
+    has_concerns,
+    is_sourced,
     shared_record,
 )
 from fencepost.judging.event_formatter import sentence
@@ -114,11 +114,11 @@ class _Chronicle:
                 self.place[ref] = len(self.kept)
 
     def _keep(self, event: Event, body: Struct) -> None:
-        sourced = isinstance(body, Sourced)
-        changes = isinstance(body, AuthorityChange) and bool(body.authority())
+        sourced = is_sourced(body)
+        changes = changes_authority(body) and bool(body.authority())
         if sourced or changes or isinstance(body, (FaultInjected, FaultHealed, *_RESTARTS)):
             self.kept.append(event)
-        if isinstance(body, Sourced):
+        if is_sourced(body):
             for name in body.source_of(event.process):
                 self.first.setdefault(name, (event.process, event.node_seq))
         if isinstance(body, NodeStarted):
@@ -197,7 +197,7 @@ def _past(
             awaited.add(("request", cause.process, cause.seq))
         elif cause is not None:
             add(cause.process, cause.seq)
-        if isinstance(event.body, Sourced):
+        if is_sourced(event.body):
             for origin in event.body.came_from(event.process):
                 if origin.nearest is Nearest.LATEST:
                     awaited.add(origin.name)
@@ -208,7 +208,7 @@ def _past(
         add(event.process, event.node_seq)
         follow(event)
     for event in reversed(before):
-        if isinstance(event.body, Sourced):
+        if is_sourced(event.body):
             for name in event.body.source_of(event.process):
                 if name in awaited:
                     awaited.discard(name)
@@ -249,7 +249,7 @@ def _holders(
     """Scope -> its newest holder, as a process or a node, where an event names one."""
     wanted, found = set(scopes), dict[str, tuple[str | None, str]]()
     for event in reversed(before):
-        if wanted and isinstance(event.body, AuthorityChange):
+        if wanted and changes_authority(event.body):
             for one in event.body.authority():
                 named = bool(one.node) or one.holder is not None
                 if one.scope in wanted and one.change is Change.GAINED and named:
@@ -261,9 +261,9 @@ def _holders(
 
 def _scopes(event: Event) -> Iterable[str]:
     body = event.body
-    if isinstance(body, AuthorityChange):
+    if changes_authority(body):
         yield from (one.scope for one in body.authority())
-    if isinstance(body, Concerning):
+    if has_concerns(body):
         yield from body.concerns()
 
 
@@ -284,7 +284,7 @@ def _concerns(event: Event, subjects: frozenset[str]) -> bool:
         return _SLOT + _slot(body.ended) in subjects
     if isinstance(body, NodeStarted):
         return _SLOT + _slot(event.process) in subjects
-    if not isinstance(body, AuthorityChange):
+    if not changes_authority(body):
         return False
     return any(
         one.wide
@@ -296,7 +296,7 @@ def _concerns(event: Event, subjects: frozenset[str]) -> bool:
 
 def _wide(event: Event) -> bool:
     body = event.body
-    return isinstance(body, AuthorityChange) and any(one.wide for one in body.authority())
+    return changes_authority(body) and any(one.wide for one in body.authority())
 
 
 # ----------------------------------------------------------------------------------------- choice
@@ -376,7 +376,7 @@ def _newest_first(
 
 def _matter(event: Event) -> tuple[object, ...]:
     body = event.body
-    if isinstance(body, AuthorityChange):
+    if changes_authority(body):
         for one in body.authority():
             if one.matter:
                 return one.matter, event.process

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar, final
 from msgspec import Struct
 
 from fencepost.events import Event, NodeStarted, ProcessExited, ProcessSpawned
-from fencepost.events.traits import AuthorityChange, Change
+from fencepost.events.traits import Change, changes_authority
 from fencepost.model.errors import UsageError
 
 
@@ -39,7 +39,7 @@ class Holders:
 
     def apply(self, view: View, event: Event) -> None:
         body = event.body
-        if not isinstance(body, AuthorityChange):
+        if not changes_authority(body):
             return
         for one in body.authority():
             if one.holder is None:

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import final
 
 from fencepost import (
-    AuthorityChange,
     Change,
     Event,
-    OperationEvent,
     OperationOutcome,
     ProcessExited,
 )
+from fencepost.reporting import changes_authority, tells_operations
 from fencepost_reports.one_run.tables import BINS, DensityRow, ProcessRow, SlotRow, Sort
 
 CLIENT, HARNESS = "client", "harness"
@@ -78,18 +77,15 @@ class ActivityFold:
         ]
 
 
-def sort_of(event: Event, *, operation: bool, authority: bool) -> Sort | None:
-    """The sort of an event; None for what a client did that ended no operation.
-
-    The flags say whether the event's kind tells of operations or of authority.
-    """
+def sort_of(event: Event) -> Sort | None:
+    """The sort of an event; None for what a client did that ended no operation."""
     body = event.body
-    if operation and isinstance(body, OperationEvent):
+    if tells_operations(body):
         ended = [one.outcome for one in body.client_operations() if one.outcome is not None]
         return _SORTS[ended[0]] if ended else None
     if event.process.startswith(_CLIENTS):
         return None
-    changes = body.authority() if authority and isinstance(body, AuthorityChange) else ()
+    changes = body.authority() if changes_authority(body) else ()
     if any(one.change is Change.REFUSED for one in changes):
         return "refused"
     return "other"

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from fencepost import Authority, AuthorityChange, Change, Event, NodeStarted, ProcessExited, Sourced
-from fencepost.reporting import shared_record
+from fencepost import Authority, Change, Event, NodeStarted, ProcessExited
+from fencepost.reporting import changes_authority, is_sourced, shared_record
 from fencepost_reports.one_run.tables import AuthorityRow, Effect, SpanRow
 
 
@@ -82,7 +82,7 @@ class AuthorityFold:
         elif isinstance(body, ProcessExited):
             for process, scope in [key for key in self._open if key[0] == body.ended]:
                 self._close(process, scope, event.at_ns)
-        elif isinstance(body, AuthorityChange):
+        elif changes_authority(body):
             for one in body.authority():
                 self._span(event, one)
                 if not self._repeated(event, one):
@@ -97,7 +97,7 @@ class AuthorityFold:
     # ------------------------------------------------------------------------------------ changes
 
     def _repeated(self, event: Event, one: Authority) -> bool:
-        if isinstance(event.body, Sourced):
+        if is_sourced(event.body):
             record = shared_record(event)
             if record is not None:
                 key = (record, one.scope)

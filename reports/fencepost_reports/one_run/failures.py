@@ -13,8 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, final
 
-from fencepost import Concerning, Event, Evidence, OperationEvent, OperationOutcome
-from fencepost.reporting import Broken, Explanation, Verdict, explain
+from fencepost import Event, Evidence, OperationOutcome
+from fencepost.reporting import (
+    Broken,
+    Explanation,
+    Verdict,
+    explain,
+    has_concerns,
+    tells_operations,
+)
 from fencepost_reports.one_run.tables import AuthorityRow, FailureRow, FaultRow
 
 VIOLATIONS = 20
@@ -58,7 +65,8 @@ class OperationFold:
 
     def apply(self, position: int, event: Event, active: tuple[str, ...]) -> None:
         """Takes one event in; `active` are the ids of the faults that are active."""
-        assert isinstance(event.body, OperationEvent)
+        if not tells_operations(event.body):
+            return
         for one in event.body.client_operations():
             if one.outcome is None:
                 self._invoked[one.name] = event.at_ns
@@ -237,6 +245,6 @@ class _Rows:
 
 def _subject(event: Event | None) -> str:
     """What an event is about: the scopes that it concerns."""
-    if event is not None and isinstance(event.body, Concerning):
+    if event is not None and has_concerns(event.body):
         return ", ".join(event.body.concerns())
     return ""

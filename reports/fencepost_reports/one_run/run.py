@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import final
 
@@ -35,9 +34,11 @@ from fencepost.reporting import (
     RunFolder,
     RunInfo,
     Verdict,
+    changes_authority,
     judge_folder,
     read,
     sentence,
+    tells_operations,
 )
 from fencepost_reports.one_run.activity import ActivityFold, sort_of
 from fencepost_reports.one_run.authority import AuthorityFold, taking
@@ -134,29 +135,6 @@ class _Run:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class _Traits:
-    """What there is to be done with the events of one kind."""
-
-    authority: bool
-    operation: bool
-    fault: bool
-    process: bool
-    shown: bool
-
-
-@cache
-def _traits(kind: type[Struct]) -> _Traits:
-    return _Traits(
-        hasattr(kind, "authority"),
-        hasattr(kind, "client_operations"),
-        issubclass(kind, (FaultInjected, FaultHealed)),
-        issubclass(kind, (NodeStarted, ProcessExited)),
-        issubclass(kind, _SHOWN),
-    )
-
-
-@final
 class _Pass:
     """One reading of a history, for everything that needs no more than one."""
 
@@ -176,23 +154,23 @@ class _Pass:
             if self._began_ns is None or event.at_ns < self._began_ns:
                 self._began_ns = event.at_ns
             self._count = position + 1
-            traits = _traits(type(event.body))
+            body = event.body
             self._activity.apply(event)
-            if isinstance(event.body, PhaseStarted):
-                self._phases.append(PhaseRow(phase=event.body.phase, from_ns=event.at_ns))
-            if traits.fault:
+            if isinstance(body, PhaseStarted):
+                self._phases.append(PhaseRow(phase=body.phase, from_ns=event.at_ns))
+            if isinstance(body, (FaultInjected, FaultHealed)):
                 self._faults.apply(event)
-            if traits.operation:
+            if tells_operations(body):
                 self._operations.apply(position, event, self._faults.active)
-            if traits.authority or traits.process:
+            if changes_authority(body) or isinstance(body, (NodeStarted, ProcessExited)):
                 rows = len(self._authority.rows)
                 self._authority.apply(position, event)
                 new = self._authority.rows[rows:]
                 if any(row.effect is not Effect.REFUSES for row in new):
                     self._shown[position] = event
-            if traits.shown:
+            if isinstance(body, _SHOWN):
                 self._shown[position] = event
-            sort = sort_of(event, operation=traits.operation, authority=traits.authority)
+            sort = sort_of(event)
             if sort is not None:
                 self._activity.count(event, sort)
 
