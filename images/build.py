@@ -3,7 +3,7 @@
     ./dev images [reference] [kafka] [etcd] [--kafka VERSION] [--base IMAGE] [--java-base IMAGE]
                  [--json]
 
-Nothing is downloaded within a build: packages, the project's own wheel, toxiproxy-server and Kafka
+Nothing is downloaded within a build: packages, the project's own wheel, toxiproxy and Kafka
 are gathered here and copied in. The bases are public images, pulled; where no registry answers, a
 Debian with Python, or a JRE, is made by debootstrap (as root, from Debian's own mirror) and
 imported. An image whose inputs have not changed is left as it is. Kafka stays in the user's cache,
@@ -28,7 +28,7 @@ from pathlib import Path
 import docker
 from docker.errors import APIError, BuildError, DockerException, ImageNotFound
 
-from fencepost.injection.toxiproxies import find_toxiproxy
+from fencepost.injection.toxiproxies import PROGRAM, find_toxiproxy
 from fencepost.model.errors import EnvironmentFailed
 from fencepost.runtimes.docker.engine import open_client
 from fencepost.runtimes.docker.pods import IMAGE as POD
@@ -66,7 +66,7 @@ JAVA_BASE = Base(
 class Recipe:
     """An image: its folder here, what it stands on (an image, by name), and what is copied in.
 
-    `packages` are added to its Python; `wheel`: the project itself and toxiproxy-server, too;
+    `packages` are added to its Python; `wheel`: the project itself and our toxiproxy, too;
     `kafka` is a version of Kafka to add; `etcd`: its server.
     """
 
@@ -226,7 +226,7 @@ def build(client: docker.APIClient, recipe: Recipe, machine: str) -> bool:
         labels = {INPUTS_LABEL: made_of}
         if recipe.wheel:
             wheel = project_wheel(Path(scratch))
-            shutil.copy(find_toxiproxy(os.environ), context / "toxiproxy-server")
+            shutil.copy(find_toxiproxy(os.environ), context / PROGRAM)
         if recipe.packages:
             gather(context, recipe.packages, wheel, machine)
             labels[SOURCES_LABEL] = digest()

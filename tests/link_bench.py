@@ -16,7 +16,7 @@ from pathlib import Path
 from fencepost import Layout, Link, LinkState, Slot
 from fencepost.history.run_folder import RunFolder
 from fencepost.injection.links import Links
-from fencepost.injection.toxiproxies import HostToxiproxies
+from fencepost.injection.toxiproxies import PROGRAM, HostToxiproxies, connect
 from fencepost.supervision.addresses import Addresses, claim
 from fencepost.supervision.launcher import Launcher
 from fencepost_kafka import Role
@@ -80,8 +80,10 @@ class Bench:
 
     def api(self, slot: Slot, method: str, path: str, body: object = None) -> tuple[int, bytes]:
         """A raw request to a slot's toxiproxy, beside the module under test."""
-        connection = http.client.HTTPConnection(self.addresses.api(slot), 8474, timeout=5)
+        connection = http.client.HTTPConnection("toxiproxy", timeout=5)
+        (listening,) = self.folder.sockets.glob(f"toxiproxy.{slot.name}#*")
         try:
+            connection.sock = connect(listening, 5)
             connection.request(method, path, json.dumps(body))
             answer = connection.getresponse()
             return answer.status, answer.read()
@@ -127,16 +129,12 @@ def mute(bench: Bench, links: Links, link: Link) -> bool:
 
 def process_of(bench: Bench, slot: str) -> int:
     """The process id of a slot's toxiproxy."""
-    host = bench.addresses.api(LAYOUT.slot(slot))
-    for entry in Path("/proc").iterdir():
-        with suppress(OSError):
-            if entry.name.isdigit() and host.encode() in (entry / "cmdline").read_bytes():
-                return int(entry.name)
-    raise AssertionError(f"{slot} has no toxiproxy")
+    started = bench.launcher._pids
+    return started[max(name for name in started if name.startswith(f"toxiproxy/{slot}#"))]
 
 
 def program(folder: Path, script: str) -> Path:
-    path = folder / "toxiproxy-server"
+    path = folder / PROGRAM
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return path

@@ -32,8 +32,8 @@ PYTEST = (
     *(sys.executable, "-m", "pytest", "-q"),
     *("-p", "no:cacheprovider", "-p", "no:hypothesispytest"),
 )
-ECHO = ("supervisor.py", "toxiproxy-server", "echo_node.py node", "echo_node.py client")
-NODES = ("supervisor.py", "toxiproxy-server", "reference.shell")
+ECHO = ("supervisor.py", "fencepost-toxiproxy", "echo_node.py node", "echo_node.py client")
+NODES = ("supervisor.py", "fencepost-toxiproxy", "reference.shell")
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ def test_addresses_name_run_slot_and_peer() -> None:
     addresses = Addresses(7)
     assert addresses.own(TWO) == "127.7.2.2"
     assert addresses.seen(ONE, TWO) == "127.7.1.2"
-    assert addresses.api(ONE) == "127.7.1.254"
 
 
 def test_a_claimed_run_is_passed_over_until_it_is_given_up() -> None:
@@ -78,7 +77,7 @@ def test_the_claim_is_in_the_range_it_stands_for() -> None:
         (Layout((ONE, TWO), (replace(LINK, target="broker-3"),)), "does not join two slots"),
         (Layout((ONE, TWO), (replace(LINK, target="broker-1"),)), "does not join two slots"),
         (Layout((ONE, TWO), (replace(LINK, port=40000),)), "a port below 32768"),
-        (Layout((ONE, TWO), (replace(LINK, port=8474),)), "that Fencepost does not use itself"),
+        (Layout((ONE, TWO), (replace(LINK, port=8473),)), "that Fencepost does not use itself"),
         (Layout((ONE, TWO), (LINK, LINK)), "laid out twice"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Links, against real toxiproxies: each of toxiproxy's and its package's traps has its guard.
+"""Links, against real toxiproxies: each of toxiproxy's traps has its guard.
 
 Where a trap is toxiproxy's own, a test shows that it is there: without it, the guard would be dead
 weight. (Not so the slicer without its size: it takes a gigabyte of stack until the server dies.)
@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,7 +32,6 @@ from tests.link_bench import (
     open_bench,
     process_of,
 )
-from toxiproxy.api import APIConsumer
 
 from fencepost import HEALTHY, EnvironmentFailed, LinkState, UsageError
 from fencepost.injection.toxiproxies import find_toxiproxy, toxiproxy_version
@@ -199,7 +200,6 @@ def test_changes_made_behind_our_back_are_found(bench: Bench) -> None:
 
 
 def test_a_refused_request_gives_the_servers_reason(bench: Bench) -> None:
-    """The package would say KeyError, ProxyExists or nothing at all."""
     links = bench.links()
     toxic = {"name": "timeout-upstream", "type": "timeout", "stream": "upstream"}
     bench.api(SLOTS[0], "POST", "/proxies/broker-2.9092/toxics", toxic)
@@ -207,18 +207,52 @@ def test_a_refused_request_gives_the_servers_reason(bench: Bench) -> None:
         links.apply({ONE_TWO: CUT})
 
 
-# ---------------------------------------------------------------------- the package's own traps
+# -------------------------------------------------------------------------- whose orders it takes
 
 
-def test_the_packages_class_wide_address_is_put_back(bench: Bench) -> None:
-    before = APIConsumer.host, APIConsumer.port
-    links = bench.links()
-    links.apply({ONE_TWO: CUT, TWO_ONE: CUT})
-    assert (APIConsumer.host, APIConsumer.port) == before
-    bench.api(SLOTS[0], "DELETE", "/proxies/broker-2.9092")
-    with pytest.raises(EnvironmentFailed, match="proxy not found"):
-        links.apply({ONE_TWO: HEALTHY})
-    assert (APIConsumer.host, APIConsumer.port) == before
+def test_the_api_belongs_to_its_user_alone(bench: Bench) -> None:
+    bench.links()
+    assert stat.S_IMODE(bench.folder.sockets.stat().st_mode) == 0o700
+    found = list(bench.folder.sockets.iterdir())
+    assert len(found) == 2
+    assert {stat.S_IMODE(path.stat().st_mode) for path in found} == {0o600}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_of_the_machine_can_change_no_link(bench: Bench) -> None:
+    bench.links()
+    for path in (bench.folder.path, *bench.folder.path.parents):
+        path.chmod(path.stat().st_mode | 0o755)  # whatever else may be open to all
+    (listening,) = bench.folder.sockets.glob("toxiproxy.broker-1#*")
+    assert [connects(listening, user) for user in (0, NOBODY)] == [True, False]
+
+
+NOBODY = 65534
+
+
+def connects(listening: Path, user: int) -> bool:
+    """Whether that user can open the socket."""
+    child = os.fork()
+    if child == 0:
+        os.chdir(listening.parent.parent)
+        os.setgroups([])
+        os.setgid(user)
+        os.setuid(user)
+        try:
+            socket.socket(socket.AF_UNIX).connect(f"{listening.parent.name}/{listening.name}")
+        except PermissionError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_run_may_be_deeper_than_the_path_of_a_socket(tmp_path: Path, real: None) -> None:
+    deep = tmp_path.joinpath(*["a-folder-with-a-long-name"] * 6)
+    deep.mkdir(parents=True)
+    with open_bench(deep) as bench:
+        links = bench.links()
+        links.apply({ONE_TWO: CUT})
+        assert mute(bench, links, ONE_TWO)
 
 
 def test_each_slots_server_gets_its_own_orders(bench: Bench) -> None:
@@ -229,15 +263,3 @@ def test_each_slots_server_gets_its_own_orders(bench: Bench) -> None:
         assert {toxic["attributes"]["latency"] for toxic in listed} == {latency_ms}
         assert {toxic["toxicity"] for toxic in listed} == {1}
         assert {toxic["stream"] for toxic in listed} == {"upstream", "downstream"}
-
-
-def test_http_proxies_of_the_environment_are_not_used(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")
-    monkeypatch.delenv("no_proxy", raising=False)
-    monkeypatch.delenv("NO_PROXY", raising=False)
-    links = bench.links()
-    links.apply({ONE_TWO: CUT})
-    assert mute(bench, links, ONE_TWO)

@@ -32,7 +32,6 @@ from fencepost import HEALTHY, EnvironmentFailed, Layout, Link, LinkState
 from fencepost.injection import toxiproxies as module
 from fencepost.injection.toxiproxies import HostToxiproxies, Reply, find_toxiproxy
 from fencepost.model.clock import SECOND, now_ns, poll
-from fencepost.supervision.addresses import Addresses
 
 
 @pytest.fixture
@@ -197,24 +196,12 @@ def test_a_port_in_use_is_named(bench: Bench) -> None:
         bench.links()
 
 
-def test_an_api_port_in_use_is_named(bench: Bench) -> None:
-    taken = bench.addresses.api(SLOTS[0])
-    bench.finish.enter_context(socket.create_server((taken, 8474)))
-    with pytest.raises(EnvironmentFailed, match=f"{taken}:8474, a toxiproxy's own, is in use"):
+def test_a_socket_that_cannot_be_made_is_named(bench: Bench) -> None:
+    bench.folder.sockets.mkdir()
+    bench.folder.socket_of("toxiproxy/broker-1#1").touch()
+    with pytest.raises(EnvironmentFailed, match="of broker-1 ended with exit code 1") as failed:
         bench.links()
-
-
-def test_an_api_address_that_cannot_be_bound_is_named_at_once(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A toxiproxy that cannot listen says so and lives on."""
-    monkeypatch.setattr(Addresses, "api", lambda self, slot: "192.0.2.1")  # nobody's (RFC 5737)
-    monkeypatch.setattr(module, "START_LIMIT_S", 60)
-    began = now_ns()
-    with pytest.raises(EnvironmentFailed, match="of broker-1 could not listen") as failed:
-        bench.links()
-    assert now_ns() - began < 30 * SECOND
-    assert "cannot assign requested address" in failed.value.detail
+    assert "address already in use" in failed.value.detail
 
 
 @pytest.mark.parametrize(
@@ -246,7 +233,7 @@ def test_toxiproxy_is_found_where_it_is_named_beside_python_or_on_the_path(
     named = program(tmp_path, "exit 0")
     assert find_toxiproxy({"FENCEPOST_TOXIPROXY": os.fspath(named)}) == named
     beside = find_toxiproxy({})
-    assert beside.name == "toxiproxy-server"
+    assert beside.name == "fencepost-toxiproxy"
     monkeypatch.setattr("sys.executable", os.fspath(tmp_path / "elsewhere" / "python"))
     assert find_toxiproxy({"PATH": os.fspath(tmp_path)}) == named
     with pytest.raises(EnvironmentFailed, match=r"\./dev setup, or set FENCEPOST_TOXIPROXY"):

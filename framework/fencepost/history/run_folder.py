@@ -228,6 +228,11 @@ class RunFolder:
         return self.path / "data"
 
     @property
+    def sockets(self) -> Path:
+        """Through which toxiproxies are asked; there while the run lasts."""
+        return self.path / "sockets"
+
+    @property
     def report(self) -> Path:
         return self.path / "report"
 
@@ -238,6 +243,10 @@ class RunFolder:
     def log_of(self, process: str) -> Path:
         """The log of a process."""
         return self.logs / f"{_as_file(process)}.log"
+
+    def socket_of(self, process: str) -> Path:
+        """The Unix socket of a process."""
+        return self.sockets / _as_file(process)
 
     def work_of(self, process: str) -> Path:
         """The folder a process is started in."""

@@ -21,7 +21,6 @@ End = tuple[str, int]
 
 _MOST_PADDING = 32_000
 _ESTABLISHED = "01"
-_LISTENING = "0A"
 _TCP = "/proc/net/tcp"
 
 
@@ -110,11 +109,6 @@ def count_open(ends: Iterable[End], shown: str) -> Mapping[End, int]:
     """How many connections are established to each of these ends, by what /proc/net/tcp showed."""
     sockets = Counter(_sockets(shown))
     return {end: sockets[_as_in_proc(end), _ESTABLISHED] for end in ends}
-
-
-def listens(end: End) -> bool:
-    """Whether a process listens at just this address, not at any address of the host."""
-    return (_as_in_proc(end), _LISTENING) in _sockets(Path(_TCP).read_text())
 
 
 def _sockets(shown: str) -> Sequence[tuple[str, str]]:

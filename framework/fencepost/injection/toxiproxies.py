@@ -1,42 +1,37 @@
 """Where the toxiproxies of a run live and how they are asked; the only module that speaks to one.
 
-On this host, requests go through toxiproxy-python's `APIConsumer`, which lacks what is added here:
-each request has a time limit and ignores the environment's HTTP proxies; its server address,
-class-wide, is ours only while we hold the lock and is put back afterwards; an answer of 500 is an
-error. In pods it is `fencepost.runtimes.docker.pods` that asks.
+A toxiproxy is our own build of it (`toxiproxy/` beside this file). Its API is on a Unix socket in a
+folder of the run that is its user's alone, so no other user of the machine can change a link.
+toxiproxy-python knows TCP only, so requests go through the standard library's HTTP client. In pods
+it is `fencepost.runtimes.docker.pods` that asks.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
+import socket
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from threading import Lock
-from typing import Any, Protocol, final
-
-import requests
-from toxiproxy.api import APIConsumer
-from toxiproxy.exceptions import InvalidToxic, NotFound, ProxyExists
+from typing import Protocol, final
 
 from fencepost.history.run_folder import RunFolder
-from fencepost.injection.probes import End, listens
+from fencepost.injection.probes import End
 from fencepost.model.clock import poll
 from fencepost.model.errors import EnvironmentFailed
 from fencepost.model.topology import Layout, Link, Slot
-from fencepost.supervision.addresses import API_PORT, Addresses
+from fencepost.supervision.addresses import Addresses
 from fencepost.supervision.launcher import Child, Launcher, tail
 
 API_LIMIT_S = 2.0
 START_LIMIT_S = 20.0
 _EXIT_LIMIT_S = 5.0
-_GAVE_UP = "Server finished with error"
-"""What toxiproxy logs when it cannot listen; it does not end then."""
-
-_class_wide_address = Lock()
+PROGRAM = "fencepost-toxiproxy"
 
 
 class Hung(Exception):
@@ -97,72 +92,62 @@ class HostToxiproxies:
         self._folder = folder
         self._binary = find_toxiproxy(os.environ)
         self._slots: dict[str, Slot] = {}
+        folder.sockets.mkdir(mode=0o700, exist_ok=True)
 
     def start(self, wanted: Mapping[str, Slot]) -> None:
-        """See `Toxiproxies.start`; raises EnvironmentFailed when a port is taken."""
+        """See `Toxiproxies.start`."""
         for process, slot in wanted.items():
-            host = self._addresses.api(slot)
-            if listens((host, API_PORT)):
-                raise EnvironmentFailed(f"{host}:{API_PORT}, a toxiproxy's own, is in use")
-            argv = [os.fspath(self._binary), "-host", host, "-port", str(API_PORT)]
+            # A socket's path has at most 107 bytes, so it is given from where the program starts.
+            path = os.path.relpath(self._folder.socket_of(process), self._folder.work)
+            argv = [os.fspath(self._binary), "-socket", path]
             log = self._folder.log_of(process)
-            self._launcher.start(Child(process, [*argv, "-proxy-metrics"], self._folder.work, log))
+            self._launcher.start(Child(process, argv, self._folder.work, log))
             self._slots[process] = slot
 
     def ready(self, process: str) -> None:
-        """See `Toxiproxies.ready`.
-
-        Listens, that is, at its own address: one that could not bind it lives on all the same, and
-        another user's toxiproxy that listens at every address would answer in its place.
-        """
-        host = self._addresses.api(self._slots[process])
-
-        def failed() -> str:
-            ended = self._launcher.wait(process, 0)
-            return (
-                str(ended) if ended else "could not listen" if _GAVE_UP in self.log(process) else ""
-            )
+        """See `Toxiproxies.ready`."""
 
         def settled() -> bool:
-            return listens((host, API_PORT)) or bool(failed())
+            try:
+                connect(self._folder.socket_of(process), API_LIMIT_S).close()
+            except OSError:
+                return self._launcher.wait(process, 0) is not None
+            return True
 
         in_time = poll(settled, START_LIMIT_S)
-        why = failed() or ("" if in_time else f"did not listen within {START_LIMIT_S:g} s")
-        if why:
+        ended = self._launcher.wait(process, 0)
+        if ended is not None or not in_time:
+            why = str(ended) if ended else f"did not listen within {START_LIMIT_S:g} s"
             name = self._slots[process].name
             raise EnvironmentFailed(f"{self._binary} of {name} {why}", self.log(process))
 
     def ask(self, process: str, method: str, path: str, body: object = None) -> Reply:
         """See `Toxiproxies.ask`."""
-        slot = self._slots[process]
-        asking: dict[str, Any] = {"timeout": API_LIMIT_S, "proxies": {"no_proxy": "*"}}
-        if body is not None:
-            asking["json"] = body
-        with _class_wide_address:
-            before = APIConsumer.host, APIConsumer.port
-            APIConsumer.host, APIConsumer.port = self._addresses.api(slot), API_PORT
-            try:
-                answer: requests.Response = getattr(APIConsumer, method)(path, **asking)
-            except requests.Timeout as late:
-                raise Hung from late
-            except (InvalidToxic, NotFound, ProxyExists) as refused:
-                return Reply(400, refused.args[0].decode(errors="replace"))
-            except requests.RequestException as failed:
-                ended = self._launcher.wait(process, _EXIT_LIMIT_S)
-                raise EnvironmentFailed(
-                    f"the toxiproxy of {slot.name} "
-                    + (str(ended) if ended else f"broke off a request: {failed}"),
-                    self.log(process),
-                ) from failed
-            finally:
-                APIConsumer.host, APIConsumer.port = before
-        return Reply(answer.status_code, answer.text)
+        client = HTTPConnection("toxiproxy", timeout=API_LIMIT_S)
+        try:
+            client.sock = connect(self._folder.socket_of(process), API_LIMIT_S)
+            text = None if body is None else json.dumps(body)
+            client.request(method.upper(), path, text, {"Content-Type": "application/json"})
+            answer = client.getresponse()
+            return Reply(answer.status, answer.read().decode(errors="replace"))
+        except (TimeoutError, BlockingIOError) as late:  # the latter: too many wait to connect
+            raise Hung from late
+        except (OSError, HTTPException) as failed:
+            ended = self._launcher.wait(process, _EXIT_LIMIT_S)
+            raise EnvironmentFailed(
+                f"the toxiproxy of {self._slots[process].name} "
+                + (str(ended) if ended else f"broke off a request: {failed}"),
+                self.log(process),
+            ) from failed
+        finally:
+            client.close()
 
     def kill(self, process: str) -> None:
         """See `Toxiproxies.kill`."""
         self._launcher.signal(process, 9)
         if self._launcher.wait(process, _EXIT_LIMIT_S) is None:
             raise EnvironmentFailed(f"{process} did not end within {_EXIT_LIMIT_S:g} s")
+        self._folder.socket_of(process).unlink(missing_ok=True)
 
     def listen(self, link: Link) -> End:
         """See `Toxiproxies.listen`."""
@@ -178,8 +163,27 @@ class HostToxiproxies:
         return tail(self._folder.log_of(process))
 
 
+def connect(path: Path, limit_s: float) -> socket.socket:
+    """A connection to a Unix socket; raises OSError, TimeoutError among it.
+
+    The path may be longer than an address of a socket: the folder is opened first.
+    """
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+        try:
+            connection.settimeout(limit_s)
+            connection.connect(f"/proc/self/fd/{folder}/{path.name}")
+        finally:
+            os.close(folder)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
 def find_toxiproxy(environment: Mapping[str, str]) -> Path:
-    """toxiproxy-server: $FENCEPOST_TOXIPROXY, else beside this Python, else on the PATH.
+    """Our build of toxiproxy: $FENCEPOST_TOXIPROXY, else beside this Python, else on the PATH.
 
     Raises EnvironmentFailed when there is none.
     """
@@ -188,22 +192,22 @@ def find_toxiproxy(environment: Mapping[str, str]) -> Path:
         if os.access(named, os.X_OK) and Path(named).is_file():
             return Path(named)
         raise EnvironmentFailed(f"FENCEPOST_TOXIPROXY names {named}, which is no program")
-    beside = Path(sys.executable).with_name("toxiproxy-server")
+    beside = Path(sys.executable).with_name(PROGRAM)
     if os.access(beside, os.X_OK):
         return beside
-    found = shutil.which("toxiproxy-server", path=environment.get("PATH"))
+    found = shutil.which(PROGRAM, path=environment.get("PATH"))
     if found:
         return Path(found)
     raise EnvironmentFailed(
-        f"toxiproxy-server was found neither beside {sys.executable} nor on the PATH: "
+        f"{PROGRAM} was found neither beside {sys.executable} nor on the PATH: "
         "run ./dev setup, or set FENCEPOST_TOXIPROXY"
     )
 
 
 def toxiproxy_version(binary: Path) -> str:
-    """The version a toxiproxy-server was built from, such as `v2.12.0`, or `unknown`.
+    """The version of toxiproxy that a program holds, such as `v2.12.0`, or `unknown`.
 
-    One that `go install` built calls itself `git`, so this reads what Go wrote into the program.
+    It is what Go wrote into the program of the modules that it is made of.
     """
     found = re.search(rb"github\.com/Shopify/toxiproxy/v2\t(v[0-9][^\t\n]*)", binary.read_bytes())
     return found[1].decode() if found else "unknown"

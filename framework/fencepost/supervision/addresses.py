@@ -1,8 +1,8 @@
 """Loopback addresses of the process runtime: 127.<run>.<slot>.<peer>, ports below 32768.
 
 Slot s has the address 127.R.s.s and reaches peer p at 127.R.s.p, where its own toxiproxy listens on
-the peer's port; that toxiproxy's API is 127.R.s.254. So two nodes never share an address, the same
-port works on every node, and the kernel's ephemeral ports (32768 and up) never collide with these.
+the peer's port. So two nodes never share an address, the same port works on every node, and the
+kernel's ephemeral ports (32768 and up) never collide with these.
 
 R is claimed by a bound socket. So the claim covers exactly the addresses (one network namespace,
 all users) and ends with the last process that inherited it, however that process ends.
@@ -21,9 +21,8 @@ from fencepost.model.clock import MS, now_ns
 from fencepost.model.errors import EnvironmentFailed, UsageError
 from fencepost.model.topology import Layout, Slot
 
-API_PORT = 8474
 FIRST_EPHEMERAL_PORT = 32768
-_API_PEER = 254
+_CLAIM_PEER = 254
 _LAST_SLOT = 250
 _CLAIM_PORT = 8473
 RUNS = range(1, 240)
@@ -48,10 +47,6 @@ class Addresses:
     def outside(self, slot: Slot) -> str:
         """Where the harness and client workers reach the slot without a link: its own address."""
         return self.own(slot)
-
-    def api(self, slot: Slot) -> str:
-        """Where the slot's toxiproxy serves its API, on `API_PORT`."""
-        return f"127.{self.run}.{slot.index}.{_API_PEER}"
 
 
 @final
@@ -83,7 +78,7 @@ def claim(first: int | None = None, runs: range = RUNS) -> Claim:
         run = runs[(start + step - runs.start) % len(runs)]
         held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
-            held.bind((f"127.{run}.{_API_PEER}.{_API_PEER}", _CLAIM_PORT))
+            held.bind((f"127.{run}.{_CLAIM_PEER}.{_CLAIM_PEER}", _CLAIM_PORT))
         except OSError as refused:
             held.close()
             if refused.errno != errno.EADDRINUSE:
@@ -116,7 +111,7 @@ def check_layout(layout: Layout) -> None:
         words = f"the link {link.source} -> {link.target}:{link.port}"
         if not {link.source, link.target} <= names.keys() or link.source == link.target:
             raise UsageError(f"{words} does not join two slots of its layout")
-        if not 1 <= link.port < FIRST_EPHEMERAL_PORT or link.port in (API_PORT, _CLAIM_PORT):
+        if not 1 <= link.port < FIRST_EPHEMERAL_PORT or link.port == _CLAIM_PORT:
             raise UsageError(
                 f"{words} needs a port below {FIRST_EPHEMERAL_PORT} that Fencepost does not use "
                 "itself"

@@ -4,7 +4,8 @@ It is run by path in a container that owns the pod's network and process namespa
 root, and imports the standard library only, so that it is there at once. What it is asked comes as
 one JSON object a line on its standard input, and is answered by one on its standard output, in
 order; its standard error, and its toxiproxy's, is the pod's log. So the harness reaches a pod's
-toxiproxy, and nothing else outside the pod does: toxiproxy listens on the pod's loopback only.
+toxiproxy, and nothing outside the container does: toxiproxy's API is on a Unix socket in a folder
+of the agent's own.
 
     {"id": 1, "do": "proxy"}                       (re)starts toxiproxy; {"id": 1, "pid": 7}
     {"id": 2, "do": "http", "method", "path", "body", "limit_s"}
@@ -36,6 +37,7 @@ import signal
 import socket
 import sys
 import tarfile
+import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -43,7 +45,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-API = ("127.0.0.1", 8474)
+PROGRAM = "fencepost-toxiproxy"
 NAMED = b"FENCEPOST_PROCESS="
 """The variable in which a container's process is told its name."""
 _READY_LIMIT_S = 5.0
@@ -55,6 +57,7 @@ class Agent:
 
     def __init__(self) -> None:
         self._toxiproxy = 0
+        self._socket = Path(tempfile.mkdtemp()) / "toxiproxy"
 
     def serve(self) -> None:
         """Until standard input ends."""
@@ -88,26 +91,45 @@ class Agent:
             old, self._toxiproxy = self._toxiproxy, 0
             os.kill(old, signal.SIGKILL)
             _await(lambda: not Path(f"/proc/{old}").exists())
-        argv = ["toxiproxy-server", "-host", API[0], "-port", str(API[1]), "-proxy-metrics"]
+        self._socket.unlink(missing_ok=True)
+        argv = [PROGRAM, "-socket", str(self._socket)]
         to_log = [(os.POSIX_SPAWN_DUP2, 2, 1), (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
         started = os.posix_spawnp(argv[0], argv, os.environ, file_actions=to_log)
         self._toxiproxy = started
-        if not _await(_listens):
+        if not _await(self._listens):
             return {"error": f"it did not listen within {_READY_LIMIT_S:g} s"}
         return {"pid": started}
 
     def do_http(self, request: dict[str, Any]) -> dict[str, Any]:
-        connection = http.client.HTTPConnection(*API, timeout=request["limit_s"])
+        connection = http.client.HTTPConnection("toxiproxy", timeout=request["limit_s"])
         body = None if request["body"] is None else json.dumps(request["body"])
         headers = {"Content-Type": "application/json"}
         try:
+            connection.sock = self._connect(request["limit_s"])
             connection.request(request["method"].upper(), request["path"], body, headers)
             answer = connection.getresponse()
             return {"status": answer.status, "text": answer.read().decode(errors="replace")}
-        except TimeoutError:
+        except (TimeoutError, BlockingIOError):  # the latter: too many wait to connect
             return {"hung": True}
         finally:
             connection.close()
+
+    def _connect(self, limit_s: float) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.settimeout(limit_s)
+            connection.connect(str(self._socket))
+        except OSError:
+            connection.close()
+            raise
+        return connection
+
+    def _listens(self) -> bool:
+        try:
+            self._connect(1).close()
+        except OSError:
+            return False
+        return True
 
     def do_probe(self, request: dict[str, Any]) -> dict[str, Any]:
         module, _, name = request["probe"].partition(":")
@@ -184,14 +206,6 @@ def _below(folder: Path) -> Iterator[Path]:
             yield path
             if path.is_dir() and not path.is_symlink():
                 yield from _below(path)
-
-
-def _listens() -> bool:
-    try:
-        socket.create_connection(API, 1).close()
-    except OSError:
-        return False
-    return True
 
 
 def _await(holds: Any) -> bool:

@@ -39,6 +39,7 @@ class Host:
             claimed = claim()
             self._finish.callback(claimed.close)
             self.addresses = Addresses(claimed.run)
+            self._finish.callback(shutil.rmtree, folder.sockets, ignore_errors=True)
             self.launcher = Launcher(folder.log_of("supervisor"), [claimed.fileno()])
             self._finish.callback(self.launcher.close)
             self.toxiproxies = HostToxiproxies(layout, self.addresses, self.launcher, folder)
