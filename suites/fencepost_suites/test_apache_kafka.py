@@ -7,7 +7,7 @@ import pytest
 
 from fencepost import Condition, Event, Shape, View
 from fencepost.testing import EventLog, Faults
-from fencepost_clusters.apache_kafka.metrics import MetricsTold, figures
+from fencepost_clusters.apache_kafka.metrics import MetricsObserved, figures
 from fencepost_clusters.apache_kafka.rules_metrics import SETTLED_NS
 from fencepost_clusters.apache_kafka.rules_serving import APPLIED_WITHIN_NS
 from fencepost_kafka import kafka_shape
@@ -29,7 +29,7 @@ def keeps_showing(node: KafkaNode, **shown: int) -> Condition:
 
     def holds(view: View) -> bool:
         event = view.latest.get(("clients/metrics#1", "apache_kafka.metrics"))
-        if event is None or not isinstance(page := event.body, MetricsTold):
+        if event is None or not isinstance(page := event.body, MetricsObserved):
             return False
         settled = event.at_ns - page.since_ns >= SETTLED_NS
         agrees = all(getattr(page, name) == value for name, value in shown.items())

@@ -1,7 +1,7 @@
-"""Apache Kafka in KRaft mode as a system under test: unpatched, told of by what it logs, stores and
-measures.
+"""Apache Kafka in KRaft mode as a system under test, unpatched: seen through its logs, its metadata
+log and its metrics.
 
-`cluster` says how a node is configured and started, `distribution` where Kafka comes from;
-`narration` makes events of what nodes log, `observer` of the metadata log, read over the wire, and
-`metrics` of the pages on which nodes show their metrics.
+`cluster` defines how a node is configured and started, `distribution` where Kafka comes from.
+`log_parser` makes events of what nodes log, `observer` of the metadata log, read over the wire, and
+`metrics` of the nodes' metrics pages.
 """

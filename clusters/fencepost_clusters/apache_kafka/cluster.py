@@ -1,8 +1,9 @@
-"""Apache Kafka as the framework sees it: slots and links as the reference's, commands of its own.
+"""Apache Kafka as the framework sees it: the slots and links of the reference cluster, with Kafka's
+own commands.
 
 A version is named after the system: `apache/kraft@4.1.0`; `apache/kraft` is the default one. Each
 node knows the others by the names of their slots, which its own hosts file maps to its own ends of
-the links; brokers advertise to clients the clients' ends, and to each other their names.
+the links. Brokers advertise the clients' ends to clients, and their names to each other.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ OBSERVER = "kraft_observer"
 METRICS_READER = "kraft_metrics_reader"
 _HEAP_MB: Mapping[str, int] = {Role.CONTROLLER: 128, Role.BROKER: 256}
 _RESTART_MS = 40_000
-"""How long a node may take from its start to being unfenced, on a machine with much else to do."""
+"""How long a node may take from its start until it is unfenced, on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class KRaft:
-    """`apache/kraft`: one version of Kafka, unpatched, controllers and brokers apart."""
+    """`apache/kraft`: one version of Kafka, unpatched, with separate controllers and brokers."""
 
     version: str = DEFAULT_VERSION
     name: str = "apache/kraft"
@@ -63,7 +64,7 @@ class KRaft:
         """Another version of Kafka; raises UsageError for one that is older than 3.9."""
         numbers = version.split(".")
         if not all(number.isdigit() for number in numbers) or len(numbers) != 3:
-            raise UsageError(f"{version!r} is no version of Kafka, such as {DEFAULT_VERSION}")
+            raise UsageError(f"{version!r} is not a version of Kafka, such as {DEFAULT_VERSION}")
         if tuple(map(int, numbers[:2])) < OLDEST:
             raise UsageError(f"{self.name} knows Kafka 3.9 and newer, not {version}")
         return replace(self, version=version, name=f"apache/kraft@{version}")
@@ -71,12 +72,12 @@ class KRaft:
     def layout(self, shape: Shape) -> Layout:
         """Controllers, brokers with a duplicate each, and the clients' slot.
 
-        Raises UsageError for a bad shape or defects, NotApplicable for what Kafka has not.
+        Raises UsageError for a bad shape or defects, NotApplicable for what Kafka does not have.
         """
         if shape.defects:
-            raise UsageError(f"{self.name} has no defects to switch on: it is as it is")
+            raise UsageError(f"{self.name} has no defects to switch on")
         if shape.counts.get(COMBINED, 0):
-            raise NotApplicable("apache/kraft has one id for both in a shared process")
+            raise NotApplicable("apache/kraft has one id for both nodes of a shared process")
         for own in (shape.settings, *shape.own.values()):
             settings.given(own)
         return lay_out(shape, PORTS)
@@ -149,7 +150,7 @@ class KRaft:
         }
 
     def command(self, place: Place, shape: Shape) -> Command:
-        """One node as a JVM; brings Kafka here first if it is not.
+        """The command of one node, a JVM; installs Kafka first if necessary.
 
         Raises EnvironmentFailed as `distribution.installed` does.
         """
@@ -181,11 +182,11 @@ class KRaft:
         )
 
     def image(self) -> str:
-        """What `images/kafka/Dockerfile` makes of this version."""
+        """The image that `images/kafka/Dockerfile` makes of this version."""
         return f"fencepost/kafka:{self.version}"
 
     def log_parser(self, slot: Slot, shape: Shape) -> LogParser:
-        """What makes events of a node's standard output."""
+        """Makes events of a node's standard output."""
         return KafkaLogParser(slot, self.timing(shape).lease_ms)
 
     def observers(self) -> Sequence[ClientSpec]:
@@ -197,7 +198,7 @@ class KRaft:
         )
 
     def timing(self, shape: Shape) -> Timing:
-        """What the settings mean for how long things take."""
+        """The durations that the settings imply."""
         read = {**settings.SUITE_SETTINGS, **settings.given(shape.settings)}
         lease_ms = int(read["broker.session.timeout.ms"])
         return Timing(
@@ -210,9 +211,9 @@ class KRaft:
 
 
 def jvm_options(role: str) -> tuple[str, ...]:
-    """A small heap, and what makes a start cheap: no second compiler, classes from an archive.
+    """A small heap, and options for a quick start: no second compiler, classes from an archive.
 
-    None has a blank in it, so the archive's path is not among them.
+    None contains a blank, so the archive's path is not among them.
     """
     return (
         "-Xms64m",
@@ -231,7 +232,7 @@ def resource(name: str) -> str:
 
 
 def _listeners(slot: Slot, address: str, advertised: str) -> dict[str, str]:
-    """Where a node listens, and what it tells others to dial."""
+    """Where a node listens, and the address it advertises."""
     if slot.role is Role.CONTROLLER:
         return {
             "listeners": f"CONTROLLER://{address}:{PORTS.controller}",
@@ -246,7 +247,7 @@ def _listeners(slot: Slot, address: str, advertised: str) -> dict[str, str]:
 
 
 def _formatted(place: Place) -> dict[str, str]:
-    """What StorageTool writes of a formatted disk. A new disk of a slot is another directory."""
+    """What StorageTool writes on a formatted disk. A new disk of a slot is another directory."""
     return {
         "version": "1",
         "cluster.id": _uuid(place.run),

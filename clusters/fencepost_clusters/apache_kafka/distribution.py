@@ -1,11 +1,11 @@
-"""Apache Kafka from Maven Central, once a version, in the user's cache folder.
+"""Apache Kafka from Maven Central, one folder per version, in the user's cache folder.
 
 `$XDG_CACHE_HOME/fencepost/kafka/<version>/` (`~/.cache` unless set) holds `lib` (the class path),
-`bootstrap.checkpoint` (the metadata a formatted disk begins with, made by Kafka's own StorageTool)
-and class data archives, one a Java, which halve what a start costs. Beside the versions is the
-agent that shows a JVM's metrics, one for all: on no class path, which the archives are made for.
-What is there is taken as it is, so a second start needs neither network nor Maven; runs side by
-side wait for one another.
+`bootstrap.checkpoint` (the metadata of a newly formatted disk, made by Kafka's own StorageTool) and
+class data archives, one per Java, which halve the cost of a start. Beside the versions is the agent
+that shows a JVM's metrics, one for all; it is on no class path, since the archives depend on those.
+Existing files are used as they are, so a second start needs neither network nor Maven. Runs side by
+side wait for each other.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ JAVA_LEAST = 17
 MAIN = "kafka.Kafka"
 STARTED = "Kafka Server started"
 LOG4J = "2.25.4"
-"""Without a binding of SLF4J nothing at all is logged. Kafka 3 also calls Log4j 1 by its name."""
+"""Without a binding of SLF4J nothing is logged. Kafka 3 also uses Log4j 1 by its name."""
 AGENT = "1.0.1"
-"""Of Prometheus's `jmx_prometheus_javaagent`."""
+"""The version of Prometheus's `jmx_prometheus_javaagent`."""
 AGENT_IN_IMAGE = "metrics-agent.jar"
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 _MAVEN_LIMIT_S = 480
@@ -55,16 +55,16 @@ class Distribution:
 
 
 def in_image(version: str) -> Distribution:
-    """That version where its image has it, with what `images/kafka/archive.sh` made."""
+    """That version of Kafka in its image, with what `images/kafka/archive.sh` made."""
     home = Path("/opt/kafka")
     return Distribution(version, home, "java", home / "classes.jsa", home / AGENT_IN_IMAGE)
 
 
 def installed(version: str, environment: Mapping[str, str], logging: str) -> Distribution:
-    """That version of Kafka, brought here and prepared if it is not; takes a minute then.
+    """That version of Kafka, downloaded and prepared if necessary, which takes a minute.
 
-    `logging` is the Log4j configuration to prepare with. Raises EnvironmentFailed without a
-    Java of 17 or newer, without Maven where the class path is not there yet, or where either fails.
+    `logging` is the Log4j configuration to prepare with. Raises EnvironmentFailed without a Java of
+    17 or newer, without Maven if the class path is missing, or if either fails.
     """
     java, java_version = find_java(environment)
     home = cache(environment) / version
@@ -87,7 +87,7 @@ def installed(version: str, environment: Mapping[str, str], logging: str) -> Dis
 
 
 def cache(environment: Mapping[str, str]) -> Path:
-    """The folder with one folder a version."""
+    """The folder that has one folder per version."""
     root = environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME", "/")) / ".cache"
     return Path(root) / "fencepost" / "kafka"
 
@@ -95,7 +95,7 @@ def cache(environment: Mapping[str, str]) -> Path:
 def find_java(environment: Mapping[str, str]) -> tuple[str, str]:
     """The `java` of JAVA_HOME, or of the PATH, and its version.
 
-    Raises EnvironmentFailed when there is none, or one older than 17.
+    Raises EnvironmentFailed if there is none, or only one older than 17.
     """
     wanted = environment.get("JAVA_HOME")
     java = f"{wanted}/bin/java" if wanted else shutil.which("java", path=environment.get("PATH"))
@@ -112,7 +112,7 @@ def find_java(environment: Mapping[str, str]) -> tuple[str, str]:
 
 
 def pom(version: str) -> str:
-    """What Maven is asked for: Kafka, and what lets it log."""
+    """What Maven is asked for: Kafka, and its logging library."""
     wanted = [("org.apache.kafka", "kafka_2.13", version)]
     bindings = ["log4j-slf4j-impl", "log4j-core"]
     if version.startswith("3."):
@@ -131,7 +131,7 @@ def pom(version: str) -> str:
 
 
 def _bring(version: str, home: Path, maven: str | None) -> None:
-    """Puts the class path into a folder beside `home`, and renames that once it is whole."""
+    """Downloads the class path into a folder beside `home`, and renames it once it is complete."""
     if maven is None:
         raise _missing(f"Kafka {version}", home)
     with tempfile.TemporaryDirectory(dir=home.parent, prefix=f".{version}-") as made:
@@ -141,15 +141,16 @@ def _bring(version: str, home: Path, maven: str | None) -> None:
             [maven, "-B", "-q", "-f", str(folder / "pom.xml"), f"{_COPY}-dependencies",
              "-DincludeScope=runtime", f"-DoutputDirectory={whole / 'lib'}"],
             _MAVEN_LIMIT_S,
-            f"Maven could not bring Kafka {version}",
+            f"Maven could not download Kafka {version}",
         )  # fmt: skip
         if not list((whole / "lib").glob("kafka_2.13-*.jar")):
-            raise EnvironmentFailed(f"Maven brought no kafka_2.13 for Kafka {version}")
+            raise EnvironmentFailed(f"Maven downloaded no kafka_2.13 for Kafka {version}")
         whole.rename(home)
 
 
 def _bring_agent(agent: Path, maven: str | None) -> None:
-    """Puts the agent's jar into a folder beside `agent`, and renames it once it is whole."""
+    """Downloads the agent's jar into a folder beside `agent`, and renames it once it is
+    complete."""
     if maven is None:
         raise _missing(agent.name, agent)
     with tempfile.TemporaryDirectory(dir=agent.parent, prefix=".agent-") as made:
@@ -157,18 +158,18 @@ def _bring_agent(agent: Path, maven: str | None) -> None:
             [maven, "-B", "-q", _COPY, f"-DoutputDirectory={made}",
              f"-Dartifact=io.prometheus.jmx:jmx_prometheus_javaagent:{AGENT}"],
             _MAVEN_LIMIT_S,
-            f"Maven could not bring {agent.name}",
+            f"Maven could not download {agent.name}",
         )  # fmt: skip
         brought = Path(made) / agent.name
         if not brought.exists():
-            raise EnvironmentFailed(f"Maven brought no {agent.name}")
+            raise EnvironmentFailed(f"Maven downloaded no {agent.name}")
         brought.rename(agent)
 
 
 def _missing(what: str, where: Path) -> EnvironmentFailed:
     return EnvironmentFailed(
-        f"{what} is not in {where.parent}, and Maven (mvn), which would bring it from "
-        "Maven Central, is not in the PATH"
+        f"{what} is not in {where.parent}, and Maven (mvn), which would download it from Maven "
+        "Central, is not in the PATH"
     )
 
 
@@ -243,7 +244,7 @@ def _run(argv: Sequence[str], limit_s: int, failure: str) -> None:
 
 
 def _run_until_started(argv: Sequence[str], version: str) -> None:
-    """Runs a node until it says that it has started, and lets it end in good order."""
+    """Runs a node until it logs that it has started, and stops it in order."""
     said: list[str] = []
     with subprocess.Popen(
         argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL

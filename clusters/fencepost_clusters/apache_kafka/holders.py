@@ -1,4 +1,4 @@
-"""Who holds which broker id, as Kafka's own rules see it."""
+"""Which process holds which broker id, by Kafka's own rules."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ KINDS: frozenset[type[Struct]] = frozenset(
         *(BrokerCommitted, SessionConfigured),
     }
 )
-"""What `Holders` learns from."""
+"""The kinds that `IdIdHolders` reads."""
 
 
 @dataclass(slots=True)
-class Holders:
-    """The holders of ids by the committed records, and who has an excuse to lose one."""
+class IdHolders:
+    """The holders of ids by the committed records, and the faults that excuse the loss of one."""
 
     incarnations: dict[str, str] = field(default_factory=dict)
     """incarnation -> its process."""
@@ -30,16 +30,16 @@ class Holders:
     """broker id -> its newest record."""
     gone: set[str] = field(default_factory=set)
     """Processes that have ended, or were asked to."""
-    struck: dict[str, frozenset[str]] = field(default_factory=dict)
-    """Each fault that lasts -> the slots it is aimed at. A second process with an id is none: what
-    that does is what is judged."""
+    active_faults: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Each active fault -> the slots it was injected into. A duplicate id is left out: what the
+    second process does is what is judged."""
     healed_ns: dict[str, int] = field(default_factory=dict)
-    """slot -> when a fault at it ended last."""
+    """slot -> when the last fault at it ended."""
     session_ns: int = 0
     """The longest session of any broker."""
 
     def learn(self, event: Event) -> None:
-        """Takes in what processes and faults tell; records are for `commit`."""
+        """Applies an event of a process or a fault; records are for `commit`."""
         match event.body:
             case NodeStarted(role="broker", incarnation=incarnation):
                 self.incarnations[incarnation] = event.process
@@ -50,13 +50,14 @@ class Holders:
             case SessionConfigured(timeout_ms=timeout_ms):
                 self.session_ns = max(self.session_ns, timeout_ms * MS)
             case FaultInjected(fault_id, fault, targets) if fault != "duplicate_id":
-                self.struck[fault_id] = frozenset(map(slot_of, targets))
+                self.active_faults[fault_id] = frozenset(map(slot_of, targets))
             case FaultHealed(fault_id):
-                healed = self.struck.pop(fault_id, frozenset())
+                healed = self.active_faults.pop(fault_id, frozenset())
                 self.healed_ns.update(dict.fromkeys(healed, event.at_ns))
 
     def commit(self, body: BrokerCommitted) -> tuple[bool, BrokerCommitted | None]:
-        """Takes in a record; whether it is news, and the one that stood before it."""
+        """Applies a record. Returns whether it is newer than the known one, and the record known
+        before."""
         was = self.records.get(body.broker_id)
         if was is not None and body.offset <= was.offset:
             return False, was
@@ -67,12 +68,17 @@ class Holders:
         """The process that a record gives the id to; empty if it is not known."""
         return "" if record is None else self.incarnations.get(record.incarnation, "")
 
-    def well(self, process: str, at_ns: int) -> bool:
-        """Whether nothing excuses a process from losing what it holds.
+    def unaffected(self, process: str, at_ns: int) -> bool:
+        """Whether no fault excuses a process from losing what it holds.
 
-        A fault does for a session longer than it lasts: the process's own may have ended unseen.
+        A fault still counts for one session after it was healed: the process's session may have
+        ended unseen.
         """
         slot = slot_of(process)
-        if not process or process in self.gone or any(slot in one for one in self.struck.values()):
+        if (
+            not process
+            or process in self.gone
+            or any(slot in one for one in self.active_faults.values())
+        ):
             return False
         return slot not in self.healed_ns or at_ns - self.healed_ns[slot] > self.session_ns

@@ -1,4 +1,4 @@
-"""How events are given to Kafka's own rules."""
+"""The keys by which events are given to Kafka's own rules."""
 
 from __future__ import annotations
 

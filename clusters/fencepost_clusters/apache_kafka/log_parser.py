@@ -1,9 +1,10 @@
-"""What a Kafka node logs, made into our events: a table, one row a line of its log.
+"""Makes events of what a Kafka node logs, by a table with one row per kind of line.
 
-A row names the end of the logger's name, since classes have moved between packages, the message as
-a pattern, and what is told. Samples of each, as versions print them, pin the rows in the tests.
-What a line leaves out is -1 or empty. The log parser remembers no more than what later lines leave
-out: what its node leads, and how far its replicas reached when they began to follow.
+A row has the end of the logger's name (classes have moved between packages), a pattern of the
+message, and a function that makes the events. Samples of each line, as the versions print it, pin
+the rows in the tests. A figure that a line does not have is -1 or empty. The log parser remembers
+only what later lines leave out: what its node leads, and the ends of its replicas when they began
+to follow.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ from fencepost_kafka import (
 )
 
 LINE = re.compile(r"@(\d+) [A-Z]+ (\S+) (.*)")
-"""What the layout in log4j2.properties prints."""
+"""A line as the layout in log4j2.properties prints it."""
 CONTROLLED_SHUTDOWN_MS = 300_000
-"""How long a broker waits to be let go; no setting of Kafka's says."""
+"""How long a broker waits for its shutdown to be granted; no setting of Kafka's defines it."""
 
 TopicPartition = tuple[str, int]
 Bodies = Iterator[Struct]
@@ -60,14 +61,14 @@ class SessionConfigured(Struct, frozen=True, tag="apache_kafka.session"):
 @final
 @dataclass(slots=True)
 class Memory:
-    """What of a node's past the lines of its log take for known."""
+    """What later lines of a node's log do not repeat."""
 
     node_id: int
     session_ms: int
     registers: bool = False
-    """Whether it is a broker."""
+    """Whether the node is a broker."""
     at_ns: int = 0
-    """When the line being told was printed."""
+    """When the present line was printed."""
     state: str = "INITIAL"
     broker_epoch: int = -1
     active_epoch: int = -1
@@ -77,9 +78,9 @@ class Memory:
     image: MetadataApplied | None = None
     """The newest metadata that it has replayed."""
     counts: bool = False
-    """Whether a controller counts brokers and partitions of what it replays."""
+    """Whether this is a controller that counts brokers and partitions of what it replays."""
     led: dict[TopicPartition, LeadershipStarted] = field(default_factory=dict)
-    """What it leads, as it said when it began to."""
+    """What the node leads, with the event of when it began to."""
     followed: dict[TopicPartition, FollowingStarted] = field(default_factory=dict)
 
     def epoch_led(self, place: TopicPartition) -> int:
@@ -90,7 +91,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class LogPattern:
-    """One kind of line: the end of its logger's name, its message, and what is told of it."""
+    """One kind of line: the end of its logger's name, its message, and what makes events of it."""
 
     logger: str
     message: Pattern[str]
@@ -99,13 +100,13 @@ class LogPattern:
 
 @final
 class KafkaLogParser:
-    """The log parser of one process, of the node in a slot; see the module."""
+    """The log parser of one process of the node in a slot; see the module."""
 
     def __init__(self, slot: Slot, session_ms: int) -> None:
         self._memory = Memory(slot.node_id, session_ms, registers=slot.role is Role.BROKER)
 
     def parse(self, line: str) -> Sequence[ParsedEvent]:
-        """The events of one line; most have none, nor has what no logger printed."""
+        """The events of one line. Most lines have none; a line that no logger printed has none."""
         printed = LINE.match(line)
         if printed is None:
             return ()
@@ -133,7 +134,7 @@ def _registered(now: Memory, said: Match[str]) -> Bodies:
 
 def _unfenced(now: Memory, said: Match[str]) -> Bodies:
     yield _becomes(now, "ACTIVE", "unfenced")
-    # Before it opens no listener: what it leads by its metadata it serves from now on.
+    # A broker has no listener before it is unfenced: from now on it serves what it leads.
     yield from now.led.values()
 
 
@@ -164,7 +165,7 @@ def _recovered(now: Memory, said: Match[str]) -> Bodies:
 
 
 def _stopped(now: Memory, said: Match[str]) -> Bodies:
-    if not now.stopped:  # a controller says it twice
+    if not now.stopped:  # a controller logs it twice
         now.stopped = True
         yield NodeStopped("shutdown")
 
@@ -215,8 +216,8 @@ def _applied(now: Memory, said: Match[str]) -> Bodies:
 
 
 def _counts(now: Memory, said: Match[str]) -> Bodies:
-    # What listens to a starting controller's images is set up one after the other, seconds after
-    # the first image: a controller that does not count yet has not applied it in full.
+    # The listeners of a starting controller's images are set up one after the other, seconds after
+    # the first image. A controller that does not count yet has not applied the image completely.
     now.counts = True
     if now.image is not None:
         yield now.image
@@ -232,7 +233,7 @@ def _session_over(now: Memory, said: Match[str]) -> Bodies:
 
 
 def _failed(api: str) -> MakeEvents:
-    """What is told of an event of the controller's that failed: of a request it refused."""
+    """Makes the event of a request that the controller refused, from its failed operation."""
 
     def make_events(now: Memory, said: Match[str]) -> Bodies:
         error = re.sub(r"(?<!^)(?=[A-Z])", "_", said[1])
@@ -242,7 +243,7 @@ def _failed(api: str) -> MakeEvents:
 
 
 def _rejected(error: str, reason: str) -> MakeEvents:
-    """What is told of an AlterPartition that the controller rejected for that reason."""
+    """Makes the event of an AlterPartition that the controller rejected for that reason."""
 
     def make_events(now: Memory, said: Match[str]) -> Bodies:
         yield RequestRefused(
@@ -302,7 +303,7 @@ def _isr_refused(now: Memory, said: Match[str]) -> Bodies:
 def _truncated(now: Memory, said: Match[str]) -> Bodies:
     place = said["topic"], int(said["partition"])
     began = now.followed.get(place)
-    if began is not None:  # a replica; neither the metadata's log nor one being loaded
+    if began is not None:  # a replica, neither the metadata log nor a log being loaded
         yield LogTruncated(
             *place, int(said["to"]), began.log_end, began.high_watermark, began.leader_epoch,
             "leader_epoch",
@@ -388,7 +389,8 @@ TABLE: Sequence[LogPattern] = (
     _row("UnifiedLog", rf"\[UnifiedLog partition={_PLACE}, .*\] Truncating to offset (?P<to>\d+)",
          _truncated),
 )  # fmt: skip
-"""Every line that is told; `logger` alone is the end of Kafka's `state.change.logger`."""
+"""Every kind of line that makes events; a `logger` of `logger` is the end of Kafka's
+`state.change.logger`."""
 
 _ROWS: Mapping[str, Sequence[LogPattern]] = {
     name: tuple(row for row in TABLE if row.logger == name) for name in {r.logger for r in TABLE}

@@ -1,8 +1,8 @@
-"""Kafka's committed metadata records, replayed into what our events say of them.
+"""Makes events of Kafka's committed metadata records by replaying them.
 
-Pure: records in, event bodies out. A record that changes something tells the whole state after it,
-as `metadata.broker` and `metadata.partition` do; kinds that no event is about are told by
-`metadata.committed` alone.
+Pure: records in, event bodies out. A record that changes something makes an event with the whole
+state after it, as `metadata.broker` and `metadata.partition` have it; a record of any other kind
+makes only a `metadata.committed`.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from fencepost_kafka import (
 )
 
 _Key = TypeVar("_Key")
-_Told = TypeVar("_Told", BrokerCommitted, PartitionCommitted)
+_Committed = TypeVar("_Committed", BrokerCommitted, PartitionCommitted)
 _UNCHANGED = -2
-"""PartitionChangeRecord's leader, when it stays."""
+"""PartitionChangeRecord's leader if it does not change."""
 _ELR, _LAST_ELR = "EligibleLeaderReplicas", "LastKnownElr"
-"""KIP-966; None where the records' version has them not."""
+"""KIP-966; None in versions of the record that do not have them."""
 _IDLE = "NoOpRecord"
-"""Written twice a second so that lags can be measured; nothing else is in it."""
+"""Written twice a second so that lags can be measured; it has no content."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """A record of the log: where it is, the epoch of the controller that wrote it, its digest, and
-    where its batch begins."""
+    """A record of the log: its offset, the epoch of the controller that wrote it, its digest, and
+    the offset of its batch."""
 
     offset: int
     epoch: int
@@ -48,64 +48,67 @@ class StoredRecord:
 
 @final
 class Metadata:
-    """The state that the records up to now make."""
+    """The state that results from the records so far."""
 
     def __init__(self) -> None:
         self._topics: dict[str, str] = {}
         """topic id -> topic."""
         self._partitions: dict[tuple[str, int], PartitionCommitted] = {}
-        """topic id and number -> the partition as it is."""
+        """topic id and number -> the partition's present state."""
         self._elrs: dict[tuple[str, int], tuple[tuple[int, ...], tuple[int, ...]]] = {}
         """As above -> the eligible leader replicas, and the last known ones."""
         self._brokers: dict[int, BrokerCommitted] = {}
 
     def replay_batch(self, batch: Sequence[StoredRecord]) -> Sequence[Struct]:
-        """What the committed records of one batch tell.
+        """The event bodies of the committed records of one batch.
 
-        What a controller decides at once is in one batch, and each record of it may have been made
-        of the state before: one may end a replica's eligibility, and the next elect it. So who was
-        eligible before counts up to the partition's last record in the batch.
+        The changes that a controller decides together are in one batch, and each record may have
+        been made from the state before: one may end a replica's eligibility, and the next elect it.
+        So the replicas that were eligible before count until the partition's last record in the
+        batch.
         """
         before = {(p.topic, p.partition): p.eligible for p in self._partitions.values()}
-        told = [body for stored in batch for body in self.replay(stored)]
+        bodies = [body for stored in batch for body in self.replay(stored)]
         last: set[tuple[str, int]] = set()
-        for at in reversed(range(len(told))):
-            body = told[at]
+        for at in reversed(range(len(bodies))):
+            body = bodies[at]
             if isinstance(body, PartitionCommitted):
                 place = body.topic, body.partition
                 if place in last:
                     eligible = dict.fromkeys((*body.eligible, *before.get(place, ())))
-                    told[at] = replace(body, eligible=tuple(eligible))
+                    bodies[at] = replace(body, eligible=tuple(eligible))
                 last.add(place)
-        return told
+        return bodies
 
     def replay(self, stored: StoredRecord) -> Sequence[Struct]:
         """What a committed record tells, itself first; nothing for an idle one."""
         record = stored.record
         if record.kind == _IDLE:
             return ()
-        told: list[Struct] = [
+        bodies: list[Struct] = [
             MetadataCommitted(
                 stored.offset, stored.epoch, record.kind, stored.digest, record.version
             )
         ]
-        teller = TABLE.get(record.kind)
-        if teller is not None:
-            told += teller(self, stored.offset, record.values)
-        return told
+        make_bodies = TABLE.get(record.kind)
+        if make_bodies is not None:
+            bodies += make_bodies(self, stored.offset, record.values)
+        return bodies
 
     def restore(self, offset: int, records: Iterable[Record]) -> Sequence[Struct]:
-        """What the records of a snapshot tell, the last record in which is at `offset`.
+        """The event bodies of a snapshot's records, the last of which is at `offset`.
 
-        They take the place of all there was: what is no more is told first, then what is not as it
-        was, as of `offset`, and every feature.
+        The snapshot replaces the whole state. The bodies are what is gone, every feature, and what
+        differs from before, all as of `offset`.
         """
         new = Metadata()
         features: list[Struct] = []
         for record in records:
-            teller = TABLE.get(record.kind)
-            told = list(teller(new, offset, record.values)) if teller is not None else []
-            features += (body for body in told if isinstance(body, FeatureFinalized))
+            make_bodies = TABLE.get(record.kind)
+            bodies = (
+                list(make_bodies(new, offset, record.values)) if make_bodies is not None else []
+            )
+            features += (body for body in bodies if isinstance(body, FeatureFinalized))
         gone: list[Struct] = [
             TopicCommitted(offset, name, topic_id, deleted=True)
             for topic_id, name in self._topics.items()
@@ -125,18 +128,18 @@ class Metadata:
 
     def _registered(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
         broker = values["BrokerId"]
-        told = BrokerCommitted(
+        body = BrokerCommitted(
             offset, broker, values["BrokerEpoch"], values["Fenced"], values["IncarnationId"]
         )
-        self._brokers[broker] = told
-        yield told
+        self._brokers[broker] = body
+        yield body
 
     def _registration_changed(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
         if values["Fenced"]:
             broker = values["BrokerId"]
-            told = replace(self._brokers[broker], offset=offset, fenced=values["Fenced"] > 0)
-            self._brokers[broker] = told
-            yield told
+            body = replace(self._brokers[broker], offset=offset, fenced=values["Fenced"] > 0)
+            self._brokers[broker] = body
+            yield body
 
     def _unregistered(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
         self._brokers.pop(values["BrokerId"], None)
@@ -154,13 +157,13 @@ class Metadata:
 
     def _partition(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
         topic_id, number = values["TopicId"], values["PartitionId"]
-        told = PartitionCommitted(
+        body = PartitionCommitted(
             offset, self._topics[topic_id], number, values["Leader"], values["LeaderEpoch"],
             tuple(values["Isr"]), tuple(values["Replicas"]), tuple(values["AddingReplicas"]),
             tuple(values["RemovingReplicas"]),
         )  # fmt: skip
         elrs = tuple(values[_ELR] or ()), tuple(values[_LAST_ELR] or ())
-        yield self._now((topic_id, number), told, elrs)
+        yield self._now((topic_id, number), body, elrs)
 
     def _partition_changed(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
         key = values["TopicId"], values["PartitionId"]
@@ -170,39 +173,39 @@ class Metadata:
         def now(name: str, before: tuple[int, ...]) -> tuple[int, ...]:
             return before if values[name] is None else tuple(values[name])
 
-        told = PartitionCommitted(
+        body = PartitionCommitted(
             offset, was.topic, was.partition,
             values["Leader"] if moved else was.leader,
-            # Only a record that names a leader begins an epoch: an ISR change alone does not.
+            # Only a record that names a leader begins an epoch; a change of the ISR alone does not.
             was.leader_epoch + moved,
             now("Isr", was.isr), now("Replicas", was.replicas),
             now("AddingReplicas", was.adding), now("RemovingReplicas", was.removing),
         )  # fmt: skip
-        yield self._now(key, told, (now(_ELR, elrs[0]), now(_LAST_ELR, elrs[1])))
+        yield self._now(key, body, (now(_ELR, elrs[0]), now(_LAST_ELR, elrs[1])))
 
     def _now(
         self,
         key: tuple[str, int],
-        told: PartitionCommitted,
+        body: PartitionCommitted,
         elrs: tuple[tuple[int, ...], tuple[int, ...]],
     ) -> Struct:
-        """The partition as it is now. Once nobody is eligible any more, who led last may lead again
-        (KIP-966): one record may say both, so it counts as soon as the ISR is empty."""
+        """The partition's present state. Once no replica is eligible, the last leader may lead
+        again (KIP-966). One record may state both, so that counts as soon as the ISR is empty."""
         eligible, last = elrs
-        if not told.isr:
+        if not body.isr:
             eligible = tuple(dict.fromkeys((*eligible, *last)))
-        told = replace(told, eligible=eligible)
-        self._partitions[key], self._elrs[key] = told, elrs
-        return told
+        body = replace(body, eligible=eligible)
+        self._partitions[key], self._elrs[key] = body, elrs
+        return body
 
     def _feature(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
         yield FeatureFinalized(offset, values["Name"], values["FeatureLevel"])
 
 
 def _changed(
-    was: Mapping[_Key, _Told], now: Mapping[_Key, _Told]
+    was: Mapping[_Key, _Committed], now: Mapping[_Key, _Committed]
 ) -> Iterator[BrokerCommitted | PartitionCommitted]:
-    """What is not as it was, but for when that was told."""
+    """What differs from before, apart from the offset."""
     for key, one in now.items():
         before = was.get(key)
         if before is None or replace(before, offset=one.offset) != one:
@@ -219,8 +222,8 @@ TABLE: Mapping[str, Callable[[Metadata, int, Mapping[str, Any]], Iterator[Struct
     "PartitionChangeRecord": Metadata._partition_changed,
     "FeatureLevelRecord": Metadata._feature,
 }
-"""Every kind of record that more is told of than that it was committed.
+"""Every kind of record that makes an event beyond `metadata.committed`.
 
-FenceBrokerRecord and UnfenceBrokerRecord are of a metadata.version below that which a disk is
-formatted with by any version from 3.9 on: BrokerRegistrationChangeRecord has taken their place.
+FenceBrokerRecord and UnfenceBrokerRecord are missing: BrokerRegistrationChangeRecord has replaced
+them in every metadata.version that 3.9 or newer formats a disk with.
 """

@@ -1,8 +1,8 @@
-"""What the metrics page of a Kafka node says, made into our events: a table, one row a metric.
+"""Makes events of the metrics page of a Kafka node, by a table with one row per metric.
 
-The page is written by Prometheus's agent in the node's JVM, which is told here what to show and
+Prometheus's agent in the node's JVM writes the page. Its configuration here lists what to show; it
 names a sample after the metric's object name and attribute. Pure: text in, event bodies out.
-`metrics_reader` reads the pages; some of each role, as versions showed them, pin the rows in tests.
+`metrics_reader` reads the pages; pages of each role and version pin the rows in the tests.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import final
 from msgspec import Struct
 
 AGAIN_NS = 2_000_000_000
-"""How long a page that says nothing new goes untold: so rules see what ought to have changed."""
+"""How long an unchanged page goes without an event, so that rules see what should have changed."""
 _SAMPLE = re.compile(r"(\w+)(?:\{(.*)\})? (-?\d+(?:\.\d+)?(?:E-?\d+)?)")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
-class MetricsTold(Struct, frozen=True, tag="apache_kafka.metrics"):
-    """What the page of the node in `slot` said when a client of the run last read it.
+class MetricsObserved(Struct, frozen=True, tag="apache_kafka.metrics"):
+    """What the metrics page of the node in `slot` showed when a client of the run last read it.
 
-    Told when a figure has changed, and again every two seconds while none does. It has said just
-    this since the page that was asked for at `since_ns` (CLOCK_MONOTONIC), on every page between,
-    none of which failed to come; what was different for less than half a second may be missed. The
-    figures are Kafka's own by their names in the table; -1 for one that the page does not have,
-    such as another role's.
+    Recorded when a figure has changed, and every two seconds while none does. The page has shown
+    the same since the one that was requested at `since_ns` (CLOCK_MONOTONIC), in every reading
+    since, none of which failed. A difference that lasted less than half a second may be missed. The
+    figures are Kafka's own, by their names in the table; -1 if the page does not have one, such as
+    a figure of another role.
     """
 
     slot: str
@@ -45,14 +45,14 @@ class MetricsTold(Struct, frozen=True, tag="apache_kafka.metrics"):
 
 
 Figures = Mapping[str, int]
-"""Fields of `MetricsTold` that a page has, and what it says."""
+"""Fields of `MetricsObserved` that a page has, and their figures."""
 Sample = tuple[str, frozenset[tuple[str, str]]]
 """A sample's name on a page, and its labels."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricSource:
-    """One metric: its field, its object name in JMX, and which attribute of that it is."""
+    """One metric: its field, its object name in JMX, and the attribute."""
 
     field: str
     metric: str
@@ -60,7 +60,8 @@ class MetricSource:
 
     @property
     def sample(self) -> Sample:
-        """Where the agent shows it: the first property is in the name, all others are labels."""
+        """The sample's name as the agent shows it: the first property is in the name, all others
+        are labels."""
         domain, _, properties = self.metric.partition(":")
         (_, first), *others = (one.split("=") for one in properties.split(","))
         name = re.sub(r"\W", "_", f"{domain}_{first}_{self.attribute}")
@@ -81,10 +82,10 @@ TABLE: Sequence[MetricSource] = (
     MetricSource("led_partitions", f"{_BROKER}LeaderCount"),
     MetricSource("under_replicated", f"{_BROKER}UnderReplicatedPartitions"),
 )
-"""Every metric that is told. How far a node has applied the metadata is told by what it logs."""
+"""Every metric that makes events. How far a node has applied the metadata is in its log."""
 
 ZOOKEEPER = "kafka.server:type=SessionExpireListener,*"
-"""ZooKeeperExpiresPerSec and its like: shown where they exist, told nowhere."""
+"""ZooKeeperExpiresPerSec and similar metrics: shown if they exist, without events."""
 _FIELDS: Mapping[Sample, str] = {row.sample: row.field for row in TABLE}
 
 
@@ -95,43 +96,43 @@ def exporter_config() -> str:
 
 
 def query() -> str:
-    """What to ask a page for, after its `?`: these samples, and none about the JVM."""
+    """The query string for a page: these samples, and none about the JVM."""
     return "&".join(f"name[]={name}" for name in dict.fromkeys(name for name, _ in _FIELDS))
 
 
 def figures(page: str) -> Figures:
-    """What a page says of the table's metrics; samples of others, and lines that are none, tell
-    nothing."""
-    told: dict[str, int] = {}
+    """The figures of the table's metrics on a page; other samples, and lines that are not samples,
+    are ignored."""
+    found: dict[str, int] = {}
     for line in page.splitlines():
         read = _SAMPLE.fullmatch(line)
         if read is not None:
             known = _FIELDS.get((read[1], frozenset(_LABEL.findall(read[2] or ""))))
             if known is not None:
-                told[known] = int(float(read[3]))
-    return told
+                found[known] = int(float(read[3]))
+    return found
 
 
 @final
 @dataclass(slots=True)
-class Following:
-    """What one node's pages have said since it was last unheard of."""
+class PageHistory:
+    """What one node's pages have shown since the node last failed to answer."""
 
     slot: str
-    _said: Figures = field(default_factory=dict)
+    _shown: Figures = field(default_factory=dict)
     _since_ns: int = -1
-    _told_ns: int = -1
+    _recorded_ns: int = -1
 
-    def take(self, said: Figures, asked_ns: int, came_ns: int) -> MetricsTold | None:
-        """Takes in what a page says, or nothing where none came; what to tell of it, if anything.
+    def take(self, said: Figures, asked_ns: int, came_ns: int) -> MetricsObserved | None:
+        """Takes a page's figures, or none if no page came; returns the event to record, if any.
 
-        The page was asked for at `asked_ns` and had come at `came_ns`.
+        The page was requested at `asked_ns` and had arrived at `came_ns`.
         """
-        if said != self._said:
-            self._said, self._since_ns = said, asked_ns
-        elif came_ns - self._told_ns < AGAIN_NS:
+        if said != self._shown:
+            self._shown, self._since_ns = said, asked_ns
+        elif came_ns - self._recorded_ns < AGAIN_NS:
             return None
         if not said:
             return None
-        self._told_ns = came_ns
-        return MetricsTold(self.slot, self._since_ns, **said)
+        self._recorded_ns = came_ns
+        return MetricsObserved(self.slot, self._since_ns, **said)

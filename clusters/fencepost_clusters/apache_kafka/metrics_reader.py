@@ -1,9 +1,9 @@
-"""The client that reads the nodes' metrics pages, past all links: no fault cuts it.
+"""The client that reads the nodes' metrics pages, without links, so that no fault cuts it off.
 
-Each page is read twice a second; one of a node that does not answer, or knows no epoch of the
-quorum yet, once in two seconds: a JVM that starts has other things to do. What is told of a page
-is for `metrics` to say. So a rule learns of a change within half a second and what a page takes,
-within two seconds more after a start or a pause, and never of what came and went between two pages.
+Each page is read twice a second; the page of a node that does not answer, or knows no epoch of the
+quorum yet, only every two seconds, since a starting JVM is busy. `metrics` decides which events a
+page makes. So a rule learns of a change within half a second plus the time of a page, within two
+more seconds after a start or a pause, and never of a change that ended between two pages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from collections.abc import Sequence
 import msgspec
 
 from fencepost import ClientStarted, Recorder, WorkerConfig, run_worker
-from fencepost_clusters.apache_kafka.metrics import Figures, Following, MetricsTold, figures, query
+from fencepost_clusters.apache_kafka.metrics import (
+    Figures,
+    MetricsObserved,
+    PageHistory,
+    figures,
+    query,
+)
 from fencepost_kafka import KINDS
 
 EVERY_S = 0.5
@@ -27,13 +33,13 @@ MOST_BYTES = 1 << 20
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What the worker is started with: the port of the pages."""
+    """The worker's options: the port of the pages."""
 
     port: int
 
 
 async def read_page(address: str, port: int) -> Figures:
-    """What the page there says; nothing when none comes within the limit, or it is no page."""
+    """The text of the page; empty if none came within the limit, or it is not a page."""
     asked = f"GET /metrics?{query()} HTTP/1.0\r\nHost: {address}\r\n\r\n"
     try:
         async with asyncio.timeout(LIMIT_S):
@@ -45,7 +51,7 @@ async def read_page(address: str, port: int) -> Figures:
                     answer += more
             finally:
                 writer.close()
-    except OSError:  # it is down or paused; a timeout is one, too
+    except OSError:  # the node is down or paused; a timeout counts, too
         return {}
     head, _, body = answer.partition(b"\r\n\r\n")
     # A node that dies while it answers may leave half a number.
@@ -56,19 +62,19 @@ async def read_page(address: str, port: int) -> Figures:
 async def follow(
     slot: str, address: str, port: int, recorder: Recorder, stopped: asyncio.Event
 ) -> None:
-    """Reads one node's page again and again, until it is told to stop."""
-    following = Following(slot)
+    """Reads one node's page repeatedly, until it is asked to stop."""
+    following = PageHistory(slot)
     said: Figures = {}
     while not await within(stopped, EVERY_S if said.get("epoch", 0) > 0 else SELDOM_S):
         asked_ns = time.monotonic_ns()
         said = await read_page(address, port)
-        told = following.take(said, asked_ns, time.monotonic_ns())
-        if told is not None:
-            recorder.record(told)
+        observed = following.take(said, asked_ns, time.monotonic_ns())
+        if observed is not None:
+            recorder.record(observed)
 
 
 async def within(happened: asyncio.Event, limit_s: float) -> bool:
-    """Whether it happens within the limit."""
+    """Whether the event is set within the limit."""
     try:
         async with asyncio.timeout(limit_s):
             return await happened.wait()
@@ -93,7 +99,7 @@ async def follow_all(config: WorkerConfig, port: int, recorder: Recorder) -> Non
 
 
 def work(config: WorkerConfig, options: Options, recorder: Recorder) -> str:
-    """Until it is told to stop."""
+    """Runs until it is asked to stop."""
     asyncio.run(follow_all(config, options.port, recorder))
     return "stopped"
 
@@ -101,7 +107,7 @@ def work(config: WorkerConfig, options: Options, recorder: Recorder) -> str:
 def main(argv: Sequence[str]) -> int:
     """See `run_worker`."""
     started = ClientStarted("metrics reader", "asyncio")
-    return run_worker(argv, Options, lambda _: started, work, (MetricsTold, *KINDS))
+    return run_worker(argv, Options, lambda _: started, work, (MetricsObserved, *KINDS))
 
 
 if __name__ == "__main__":

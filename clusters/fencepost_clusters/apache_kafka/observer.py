@@ -1,11 +1,12 @@
-"""The client that reads the metadata log: it fetches from the controllers as an observer would.
+"""The client that reads the metadata log: it fetches from the controllers like an observer.
 
-Kafka's own Fetch with replica id -1, over the clients' links, from whoever leads the quorum; what
-is below the high watermark is decoded and told. It takes part in nothing: to the leader it is
-nobody's replica. A controller that does not answer, or does not lead, is followed by the next.
+It sends Kafka's own Fetch with replica id -1, over the clients' links, to the leader of the quorum.
+It decodes what is below the high watermark and records it. It takes no part in the quorum: to the
+leader it is no replica. If a controller does not answer, or does not lead, the next one is asked.
 
-Where the log no longer goes back to what was read last, a snapshot takes its place: the state is
-told as it is there, and that the records before are missing, so that no clause holds on their word.
+If the log no longer includes what is next to read, a snapshot replaces it: the state is recorded as
+the snapshot has it, and the records before are recorded as missing, so that no clause holds because
+of them.
 """
 
 from __future__ import annotations
@@ -49,14 +50,15 @@ from fencepost_kafka import KINDS, SnapshotLoaded
 
 METADATA_LOG = UUID("00000000-0000-0000-0000-000000000001")
 WAIT_MS = 50
-"""How long a leader may wait for a record: what is committed after that is asked for then."""
+"""How long a leader may wait for a record; what is committed later is in the next answer."""
 LIMIT_S = 1.5
-# kio marks every number with a type of its own, which its own coercion undoes: plain ints will do.
+# kio's annotations give every number a type of its own, which its own coercion undoes: plain ints
+# work.
 _FETCH: Any = fetch_request
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What the worker is started with: the controllers' port, and whose schemas to read."""
+    """The worker's options: the controllers' port, and the version whose schemas to use."""
 
     port: int
     version: str
@@ -64,7 +66,8 @@ class Options(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    """What matters of a controller's answer. `leader` and `epoch` are as it knows them, or -1."""
+    """The relevant part of a controller's answer. `leader` and `epoch` are the ones it knows, or
+    -1."""
 
     error: str
     leader: int
@@ -72,30 +75,30 @@ class FetchResult:
     high_watermark: int = -1
     diverges: bool = False
     snapshot: Snapshot | None = None
-    """What is to be read instead: the log does not go back to where it was asked for."""
+    """The snapshot to read instead, if the log no longer includes the requested offset."""
     records: Sequence[StoredRecord] = ()
     end: int = -1
-    """The offset after the last batch (-1: there was none); a batch may hold no record for us."""
+    """The offset after the last batch (-1: there was none); a batch may have no metadata record."""
     end_epoch: int = -1
 
 
 @final
 @dataclass(slots=True)
 class LogProgress:
-    """How far the log was read, and what of it is not known to be committed yet."""
+    """How far the log was read, and the records read that are not known to be committed yet."""
 
     next_offset: int = 0
     last_epoch: int = 0
     leader_epoch: int = 0
     committed: tuple[int, int] = (0, 0)
-    """The offset after the newest record that was told, and that record's epoch."""
+    """The offset after the newest recorded record, and that record's epoch."""
     waiting: list[StoredRecord] = field(default_factory=list)
 
     def skip(self, snapshot: Snapshot) -> EvidenceMissed:
-        """Goes on behind a snapshot; what was not read of the log for it."""
+        """Continues after a snapshot; returns what of the log was not read because of it."""
         missed = EvidenceMissed(
             f"metadata records {self.committed[0]} to {snapshot.end - 1} were not read: the log "
-            "had been cut, and a snapshot tells only what they came to"
+            "had been truncated, and a snapshot has only their result"
         )
         self.next_offset, self.last_epoch = snapshot.end, snapshot.epoch
         self.committed = snapshot.end, snapshot.epoch
@@ -103,24 +106,24 @@ class LogProgress:
         return missed
 
     def take(self, answer: FetchResult) -> Sequence[StoredRecord]:
-        """Takes an answer without error or snapshot in; what is committed now."""
+        """Adds an answer without error or snapshot; returns the records that are committed now."""
         if answer.diverges:
-            # What was read of a former leader was never committed: it is read anew.
+            # What was read from a former leader was not committed, so it is read again.
             self.next_offset, self.last_epoch = self.committed
             self.waiting.clear()
             return ()
         self.waiting += answer.records
         if answer.end >= 0:
             self.next_offset, self.last_epoch = answer.end, answer.end_epoch
-        told = [stored for stored in self.waiting if stored.offset < answer.high_watermark]
-        if told:
-            self.committed = told[-1].offset + 1, told[-1].epoch
-            self.waiting = self.waiting[len(told) :]
-        return told
+        committed = [stored for stored in self.waiting if stored.offset < answer.high_watermark]
+        if committed:
+            self.committed = committed[-1].offset + 1, committed[-1].epoch
+            self.waiting = self.waiting[len(committed) :]
+        return committed
 
 
 def request(reading: LogProgress) -> Any:
-    """What to ask for next."""
+    """The next request."""
     partition = _FETCH.FetchPartition(
         partition=0,
         current_leader_epoch=reading.leader_epoch,
@@ -139,7 +142,7 @@ def request(reading: LogProgress) -> Any:
 
 
 def frame(client: str, correlation: int, asked: Any) -> bytes:
-    """A request's bytes, its length included."""
+    """The bytes of a request, with their length."""
     header = asked.__header_schema__(
         request_api_key=asked.__api_key__, request_api_version=asked.__version__,
         correlation_id=correlation, client_id=client,
@@ -152,7 +155,7 @@ def frame(client: str, correlation: int, asked: Any) -> bytes:
 
 
 def read_answer(body: bytes, schemas: Mapping[int, schema.Schema]) -> FetchResult:
-    """An answer's bytes, without their length; raises Undecodable for records of no known kind."""
+    """Decodes an answer without its length; raises Undecodable for records of an unknown kind."""
     _, at = entity_reader(FetchResponse.__header_schema__)(body, 0)
     answer, _ = entity_reader(FetchResponse)(body, at)
     if answer.error_code is not ErrorCode.none or not answer.responses:
@@ -185,13 +188,13 @@ def read_answer(body: bytes, schemas: Mapping[int, schema.Schema]) -> FetchResul
 def schemas_in(home: Path) -> Mapping[int, schema.Schema]:
     """The metadata records' schemas of an installed version, by their keys.
 
-    Raises EnvironmentFailed when it is not there: where nodes are containers, none has brought it.
+    Raises EnvironmentFailed if the version is missing, as on a host whose nodes run in containers.
     """
     jar = next((home / "lib").glob("kafka-metadata-*.jar"), None)
     if jar is None:
         raise EnvironmentFailed(
-            f"Kafka {home.name}, whose schemas its metadata log is read by, is not in "
-            f"{home.parent}: ./dev images kafka --kafka {home.name} brings it"
+            f"Kafka {home.name}, whose schemas are needed to read its metadata log, is not in "
+            f"{home.parent}: ./dev images kafka --kafka {home.name} installs it"
         )
     with zipfile.ZipFile(jar) as opened:
         texts = (
@@ -222,7 +225,7 @@ class Observer:
         self._correlation = 0
 
     def run(self) -> None:
-        """Asks one controller after the other for as long as it answers as the leader."""
+        """Asks one controller after the other, each for as long as it answers as the leader."""
         while not self._asked_to_stop(0):
             try:
                 with socket.create_connection(self._ends[self._at], LIMIT_S) as connection:
@@ -236,7 +239,7 @@ class Observer:
             self._asked_to_stop(WAIT_MS / 1000)
 
     def _ask(self, connection: socket.socket) -> bool:
-        """Fetches once; whether to go on asking this controller."""
+        """Fetches once; returns whether to go on asking this controller."""
         answer = read_answer(self._exchange(connection, request(self._reading)), self._schemas)
         if answer.epoch > self._reading.leader_epoch:
             self._reading.leader_epoch = answer.epoch
@@ -252,7 +255,7 @@ class Observer:
         return True
 
     def _read_snapshot(self, connection: socket.socket, snapshot: Snapshot) -> bool:
-        """Reads a snapshot to its end and tells of it; as `_ask`."""
+        """Reads a snapshot to its end and records it; returns as `_ask` does."""
         while not snapshot.whole:
             asked = snapshot.request(self._reading.leader_epoch)
             if not snapshot.take(self._exchange(connection, asked)):
@@ -265,7 +268,7 @@ class Observer:
         return True
 
     def _exchange(self, connection: socket.socket, asked: Any) -> bytes:
-        """Sends a request; the answer's bytes, without their length."""
+        """Sends a request; returns the answer's bytes, without their length."""
         self._correlation += 1
         connection.sendall(frame(self._client, self._correlation, asked))
         size = struct.unpack(">i", _receive(connection, 4))[0]
@@ -273,13 +276,13 @@ class Observer:
 
     @staticmethod
     def _asked_to_stop(limit_s: float) -> bool:
-        """Whether standard input has ended, waiting for that at most so long."""
+        """Whether standard input has ended; waits for that at most this long."""
         ready, _, _ = select.select([0], [], [], limit_s)
         return bool(ready) and not os.read(0, 4096)
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:
-    """That many bytes; raises OSError when the connection ends before."""
+    """Exactly that many bytes; raises OSError if the connection ends before."""
     got = b""
     while len(got) < size:
         more = connection.recv(size - len(got))
@@ -290,7 +293,7 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 def work(config: WorkerConfig, options: Options, recorder: Recorder) -> str:
-    """Until it is told to stop."""
+    """Runs until it is asked to stop."""
     schemas = schemas_in(cache(os.environ) / options.version)
     Observer(config, options, recorder, schemas).run()
     return "stopped"

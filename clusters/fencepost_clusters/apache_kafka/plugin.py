@@ -12,13 +12,13 @@ from fencepost_clusters.apache_kafka import promises
 from fencepost_clusters.apache_kafka.cluster import METRICS_READER, OBSERVER, KRaft
 from fencepost_clusters.apache_kafka.findings import known_findings
 from fencepost_clusters.apache_kafka.log_parser import SessionConfigured
-from fencepost_clusters.apache_kafka.metrics import MetricsTold
+from fencepost_clusters.apache_kafka.metrics import MetricsObserved
 
 
 @hookimpl
 def fencepost_event_kinds() -> Sequence[type[Struct]]:
-    """How long the controllers keep a broker's session, and what a node's metrics page says."""
-    return (SessionConfigured, MetricsTold)
+    """How long the controllers keep a broker's session, and what a node's metrics page shows."""
+    return (SessionConfigured, MetricsObserved)
 
 
 @hookimpl
@@ -38,17 +38,17 @@ def fencepost_workloads() -> Mapping[str, Workload]:
 
 @hookimpl
 def fencepost_clauses() -> Sequence[Clause]:
-    """What Kafka promises otherwise than the seed documents."""
+    """What Kafka promises differently from the seed documents."""
     return promises.CLAUSES
 
 
 @hookimpl
 def fencepost_rules() -> Sequence[Rule[Any]]:
-    """The rules for those."""
+    """The rules for these promises."""
     return promises.RULES
 
 
 @hookimpl
 def fencepost_known_findings() -> Sequence[KnownFinding]:
-    """What Kafka was seen to do against them."""
+    """The known violations of these promises by Kafka."""
     return known_findings()

@@ -1,9 +1,9 @@
-"""What Kafka promises otherwise than the seed documents do, as clauses of its own, with rules.
+"""What Kafka promises differently from the seed documents, as clauses of its own, with their rules.
 
-`KR-01` is its answer to two processes with one id, where KIP-631 lets the newer win, and `KR-06`
-what follows from it; `KR-02` its fencing, which is the controllers' alone; `KR-03`, `KR-04` and
-`KR-05` are the seed documents' promises by the evidence that Kafka gives, and as far as it does.
-`KR-07` and `KR-08` are what its metrics are worth.
+`KR-01` is about two processes with one id, of which KIP-631 lets the newer win, and `KR-06` about
+the consequence. `KR-02` is Kafka's fencing, which only the controllers do. `KR-03`, `KR-04` and
+`KR-05` are promises of the seed documents, as far as Kafka gives evidence of them. `KR-07` and
+`KR-08` are about its metrics.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ CLAUSES: Sequence[Clause] = tuple(
         ),
         (
             "KR-02",
-            "A broker that died, stands still or is cut off from the controllers is fenced within "
-            "its session timeout, counted anew from the election of a new controller.",
+            "A broker that died, stalls or is cut off from the controllers is fenced within its "
+            "session timeout, counted again from the election of a new controller.",
         ),
         (
             "KR-03",
-            "A broker that works by metadata in which another one is fenced names that one to no "
-            "client.",
+            "A broker that has applied metadata in which another broker is fenced leaves that "
+            "one out of its answers to clients.",
         ),
         (
             "KR-04",
-            "A broker that is asked to end in good order leaves the cluster only once it leads "
-            "nothing that another could lead.",
+            "A broker that is asked to shut down leaves the cluster only once it leads nothing "
+            "that another broker could lead.",
         ),
         (
             "KR-05",
@@ -49,17 +49,17 @@ CLAUSES: Sequence[Clause] = tuple(
         ),
         (
             "KR-06",
-            "A process that is refused an id changes nothing for the one that holds it, which "
-            "loses no leadership by it.",
+            "A process that is refused an id changes nothing for the process that holds it, "
+            "which loses no leadership because of it.",
         ),
         (
             "KR-07",
             "ActiveBrokerCount, FencedBrokerCount and OfflinePartitionsCount of every controller "
-            "are what the metadata log says as far as that controller has applied it.",
+            "agree with the metadata log, as far as that controller has applied it.",
         ),
         (
             "KR-08",
-            "ActiveControllerCount is 1 while a controller is in office and 0 while it is not; no "
+            "ActiveControllerCount is 1 while a controller is active and 0 otherwise; no "
             "broker's BrokerState is RUNNING before its incarnation was unfenced.",
         ),
     )
@@ -68,10 +68,10 @@ CLAUSES: Sequence[Clause] = tuple(
 RULES: Sequence[Rule[Any]] = (
     rules_sessions.HolderKeepsId(),
     rules_sessions.SilentIsFenced(),
-    rules_serving.FencedIsNamedToNobody(),
+    rules_serving.FencedIsLeftOut(),
     rules_serving.LeavesLeadingNothing(),
     rules_serving.FollowerStoresNothing(),
     rules_holding.RefusedChangesNothing(),
     rules_metrics.CountsTheMetadata(),
-    rules_metrics.SaysWhatItIs(),
+    rules_metrics.ReportsItsState(),
 )

@@ -1,4 +1,4 @@
-"""The rule about what one process with an id does to another that holds it (KR-06)."""
+"""The rule about what a process with an id does to the process that holds the id (KR-06)."""
 
 from __future__ import annotations
 
@@ -20,38 +20,39 @@ from fencepost import (
     RunEnd,
     Violated,
 )
-from fencepost_clusters.apache_kafka.holders import KINDS, Holders
+from fencepost_clusters.apache_kafka.holders import KINDS, IdHolders
 from fencepost_clusters.apache_kafka.keys import NOTHING, whole_run
 from fencepost_kafka import BrokerCommitted, HeartbeatRefused, PartitionCommitted
 
 
 @dataclass(slots=True)
 class _Places:
-    """Who holds which id and leads what, by the committed records, and who else claims the id."""
+    """Which process holds which id and leads what, by the committed records, and which others claim
+    the id."""
 
-    holders: Holders = field(default_factory=Holders)
+    holders: IdHolders = field(default_factory=IdHolders)
     ids: dict[str, int] = field(default_factory=dict)
-    """process -> broker id, of those that live."""
+    """process -> broker id, of live processes."""
     partitions: dict[tuple[str, int], PartitionCommitted] = field(default_factory=dict)
     refused: dict[str, Cause] = field(default_factory=dict)
     """process -> its newest refusal."""
     suspects: list[tuple[int, Violated]] = field(default_factory=list)
-    """What the holder of an id has lost, in records that so far go on without a gap."""
+    """What the holder of an id has lost, in records that follow each other without a gap."""
     next_offset: int = -1
 
     def holder(self, broker: int, at_ns: int) -> str:
-        """The process that holds an id, unfenced and with nothing that excuses a loss."""
+        """The process that holds an id, unfenced and unaffected by faults."""
         record = self.holders.records.get(broker)
         process = self.holders.process(record)
         held = record is not None and not record.fenced
-        return process if held and self.holders.well(process, at_ns) else ""
+        return process if held and self.holders.unaffected(process, at_ns) else ""
 
     def others(self, broker: int, holder: str) -> list[str]:
-        """The other living processes with that id."""
+        """The other live processes with that id."""
         return [p for p, known in self.ids.items() if known == broker and p != holder]
 
     def confirmed(self) -> Sequence[Finding]:
-        """What is suspected, now that no fencing explains it."""
+        """The suspects, now that no fencing explains them."""
         found = tuple(violated for _, violated in self.suspects)
         self.suspects.clear()
         return found
@@ -61,9 +62,9 @@ class _Places:
 @dataclass(frozen=True, slots=True)
 class RefusedChangesNothing:
     """KR-06. Broken by a record that takes a leadership, and its place in the ISR, from a broker
-    that is unfenced and well, while another process with its id lives; not by one that goes before
-    its own fencing in the same batch. Exercised by the end of a process that was refused, the
-    holder leading something."""
+    that is unfenced and unaffected by faults, while another process with its id runs. A record that
+    precedes the broker's own fencing in the same batch does not count. Exercised by the end of a
+    process that was refused while the holder led something."""
 
     clause: str = "KR-06"
     kinds: frozenset[type[Struct]] = KINDS | {PartitionCommitted, HeartbeatRefused}
@@ -122,7 +123,8 @@ class RefusedChangesNothing:
         if holder and others:
             message = (
                 f"broker {was.leader} lost {body.topic}-{body.partition} and its place in the ISR "
-                f"at offset {body.offset}, unfenced and well, while {others[0]} claimed its id"
+                f"at offset {body.offset}, unfenced and unaffected by faults, while {others[0]} "
+                f"claimed its id"
             )
             because = tuple(state.refused[one] for one in others if one in state.refused)
             state.suspects.append(

@@ -1,7 +1,8 @@
-"""Rules about what nodes' metrics pages say (KR-07, KR-08).
+"""Rules about the nodes' metrics pages (KR-07, KR-08).
 
-A page is no snapshot: its figures are read one after the other, and a little after what they tell
-of. So only what a page has gone on message is judged, against all that was so in that time.
+A page is not a snapshot: its figures are read one after the other, and a little later than what
+they describe. So a page is judged only after it has been stable for some time, against everything
+that was true in that time.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from fencepost import (
     Violated,
 )
 from fencepost_clusters.apache_kafka.keys import NOTHING, SECOND, slot_of, whole_run
-from fencepost_clusters.apache_kafka.metrics import MetricsTold
+from fencepost_clusters.apache_kafka.metrics import MetricsObserved
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeleted,
@@ -36,12 +37,12 @@ from fencepost_kafka import (
 )
 
 SETTLED_NS = 2 * SECOND
-"""How long a page has to have come, and to have said the same, to be judged. A node that answered
-all that time did not stand still, so what it had applied before is in its figures."""
+"""How long a page must have been readable and unchanged before it is judged. A node that answered
+all that time did not stall, so its figures include what it had applied before."""
 RUNNING = 3
 """Kafka's BrokerState of a broker that serves."""
 _STALL_SHARE = 10
-"""A time of which a stall ate more than a tenth proves nothing."""
+"""A period proves nothing if stalls took more than a tenth of it."""
 
 
 @dataclass(slots=True)
@@ -51,23 +52,23 @@ class _Answering:
     newest: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def learn(self, event: Event) -> None:
-        """Takes in a node's start."""
+        """Applies a node's start."""
         self.newest[slot_of(event.process)] = event.process, event.at_ns
 
-    def process(self, told: MetricsTold) -> str:
-        """Whose pages these are; empty if that is not known."""
-        process, since_ns = self.newest.get(told.slot, ("", 0))
-        return process if told.since_ns > since_ns else ""
+    def process(self, page: MetricsObserved) -> str:
+        """The process that wrote these pages; empty if it is not known."""
+        process, since_ns = self.newest.get(page.slot, ("", 0))
+        return process if page.since_ns > since_ns else ""
 
 
-def _settled(event: Event, told: MetricsTold) -> bool:
-    return event.at_ns - told.since_ns >= SETTLED_NS
+def _settled(event: Event, page: MetricsObserved) -> bool:
+    return event.at_ns - page.since_ns >= SETTLED_NS
 
 
 def _unless_stalled(suspect: Violated, to_ns: int, end: RunEnd) -> Finding:
     if end.stalled_ns(to_ns - SETTLED_NS, to_ns) * _STALL_SHARE <= SETTLED_NS:
         return suspect
-    return Undecided(f"{suspect.message}, while processes stood still", suspect.at)
+    return Undecided(f"{suspect.message}, while processes stalled", suspect.at)
 
 
 class _Counts(NamedTuple):
@@ -79,7 +80,8 @@ class _Counts(NamedTuple):
 
 
 class _Suspect(NamedTuple):
-    """A page that no count fits so far; its controller worked by `low` to `high` meanwhile."""
+    """A page that matches no count so far; its controller had applied `low` to `high` in
+    between."""
 
     low: int
     high: int
@@ -92,27 +94,27 @@ class _Suspect(NamedTuple):
 class _Counting:
     answering: _Answering = field(default_factory=_Answering)
     applied: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    """process -> when it applied which offset: of the time that a page has to settle in."""
+    """process -> when it applied which offset, for as long as a page has to be stable."""
     brokers: dict[int, bool] = field(default_factory=dict)
     """broker -> whether it is fenced."""
     partitions: dict[tuple[str, int], bool] = field(default_factory=dict)
-    """partition -> whether nobody leads it."""
+    """partition -> whether it has no leader."""
     counts: list[tuple[int, _Counts]] = field(default_factory=lambda: [(-1, _Counts())])
-    """From which offset on they are these, oldest first."""
+    """The first offset of each count, oldest first."""
     agreed: dict[str, _Counts] = field(default_factory=dict)
-    """process -> what its page said when it last agreed."""
+    """process -> the counts of its page when it last agreed."""
     suspects: dict[tuple[str, _Counts], _Suspect] = field(default_factory=dict)
-    """Of each process that says the same, the newest."""
+    """The newest suspect of each process with the same counts."""
 
     def count(self, offset: int) -> None:
-        """Takes in what the record at this offset has changed."""
+        """Applies the change of the record at this offset."""
         fenced, offline = sum(self.brokers.values()), sum(self.partitions.values())
         now = _Counts(len(self.brokers) - fenced, fenced, offline)
         if now != self.counts[-1][1]:
             self.counts.append((offset, now))
 
     def within(self, low: int, high: int) -> set[_Counts]:
-        """The counts at the offsets from one to the other, by the records told so far."""
+        """The counts between two offsets, by the records so far."""
         before = next(counts for offset, counts in reversed(self.counts) if offset <= low)
         return {before} | {counts for offset, counts in self.counts if low < offset <= high}
 
@@ -120,13 +122,14 @@ class _Counting:
 @final
 @dataclass(frozen=True, slots=True)
 class CountsTheMetadata:
-    """KR-07. A page that a client read for two seconds: its counts are those of the log at some
-    offset between the one that the controller said to apply when they began and its newest."""
+    """KR-07. Judged by a page that a client has read for two seconds: its counts must be those of
+    the log at some offset between the one that the controller had applied at the beginning and its
+    newest one."""
 
     clause: str = "KR-07"
     kinds: frozenset[type[Struct]] = frozenset(
         {
-            *(NodeStarted, MetadataApplied, MetricsTold, BrokerCommitted, BrokerDeleted),
+            *(NodeStarted, MetadataApplied, MetricsObserved, BrokerCommitted, BrokerDeleted),
             *(PartitionCommitted, TopicCommitted),
         }
     )
@@ -158,12 +161,12 @@ class CountsTheMetadata:
                 for place in [p for p in state.partitions if p[0] == body.topic]:
                     del state.partitions[place]
                 state.count(body.offset)
-            case MetricsTold() if _settled(event, body):
-                return state, self._told(state, event, body)
+            case MetricsObserved() if _settled(event, body):
+                return state, self._observed(state, event, body)
         return state, NOTHING
 
     @staticmethod
-    def _told(state: _Counting, event: Event, body: MetricsTold) -> Sequence[Finding]:
+    def _observed(state: _Counting, event: Event, body: MetricsObserved) -> Sequence[Finding]:
         counts = _Counts(body.active_brokers, body.fenced_brokers, body.offline_partitions)
         process = state.answering.process(body)
         recent = state.applied.get(process, [])
@@ -186,7 +189,7 @@ class CountsTheMetadata:
         return NOTHING
 
     def end(self, state: _Counting, end: RunEnd) -> Sequence[Finding]:
-        # A record that is told late may say that it was so.
+        # A record that is recorded late may show that the page was right.
         return tuple(
             _unless_stalled(one.violated, one.at_ns, end)
             for one in state.suspects.values()
@@ -197,29 +200,29 @@ class CountsTheMetadata:
 @dataclass(slots=True)
 class _States:
     answering: _Answering = field(default_factory=_Answering)
-    office: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """process -> when it took office last, and when it left (0: it has not)."""
+    terms: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """process -> when it was last elected, and when it resigned (0: it has not)."""
     confirmed: dict[str, int] = field(default_factory=dict)
-    """process -> the office in which its page said that it is the active controller."""
+    """process -> the term in which its page showed that it is the active controller."""
     incarnations: dict[str, str] = field(default_factory=dict)
     """process -> its incarnation, of brokers."""
     unfenced: set[str] = field(default_factory=set)
     running: dict[str, Event] = field(default_factory=dict)
-    """process -> the first page that said that it runs."""
+    """process -> the first page that shows RUNNING."""
     suspects: dict[str, tuple[Violated, int]] = field(default_factory=dict)
-    """process -> what its page says against its own log, and when."""
+    """process -> how its page contradicts its own log, and when."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class SaysWhatItIs:
-    """KR-08. A controller's page that a client read for two seconds, against what its own log said
-    in all that time; a broker's first page that says RUNNING, against the records of its
-    incarnation, told by then or later."""
+class ReportsItsState:
+    """KR-08. A controller's page that a client has read for two seconds is compared with the
+    controller's log of that time. A broker's first page that shows RUNNING is compared with the
+    records of its incarnation, even those recorded later."""
 
     clause: str = "KR-08"
     kinds: frozenset[type[Struct]] = frozenset(
-        {NodeStarted, ControllerElected, ControllerResigned, BrokerCommitted, MetricsTold}
+        {NodeStarted, ControllerElected, ControllerResigned, BrokerCommitted, MetricsObserved}
     )
     keys = staticmethod(whole_run)
 
@@ -234,31 +237,31 @@ class SaysWhatItIs:
                 if body.role == "broker":
                     state.incarnations[event.process] = body.incarnation
             case ControllerElected():
-                state.office[event.process] = event.at_ns, 0
+                state.terms[event.process] = event.at_ns, 0
             case ControllerResigned():
-                began_ns, _ = state.office.get(event.process, (0, 0))
-                state.office[event.process] = began_ns, event.at_ns
+                began_ns, _ = state.terms.get(event.process, (0, 0))
+                state.terms[event.process] = began_ns, event.at_ns
             case BrokerCommitted(fenced=False):
                 state.unfenced.add(body.incarnation)
-            case MetricsTold(broker_state=says) if says == RUNNING:
+            case MetricsObserved(broker_state=says) if says == RUNNING:
                 process = state.answering.process(body)
                 if process in state.incarnations:
                     state.running.setdefault(process, event)
-            case MetricsTold() if body.active_controllers >= 0 and _settled(event, body):
-                return state, self._told(state, event, body)
+            case MetricsObserved() if body.active_controllers >= 0 and _settled(event, body):
+                return state, self._observed(state, event, body)
         return state, NOTHING
 
     @staticmethod
-    def _told(state: _States, event: Event, body: MetricsTold) -> Sequence[Finding]:
+    def _observed(state: _States, event: Event, body: MetricsObserved) -> Sequence[Finding]:
         process = state.answering.process(body)
-        began_ns, left_ns = state.office.get(process, (0, 0))
+        began_ns, left_ns = state.terms.get(process, (0, 0))
         from_ns = event.at_ns - SETTLED_NS
         ever = began_ns > 0 and (not left_ns or left_ns > from_ns)
         throughout = 0 < began_ns < from_ns and not left_ns
         if not process:
             return NOTHING
         if (body.active_controllers and not ever) or (not body.active_controllers and throughout):
-            is_in = "is in office" if throughout else "is not in office"
+            is_in = "is the active controller" if throughout else "is not the active controller"
             message = f"{process} {is_in}, and its ActiveControllerCount is "
             violated = Violated(event.ref, Evidence.CLIENT, f"{message}{body.active_controllers}")
             state.suspects.setdefault(process, (violated, event.at_ns))
@@ -273,6 +276,6 @@ class SaysWhatItIs:
             if state.incarnations[process] in state.unfenced:
                 found.append(Exercised(event.ref, Evidence.CLIENT))
             elif end.complete:
-                message = f"{process} says that it is RUNNING, and was never unfenced"
+                message = f"{process} reports that it is RUNNING, and was never unfenced"
                 found.append(Violated(event.ref, Evidence.CLIENT, message))
         return found

@@ -1,4 +1,4 @@
-"""Rules about what brokers tell, serve and leave behind (KR-03, KR-04, KR-05)."""
+"""Rules about what brokers answer, store and lead until their end (KR-03, KR-04, KR-05)."""
 
 from __future__ import annotations
 
@@ -23,28 +23,29 @@ from fencepost_kafka import (
 )
 
 APPLIED_WITHIN_NS = SECOND // 2
-"""A broker says that it applies metadata just before it does."""
+"""A broker logs that it applies metadata just before it does."""
 
 
 @dataclass(slots=True)
-class _Told:
-    """What each slot's broker works by, and which brokers are fenced from which offset on."""
+class _Applied:
+    """The metadata offset that each slot's broker has applied, and the offset since which each
+    broker is fenced."""
 
     applied: dict[str, tuple[int, int]] = field(default_factory=dict)
     """slot -> offset, and since when."""
     reached: dict[str, dict[int, int]] = field(default_factory=dict)
-    """slot -> fenced broker -> when the slot's broker had applied that."""
+    """slot -> fenced broker -> when the slot's broker had applied the fencing."""
     fenced: dict[int, tuple[int, Cause]] = field(default_factory=dict)
     suspects: list[tuple[int, int, Violated]] = field(default_factory=list)
-    """Brokers that were named while fenced, by the records told so far; and up to which offset the
-    broker that named them worked then: an unfencing before it may be told yet."""
+    """Answers that named a fenced broker, by the records so far, with the offset that the answering
+    broker had applied: the record of an earlier unfencing may still arrive."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class FencedIsNamedToNobody:
-    """KR-03. A client's word: a Metadata request sent half a second after the broker that answered
-    began to apply the fencing, and answered before it applied an unfencing."""
+class FencedIsLeftOut:
+    """KR-03. A client's evidence: a Metadata request was sent half a second after the answering
+    broker began to apply the fencing, and answered before it applied an unfencing."""
 
     clause: str = "KR-03"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -52,10 +53,10 @@ class FencedIsNamedToNobody:
     )
     keys = staticmethod(whole_run)
 
-    def start(self, key: Key) -> _Told:
-        return _Told()
+    def start(self, key: Key) -> _Applied:
+        return _Applied()
 
-    def step(self, state: _Told, event: Event) -> tuple[_Told, Sequence[Finding]]:
+    def step(self, state: _Applied, event: Event) -> tuple[_Applied, Sequence[Finding]]:
         body = event.body
         match body:
             case NodeStarted():
@@ -83,13 +84,13 @@ class FencedIsNamedToNobody:
         return state, NOTHING
 
     @staticmethod
-    def _reach(state: _Told, slot: str, offset: int, at_ns: int) -> None:
+    def _reach(state: _Applied, slot: str, offset: int, at_ns: int) -> None:
         for broker, (fenced_at, _) in state.fenced.items():
             if offset >= fenced_at:
                 state.reached.setdefault(slot, {}).setdefault(broker, at_ns)
 
     @staticmethod
-    def _answered(state: _Told, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
+    def _answered(state: _Applied, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
         found: list[Finding] = []
         for broker, since_ns in sorted(state.reached.get(body.slot, {}).items()):
             if since_ns + APPLIED_WITHIN_NS > body.sent_at_ns:
@@ -103,14 +104,14 @@ class FencedIsNamedToNobody:
                 found.append(Exercised(event.ref, Evidence.CLIENT))
         return found
 
-    def end(self, state: _Told, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Applied, end: RunEnd) -> Sequence[Finding]:
         return tuple(violated for _, _, violated in state.suspects)
 
 
 @dataclass(slots=True)
 class _Left:
-    """A process that was let go: what it led by the records told until then, and up to which
-    offset it had applied them itself; a record before that may be told yet."""
+    """A process whose shutdown was granted: what it led by the records until then, and the offset
+    it had applied; an earlier record may still arrive."""
 
     broker: int
     applied: int
@@ -125,11 +126,11 @@ class _Leaving:
     partitions: dict[tuple[str, int], PartitionCommitted] = field(default_factory=dict)
     applied: dict[str, int] = field(default_factory=dict)
     wishes: dict[str, tuple[Cause, bool]] = field(default_factory=dict)
-    """process that was asked to end -> that event, and whether it led anything then."""
+    """process that was asked to shut down -> that event, and whether it led anything then."""
     left: list[_Left] = field(default_factory=list)
 
     def led_by(self, broker: int) -> set[tuple[str, int]]:
-        """What a broker leads though another member of the ISR could."""
+        """What a broker leads although another member of the ISR could."""
         return {
             place
             for place, one in self.partitions.items()
@@ -140,8 +141,8 @@ class _Leaving:
 @final
 @dataclass(frozen=True, slots=True)
 class LeavesLeadingNothing:
-    """KR-04. The broker says that it was let go; the records, what it led. Exercised by one that
-    led something when it was asked to end."""
+    """KR-04. The broker reports that its shutdown was granted; the records show what it led.
+    Exercised by a broker that led something when it was asked to shut down."""
 
     clause: str = "KR-04"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -205,7 +206,7 @@ class _Following:
 @final
 @dataclass(frozen=True, slots=True)
 class FollowerStoresNothing:
-    """KR-05. A client's word: a produce sent to one broker after that broker had said that it
+    """KR-05. A client's evidence: a produce was sent to a broker after it had logged that it
     follows another one."""
 
     clause: str = "KR-05"

@@ -1,4 +1,4 @@
-"""Rules about who holds an id, and how long its session lasts (KR-01, KR-02)."""
+"""Rules about which process holds an id, and how long its session lasts (KR-01, KR-02)."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ from fencepost import (
     Undecided,
     Violated,
 )
-from fencepost_clusters.apache_kafka.holders import KINDS, Holders
+from fencepost_clusters.apache_kafka.holders import KINDS, IdHolders
 from fencepost_clusters.apache_kafka.keys import MS, NOTHING, SECOND, slot_of, whole_run
 from fencepost_clusters.apache_kafka.log_parser import SessionConfigured
 from fencepost_kafka import BrokerCommitted, ControllerElected, ControllerResigned, HeartbeatRefused
 
 DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
 _SILENCING = frozenset({"pause", "cut_from_controllers"})
-"""Faults that keep a broker's heartbeats from every controller, and name the broker."""
+"""Faults that keep a broker's heartbeats from every controller, and have the broker as a target."""
 _BROKERS_OWN = frozenset({"cut_from_controllers"})
-"""Faults that name controllers, too, and leave them all they need to act."""
+"""Faults that also have controllers as targets, and leave them all they need to fence."""
 _STALL_SHARE = 10
-"""A bound of which a stall ate more than a tenth proves nothing."""
+"""A bound proves nothing if stalls took more than a tenth of it."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class HolderKeepsId:
-    """KR-01. By the records: an id goes to a new incarnation while the process before is unfenced,
-    lives, was not asked to stop and was struck by nothing that could have silenced it. Exercised by
-    a refusal, as the refused process tells it, while another holds the id."""
+    """KR-01. Judged by the records: an id must not go to a new incarnation while the process before
+    is unfenced, alive, was not asked to stop and was the target of no fault that could have
+    silenced it. Exercised by a refusal that a process reports while another holds the id."""
 
     clause: str = "KR-01"
     kinds: frozenset[type[Struct]] = KINDS | {HeartbeatRefused}
     keys = staticmethod(whole_run)
 
-    def start(self, key: Key) -> Holders:
-        return Holders()
+    def start(self, key: Key) -> IdHolders:
+        return IdHolders()
 
-    def step(self, state: Holders, event: Event) -> tuple[Holders, Sequence[Finding]]:
+    def step(self, state: IdHolders, event: Event) -> tuple[IdHolders, Sequence[Finding]]:
         body = event.body
         state.learn(event)
         match body:
@@ -64,27 +64,27 @@ class HolderKeepsId:
         return state, NOTHING
 
     @staticmethod
-    def _committed(state: Holders, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
+    def _committed(state: IdHolders, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
         news, was = state.commit(body)
         if not news or was is None or was.fenced or was.incarnation == body.incarnation:
             return NOTHING
         holder = state.process(was)
-        if not state.well(holder, event.at_ns):
+        if not state.unaffected(holder, event.at_ns):
             return NOTHING
         newcomer = state.process(body) or "another process"
         message = (
             f"broker {body.broker_id} was given to {newcomer} at offset {body.offset}, while "
-            f"{holder} held it, unfenced and well"
+            f"{holder} held it, unfenced and unaffected by faults"
         )
         return (Violated(event.ref, Evidence.PEER, message),)
 
-    def end(self, state: Holders, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: IdHolders, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 
 @dataclass(slots=True)
 class _Silence:
-    """A broker from which no controller hears: since when, and why."""
+    """A broker that no controller can hear: since when, and why."""
 
     since_ns: int
     ref: Cause
@@ -102,19 +102,19 @@ class _Sessions:
     silent: dict[int, _Silence] = field(default_factory=dict)
     active: str = ""
     """The active controller's process, if there is one."""
-    struck: dict[str, frozenset[str]] = field(default_factory=dict)
-    """Each fault that lasts -> the slots that it is aimed at."""
+    active_faults: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Each active fault -> the slots it was injected into."""
     suspects: list[tuple[Violated, int, int, int]] = field(default_factory=list)
-    """Broken bounds: the finding, from when to when, and the bound itself."""
+    """Exceeded bounds: the finding, from when to when, and the bound itself."""
 
     @property
     def acting(self) -> str:
-        """The active controller, if nothing hinders it: nobody else fences."""
+        """The active controller, if no fault affects it: no other process fences."""
         slot = slot_of(self.active)
-        return "" if any(slot in slots for slots in self.struck.values()) else self.active
+        return "" if any(slot in slots for slots in self.active_faults.values()) else self.active
 
     def hears_again(self, fault_id: str) -> None:
-        """Ends the silences that one fault made."""
+        """Ends the silences that one fault caused."""
         for broker in [b for b, one in self.silent.items() if one.why == fault_id]:
             del self.silent[broker]
 
@@ -122,8 +122,8 @@ class _Sessions:
 @final
 @dataclass(frozen=True, slots=True)
 class SilentIsFenced:
-    """KR-02. The bound is the session timeout, a quarter of it (the controllers look eight times a
-    timeout), and a second, while one controller is active and no fault is aimed at it. Exercised by
+    """KR-02. The bound is the session timeout, a quarter of it (the controllers check eight times
+    per timeout), and a second, while one controller is active and no fault affects it. Exercised by
     each fencing of a broker known to be silent."""
 
     clause: str = "KR-02"
@@ -145,7 +145,7 @@ class SilentIsFenced:
         acting = state.acting
         self._learn(state, event)
         if state.acting != acting:
-            # Whoever could fence begins to count now.
+            # The bound counts from the moment when a controller can fence.
             for silence in state.silent.values():
                 silence.since_ns = event.at_ns
         return state, NOTHING
@@ -165,17 +165,17 @@ class SilentIsFenced:
                     state.active = ""
             case FaultInjected():
                 if body.fault not in _BROKERS_OWN:
-                    state.struck[body.fault_id] = frozenset(map(slot_of, body.targets))
+                    state.active_faults[body.fault_id] = frozenset(map(slot_of, body.targets))
                 if body.receipt and body.fault in _SILENCING:
                     for target in body.targets:
                         process = target if "#" in target else state.newest.get(target, "")
                         self._silenced(state, event, process, body.fault_id)
             case FaultHealed():
-                # Healing is told once every link answers again, and that may take a while.
+                # Healing is recorded once every link answers again, which may take a while.
                 began_ns = body.began_at_ns if body.began_at_ns > 0 else event.at_ns
                 self._overdue(state, began_ns, event.ref)
                 state.hears_again(body.fault_id)
-                state.struck.pop(body.fault_id, None)
+                state.active_faults.pop(body.fault_id, None)
             case ControllerElected():
                 state.active = event.process
             case ControllerResigned() if event.process == state.active:
@@ -231,6 +231,6 @@ class SilentIsFenced:
         return tuple(
             violated
             if end.stalled_ns(from_ns, to_ns) * _STALL_SHARE <= bound_ns
-            else Undecided(f"{violated.message}, while processes stood still", violated.at)
+            else Undecided(f"{violated.message}, while processes stalled", violated.at)
             for violated, from_ns, to_ns, bound_ns in state.suspects
         )

@@ -1,8 +1,8 @@
-"""Kafka's own message schemas, read as they are shipped, and bytes decoded by them.
+"""Kafka's own message schemas, read as they are shipped, and a decoder for them.
 
-Each version of Kafka carries the JSON of its metadata records in its `kafka-metadata` jar, so what
-is read is what that very version wrote. Only flexible versions are known here: metadata records
-have no others. Tagged fields that a schema does not name are skipped, as Kafka skips them.
+Each version of Kafka ships the JSON of its metadata records in its `kafka-metadata` jar, so each
+version's records are decoded by its own schemas. Only flexible versions are supported: metadata
+records have no others. Tagged fields that a schema does not name are skipped, as Kafka does.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
 
 @final
 class Undecodable(FencepostError):
-    """Bytes that are no record of a known kind and version."""
+    """The bytes are not a record of a known kind and version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Versions:
 
     @classmethod
     def of(cls, text: str) -> Versions:
-        """Reads a schema's way to write it; empty is none."""
+        """Parses the notation of a schema; empty means none."""
         if text in ("", "none"):
             return cls(0, -1)
         if text.endswith("+"):
@@ -62,7 +62,7 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field; `tag` is None for one that is always there in its versions."""
+    """One field; `tag` is None for a field that is always present in its versions."""
 
     name: str
     type: str
@@ -86,7 +86,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A decoded record: its kind's name, the version it is written in, its fields by name."""
+    """A decoded record: its kind's name, its version, and its fields by name."""
 
     kind: str
     version: int
@@ -94,7 +94,7 @@ class Record:
 
 
 def read(text: str) -> Schema | None:
-    """The schema in a file's text; None for one that is no metadata record."""
+    """The schema in a file's text; None if it is not a metadata record's."""
     said = json.loads(_COMMENT.sub("", text))
     if said.get("type") != "metadata":
         return None
@@ -129,7 +129,7 @@ def _default(kind: str, given: Any) -> Value:
 
 
 def decode(schemas: Mapping[int, Schema], value: bytes) -> Record:
-    """The record in a value of the metadata log; raises Undecodable for anything else."""
+    """Decodes the record in a value of the metadata log; raises Undecodable for anything else."""
     reader = _Reader(value)
     try:
         frame, key, version = reader.uvarint(), reader.uvarint(), reader.uvarint()
@@ -138,12 +138,12 @@ def decode(schemas: Mapping[int, Schema], value: bytes) -> Record:
             raise Undecodable(f"a record of frame {frame}, type {key}, version {version}")
         return Record(schema.name, version, reader.struct(schema.fields, version))
     except (struct.error, IndexError, UnicodeDecodeError) as short:
-        raise Undecodable(f"a record of {len(value)} bytes is not whole: {short}") from short
+        raise Undecodable(f"a record of {len(value)} bytes is not complete: {short}") from short
 
 
 @final
 class _Reader:
-    """Bytes, and how far they were read."""
+    """Bytes with a read position."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -1,7 +1,7 @@
-"""What a Kafka node is configured with, and which of the reference's settings Kafka knows by what.
+"""The configuration of a Kafka node, and Kafka's names for the reference cluster's settings.
 
-Tests ask for settings by the reference's names. Those that Kafka has under another name are
-renamed; those that it has not make a test not applicable; all others are Kafka's own.
+Tests use the reference's names. A setting with another name in Kafka is renamed; one that Kafka
+does not have makes a test not applicable; every other name is Kafka's own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from fencepost import NotApplicable
 
 SUITE_SETTINGS: Mapping[str, str] = {
-    # The lease, the quorum and replication as quick as the reference's.
+    # Leases, the quorum and replication are as quick as the reference's.
     "broker.heartbeat.interval.ms": "300",
     "broker.session.timeout.ms": "3000",
     "controller.quorum.election.timeout.ms": "500",
@@ -25,10 +25,10 @@ SUITE_SETTINGS: Mapping[str, str] = {
     "min.insync.replicas": "2",
     "default.replication.factor": "3",
     "auto.create.topics.enable": "false",
-    # A cut link neither answers nor closes: whoever waits for it gives up before it heals.
+    # A cut link neither answers nor closes: a client that waits for it gives up before it heals.
     "controller.socket.timeout.ms": "3000",
     "replica.socket.timeout.ms": "3000",
-    # Small: many nodes share a machine.
+    # Small, since many nodes share a machine.
     "log.cleaner.dedupe.buffer.size": "4194304",
     "log.segment.bytes": "1048576",
     "num.network.threads": "1",
@@ -39,7 +39,7 @@ SUITE_SETTINGS: Mapping[str, str] = {
     "offsets.topic.replication.factor": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
-"""What suites run with unless a test asks for something else; Kafka's defaults are slower."""
+"""The settings that suites run with unless a test sets others; Kafka's defaults are slower."""
 
 RENAMED: Mapping[str, str] = {
     "registration.heartbeat.interval.ms": "broker.heartbeat.interval.ms",
@@ -62,20 +62,21 @@ UNKNOWN = frozenset(
         "sasl.enabled.mechanisms",
     }
 )
-"""The reference's own. Roles and ids are Kafka's too, but the layout's to say."""
+"""The reference's own settings. Roles and ids exist in Kafka too, but the layout defines them."""
 _SWITCHES = frozenset({"auto.leader.rebalance.enable"})
 _LEAST_SEGMENT = 1 << 20
-"""Kafka 4 takes no smaller one."""
+"""Kafka 4 accepts no smaller one."""
 
 
 def given(settings: Mapping[str, str]) -> dict[str, str]:
-    """A test's settings in Kafka's words; raises NotApplicable for one that Kafka has not."""
+    """A test's settings under Kafka's names; raises NotApplicable for one that Kafka does not
+    have."""
     return dict(_translated(name, value) for name, value in settings.items())
 
 
 def _translated(name: str, value: str) -> tuple[str, str]:
     if name == "clock.offset.ms":
-        raise NotApplicable("a JVM's clock is its machine's: nothing here sets it wrong")
+        raise NotApplicable("a JVM's clock is its machine's, which cannot be set wrong here")
     if name in UNKNOWN:
         raise NotApplicable(f"apache/kraft has no setting {name!r}")
     if name == "leader.imbalance.check.interval.ms":

@@ -1,6 +1,7 @@
-"""A snapshot of Kafka's metadata, as a controller hands it out piece by piece (FetchSnapshot).
+"""A snapshot of Kafka's metadata, as a controller sends it in pieces (FetchSnapshot).
 
-Pure: what to ask for next, what an answer brings, and the records in the bytes once they are whole.
+Pure: the next request, the effect of an answer, and the records in the bytes once they are
+complete.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ from fencepost_clusters.apache_kafka import schema
 METADATA_TOPIC = "__cluster_metadata"
 MOST_BYTES = 1 << 20
 _CONTROL = 0x20
-# kio marks every number with a type of its own, which its own coercion undoes: plain ints will do.
+# kio's annotations give every number a type of its own, which its own coercion undoes: plain ints
+# work.
 _SNAPSHOT: Any = snapshot_request
 
 
 @final
 @dataclass(slots=True)
 class Snapshot:
-    """One snapshot, and what has come of it: it stands for all records before `end`, the last of
+    """One snapshot, and what was received of it. It replaces all records before `end`, the last of
     which is of `epoch`."""
 
     end: int
@@ -37,7 +39,7 @@ class Snapshot:
     whole: bool = False
 
     def request(self, leader_epoch: int) -> Any:
-        """What to ask for next."""
+        """The next request."""
         wanted = _SNAPSHOT.PartitionSnapshot(
             partition=0,
             current_leader_epoch=leader_epoch,
@@ -50,8 +52,8 @@ class Snapshot:
         )
 
     def take(self, body: bytes) -> bool:
-        """Takes an answer's bytes in, without their length; False for one that is an error, such as
-        that another one leads, or that this snapshot is no longer kept."""
+        """Takes an answer's bytes, without their length. Returns False for an error, such as that
+        another controller leads, or that this snapshot no longer exists."""
         _, at = entity_reader(FetchSnapshotResponse.__header_schema__)(body, 0)
         answer, _ = entity_reader(FetchSnapshotResponse)(body, at)
         if answer.error_code is not ErrorCode.none or not answer.topics:
@@ -64,14 +66,14 @@ class Snapshot:
         return True
 
     def records(self, schemas: Mapping[int, schema.Schema]) -> Iterator[schema.Record]:
-        """What is in a whole one; raises Undecodable for records of no known kind."""
+        """The records of a complete snapshot; raises Undecodable for records of an unknown kind."""
         for batch in batches(bytes(self.data)):
             for record in batch.records:
                 yield schema.decode(schemas, record.value or b"")
 
 
 def batches(data: bytes) -> Iterator[RecordBatch]:
-    """The batches in a log's bytes; those with control records, which are not for us, are empty."""
+    """The batches in a log's bytes; those with control records are left empty."""
     at = 0
     while at < len(data):
         batch, size = read_batch(data, at)

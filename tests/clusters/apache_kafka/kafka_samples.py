@@ -30,7 +30,7 @@ RECORDS = sorted(SAMPLES.glob("records-*-*.txt"))
 
 
 def slot_of(log: Path) -> Slot:
-    """The slot whose node printed it."""
+    """The slot whose node printed the line."""
     _, role, number, _ = log.stem.split("-")
     id_ = int(number) if role == "broker" else 100 + int(number)
     return Slot(f"{role}-{number}", Role(role), id_, 1)
@@ -66,7 +66,7 @@ def schemas(version: str) -> Mapping[int, schema.Schema]:
 
 
 def record_of(line: str, known: Mapping[int, schema.Schema]) -> StoredRecord:
-    """A recorded record; it is taken for a batch of its own."""
+    """A recorded record, as a batch of its own."""
     offset, epoch, value = line.split()
     data = bytes.fromhex(value)
     digest = f"{zlib.crc32(data):08x}"
@@ -82,13 +82,13 @@ def records(version: str) -> Iterator[StoredRecord]:
 
 
 def page(version: str, role: str) -> str:
-    """The metrics page of a node in that role; empty where none is recorded."""
+    """The metrics page of a node in that role; empty if none is recorded."""
     path = SAMPLES / f"metrics-{version}-{role}.txt"
     return path.read_text() if path.exists() else ""
 
 
 def rows_of(line: str) -> Sequence[str]:
-    """The rows of the narration that tell of a line."""
+    """The rows of the log parser that match a line."""
     printed = log_parser.LINE.match(line)
     assert printed is not None
     ending = printed[2].rpartition(".")[2]
@@ -104,12 +104,12 @@ def unpinned(
 ) -> Mapping[str, set[str]]:
     """The rows of each table that no line, no record and no page of these exercises."""
     rows = {
-        "narration": {row.message.pattern for row in log_parser.TABLE},
+        "log": {row.message.pattern for row in log_parser.TABLE},
         "metadata log": set(metadata_log.TABLE),
         "metrics": {row.field for row in metrics.TABLE},
     }
     pinned = {
-        "narration": {row for line in printed for row in rows_of(line)},
+        "log": {row for line in printed for row in rows_of(line)},
         "metadata log": {one.record.kind for one in stored},
         "metrics": {name for one in shown for name in metrics.figures(one)},
     }

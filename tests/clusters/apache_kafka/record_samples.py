@@ -37,20 +37,21 @@ from fencepost_clusters.apache_kafka.observer import schemas_in
 from fencepost_clusters.apache_kafka.snapshot import batches
 
 SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "16384"}
-"""How often a controller takes one; Kafka's own default is seldom."""
+"""How often a controller takes a snapshot; Kafka's own default is too rarely."""
 NODE = re.compile(r"((?:controller|broker)-\d+)(?:-duplicate)?#")
 PATIENCE_MS = 120_000
-"""How long anything may take, on a machine with much else to do."""
+"""How long any step may take, on a busy machine."""
 KEPT = 2
 """Lines of one row in one sample."""
 COMMON = SAMPLES / "schemas"
 
 
-# --------------------------------------------------------------------------- what a cluster suffers
+# ------------------------------------------------------------------------------------------ faults
 
 
-def strike(run: Run) -> dict[str, bytes]:
-    """Makes the cluster say what the tables know; the metrics pages of a node of each role."""
+def inject_faults(run: Run) -> dict[str, bytes]:
+    """Injects faults so that the cluster prints what the tables know; returns the metrics pages of
+    a node of each role."""
     cluster, faults, clients = run.cluster, run.faults, run.clients
     until = partial(cluster.eventually, within_ms=PATIENCE_MS)
     clients.create_topic("many", partitions=12)
@@ -89,7 +90,7 @@ def strike(run: Run) -> dict[str, bytes]:
 
 
 def glean_logs(folder: Path, version: str, wanted: set[str]) -> None:
-    """Part of each log that has a line of a wanted row, which it takes from `wanted`."""
+    """The part of each log that has a line of a wanted row, which is removed from `wanted`."""
     for log in sorted((folder / "logs").iterdir()):
         node = NODE.match(log.name)
         if node is None:
@@ -114,7 +115,7 @@ def glean_logs(folder: Path, version: str, wanted: set[str]) -> None:
 
 
 def some(told: Iterable[str], found: set[str]) -> Iterator[str]:
-    """A few lines of each row: about one partition, where a row that is wanted is about one."""
+    """A few lines of each row; about one partition, if a wanted row is about one."""
     told = list(told)
     placed = [place for line in told if set(rows_of(line)) & found and (place := place_of(line))]
     count: Counter[str] = Counter()
@@ -160,14 +161,14 @@ def glean_records(folder: Path, version: str, home: Path) -> None:
 
 
 def values(data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Offset, epoch and value of each record of a log's file that is no control record."""
+    """Offset, epoch and value of each record of a log's file, without control records."""
     for batch in batches(data):
         for one in batch.records:
             yield one.offset, batch.partition_leader_epoch, one.value or b""
 
 
 def keep_schemas(home: Path, version: str, kinds: set[str]) -> None:
-    """Those schemas which are not the same in the versions that were recorded before."""
+    """The schemas that differ from those of the versions recorded before."""
     with zipfile.ZipFile(next((home / "lib").glob("kafka-metadata-*.jar"))) as jar:
         for name in jar.namelist():
             text = jar.read(name) if name.startswith("common/metadata/") else b""
@@ -180,7 +181,7 @@ def keep_schemas(home: Path, version: str, kinds: set[str]) -> None:
 
 
 def keep_snapshot(folder: Path, version: str, home: Path) -> None:
-    """The last snapshot of a controller, and the schemas of what is in it."""
+    """Keeps the last snapshot of a controller, and the schemas of its records."""
     found = (folder / "data").glob("controller-*/__cluster_metadata-0/*.checkpoint")
     newest = max(found, key=lambda path: path.name)
     shutil.copyfile(newest, SAMPLES / f"snapshot-{version}.checkpoint")
@@ -194,17 +195,17 @@ def keep_snapshot(folder: Path, version: str, home: Path) -> None:
 
 
 def block(line: str, told: Iterable[Struct]) -> str:
-    """A line, and below it what is told of it."""
+    """A line, and below it the events made of it."""
     return "".join([line, "\n", *(f"  {msgspec.json.encode(one).decode()}\n" for one in told)])
 
 
 def record(version: str) -> None:
-    """Injects a cluster of that version, and gleans what it left."""
+    """Injects faults into a cluster of that version, and records what it left."""
     plugins = load()
     folder = RunFolder.create(Path(tempfile.mkdtemp(prefix="kafka-samples-")) / "run")
     spec = RunSpec(plugins.system(f"apache/kraft@{version}"), Shape(settings=SNAPSHOTS))
     with Run.start(spec, plugins, folder) as run:
-        pages = strike(run)
+        pages = inject_faults(run)
         print(f"struck: {folder.path}")
         lacks = missing(version)
         home = cache(os.environ) / version
@@ -216,7 +217,7 @@ def record(version: str) -> None:
         path = SAMPLES / f"metrics-{version}-{role}.txt"
         if not path.exists():
             path.write_bytes(page)
-    glean_logs(folder.path, version, lacks["narration"])
+    glean_logs(folder.path, version, lacks["log"])
 
 
 def missing(version: str) -> dict[str, set[str]]:
@@ -228,7 +229,7 @@ def main(argv: list[str]) -> int:
     """See the module."""
     version, *runs = argv[1:]
     for run in runs:
-        glean_logs(Path(run), version, missing(version)["narration"])
+        glean_logs(Path(run), version, missing(version)["log"])
     if not runs:
         record(version)
     return 0

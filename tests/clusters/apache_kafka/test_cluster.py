@@ -1,4 +1,4 @@
-"""How Kafka's nodes are configured: names for links, a test's settings in Kafka's words."""
+"""The configuration of Kafka's nodes: names for links, a test's settings under Kafka's names."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_node_starts_where_paths_have_blanks(
     assert [word for word in words if word[0] != "-"] == ["kafka.Kafka", "server.properties"]
 
 
-def test_settings_are_asked_for_by_the_references_names() -> None:
+def test_settings_have_the_references_names() -> None:
     asked = {
         "registration.lease.timeout.ms": "9000",
         "auto.leader.rebalance.enable": "0",
@@ -113,7 +113,7 @@ def test_settings_are_asked_for_by_the_references_names() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(UNKNOWN))
-def test_a_setting_that_kafka_has_not_makes_a_test_not_applicable(name: str) -> None:
+def test_a_setting_that_kafka_does_not_have_makes_a_test_not_applicable(name: str) -> None:
     with pytest.raises(NotApplicable, match=f"has no setting '{name}'"):
         KRaft().layout(Shape(settings={name: "1"}))
     with pytest.raises(NotApplicable):
@@ -127,7 +127,7 @@ def test_what_kafka_cannot_be_is_refused() -> None:
         KRaft().layout(Shape(defects=("x",)))
 
 
-def test_slots_and_links_are_the_references() -> None:
+def test_slots_and_links_are_those_of_the_reference() -> None:
     layout = KRaft().layout(kafka_shape(spares=(Spare(Role.BROKER, 4),)))
     names = [slot.name for slot in layout.slots]
     assert names == [

@@ -1,4 +1,4 @@
-"""Bringing Kafka here: what is missing is said in one sentence, before anything is started."""
+"""Installing Kafka: one sentence names what is missing, before anything is started."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def tools(tmp_path: Path) -> Path:
-    """A folder with a `java` of version 17 and nothing else, to be all of the PATH."""
+    """A folder with a `java` of version 17 and nothing else, which is the whole PATH."""
     folder = tmp_path / "bin"
     folder.mkdir()
     write_java(folder, "17.0.15")
@@ -62,14 +62,16 @@ def test_without_maven_and_without_a_cached_class_path_both_are_named(
     assert e.value.exit_code == 4
 
 
-def test_a_version_that_maven_cannot_bring_is_named_with_its_last_words(
+def test_a_version_that_maven_cannot_download_is_named_with_mavens_last_lines(
     tools: Path, tmp_path: Path
 ) -> None:
     maven = tools / "mvn"
     maven.write_text("#!/bin/sh\necho 'Could not find artifact kafka_2.13:9.9.9'\nexit 1\n")
     maven.chmod(0o755)
     environment = {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    with pytest.raises(EnvironmentFailed, match=r"Maven could not bring Kafka 9\.9\.9\nCould not"):
+    with pytest.raises(
+        EnvironmentFailed, match=r"Maven could not download Kafka 9\.9\.9\nCould not"
+    ):
         installed("9.9.9", environment, "")
     assert not (cache(environment) / "9.9.9").exists()
 
@@ -85,8 +87,8 @@ def test_what_is_in_the_cache_needs_neither_network_nor_maven(tools: Path, tmp_p
     assert (found.home, found.archive.parent, found.agent) == (home, home, agent)
 
 
-def test_the_agent_is_brought_once_for_all_versions(tools: Path, tmp_path: Path) -> None:
-    """A cache of before, with Kafka and no agent, lacks that only."""
+def test_the_agent_is_downloaded_once_for_all_versions(tools: Path, tmp_path: Path) -> None:
+    """A cache from before the agent lacks only the agent."""
     environment = {"PATH": f"{tools}:/usr/bin:/bin", "XDG_CACHE_HOME": str(tmp_path / "cache")}
     for version in ("4.3.1", "4.1.0"):
         home = cache(environment) / version
@@ -107,7 +109,7 @@ def test_the_agent_is_brought_once_for_all_versions(tools: Path, tmp_path: Path)
     assert f"io.prometheus.jmx:jmx_prometheus_javaagent:{distribution.AGENT}" in line
 
 
-def test_an_agent_that_cannot_be_brought_is_named(tools: Path, tmp_path: Path) -> None:
+def test_an_agent_that_cannot_be_downloaded_is_named(tools: Path, tmp_path: Path) -> None:
     environment = {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     home = cache(environment) / "4.3.1"
     home.mkdir(parents=True)
@@ -117,19 +119,19 @@ def test_an_agent_that_cannot_be_brought_is_named(tools: Path, tmp_path: Path) -
     maven = tools / "mvn"
     maven.write_text("#!/bin/sh\nexit 0\n")
     maven.chmod(0o755)
-    with pytest.raises(EnvironmentFailed, match="Maven brought no jmx_prometheus_javaagent"):
+    with pytest.raises(EnvironmentFailed, match="Maven downloaded no jmx_prometheus_javaagent"):
         installed("4.3.1", environment, "")
 
 
-def test_in_an_image_all_is_where_the_image_has_it() -> None:
+def test_an_image_has_every_file_where_the_image_puts_it() -> None:
     found = distribution.in_image("4.3.1")
     assert {str(found.home), str(found.archive.parent), str(found.agent.parent)} == {"/opt/kafka"}
 
 
-def test_kafka_is_brought_here_even_where_its_image_is_as_it_was(
+def test_kafka_is_installed_here_even_if_its_image_has_not_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The observer of a run in containers reads the schemas of the cache."""
+    """The observer of a run in containers reads the schemas from the cache."""
     monkeypatch.syspath_prepend(ROOT)
     images = importlib.import_module("images.build")
     recipe = images.Recipe("fencepost/kafka:4.1.0", "kafka", "a base", kafka="4.1.0")
@@ -155,12 +157,16 @@ def test_kafka_3_gets_a_bridge_from_log4j_1() -> None:
 def test_a_version_is_named_after_the_system() -> None:
     assert KRaft().at("3.9.2").name == "apache/kraft@3.9.2"
     assert KRaft().at("3.9.2").version == "3.9.2"
-    for version, why in (("3.8.1", "3.9 and newer"), ("4", "no version"), ("4.x.1", "no version")):
+    for version, why in (
+        ("3.8.1", "3.9 and newer"),
+        ("4", "not a version"),
+        ("4.x.1", "not a version"),
+    ):
         with pytest.raises(UsageError, match=why):
             KRaft().at(version)
 
 
-def test_nodes_log_one_line_an_event_through_at_once_on_the_runs_clock() -> None:
+def test_nodes_log_one_unbuffered_line_per_event_on_the_runs_clock() -> None:
     lines = resource("log4j2.properties").splitlines()
     assert "appender.out.direct = true" in lines
     assert "shutdownHook = disable" in lines

@@ -1,4 +1,4 @@
-"""Each known finding is shown by the history that is kept with it, and told as known."""
+"""Each known finding is shown by the history that is kept with it, and reported as known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table from a node's log to events, held to what versions of Kafka really printed."""
+"""The table from a node's log to events, compared with what versions of Kafka printed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BROKER = Slot("broker-1", Role.BROKER, 1, 4)
 
 
 @pytest.mark.parametrize("sample", LOGS, ids=lambda sample: sample.stem)
-def test_what_is_told_of_a_nodes_log(sample: Path) -> None:
+def test_the_events_of_a_nodes_log(sample: Path) -> None:
     log_parser = KafkaLogParser(slot_of(sample), session_ms=3_000)
     codec = Codec((SessionConfigured, *KINDS))
     for line, told in blocks(sample):
@@ -29,7 +29,7 @@ def test_what_is_told_of_a_nodes_log(sample: Path) -> None:
             assert codec.decode(codec.encode(event).rstrip()) == event
 
 
-def test_no_line_is_told_by_two_rows() -> None:
+def test_no_line_matches_two_rows() -> None:
     for sample in LOGS:
         for line, _ in blocks(sample):
             assert len(rows_of(line)) == 1, line
@@ -46,7 +46,7 @@ def test_no_line_is_told_by_two_rows() -> None:
         "@1 I b ",
     ],
 )
-def test_what_no_logger_printed_tells_nothing(line: str) -> None:
+def test_a_line_that_no_logger_printed_makes_no_event(line: str) -> None:
     assert KafkaLogParser(BROKER, 3_000).parse(line) == ()
 
 
@@ -61,7 +61,7 @@ UNFENCED = (
 )
 
 
-def test_a_broker_that_was_never_unfenced_leads_nobody_whatever_its_metadata_says() -> None:
+def test_a_broker_that_was_never_unfenced_leads_nothing_whatever_its_metadata_says() -> None:
     log_parser = KafkaLogParser(BROKER, 3_000)
     assert log_parser.parse(LEADS.format(at=5)) == []
     told = log_parser.parse(UNFENCED.format(at=9))
@@ -70,7 +70,7 @@ def test_a_broker_that_was_never_unfenced_leads_nobody_whatever_its_metadata_say
     assert [one.body for one in told if isinstance(one.body, LeadershipStarted)] == [began]
 
 
-def test_a_partition_named_with_dashes_is_taken_apart_at_the_last_one() -> None:
+def test_a_partition_named_with_dashes_is_split_at_the_last_one() -> None:
     line = LEADS.replace("orders-0", "my-orders-12").format(at=5)
     log_parser = KafkaLogParser(BROKER, 3_000)
     log_parser.parse(UNFENCED.format(at=1))
@@ -79,7 +79,7 @@ def test_a_partition_named_with_dashes_is_taken_apart_at_the_last_one() -> None:
     assert (heard.body.topic, heard.body.partition) == ("my-orders", 12)
 
 
-def test_a_follower_of_nobody_is_told_as_such() -> None:
+def test_a_follower_without_a_leader_has_leader_minus_one() -> None:
     line = (
         "@5 INFO state.change.logger [Broker id=1] Follower orders-0 starts at leader epoch 4 from "
         "offset 10 with partition epoch 43 and high watermark 9. Current leader is -1. Previous "
@@ -89,7 +89,7 @@ def test_a_follower_of_nobody_is_told_as_such() -> None:
     assert heard.body == FollowingStarted("orders", 0, -1, 4, 10, 9)
 
 
-def test_the_end_is_told_once() -> None:
+def test_the_end_makes_one_event() -> None:
     line = "@5 INFO org.apache.kafka.common.utils.AppInfoParser "
     line += "App info kafka.server for 1 unregistered"
     log_parser = KafkaLogParser(BROKER, 3_000)

@@ -42,7 +42,7 @@ def recorded(known: Schemas) -> Iterator[StoredRecord]:
 
 
 @pytest.mark.parametrize("sample", RECORDS, ids=lambda sample: sample.stem)
-def test_what_is_told_of_a_log(sample: Path) -> None:
+def test_the_events_of_a_metadata_log(sample: Path) -> None:
     known, metadata = schemas(sample.stem.split("-")[1]), Metadata()
     for line, told in blocks(sample):
         bodies = metadata.replay(record_of(line, known))
@@ -56,7 +56,7 @@ def test_a_version_is_read_by_its_own_schemas() -> None:
         assert all(len(one.values["LogDirs"]) == 1 for one in registered), version
 
 
-def test_a_clusters_life_is_told(known: Schemas) -> None:
+def test_the_events_of_a_clusters_life(known: Schemas) -> None:
     metadata = Metadata()
     told: dict[int, list[Struct]] = {}
     for stored in recorded(known):
@@ -74,7 +74,7 @@ def test_a_clusters_life_is_told(known: Schemas) -> None:
     # A new leader begins an epoch, a change of the ISR alone does not.
     assert told[39][1:] == [PartitionCommitted(39, "orders", 1, 2, 1, (2, 3), everyone)]
     assert told[57][1:] == [PartitionCommitted(57, "orders", 1, 2, 1, everyone, everyone)]
-    # The leader is fenced: the replica that is eligible beside the ISR is named (KIP-966).
+    # The leader is fenced: the record names the replica that is eligible beside the ISR (KIP-966).
     assert told[189][1:] == [
         PartitionCommitted(189, "orders", 1, 3, 2, (3,), everyone, eligible=(2,))
     ]
@@ -83,23 +83,23 @@ def test_a_clusters_life_is_told(known: Schemas) -> None:
     assert told[435][1:] == [TopicCommitted(435, "orders", TOPIC, True)]
 
 
-def test_idle_records_tell_nothing(known: Schemas) -> None:
+def test_idle_records_make_no_event(known: Schemas) -> None:
     (idle,) = (one for one in recorded(known) if one.record.kind == "NoOpRecord")
     assert Metadata().replay(idle) == ()
 
 
-def test_bytes_that_are_no_record_are_refused(known: Schemas) -> None:
+def test_bytes_that_are_not_a_record_are_refused(known: Schemas) -> None:
     whole = bytes.fromhex("01110000000003000000000000000c010001ff")
     assert decode(known, whole).values["Fenced"] == -1
     for size in range(len(whole)):
         with pytest.raises(Undecodable):
             decode(known, whole[:size])
     for frame in (b"\x02", b"\x01\x7f\x00", b"\x01\x11\x63"):
-        with pytest.raises(Undecodable, match=r"a record of frame|is not whole"):
+        with pytest.raises(Undecodable, match=r"a record of frame|is not complete"):
             decode(known, frame + whole[3:])
 
 
-def test_a_tagged_field_that_the_schema_has_not_is_skipped(known: Schemas) -> None:
+def test_a_tagged_field_that_the_schema_lacks_is_skipped(known: Schemas) -> None:
     head = bytes.fromhex("01110000000003000000000000000c")
     one = decode(known, head + bytes.fromhex("020001ff630261ff"))
     assert one.values == decode(known, head + bytes.fromhex("010001ff")).values
@@ -113,7 +113,7 @@ def test_versions_are_read_as_schemas_write_them() -> None:
     assert 4 in Versions.of("4")
 
 
-def test_a_request_or_response_is_no_metadata_record() -> None:
+def test_a_request_or_response_is_not_a_metadata_record() -> None:
     text = '// licence\n{"apiKey": 1, "type": "request", "name": "FetchRequest"}'
     assert schema.read(text) is None
 
@@ -126,7 +126,7 @@ def changed(known: Schemas, offset: int, **values: object) -> StoredRecord:
     return StoredRecord(offset, 1, Record(record.kind, 2, blank | place | values), "", 200)
 
 
-def test_who_was_eligible_before_a_batch_may_be_elected_within_it(
+def test_a_replica_eligible_before_a_batch_may_be_elected_within_it(
     known: Schemas,
 ) -> None:
     metadata = Metadata()
@@ -141,14 +141,14 @@ def test_who_was_eligible_before_a_batch_may_be_elected_within_it(
     first, second = (b for b in metadata.replay_batch(batch) if isinstance(b, PartitionCommitted))
     assert (first.isr, first.eligible) == ((3,), (2,))
     assert (second.leader, second.eligible) == (2, ())
-    # Alone in its batch, it ends what it says it ends.
+    # Alone in its batch, the record ends what it says it ends.
     metadata.replay(changed(known, 303, EligibleLeaderReplicas=[1]))
     (alone,) = metadata.replay_batch([changed(known, 304, EligibleLeaderReplicas=[])])[1:]
     assert alone.eligible == ()
 
 
 def test_schemas_that_are_not_in_the_cache_are_missed_in_one_sentence(tmp_path: Path) -> None:
-    says = r"Kafka 4\.1\.0, .* is not in .*: \./dev images kafka --kafka 4\.1\.0 brings it$"
+    says = r"Kafka 4\.1\.0, .* is not in .*: \./dev images kafka --kafka 4\.1\.0 installs it$"
     with pytest.raises(EnvironmentFailed, match=says):
         schemas_in(tmp_path / "4.1.0")
 
@@ -166,7 +166,7 @@ def answer(high_watermark: int, *offsets: int, epoch: int = 1) -> FetchResult:
     return FetchResult("", 101, epoch, high_watermark, records=records, end=end, end_epoch=epoch)
 
 
-def test_what_is_below_the_high_watermark_is_told_once() -> None:
+def test_a_record_below_the_high_watermark_makes_one_event() -> None:
     reading = LogProgress()
     assert reading.take(answer(0, 0, 1, 2)) == []
     assert reading.next_offset == 3
@@ -175,7 +175,7 @@ def test_what_is_below_the_high_watermark_is_told_once() -> None:
     assert reading.take(answer(4)) == []
 
 
-def test_what_a_deposed_leader_wrote_is_read_anew_and_never_told() -> None:
+def test_the_records_of_a_deposed_leader_are_read_again_and_make_no_event() -> None:
     reading = LogProgress()
     reading.take(answer(2, 0, 1, 2, 3))
     assert (reading.next_offset, reading.last_epoch) == (4, 1)
@@ -185,7 +185,7 @@ def test_what_a_deposed_leader_wrote_is_read_anew_and_never_told() -> None:
     assert [(one.offset, one.epoch) for one in told] == [(2, 2), (3, 2)]
 
 
-def test_a_batch_for_nobody_moves_the_reading_on() -> None:
+def test_a_batch_without_metadata_moves_the_position_on() -> None:
     reading = LogProgress()
     control = FetchResult("", 101, 1, 1, end=1, end_epoch=1)
     assert reading.take(control) == []
@@ -195,7 +195,7 @@ def test_a_batch_for_nobody_moves_the_reading_on() -> None:
 # ---------------------------------------------------------------------- a log that has been cut
 
 
-def test_behind_a_snapshot_the_reading_goes_on_and_says_what_it_missed() -> None:
+def test_after_a_snapshot_the_observer_goes_on_and_records_what_it_missed() -> None:
     reading = LogProgress()
     reading.take(answer(2, 0, 1, 2, 3))  # two of them may be a deposed leader's
     told = reading.skip(Snapshot(40, 7))
@@ -204,15 +204,15 @@ def test_behind_a_snapshot_the_reading_goes_on_and_says_what_it_missed() -> None
     assert [one.offset for one in reading.take(answer(42, 40, 41, epoch=7))] == [40, 41]
 
 
-def test_a_snapshot_tells_what_is_not_as_it_was(known: Schemas) -> None:
+def test_a_snapshot_makes_events_of_what_has_changed(known: Schemas) -> None:
     before = [one for one in recorded(known) if one.offset < 435]  # then the topic is deleted
     metadata = Metadata()
     for stored in before:
         metadata.replay(stored)
     snapshot = [one.record for one in before]
-    # What is as it was is not told again, but for features, of which no more than a level is known.
+    # What has not changed makes no event again, except features, of which only the level is known.
     assert metadata.restore(500, snapshot) == [FeatureFinalized(500, "metadata.version", 30)]
-    # Meanwhile broker 1 was deleted, broker 2 unfenced, and the topic given up for another one.
+    # In between broker 1 was deleted, broker 2 unfenced, and the topic replaced by another.
     told = metadata.restore(600, altered(snapshot))
     assert told[0] == TopicCommitted(600, "orders", TOPIC, True)
     assert told[1] == BrokerDeleted(600, 1)
@@ -220,15 +220,15 @@ def test_a_snapshot_tells_what_is_not_as_it_was(known: Schemas) -> None:
     (unfenced,) = (one for one in told if isinstance(one, BrokerCommitted))
     assert (unfenced.offset, unfenced.broker_id, unfenced.fenced) == (600, 2, False)
     assert {one.offset for one in told if isinstance(one, PartitionCommitted)} == {600}
-    # From then on the log is replayed upon that state.
+    # From then on the log is replayed onto that state.
     gone = StoredRecord(601, 9, Record("RemoveTopicRecord", 0, {"TopicId": "another"}), "", 601)
     assert metadata.replay(gone)[1:] == [TopicCommitted(601, "orders", "another", True)]
-    # Nothing was known yet: all is told.
+    # Nothing was known before, so everything makes an event.
     assert [type(one) for one in Metadata().restore(9, snapshot)].count(TopicCommitted) == 1
 
 
 def altered(snapshot: list[Record]) -> Iterator[Record]:
-    """Another state than a snapshot's; see its use."""
+    """A state that differs from a snapshot's; see its use."""
     for record in snapshot:
         values = dict(record.values)
         if values.get("BrokerId") == 1:

@@ -1,4 +1,4 @@
-"""The table from a node's metrics page to events, held to pages that nodes really showed."""
+"""The table from a node's metrics page to events, compared with pages that nodes showed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from fencepost.events import Codec, Event
 from fencepost_clusters.apache_kafka.metrics import (
     AGAIN_NS,
     TABLE,
-    Following,
-    MetricsTold,
+    MetricsObserved,
+    PageHistory,
     exporter_config,
     figures,
     query,
@@ -31,7 +31,8 @@ SAID = {
     },
     "broker": {"epoch": 3, "broker_state": 3, "led_partitions": 1, "under_replicated": 0},
 }
-"""What the recorded pages of 4.3.1 say: of an active controller, and of a broker that serves."""
+"""The figures of the recorded pages of 4.3.1: of an active controller, and of a broker that
+serves."""
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -41,15 +42,18 @@ def test_a_page_says_the_same_in_every_version(role: str, version: str) -> None:
 
 
 @pytest.mark.parametrize("role", SAID)
-def test_what_is_told_of_a_nodes_page(role: str) -> None:
+def test_the_event_of_a_nodes_page(role: str) -> None:
     assert figures(page("4.3.1", role)) == SAID[role]
-    event = Event("run", "clients/metrics#1", 0, 9, MetricsTold("broker-1", 7, **SAID[role]))
-    codec = Codec((MetricsTold, *KINDS))
+    event = Event("run", "clients/metrics#1", 0, 9, MetricsObserved("broker-1", 7, **SAID[role]))
+    codec = Codec((MetricsObserved, *KINDS))
     assert codec.decode(codec.encode(event).rstrip()) == event
 
 
 def test_every_row_has_a_sample_and_a_field_of_its_own() -> None:
-    fields = {field.name for field in msgspec.structs.fields(MetricsTold)} - {"slot", "since_ns"}
+    fields = {field.name for field in msgspec.structs.fields(MetricsObserved)} - {
+        "slot",
+        "since_ns",
+    }
     assert fields == {one.field for one in TABLE}
     assert len({one.sample for one in TABLE}) == len(TABLE)
 
@@ -65,7 +69,7 @@ def test_every_row_has_a_sample_and_a_field_of_its_own() -> None:
         "kafka_server_KafkaServer_Value 3.0",
     ],
 )
-def test_what_is_no_sample_of_the_table_tells_nothing(line: str) -> None:
+def test_a_line_that_is_no_sample_of_the_table_has_no_figure(line: str) -> None:
     assert figures(line) == {}
 
 
@@ -81,22 +85,22 @@ def test_the_agent_shows_what_the_table_has_and_what_zookeeper_would_have() -> N
     assert len(set(query().split("&"))) == 4
 
 
-# -------------------------------------------------------------------------- what is told, and when
+# ---------------------------------------------------------------------- what is recorded, and when
 
 
-def test_a_change_is_told_at_once_and_what_stays_again_after_two_seconds() -> None:
-    following = Following("broker-1")
-    assert following.take({"epoch": 1}, 10, 20) == MetricsTold("broker-1", 10, epoch=1)
-    assert following.take({"epoch": 1}, 30, 40) is None
+def test_a_change_is_recorded_at_once_and_the_same_page_again_after_two_seconds() -> None:
+    pages = PageHistory("broker-1")
+    assert pages.take({"epoch": 1}, 10, 20) == MetricsObserved("broker-1", 10, epoch=1)
+    assert pages.take({"epoch": 1}, 30, 40) is None
     late = 20 + AGAIN_NS
-    assert following.take({"epoch": 1}, late - 5, late) == MetricsTold("broker-1", 10, epoch=1)
-    changed = MetricsTold("broker-1", late + 1, epoch=2)
-    assert following.take({"epoch": 2}, late + 1, late + 2) == changed
+    assert pages.take({"epoch": 1}, late - 5, late) == MetricsObserved("broker-1", 10, epoch=1)
+    changed = MetricsObserved("broker-1", late + 1, epoch=2)
+    assert pages.take({"epoch": 2}, late + 1, late + 2) == changed
 
 
-def test_a_page_that_did_not_come_ends_what_was_said_without_a_gap() -> None:
-    following = Following("broker-1")
-    following.take({"epoch": 1}, 10, 20)
-    assert following.take({}, 30, 40) is None
-    assert following.take({}, 30 + AGAIN_NS, 40 + AGAIN_NS) is None
-    assert following.take({"epoch": 1}, 50, 60) == MetricsTold("broker-1", 50, epoch=1)
+def test_a_page_that_did_not_come_interrupts_the_stable_period() -> None:
+    pages = PageHistory("broker-1")
+    pages.take({"epoch": 1}, 10, 20)
+    assert pages.take({}, 30, 40) is None
+    assert pages.take({}, 30 + AGAIN_NS, 40 + AGAIN_NS) is None
+    assert pages.take({"epoch": 1}, 50, 60) == MetricsObserved("broker-1", 50, epoch=1)

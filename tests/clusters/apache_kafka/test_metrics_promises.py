@@ -1,11 +1,10 @@
-"""The rules for what Kafka's metrics are worth: a broken history, one that just keeps, an open
-one."""
+"""The rules about Kafka's metrics, each with a violation, a near miss and an undecided history."""
 
 from __future__ import annotations
 
 from fencepost import NodeStarted, Stalled
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
-from fencepost_clusters.apache_kafka.metrics import MetricsTold
+from fencepost_clusters.apache_kafka.metrics import MetricsObserved
 from fencepost_clusters.apache_kafka.promises import CLAUSES, RULES
 from fencepost_kafka import (
     BrokerCommitted,
@@ -42,11 +41,11 @@ def applied(h: HistoryBuilder, offset: int) -> None:
 
 
 def counts(h: HistoryBuilder, active: int, fenced: int, offline: int = 0) -> None:
-    """The page that is read now, which has said so for as long as it takes to settle."""
+    """The page that is read now, which has been stable for as long as a rule requires."""
     since_ns = h.now_ns - SETTLED_MS * MS
     h.add(
         READER,
-        MetricsTold(
+        MetricsObserved(
             "controller-1", since_ns, active_brokers=active, fenced_brokers=fenced,
             offline_partitions=offline,
         ),
@@ -57,7 +56,7 @@ def counts(h: HistoryBuilder, active: int, fenced: int, offline: int = 0) -> Non
 
 
 def counting() -> HistoryBuilder:
-    """Brokers 1 and 2, the second fenced at offset 20, which the controller has applied."""
+    """Brokers 1 and 2; the second was fenced at offset 20, which the controller has applied."""
     h = HistoryBuilder()
     h.add(CONTROLLER, NodeStarted("controller", 101, "", -1))
     for offset, broker in ((10, 1), (11, 2)):
@@ -91,13 +90,13 @@ def test_a_count_may_still_be_the_old_one_while_the_fencing_is_new() -> None:
     assert verdict(h, "KR-07").verdict is Outcome.NOT_EXERCISED
 
 
-def test_a_page_that_has_only_begun_to_say_so_is_not_judged() -> None:
+def test_a_page_that_has_just_changed_is_not_judged() -> None:
     h = counting().after(SETTLED_MS)
-    h.add(READER, MetricsTold("controller-1", h.now_ns - 500 * MS, -1, 0, 9, 9, 9))
+    h.add(READER, MetricsObserved("controller-1", h.now_ns - 500 * MS, -1, 0, 9, 9, 9))
     assert verdict(h, "KR-07").verdict is Outcome.NOT_EXERCISED
 
 
-def test_a_record_that_is_told_late_excuses_and_one_that_was_not_applied_does_not() -> None:
+def test_a_record_that_comes_late_excuses_and_one_that_was_not_applied_does_not() -> None:
     for offset, violated in ((30, 0), (31, 1)):
         h = counting()
         applied(h, 30)
@@ -107,7 +106,7 @@ def test_a_record_that_is_told_late_excuses_and_one_that_was_not_applied_does_no
         assert verdict(h, "KR-07").violated == violated
 
 
-def test_what_the_process_before_said_is_not_held_against_its_successor() -> None:
+def test_the_pages_of_the_process_before_do_not_count_against_its_successor() -> None:
     h = counting().after(SETTLED_MS)
     h.add("controller-1#2", NodeStarted("controller", 101, "", -1))
     h.add("controller-1#2", MetadataApplied(20, 1))
@@ -144,7 +143,7 @@ def test_partitions_without_a_leader_are_counted_until_they_are_deleted() -> Non
 
 def says(h: HistoryBuilder, active: int) -> None:
     since_ns = h.now_ns - SETTLED_MS * MS
-    h.add(READER, MetricsTold("controller-1", since_ns, epoch=1, active_controllers=active))
+    h.add(READER, MetricsObserved("controller-1", since_ns, epoch=1, active_controllers=active))
 
 
 def elected() -> HistoryBuilder:
@@ -155,16 +154,16 @@ def elected() -> HistoryBuilder:
     return h
 
 
-def test_a_controller_in_office_that_says_it_is_not_breaks_kr_08() -> None:
+def test_an_active_controller_that_reports_it_is_not_breaks_kr_08() -> None:
     h = elected().after(SETTLED_MS)
     says(h, 0)
     broken = verdict(h, "KR-08")
-    assert f"{CONTROLLER} is in office, and its ActiveControllerCount is 0" in (
+    assert f"{CONTROLLER} is the active controller, and its ActiveControllerCount is 0" in (
         broken.violations[0].message
     )
 
 
-def test_a_controller_out_of_office_that_says_it_is_in_it_breaks_kr_08() -> None:
+def test_an_inactive_controller_that_reports_it_is_active_breaks_kr_08() -> None:
     h = elected()
     h.add(CONTROLLER, ControllerResigned(1, "higher_epoch"))
     h.after(SETTLED_MS)
@@ -172,7 +171,7 @@ def test_a_controller_out_of_office_that_says_it_is_in_it_breaks_kr_08() -> None
     assert verdict(h, "KR-08").violated == 1
 
 
-def test_a_controller_in_office_that_says_so_exercises_kr_08_once_a_term() -> None:
+def test_an_active_controller_that_reports_it_exercises_kr_08_once_a_term() -> None:
     h = elected().after(SETTLED_MS)
     says(h, 1)
     says(h, 1)
@@ -184,7 +183,7 @@ def test_a_controller_in_office_that_says_so_exercises_kr_08_once_a_term() -> No
     assert verdict(h, "KR-08").exercised == 2
 
 
-def test_either_is_right_while_an_office_is_being_taken_or_left() -> None:
+def test_either_is_right_during_an_election_or_a_resignation() -> None:
     for active in (0, 1):
         h = elected().after(SETTLED_MS - 10)
         says(h, active)
@@ -197,10 +196,10 @@ def test_either_is_right_while_an_office_is_being_taken_or_left() -> None:
 
 
 def running(unfenced: bool | None) -> HistoryBuilder:
-    """A broker that says that it runs; its record comes after that, if there is one."""
+    """A broker that reports that it is running; its record comes afterwards, if there is one."""
     h = HistoryBuilder()
     h.add(BROKER, NodeStarted("broker", 1, "incarnation-1", -1))
-    h.add(READER, MetricsTold("broker-1", h.now_ns, epoch=1, broker_state=3))
+    h.add(READER, MetricsObserved("broker-1", h.now_ns, epoch=1, broker_state=3))
     if unfenced is not None:
         record(h, 10, fenced=not unfenced)
     return h
@@ -209,7 +208,7 @@ def running(unfenced: bool | None) -> HistoryBuilder:
 def test_a_broker_that_runs_and_was_never_unfenced_breaks_kr_08() -> None:
     for unfenced in (None, False):
         broken = verdict(running(unfenced), "KR-08")
-        assert f"{BROKER} says that it is RUNNING" in broken.violations[0].message
+        assert f"{BROKER} reports that it is RUNNING" in broken.violations[0].message
         assert verdict(running(unfenced), "KR-08", complete=False).verdict is Outcome.UNKNOWN
 
 
@@ -217,7 +216,7 @@ def test_a_broker_that_runs_and_was_unfenced_exercises_kr_08() -> None:
     assert verdict(running(True), "KR-08").verdict is Outcome.HOLDS
 
 
-def test_what_was_said_while_the_machine_stood_still_decides_nothing() -> None:
+def test_a_page_read_while_the_machine_stalled_decides_nothing() -> None:
     for clause in ("KR-07", "KR-08"):
         h = counting() if clause == "KR-07" else elected()
         h.after(SETTLED_MS)

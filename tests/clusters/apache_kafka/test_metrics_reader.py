@@ -1,4 +1,5 @@
-"""Reading pages over HTTP: what comes is told; a node that answers badly, or not, harms none."""
+"""Reading pages over HTTP: each page makes an event; a node that answers badly, or not at all,
+stops nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import pytest
 from fencepost import Recorder
 from fencepost.events import Codec
 from fencepost_clusters.apache_kafka import metrics_reader
-from fencepost_clusters.apache_kafka.metrics import MetricsTold
+from fencepost_clusters.apache_kafka.metrics import MetricsObserved
 from fencepost_clusters.apache_kafka.metrics_reader import follow, read_page
 from fencepost_kafka import KINDS
 
@@ -22,12 +23,12 @@ OK = b"HTTP/1.0 200 OK\r\n\r\n"
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reader and server share this process: when it stands still, no page comes within a second."""
+    """Reader and server share this process: when it stalls, no page comes within a second."""
     monkeypatch.setattr(metrics_reader, "LIMIT_S", 30.0)
 
 
 async def asked_of(answer: bytes | None) -> Mapping[str, int]:
-    """What is read of a server that answers so (None: never)."""
+    """What is read from a server that answers with this (None: it never answers)."""
     served = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -56,11 +57,11 @@ def test_a_page_is_read() -> None:
     [b"", b"HTTP/1.0 500 Oh\r\n\r\n" + PAGE, OK + PAGE[:-2], b"\xff\x00", b"200 \r\n\r\n" + PAGE],
     ids=["nothing", "an-error", "cut-short", "no-http", "no-status"],
 )
-def test_what_is_no_whole_page_says_nothing(answer: bytes) -> None:
+def test_an_incomplete_page_has_no_figures(answer: bytes) -> None:
     assert asyncio.run(asked_of(answer)) == {}
 
 
-def test_a_node_that_stands_still_is_waited_for_within_the_limit(
+def test_a_node_that_stalls_is_waited_for_within_the_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(metrics_reader, "LIMIT_S", 0.1)
@@ -69,11 +70,11 @@ def test_a_node_that_stands_still_is_waited_for_within_the_limit(
     assert time.monotonic() - began < 5
 
 
-def test_a_node_that_is_down_says_nothing() -> None:
+def test_a_node_that_is_down_has_no_page() -> None:
     assert asyncio.run(read_page("127.0.0.1", 1)) == {}
 
 
-def test_a_page_is_told_once_until_it_changes_or_the_reader_is_stopped(
+def test_a_page_is_recorded_once_until_it_changes_or_the_reader_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metrics_reader, "EVERY_S", 0.01)
@@ -99,12 +100,12 @@ def test_a_page_is_told_once_until_it_changes_or_the_reader_is_stopped(
             await closed.wait()
 
     events = tmp_path / "events.ndjson"
-    recorder = Recorder.open(events, "run", "clients/metrics#1", (MetricsTold, *KINDS))
+    recorder = Recorder.open(events, "run", "clients/metrics#1", (MetricsObserved, *KINDS))
     asyncio.run(served())
     recorder.close()
-    codec = Codec((MetricsTold, *KINDS))
+    codec = Codec((MetricsObserved, *KINDS))
     told = [codec.decode(line).body for line in events.read_bytes().splitlines()]
-    assert [(one.slot, one.epoch) for one in told if isinstance(one, MetricsTold)] == [
+    assert [(one.slot, one.epoch) for one in told if isinstance(one, MetricsObserved)] == [
         ("broker-1", 4),
         ("broker-1", 5),
     ]

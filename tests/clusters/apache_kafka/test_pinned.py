@@ -14,9 +14,9 @@ INELIGIBLE = {
     row.message.pattern for row in log_parser.TABLE if "ineligible" in row.message.pattern
 }
 NOT_SEEN: Mapping[str, set[str]] = {"3.9.2": INELIGIBLE, "4.1.0": INELIGIBLE}
-"""Messages that no run of ours has made a version print yet: others pin them."""
+"""Messages that these versions have not printed in any run yet: other versions pin them."""
 ROWS = {
-    "narration": [row.message.pattern for row in log_parser.TABLE],
+    "log": [row.message.pattern for row in log_parser.TABLE],
     "metadata log": list(metadata_log.TABLE),
     "metrics": [row.field for row in metrics.TABLE],
 }
@@ -26,14 +26,14 @@ ROWS = {
 def test_every_row_is_pinned_by_a_sample_of_each_version(version: str) -> None:
     lacks = {table: rows for table, rows in unpinned(*recorded(version)).items() if rows}
     not_seen = NOT_SEEN.get(version)
-    assert lacks == ({"narration": not_seen} if not_seen else {})
+    assert lacks == ({"log": not_seen} if not_seen else {})
 
 
 @pytest.mark.parametrize(("table", "row"), [(t, row) for t in ROWS for row in ROWS[t]])
 def test_a_row_without_its_samples_is_missed(table: str, row: str) -> None:
     printed, stored, shown = recorded(DEFAULT_VERSION)
     match table:
-        case "narration":
+        case "log":
             printed = [line for line in printed if row not in rows_of(line)]
         case "metadata log":
             stored = [one for one in stored if one.record.kind != row]
@@ -43,5 +43,5 @@ def test_a_row_without_its_samples_is_missed(table: str, row: str) -> None:
 
 
 def without(shown: str, row: str) -> str:
-    """A page but for the lines that tell of that row."""
+    """A page without the lines of that row."""
     return "".join(line for line in shown.splitlines(True) if row not in metrics.figures(line))

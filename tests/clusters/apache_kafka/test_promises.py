@@ -1,4 +1,5 @@
-"""The rules for Kafka's own promises: a broken history, one that just keeps, an open one."""
+"""The rules for Kafka's own promises, each with a violation, a near miss and an undecided
+history."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def record(
 
 
 def begun(h: HistoryBuilder | None = None) -> HistoryBuilder:
-    """A controller in office, and broker 1, unfenced."""
+    """An active controller, and broker 1, unfenced."""
     h = h or HistoryBuilder()
     h.add(CONTROLLER, ControllerElected(1, 1, -1))
     h.add(FIRST, NodeStarted("broker", 1, "one", -1))
@@ -72,7 +73,7 @@ def claimed() -> HistoryBuilder:
     return h
 
 
-def test_an_id_that_goes_to_another_while_its_holder_is_well_breaks_kr_01() -> None:
+def test_an_id_that_goes_to_another_while_its_holder_is_unaffected_breaks_kr_01() -> None:
     h = claimed()
     record(h, 20, fenced=True, incarnation="two")
     broken = verdict(h, "KR-01")
@@ -100,7 +101,7 @@ def test_an_id_goes_on_once_its_holder_is_dead_fenced_stopping_or_may_be_silent(
         assert verdict(h, "KR-01").verdict is Outcome.NOT_EXERCISED
 
 
-def test_a_holder_is_well_again_a_session_after_its_last_fault() -> None:
+def test_a_holder_is_unaffected_again_one_session_after_its_last_fault() -> None:
     for waits_ms, broken in ((SESSION_MS - 1, 0), (SESSION_MS + 1, 1)):
         h = claimed()
         struck(h, "cut", "broker-1", "controller-1")
@@ -147,7 +148,7 @@ def test_a_new_controller_counts_the_session_anew() -> None:
     assert verdict(h, "KR-02").verdict is Outcome.HOLDS
 
 
-def test_nobody_is_late_while_the_active_controller_is_dead_or_struck() -> None:
+def test_no_fencing_is_late_while_the_active_controller_is_dead_or_affected() -> None:
     h = begun()
     ended(h, FIRST)
     h.after(2_000)
@@ -165,7 +166,7 @@ def test_nobody_is_late_while_the_active_controller_is_dead_or_struck() -> None:
     assert verdict(h, "KR-02").verdict is Outcome.VIOLATED
 
 
-def test_a_deposed_controller_that_resigns_late_takes_nobodys_office_away() -> None:
+def test_a_deposed_controller_that_resigns_late_ends_no_other_term() -> None:
     h = begun()
     ended(h, FIRST)
     h.add("controller-2#1", ControllerElected(2, 12, -1))
@@ -174,7 +175,7 @@ def test_a_deposed_controller_that_resigns_late_takes_nobodys_office_away() -> N
     assert verdict(h, "KR-02").verdict is Outcome.VIOLATED
 
 
-def test_a_paused_and_a_cut_off_broker_are_silent_until_they_are_let_go() -> None:
+def test_a_paused_and_a_cut_off_broker_are_silent_until_they_are_healed() -> None:
     for fault, target in (("pause", FIRST), ("cut_from_controllers", "broker-1")):
         h = begun()
         struck(h, fault, target, *(["controller-1"] if target == "broker-1" else []))
@@ -199,7 +200,7 @@ def test_a_silence_ends_when_its_healing_begins() -> None:
     assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
 
 
-def test_a_broker_that_is_late_while_the_machine_stood_still_decides_nothing() -> None:
+def test_a_fencing_that_is_late_while_the_machine_stalled_decides_nothing() -> None:
     h = begun()
     ended(h, FIRST)
     h.after(BOUND_MS + 1)
@@ -208,7 +209,7 @@ def test_a_broker_that_is_late_while_the_machine_stood_still_decides_nothing() -
     assert verdict(h, "KR-02").verdict is Outcome.UNKNOWN
 
 
-def test_a_duplicate_that_dies_leaves_the_holder_of_the_id_well() -> None:
+def test_a_duplicate_that_dies_does_not_affect_the_holder_of_the_id() -> None:
     h = claimed()
     ended(h, DUPLICATE)
     h.after(60_000)
@@ -256,7 +257,7 @@ def test_a_broker_that_had_not_applied_the_fencing_may_name_it() -> None:
     assert verdict(h, "KR-03").verdict is Outcome.NOT_EXERCISED
 
 
-def test_an_unfencing_that_is_told_late_but_was_applied_excuses() -> None:
+def test_an_unfencing_that_is_recorded_late_but_was_applied_excuses() -> None:
     h = fenced_and_applied()
     h.add(PEER, MetadataApplied(25, 1))
     asked(h, 1, 2)
@@ -298,14 +299,14 @@ def test_a_broker_that_leaves_once_its_leaderships_are_moved_exercises_kr_04() -
     assert verdict(h, "KR-04").verdict is Outcome.HOLDS
 
 
-def test_a_move_that_is_told_late_but_was_applied_excuses() -> None:
+def test_a_move_that_is_recorded_late_but_was_applied_excuses() -> None:
     h = stopping()
     left(h, applied=15)
     partition(h, 15, 2, 2)
     assert verdict(h, "KR-04").verdict is Outcome.HOLDS
 
 
-def test_what_nobody_else_could_lead_keeps_no_broker() -> None:
+def test_a_partition_that_no_other_broker_could_lead_keeps_no_broker() -> None:
     h = begun()
     partition(h, 12, 1, 1)
     h.add(FIRST, BrokerStopping(1, "ACTIVE", "", 300_000))
@@ -343,7 +344,7 @@ def test_a_produce_that_a_follower_refuses_exercises_kr_05() -> None:
     assert verdict(h, "KR-05").verdict is Outcome.HOLDS
 
 
-def test_who_leads_again_may_store() -> None:
+def test_a_broker_that_leads_again_may_store() -> None:
     h = following()
     h.add(FIRST, LeadershipStarted("orders", 0, 4, (1, 2), -1, 10, 9))
     produced(h, "answered")
@@ -367,13 +368,12 @@ def intruded() -> HistoryBuilder:
     return h
 
 
-def test_a_leadership_lost_to_nobodys_fencing_while_another_claims_the_id_breaks_kr_06() -> None:
+def test_a_leadership_lost_without_a_fencing_while_another_claims_the_id_breaks_kr_06() -> None:
     h = intruded()
     led(h, 20, 2, 2, 3)
     broken = verdict(h, "KR-06")
-    assert (
-        f"lost orders-0 and its place in the ISR at offset 20, unfenced and well, while {DUPLICATE}"
-        in (broken.violations[0].message)
+    assert f"at offset 20, unfenced and unaffected by faults, while {DUPLICATE} claimed its id" in (
+        broken.violations[0].message
     )
     assert broken.violations[0].because
 
@@ -384,14 +384,14 @@ def test_a_refused_process_that_ends_and_changed_nothing_exercises_kr_06() -> No
     assert verdict(h, "KR-06").verdict is Outcome.HOLDS
 
 
-def test_a_leadership_that_goes_by_right_keeps_kr_06() -> None:
+def test_a_leadership_that_moves_rightly_keeps_kr_06() -> None:
     for lose in (
         lambda h: (led(h, 20, 2, 2, 3), record(h, 21, fenced=True)),  # one batch
         lambda h: (record(h, 19, fenced=True), led(h, 20, 2, 2, 3)),
         lambda h: led(h, 20, 2, 1, 2, 3),  # balanced: it stays in the ISR
         lambda h: (struck(h, "pause", FIRST), led(h, 20, 2, 2, 3)),
         lambda h: (h.add(FIRST, BrokerStopping(1, "ACTIVE", "", 1)), led(h, 20, 2, 2, 3)),
-        lambda h: (ended(h, DUPLICATE), led(h, 20, 2, 2, 3)),  # nobody claims the id any more
+        lambda h: (ended(h, DUPLICATE), led(h, 20, 2, 2, 3)),  # no process claims the id any more
     ):
         h = intruded()
         lose(h)

@@ -1,4 +1,4 @@
-"""Apache Kafka for real: brought, started, struck and judged; and a node that cannot start."""
+"""Apache Kafka for real: installed, started, broken and judged; and a node that cannot start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fencepost.runs.run import Run, RunSpec
 from fencepost.testing.event_log import EventLog
 from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION, OBSERVER
 from fencepost_clusters.apache_kafka.distribution import cache
-from fencepost_clusters.apache_kafka.metrics import MetricsTold
+from fencepost_clusters.apache_kafka.metrics import MetricsObserved
 from fencepost_kafka import (
     BrokerCommitted,
     LeadershipStarted,
@@ -33,14 +33,14 @@ CUT_LOG = {
     "metadata.log.max.record.bytes.between.snapshots": "500",
     "metadata.max.retention.bytes": "500",
 }
-"""A controller takes snapshots all the while, and cuts its log off before one when it starts."""
+"""A controller takes snapshots all the time, and truncates its log before one when it starts."""
 
 
 def brought(version: str) -> pytest.MarkDecorator:
-    """Skips where that version is not, and cannot be brought."""
+    """Skips if that version is not installed and cannot be downloaded."""
     return pytest.mark.skipif(
         shutil.which("mvn") is None and not (cache(os.environ) / version).exists(),
-        reason=f"Kafka {version} is not here, and neither is Maven, which would bring it",
+        reason=f"Kafka {version} is not here, and neither is Maven, which would download it",
     )
 
 
@@ -67,12 +67,12 @@ def test_a_killed_leader_is_fenced_and_nothing_acknowledged_is_lost(
         assert len(list(history.of(LeadershipStarted))) >= 4
         assert any(history.of(MetadataApplied, "broker-1#1"))
         nodes = {node.name for node in (*cluster.controllers, *cluster.brokers)}
-        for name in nodes:  # each page is asked for on its own, again where none came in time
+        for name in nodes:  # each page is waited for on its own, again if none came in time
             of_it = history.event_where(
-                MetricsTold, lambda told, name=name: told.slot == name, f"a page of {name}"
+                MetricsObserved, lambda told, name=name: told.slot == name, f"a page of {name}"
             )
             cluster.eventually(of_it)
-        assert {told.slot for told in history.of(MetricsTold)} == nodes
+        assert {told.slot for told in history.of(MetricsObserved)} == nodes
         result = run.finish()
     result.check(("KR-02", "KR-08", "QC-21", "QC-30", "RP-13", "JEPSEN-lost-write"))
     assert folder.info().versions["apache/kraft"] == DEFAULT_VERSION
@@ -102,7 +102,7 @@ def test_another_version_acknowledges_keeps_and_is_judged(
 
 
 @brought(DEFAULT_VERSION)
-def test_an_observer_that_comes_too_late_for_the_log_says_so_and_nothing_holds(
+def test_an_observer_that_comes_too_late_for_the_log_records_it_and_nothing_holds(
     tmp_path: Path, plugins: Plugins
 ) -> None:
     system = plugins.system("apache/kraft")
@@ -115,7 +115,7 @@ def test_an_observer_that_comes_too_late_for_the_log_says_so_and_nothing_holds(
         run.cluster.eventually(run.cluster.recovered)
         observer = next(one for one in system.observers() if one.workload == OBSERVER)
         late = run.runtime.client(replace(observer, name="late")).process
-        # What is in a snapshot is told after its name, and before what was committed since.
+        # The content of a snapshot comes after its name, and before what was committed since.
         for kind in ("snapshot.loaded", "metadata.committed"):
             run.cluster.eventually(
                 Condition(f"{kind} by {late}", lambda v, kind=kind: (late, kind) in v.latest)
@@ -129,7 +129,7 @@ def test_an_observer_that_comes_too_late_for_the_log_says_so_and_nothing_holds(
 
 
 @brought(DEFAULT_VERSION)
-def test_a_node_that_dies_at_its_start_is_named_with_its_last_words(
+def test_a_node_that_dies_at_its_start_is_named_with_its_last_lines(
     tmp_path: Path, plugins: Plugins
 ) -> None:
     shape = kafka_shape(controllers=1, brokers=1, own={"broker-1": {"num.io.threads": "0"}})

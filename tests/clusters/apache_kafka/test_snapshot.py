@@ -1,4 +1,4 @@
-"""Snapshots as controllers really stored them, handed out in pieces."""
+"""Snapshots as controllers stored them, sent in pieces."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def stored(version: str) -> bytes:
 def answered(
     data: bytes, size: int, position: int, error: ErrorCode = ErrorCode.none, at: str = "partition"
 ) -> bytes:
-    """A controller's answer, without its length; an error is of the whole, or of the partition."""
+    """A controller's answer, without its length; an error is of the whole answer, or of the
+    partition."""
     part = RESPONSE.PartitionSnapshot(
         index=0,
         error_code=error if at == "partition" else ErrorCode.none,
@@ -72,20 +73,20 @@ def test_a_snapshot_is_read_piece_by_piece(version: str, piece: int) -> None:
 
 
 @pytest.mark.parametrize("at", ["all", "partition"])
-def test_an_answer_with_an_error_brings_nothing(at: str) -> None:
+def test_an_answer_with_an_error_adds_nothing(at: str) -> None:
     snapshot = Snapshot(40, 7)
     assert not snapshot.take(answered(b"x", 1, 0, ErrorCode.snapshot_not_found, at))
     assert (snapshot.data, snapshot.whole) == (b"", False)
 
 
-def test_a_piece_of_elsewhere_brings_nothing() -> None:
+def test_a_piece_at_another_position_adds_nothing() -> None:
     snapshot = Snapshot(40, 7)
     assert snapshot.take(answered(b"abc", 9, 0))
     assert not snapshot.take(answered(b"abc", 9, 0))
     assert (snapshot.data, snapshot.whole) == (b"abc", False)
 
 
-def test_what_is_asked_for_reads_as_kafka_reads_it() -> None:
+def test_a_request_is_decoded_as_kafka_decodes_it() -> None:
     sent = frame("me", 3, Snapshot(40, 7).request(5))
     asked: Any = Snapshot(40, 7).request(5)
     header, at = entity_reader(asked.__header_schema__)(sent, 4)
