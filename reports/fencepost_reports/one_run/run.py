@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -215,7 +216,7 @@ def _about(run: _Run, events: int, began_ns: int, missed: tuple[str, ...]) -> Ru
         plane=run.plane,
         runtime=info.runtime,
         seed=info.seed,
-        counts=tuple(Count(name=name, count=n) for name, n in info.counts.items() if n),
+        counts=_counts(info),
         defects=info.defects,
         started_at=info.started_at,
         slots=tuple(SlotRow(name=s.name, role=s.role, node_id=s.node_id) for s in info.slots),
@@ -226,6 +227,13 @@ def _about(run: _Run, events: int, began_ns: int, missed: tuple[str, ...]) -> Ru
         damage=run.end.damage,
         missed=missed,
     )
+
+
+def _counts(info: RunInfo) -> tuple[Count, ...]:
+    """What the run was asked for; else how many slots of each role it had."""
+    asked = {name: n for name, n in info.counts.items() if n}
+    regular = Counter(s.role for s in info.slots if not s.duplicate and not s.spare)
+    return tuple(Count(name=name, count=n) for name, n in (asked or regular).items())
 
 
 def _verdict(clause: str, verdict: Verdict) -> VerdictRow:

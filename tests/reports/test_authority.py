@@ -1,0 +1,123 @@
+"""Which changes of authority take something, and which states there were, in any system."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+import fencepost as f
+from fencepost.testing import HistoryBuilder
+from fencepost_clusters.etcd.events.members import BecameLeader, StoppedLeading
+from fencepost_reports.one_run.authority import AuthorityFold, taking
+from fencepost_reports.one_run.tables import Effect
+
+
+class Held(Struct, frozen=True, tag="acme.held"):
+    """A process gained, or lost, the key to a door."""
+
+    door: str
+    epoch: int
+    change: str = "gained"
+    holder: str = ""
+    node: str = ""
+
+    def authority(self) -> Sequence[f.Authority]:
+        holder = None if self.node else self.holder
+        state = "inside" if self.change == "gained" and not self.node else ""
+        change = f.Change(self.change)
+        return (f.Authority(f"door {self.door}", change, self.epoch, holder, self.node, state),)
+
+
+def folded(*written: tuple[str, Struct]) -> AuthorityFold:
+    history = HistoryBuilder("doors")
+    for process, body in written:
+        history.add(process, body)
+    fold = AuthorityFold()
+    for position, event in enumerate(history.events()):
+        fold.apply(position, event)
+    return fold
+
+
+def effects(*written: tuple[str, Struct]) -> list[Effect]:
+    return [row.effect for row in folded(*written).rows]
+
+
+def test_the_first_holder_takes_nothing_and_another_one_does() -> None:
+    assert effects(("a", Held("x", 1)), ("b", Held("x", 2)), ("c", Held("y", 1))) == [
+        Effect.GIVES,
+        Effect.TAKES,
+        Effect.GIVES,
+    ]
+
+
+def test_the_same_holder_renews_in_a_new_epoch_and_regains_in_the_same() -> None:
+    assert effects(("a", Held("x", 1)), ("a", Held("x", 2)), ("a", Held("x", 2))) == [
+        Effect.GIVES,
+        Effect.RENEWS,
+        Effect.GIVES,
+    ]
+
+
+def test_two_processes_of_one_epoch_cannot_both_hold() -> None:
+    assert effects(("a", Held("x", 1)), ("b", Held("x", 1))) == [Effect.GIVES, Effect.TAKES]
+
+
+def test_a_loss_takes_only_from_the_holder_and_only_in_its_epoch() -> None:
+    rows = (
+        ("a", Held("x", 1, "lost")),
+        ("a", Held("x", 2)),
+        ("b", Held("x", 3)),
+        ("a", Held("x", 2, "lost")),
+        ("a", Held("x", 3, "lost")),
+        ("b", Held("x", 3, "lost")),
+    )
+    assert effects(*rows) == [
+        Effect.NOTES,
+        Effect.GIVES,
+        Effect.TAKES,
+        Effect.NOTES,
+        Effect.NOTES,
+        Effect.TAKES,
+    ]
+
+
+def test_a_node_and_its_process_are_one_holder() -> None:
+    started = f.NodeStarted("guard", 7)
+    rows = (
+        ("guard-7#1", started),
+        ("book", Held("x", 1, node="guard 7")),
+        ("guard-7#1", Held("x", 1)),
+        ("book", Held("x", 2, node="guard 7")),
+        ("book", Held("x", 3, node="guard 8")),
+    )
+    assert effects(*rows) == [Effect.GIVES, Effect.GIVES, Effect.RENEWS, Effect.TAKES]
+
+
+def test_an_unknown_holder_of_a_newer_epoch_is_taken_for_another_one() -> None:
+    rows = (("a", Held("x", 1)), ("book", Held("x", 2, holder="", node="?")))
+    fold = folded(*rows)
+    assert [row.effect for row in fold.rows] == [Effect.GIVES, Effect.TAKES]
+    assert [row.position for row in taking(fold.rows)] == [1]
+
+
+def test_states_end_with_their_process() -> None:
+    fold = folded(("a#1", Held("x", 1)), ("harness", f.ProcessExited("a#1", 0, 9, True)))
+    (span,) = fold.spans(10**12)
+    assert (span.state, span.scope, span.held) == ("inside", "door x", True)
+    assert span.to_ns < 10**12
+
+
+def test_leaders_of_etcd_have_bands_of_their_own() -> None:
+    fold = folded(
+        ("etcd-1#1", f.NodeStarted("member", 1)),
+        ("etcd-1#1", BecameLeader(member="1", term=2)),
+        ("etcd-1#1", StoppedLeading(member="1", term=3, reason="higher-term")),
+        ("etcd-2#1", BecameLeader(member="2", term=3)),
+    )
+    spans = fold.spans(10**12)
+    assert [(s.process, s.state, s.epoch, s.held, s.own) for s in spans] == [
+        ("etcd-1#1", "leader", 2, True, True),
+        ("etcd-1#1", "follower", 3, False, True),
+        ("etcd-2#1", "leader", 3, True, True),
+    ]
