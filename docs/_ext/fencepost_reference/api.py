@@ -12,13 +12,14 @@ from typing import Any
 import fencepost
 import fencepost.testing
 from fencepost.plugins import hookspecs
-from fencepost.testing import pytest_plugin
+from fencepost.testing import kit, pytest_plugin
 from fencepost_reference.text import code, docstring, first_sentence, line, prose, source, table
 
 
 def exported() -> str:
     """Every stable name with its first sentence."""
-    return "\n".join(_exported(fencepost)) + "\n" + "\n".join(_exported(fencepost.testing))
+    modules = (fencepost, fencepost.testing, kit)
+    return "\n".join("\n".join(_exported(module)) for module in modules)
 
 
 def _exported(module: ModuleType) -> Iterator[str]:

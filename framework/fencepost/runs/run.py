@@ -263,7 +263,7 @@ class Run:
         self.clients: Clients = make(self.workers, self.cluster)
         """What the fixture `clients` returns: the workload's facade."""
         self.faults = Faults(runtime, plugins, folder.schedule, selecting(system, runtime.layout))
-        self._plugins = plugins
+        self.plugins = plugins
         self._on_phase: OnPhase = _ignore
 
     @classmethod
@@ -336,8 +336,8 @@ class Run:
             self.runtime.close(completed=False)
             raise
         self.runtime.close(completed=trouble is None)
-        judgement, end = judge_folder(self.folder, self._plugins.promises)
-        self._plugins.run_judged(self.folder.path)
+        judgement, end = judge_folder(self.folder, self.plugins.promises)
+        self.plugins.run_judged(self.folder.path)
         injected = self.faults.injected
         missed = tuple(a.fault_id for a in injected if not a.receipt.true)
         return RunResult(

@@ -75,6 +75,11 @@ class Workers:
         self._started: dict[str, int] = {}
         self._operations = 0
 
+    @property
+    def running(self) -> Sequence[ClientSession]:
+        """The workers that were started and not yet waited for."""
+        return tuple(self._running)
+
     def start(self, spec: ClientSpec) -> ClientSession:
         """Starts a worker; at the end of the run it is asked to end and waited for.
 

@@ -1,0 +1,33 @@
+"""The conformance kit upon the systems of this project, as programs. One cluster serves all checks
+of its system; the simulated reference cluster is checked beside the kit's own tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fencepost.testing import kit
+from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION
+from fencepost_clusters.apache_kafka.distribution import cache
+
+pytestmark = pytest.mark.real
+
+
+def test_the_reference_cluster_conforms_on_processes(tmp_path: Path) -> None:
+    kit.check_system("reference/quorum", tmp_path)
+
+
+@pytest.mark.skipif(shutil.which("go") is None, reason="Go builds the etcd server")
+def test_etcd_conforms_on_processes(tmp_path: Path) -> None:
+    kit.check_system("etcd/cluster", tmp_path)
+
+
+@pytest.mark.skipif(
+    shutil.which("mvn") is None and not (cache(os.environ) / DEFAULT_VERSION).exists(),
+    reason=f"Kafka {DEFAULT_VERSION} is not here, and neither is Maven, which would bring it",
+)
+def test_apache_kafka_conforms_on_processes(tmp_path: Path) -> None:
+    kit.check_system("apache/kraft", tmp_path)
