@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from fencepost import Layout, Link, Shape, Slot, Spare, UsageError
+from fencepost import Layout, Link, Shape, Slot, Spare, UsageError, no_such
 from fencepost_kafka.vocabulary import COMBINED, COUNTS, Role
 
 FIRST_CONTROLLER_ID = 101
 MAX_NODES = 60
+SPARE_ROLES = (Role.CONTROLLER, Role.BROKER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ def lay_out(shape: Shape, ports: Ports) -> Layout:
     """Controllers, brokers with a duplicate each, spares and the clients' slot.
 
     Where a broker and a controller share a process, they share a slot. Raises UsageError for a
-    number of nodes that cannot be.
+    number of nodes that cannot be, and for a spare of another role.
     """
     counts = {**COUNTS, **shape.counts}
     controllers_wanted, brokers_wanted = counts[Role.CONTROLLER], counts[Role.BROKER]
@@ -57,7 +58,7 @@ def lay_out(shape: Shape, ports: Ports) -> Layout:
         for b in brokers
     ]
     spares = [
-        Slot(_spare_name(spare), Role(spare.role), spare.node_id, next(index), spare=True)
+        Slot(_spare_name(spare), _spare_role(spare), spare.node_id, next(index), spare=True)
         for spare in shape.spares
     ]
     clients = Slot("clients", Role.CLIENT, -1, next(index))
@@ -71,6 +72,12 @@ def _also(broker: int, combined: int) -> tuple[tuple[str, int], ...]:
     if broker > combined:
         return ()
     return ((Role.CONTROLLER, FIRST_CONTROLLER_ID + broker - 1),)
+
+
+def _spare_role(spare: Spare) -> Role:
+    if spare.role not in SPARE_ROLES:
+        raise no_such("role of a spare node", spare.role, SPARE_ROLES)
+    return Role(spare.role)
 
 
 def _spare_name(spare: Spare) -> str:

@@ -77,15 +77,79 @@ def test_every_installed_plugin_loads() -> None:
     assert plugins.system("reference/quorum").plane == "quorum"
 
 
+class Deep(Struct, frozen=True, tag="nose.deep"):
+    """A kind that no row of a table could hold."""
+
+    inside: tuple[tuple[int, ...], ...]
+
+
+class Undotted(Struct, frozen=True, tag="sneezed"):
+    """A kind whose tag does not name its plugin."""
+
+
+SYSTEM = {
+    "name": "acme/lamps",
+    **{"plane": "lamps", "counts": {}, "folds": (), "workload": "switches"},
+    **dict.fromkeys(("layout", "missing", "recovery_bound_ms", "command"), print),
+}
+SIMULABLE = dict.fromkeys(("simulated_disk", "simulated_node", "simulated_client"), print)
+
+
+def system(*without: str, **beside: object) -> SimpleNamespace:
+    """A system with all that one needs but these members, and with others beside."""
+    members = {name: value for name, value in SYSTEM.items() if name not in without}
+    return SimpleNamespace(**members, **beside)
+
+
+def lamp_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool:
+    return True
+
+
 @pytest.mark.parametrize(
     ("broken", "why"),
     [
-        (plugin(event_kinds=[Untagged]), "tag"),
-        (plugin(event_kinds=5), "TypeError"),
         (
-            plugin(systems=[SimpleNamespace(name="reference")]),
-            "the system reference lacks counts, folds, layout",
+            plugin(event_kinds=[Untagged]),
+            "the event kind Untagged has no tag: declare it with tag='plugin.name'",
         ),
+        (
+            plugin(event_kinds=[Undotted]),
+            "the event kind 'sneezed' has no tag of the form plugin.name",
+        ),
+        (
+            plugin(event_kinds=[Deep]),
+            "the event kind nose.deep is not flat: make its field inside text, a number, a truth "
+            "value, or a tuple of one of them",
+        ),
+        (plugin(event_kinds=["nose"]), "the event kind 'nose' is no class"),
+        (plugin(event_kinds=[Sneezed, Sneezed]), "two event kinds share one name"),
+        (plugin(event_kinds=5), "TypeError: 'int' object is not iterable"),
+        (
+            plugin(systems=[system("counts", "folds")]),
+            "the system acme/lamps lacks counts and folds: fencepost.System needs them",
+        ),
+        (
+            plugin(systems=[system("command")]),
+            "the system acme/lamps can run nowhere: give it `command` (fencepost.Launchable)",
+        ),
+        (
+            plugin(systems=[system(selectors=("@lit",))]),
+            "the system acme/lamps has selectors and lacks select: fencepost.Selecting needs all",
+        ),
+        (
+            plugin(systems=[system(simulated_node=print, simulated_client=print)]),
+            "the system acme/lamps has simulated_node and simulated_client and lacks "
+            "simulated_disk: fencepost.Simulable needs all of them",
+        ),
+        (
+            plugin(systems=[system("command", image=print, **SIMULABLE)]),
+            "the system acme/lamps has image and no program: give it `command`",
+        ),
+        (
+            plugin(systems=[system(probe=lambda *asked: True)]),
+            "the probe of the system acme/lamps is no function of a module",
+        ),
+        (plugin(systems=[system(), system()]), "it gives one system name twice: rename one"),
         (plugin(faults={"not a name": make_fault}), "'not a name'"),
         (plugin(faults={"sneeze": 3}), "'sneeze'"),
         (plugin(workloads={"watch": "python -m eyes"}), "'watch'"),
@@ -102,6 +166,45 @@ def test_a_broken_plugin_is_named_and_set_apart(broken: object, why: str) -> Non
     assert why in str(caught[0].message)
     assert list(plugins.broken) == ["nose"]
     assert list(plugins.faults) == ["blink"]
+
+
+def test_a_whole_system_is_offered() -> None:
+    plugins = load_from((), {"lamps": plugin(systems=[system(probe=lamp_probe)])})
+    assert list(plugins.systems) == ["acme/lamps"]
+
+
+def test_what_a_plugin_that_was_set_apart_would_offer_is_asked_for_in_vain() -> None:
+    """The error of whoever names it says why it is not there."""
+    extra = {"lamps": plugin(systems=[system("plane")]), "eyes": plugin(faults={"blink": None})}
+    with pytest.warns(PluginWarning):
+        plugins = load_from((), extra)
+    with pytest.raises(UsageError) as caught:
+        plugins.system("acme/lamps")
+    assert str(caught.value) == (
+        "no system named 'acme/lamps'; none is known; "
+        "the plugin 'eyes' is set apart: the fault 'blink' needs a name usable in Python, and a "
+        "callable; the plugin 'lamps' is set apart: the system acme/lamps lacks plane: "
+        "fencepost.System needs them"
+    )
+    assert caught.value.exit_code == 2
+
+
+def test_two_plugins_of_one_name_are_both_set_apart() -> None:
+    twice = [EntryPoint("nose", module, "fencepost") for module in ("acme.nose", "other.nose")]
+    with pytest.warns(PluginWarning) as caught:
+        plugins = load_from(twice, {"eyes": plugin(faults={"blink": make_fault})})
+    assert [str(one.message) for one in caught] == [
+        "the plugin 'nose' is set apart: acme.nose and other.nose have this name: give each a name "
+        "of its own in the entry-point group fencepost, or uninstall one"
+    ]
+    assert list(plugins.faults) == ["blink"]
+
+
+def test_a_plugin_that_is_found_twice_is_one() -> None:
+    entry = EntryPoint("pause", "fencepost_plugins.pause", "fencepost")
+    plugins = load_from([entry, entry], {})
+    assert plugins.broken == {}
+    assert list(plugins.faults) == ["pause"]
 
 
 def test_a_plugin_whose_hook_raises_is_set_apart() -> None:

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import pytest
 
+from fencepost import UsageError
 from fencepost.injection.probes import Answer, ask_all, open_connections
 from fencepost.model.clock import MS, SECOND, now_ns
 from fencepost_kafka.probe import kafka_probe
@@ -142,3 +143,17 @@ def test_open_connections_are_counted_at_their_end() -> None:
         end = server.getsockname()
         assert open_connections([end, ("127.0.0.6", end[1])]) == {end: 2, ("127.0.0.6", end[1]): 0}
         assert one.fileno() > 0
+
+
+def clumsy_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool:
+    raise ConnectionResetError("by its peer")
+
+
+def test_a_probe_that_raises_is_named_with_what_it_is_to_do() -> None:
+    with pytest.raises(UsageError) as caught:
+        ask_all(clumsy_probe, {("127.0.0.1", 1): (1.0, 0)})
+    assert str(caught.value) == (
+        f"the probe {__name__}:clumsy_probe raised ConnectionResetError: by its peer: let it "
+        "return False for a node that refuses, closes or is silent (fencepost.Probed)"
+    )
+    assert caught.value.exit_code == 2

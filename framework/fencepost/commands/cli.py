@@ -337,7 +337,7 @@ def soak(
 
 @app.command()
 def plugins(json: Json = False) -> None:
-    """Lists what the loaded plugins offer, and those that were set apart."""
+    """Lists what the loaded plugins offer, and those that were set apart (exit code 4)."""
     loaded = _plugins()
     offers = {
         offer.plugin: {
@@ -354,13 +354,14 @@ def plugins(json: Json = False) -> None:
     }
     if json:
         print_json({"plugins": offers, "broken": loaded.broken})
-        return
+        raise typer.Exit(EXIT_ENVIRONMENT if loaded.broken else EXIT_CLEAN)
     console = output()
     for name, offered in offers.items():
         words = ", ".join(f"{k}: {_words(v)}" for k, v in offered.items() if v)
         console.print(f"[bold]{name}[/bold]  {words}", soft_wrap=True)
     for name, why in loaded.broken.items():
         console.print(f"[red]{name}[/red]  set apart: {why}", soft_wrap=True)
+    raise typer.Exit(EXIT_ENVIRONMENT if loaded.broken else EXIT_CLEAN)
 
 
 def _words(value: object) -> str:

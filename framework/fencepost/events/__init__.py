@@ -20,7 +20,7 @@ Rules of the schema:
 
 from __future__ import annotations
 
-from fencepost.events.codec import KINDS, SCHEMA_VERSION, Codec
+from fencepost.events.codec import KINDS, SCHEMA_VERSION, Codec, nested_fields
 from fencepost.events.envelope import Cause, Event, Unrecognised, kind_name
 from fencepost.events.processes import (
     ClientFailed,
@@ -71,4 +71,5 @@ __all__ = [
     "TestStarted",
     "Unrecognised",
     "kind_name",
+    "nested_fields",
 ]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, final
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, final, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
@@ -61,6 +61,9 @@ KINDS: tuple[type[Struct], ...] = (
     Unrecognised,
 )
 """The kinds that every run has."""
+
+
+_SCALARS = (str, int, float, bool)
 
 
 class _Line(Struct, frozen=True):
@@ -128,6 +131,24 @@ class Codec:
         else:
             body = Unrecognised(name, bytes(got.body).decode())
         return Event(got.run, got.process, got.node_seq, got.at_ns, body, got.cause)
+
+
+def nested_fields(kind: type[Struct]) -> Sequence[str]:
+    """The fields of a kind that are not flat.
+
+    A flat field is a column of a table: text, a number, a truth value, or a tuple of any length of
+    one of them. A `Literal` of words is text.
+    """
+    return [field.name for field in msgspec.structs.fields(kind) if not _is_flat(field.type)]
+
+
+def _is_flat(annotation: Any) -> bool:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return all(isinstance(word, str) for word in arguments)
+    if origin is tuple:
+        return len(arguments) == 2 and arguments[1] is Ellipsis and arguments[0] in _SCALARS
+    return annotation in _SCALARS
 
 
 def _retagged(kind: type[Struct], tag: str) -> type[Struct]:

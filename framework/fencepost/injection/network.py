@@ -37,13 +37,23 @@ class Network:
     """The links of a run with what cuts them and what they do by themselves."""
 
     def __init__(
-        self, layout: Layout, links: Links, prober: Prober, lives: Callable[[str], bool]
+        self,
+        layout: Layout,
+        links: Links,
+        prober: Prober,
+        lives: Callable[[str], bool],
+        unanswered: str = "",
     ) -> None:
-        """`lives` says whether a process lives in a slot now."""
+        """`lives` says whether a process lives in a slot now.
+
+        `unanswered` is the sentence for a probe that no node has ever answered, if it is known not
+        to fit every system; without it such a change has no receipt.
+        """
         self._layout = layout
         self._links = links
         self._prober = prober
         self._lives = lives
+        self._unanswered = unanswered
         self._cuts: Counter[tuple[str, str]] = Counter()
         self._own = dict.fromkeys(layout.links, HEALTHY)
 
@@ -104,6 +114,7 @@ class Network:
         live = [link for link in links if self._lives(link.source) and self._lives(link.target)]
         uncut = {link: old[link] for link in live if not is_cut(old[link])}
         before = self._ask_before(uncut, new)
+        self._check_answered(before)
         worsens = any(state != HEALTHY for state in new.values())
         open_before = self._connections(live, CONNECT_LIMIT_S if worsens else 0)
         notes = self._links.apply(new)
@@ -138,6 +149,13 @@ class Network:
             trials = tried()
         differences = self._links.differences(links)
         return judge(trials, differences, notes, len(links) - len(live))
+
+    def _check_answered(self, before: Mapping[Link, Answer]) -> None:
+        """Raises UsageError for a probe that does not fit: nothing has answered it in this run."""
+        if any(answer.came for answer in before.values()):
+            self._unanswered = ""
+        elif before and self._unanswered:
+            raise UsageError(self._unanswered)
 
     def _ask_before(
         self, uncut: Mapping[Link, LinkState], new: Mapping[Link, LinkState]

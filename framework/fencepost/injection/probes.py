@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Protocol, final
 
 from fencepost.model.clock import MS, now_ns
+from fencepost.model.errors import UsageError
 from fencepost.model.probe import Probe
-from fencepost.model.systems import Probed
+from fencepost.model.systems import Probed, System
 from fencepost.model.topology import Link
 
 End = tuple[str, int]
@@ -40,9 +41,20 @@ def tcp_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool:
         return False
 
 
-def probe_of(system: object) -> Probe:
+def probe_of(system: System) -> Probe:
     """The system's own probe, or `tcp_probe`."""
     return system.probe if isinstance(system, Probed) else tcp_probe
+
+
+def unanswered_probe(system: System) -> str:
+    """The sentence for a system none of whose nodes answers `tcp_probe`; empty for one that has a
+    probe of its own, which fits."""
+    if isinstance(system, Probed):
+        return ""
+    return (
+        f"the system {system.name} has no `probe` (fencepost.Probed), and no node answers the line "
+        "of HTTP that is sent instead: give it a probe that its nodes answer"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +65,32 @@ class Answer:
     took_ms: float
 
 
+def probe_name(probe: Probe) -> str:
+    """`module:name`, by which a probe is imported where the nodes live."""
+    return f"{getattr(probe, '__module__', '')}:{getattr(probe, '__qualname__', '')}"
+
+
+def raised(name: str, what: str) -> UsageError:
+    """The error for a probe that broke its contract; `what` it raised."""
+    return UsageError(
+        f"the probe {name} raised {what}: let it return False for a node that refuses, closes or "
+        "is silent (fencepost.Probed)"
+    )
+
+
 def ask_all(probe: Probe, asked: Mapping[End, tuple[float, int]]) -> Mapping[End, Answer]:
-    """Probes every end at once; `asked` says how long to wait at each, and the question's size."""
+    """Probes every end at once; `asked` says how long to wait at each, and the question's size.
+
+    Raises UsageError for a probe that raises.
+    """
 
     def ask(end: End) -> Answer:
         timeout_s, size = asked[end]
         began = now_ns()
-        came = probe(*end, timeout_s, size)
+        try:
+            came = probe(*end, timeout_s, size)
+        except Exception as error:  # whatever a plugin's own code raises
+            raise raised(probe_name(probe), f"{type(error).__name__}: {error}") from error
         return Answer(came, (now_ns() - began) / MS)
 
     if not asked:

@@ -19,14 +19,16 @@ from typing import Any, TypeVar, final
 import pluggy
 from msgspec import Struct
 
-from fencepost.events import Codec, kind_name
+from fencepost.events import Codec, kind_name, nested_fields
 from fencepost.judging.folder import Promises
 from fencepost.judging.known_findings import KnownFinding
 from fencepost.judging.rules import Applicability, Clause, Rule
-from fencepost.model.errors import UsageError, no_such
+from fencepost.model.errors import FencepostError, UsageError, no_such
 from fencepost.model.faults import Fault, FaultFactory
+from fencepost.model.runtime import describe
 from fencepost.model.systems import System, Versioned
 from fencepost.plugins import hookspecs
+from fencepost.plugins.capabilities import check_system
 from fencepost.workloads.workers import Workload
 
 GROUP = "fencepost"
@@ -96,7 +98,7 @@ class Plugins:
     def system(self, name: str) -> System:
         """The system of that name, `name@version` too; raises UsageError with the nearest one."""
         family, _, version = name.partition("@")
-        system = _get("system", family, self.systems)
+        system = self._get("system", family, self.systems)
         if not version:
             return system
         if not isinstance(system, Versioned):
@@ -105,15 +107,15 @@ class Plugins:
 
     def clause(self, name: str) -> Clause:
         """The clause of that id; raises UsageError with the nearest right one."""
-        return _get("clause", name, self.clauses)
+        return self._get("clause", name, self.clauses)
 
     def workload(self, name: str) -> Workload:
         """The workload of that name; raises UsageError as `system` does."""
-        return _get("workload", name, self.workloads)
+        return self._get("workload", name, self.workloads)
 
     def fault(self, name: str, *args: object, **arguments: object) -> Fault:
         """A fault of that name; raises UsageError for an unknown name or arguments it refuses."""
-        factory = _get("fault", name, self.faults)
+        factory = self._get("fault", name, self.faults)
         try:
             return factory(*args, **arguments)
         except TypeError as error:
@@ -139,6 +141,16 @@ class Plugins:
                 return Path(page)
         raise UsageError("no loaded plugin makes reports")
 
+    def _get(self, what: str, name: str, known: Mapping[str, T]) -> T:
+        """The one of that name; the error names the plugins that were set apart, since one of them
+        may be what offers it."""
+        if name not in known and self.broken:
+            apart = "; ".join(
+                f"the plugin '{p}' is set apart: {why}" for p, why in self.broken.items()
+            )
+            raise UsageError(f"{no_such(what, name, known)}; {apart}")
+        return _get(what, name, known)
+
 
 def load(extra: Mapping[str, object] | None = None) -> Plugins:
     """Loads every installed plugin, then `extra` (name -> module) ones, in order of their names.
@@ -155,10 +167,9 @@ def load_from(found: Iterable[EntryPoint], extra: Mapping[str, object]) -> Plugi
     manager.add_hookspecs(hookspecs)
     offers: list[Offer] = []
     broken: dict[str, str] = {}
-    sources: list[tuple[str, Callable[[], object]]] = [(e.name, e.load) for e in found]
-    sources += [(name, partial(extra.__getitem__, name)) for name in extra]
-    for name, module in sorted(sources, key=lambda source: source[0]):
+    for name, several in _sources(found, extra).items():
         try:
+            (module,) = _alone(several).values()
             manager.register(module(), name)
             manager.check_pending()
             offers.append(_ask(manager, name))
@@ -171,8 +182,33 @@ def load_from(found: Iterable[EntryPoint], extra: Mapping[str, object]) -> Plugi
     return Plugins(manager, offers, broken)
 
 
+def _sources(
+    found: Iterable[EntryPoint], extra: Mapping[str, object]
+) -> Mapping[str, Mapping[str, Callable[[], object]]]:
+    """plugin -> where it is from -> what loads it, in the order of the plugins' names.
+
+    Entry points that name one module are one plugin: an installation may be found twice.
+    """
+    sources: dict[str, dict[str, Callable[[], object]]] = {}
+    for entry in found:
+        sources.setdefault(entry.name, {})[entry.value] = entry.load
+    for name in extra:
+        sources.setdefault(name, {})["this program"] = partial(extra.__getitem__, name)
+    return dict(sorted(sources.items()))
+
+
+def _alone(several: Mapping[str, Callable[[], object]]) -> Mapping[str, Callable[[], object]]:
+    """The sources of one plugin's name; raises UsageError unless there is one."""
+    if len(several) > 1:
+        raise UsageError(
+            f"{describe(several)} have this name: give each a name of its own in the entry-point "
+            f"group {GROUP}, or uninstall one"
+        )
+    return several
+
+
 def _ask(manager: pluggy.PluginManager, name: str) -> Offer:
-    """Asks one plugin everything; raises TypeError for an answer that does not fit the hook."""
+    """Asks one plugin everything; raises UsageError for an answer that does not fit the hook."""
     answers: dict[str, Any] = {}
     plugin = manager.get_plugin(name)
     for caller in manager.get_hookcallers(plugin) or ():
@@ -193,8 +229,24 @@ def _call(impl: pluggy.HookImpl, **arguments: object) -> Any:
 
 
 def _event_kinds(answer: Any) -> tuple[type[Struct], ...]:
-    Codec(tuple(answer))  # raises for a kind that cannot be written
-    return tuple(answer)
+    kinds = tuple(answer)
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, Struct)):
+            raise UsageError(f"the event kind {kind!r} is no class: make it a msgspec Struct")
+        try:
+            name = kind_name(kind)
+        except TypeError as untagged:
+            raise UsageError(str(untagged)) from None
+        if nested := nested_fields(kind):
+            raise UsageError(
+                f"the event kind {name} is not flat: make its field {nested[0]} text, a number, a "
+                "truth value, or a tuple of one of them"
+            )
+    try:
+        Codec(kinds)
+    except ValueError as refused:
+        raise UsageError(str(refused)) from None
+    return kinds
 
 
 def _kinds_by_name(kinds: Iterable[type[Struct]]) -> dict[str, type[Struct]]:
@@ -203,39 +255,30 @@ def _kinds_by_name(kinds: Iterable[type[Struct]]) -> dict[str, type[Struct]]:
 
 def _systems(answer: Any) -> dict[str, System]:
     for system in answer:
-        lacking = sorted(name for name in _SYSTEM_NEEDS if not hasattr(system, name))
-        if lacking:
-            named = getattr(system, "name", repr(system))
-            raise TypeError(f"the system {named} lacks {', '.join(lacking)}: see fencepost.System")
+        check_system(system)
     return _by_name("system", [(system.name, system) for system in answer])
-
-
-_SYSTEM_NEEDS = (
-    *("name", "plane", "counts", "folds", "workload"),
-    *("layout", "missing", "recovery_bound_ms"),
-)
 
 
 def _faults(answer: Any) -> dict[str, FaultFactory]:
     for name, factory in answer.items():
         if not (isinstance(name, str) and name.isidentifier() and callable(factory)):
-            raise TypeError(f"the fault {name!r} needs a name usable in Python, and a callable")
+            raise UsageError(f"the fault {name!r} needs a name usable in Python, and a callable")
     return dict(answer)
 
 
 def _workloads(answer: Any) -> dict[str, Workload]:
     for name, workload in answer.items():
         if not isinstance(workload, Workload):
-            raise TypeError(f"the workload {name!r} is no Workload, but {workload!r}")
+            raise UsageError(f"the workload {name!r} is no Workload, but {workload!r}")
         if isinstance(workload.argv, str) or not all(isinstance(w, str) for w in workload.argv):
-            raise TypeError(f"the argv of the workload {name!r} is not a tuple of words")
+            raise UsageError(f"the argv of the workload {name!r} is not a tuple of words")
     return dict(answer)
 
 
 def _clauses(answer: Any) -> dict[str, Clause]:
     for clause in answer:
         if not isinstance(clause, Clause):
-            raise TypeError(f"{clause!r} is no Clause")
+            raise UsageError(f"{clause!r} is no Clause")
     return _by_name("clause", [(clause.id, clause) for clause in answer])
 
 
@@ -243,14 +286,14 @@ def _rules(answer: Any) -> tuple[Rule[Any], ...]:
     for rule in answer:
         for member in ("clause", "kinds", "keys", "start", "step", "end"):
             if not hasattr(rule, member):
-                raise TypeError(f"{rule!r} is no rule: it has no '{member}'")
+                raise UsageError(f"{rule!r} is no rule: it has no '{member}'")
     return tuple(answer)
 
 
 def _known_findings(answer: Any) -> dict[str, KnownFinding]:
     for one in answer:
         if not isinstance(one, KnownFinding):
-            raise TypeError(f"{one!r} is no KnownFinding")
+            raise UsageError(f"{one!r} is no KnownFinding")
         re.compile(one.message)
     return _by_name("known finding", [(one.id, one) for one in answer])
 
@@ -258,7 +301,7 @@ def _known_findings(answer: Any) -> dict[str, KnownFinding]:
 def _applicability(answer: Any) -> dict[str, Applicability]:
     for mark in answer:
         if not isinstance(mark, Applicability):
-            raise TypeError(f"{mark!r} is no Applicability")
+            raise UsageError(f"{mark!r} is no Applicability")
     return _by_name("applicability", [(f"{mark.clause} on {mark.plane}", mark) for mark in answer])
 
 
@@ -277,7 +320,7 @@ _CHECKS: Mapping[str, Callable[[Any], object]] = {
 def _by_name(what: str, pairs: Sequence[tuple[str, T]]) -> dict[str, T]:
     named = dict(pairs)
     if len(named) != len(pairs):
-        raise ValueError(f"it gives one {what} name twice")
+        raise UsageError(f"it gives one {what} name twice: rename one of the two")
     return named
 
 
@@ -288,7 +331,8 @@ def _joined(what: str, offers: Iterable[tuple[str, Mapping[str, T]]]) -> Mapping
         for name, value in offer.items():
             if name in owners:
                 raise UsageError(
-                    f"the {what} '{name}' is given by two plugins, '{owners[name]}' and '{plugin}'"
+                    f"the {what} '{name}' is given by two plugins, '{owners[name]}' and "
+                    f"'{plugin}': rename it in one of them, or uninstall one"
                 )
             owners[name], joined[name] = plugin, value
     return joined
@@ -315,7 +359,8 @@ def _get(what: str, name: str, known: Mapping[str, T]) -> T:
 
 
 def _why(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    """An error of Fencepost is a sentence; what a plugin's own code raises needs its type."""
+    return str(error) if isinstance(error, FencepostError) else f"{type(error).__name__}: {error}"
 
 
 def _warn(plugin: str, what: str) -> None:

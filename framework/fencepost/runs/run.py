@@ -41,6 +41,8 @@ from fencepost.model.runtime import Runtime
 from fencepost.model.shape import Shape
 from fencepost.model.simulable import Simulable
 from fencepost.model.systems import Contained, Faceted, Launchable, Observed, System, counted
+from fencepost.model.topology import CLIENT, Layout
+from fencepost.model.view import View
 from fencepost.plugins.manager import Plugins
 from fencepost.runs.faults import Faults
 from fencepost.runs.schedule import selecting
@@ -208,6 +210,16 @@ class RunResult:
                 raise Violation(f"the test is marked {clause}, which nothing in it exercised")
 
 
+def undeclared_roles(view: View, layout: Layout) -> Sequence[str]:
+    """A sentence for each process that started as a node of a role that no slot has."""
+    roles = (*layout.roles, CLIENT)
+    return [
+        f"{process} started in a role that no slot has: {no_such('role', role, roles)}"
+        for process, (role, _) in sorted(view.node_of.items())
+        if role not in roles
+    ]
+
+
 def explain_violations(verdicts: Mapping[str, Verdict]) -> str:
     """The violated clauses: each with its sentence, and its first violation explained."""
     lines: list[str] = []
@@ -353,7 +365,9 @@ class Run:
                 self.runtime.client(observer)
         deadline_ns = self.runtime.now_ns() + START_LIMIT_MS * MS
         if self.runtime.advance(self.base.recovered, deadline_ns) is None:
-            lacks = [*self.base.missing(self.runtime.view), *self.runtime.damage[:DAMAGE_NAMED]]
+            view = self.runtime.view
+            lacks = [*undeclared_roles(view, layout), *self.base.missing(view)]
+            lacks += self.runtime.damage[:DAMAGE_NAMED]
             raise EnvironmentFailed(
                 f"{self.spec.system.name} was not ready after {START_LIMIT_MS // 1000} s: "
                 f"{'; '.join(lacks)} (logs in {self.folder.logs})"

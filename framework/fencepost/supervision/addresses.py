@@ -19,7 +19,7 @@ from typing import final
 
 from fencepost.model.clock import MS, now_ns
 from fencepost.model.errors import EnvironmentFailed, UsageError
-from fencepost.model.topology import Layout, Slot
+from fencepost.model.topology import CLIENT, Layout, Slot
 
 FIRST_EPHEMERAL_PORT = 32768
 _CLAIM_PEER = 254
@@ -118,3 +118,7 @@ def check_layout(layout: Layout) -> None:
             )
         if laid_out[link] > 1:
             raise UsageError(f"{words} is laid out twice")
+    reached = {(link.target, link.port) for link in layout.links}
+    for name, port in layout.bootstrap:
+        if layout.of(CLIENT) and (name, port) not in reached:
+            raise UsageError(f"clients begin at {name}:{port}, and no link leads there")

@@ -11,7 +11,8 @@ of the agent's own.
     {"id": 2, "do": "http", "method", "path", "body", "limit_s"}
                                                    {"id": 2, "status", "text"} or {"id": 2, "hung"}
     {"id": 3, "do": "probe", "probe": "module:name", "ends": [[address, port, timeout_s, size]]}
-                                                   {"id": 3, "answers": [[came, took_ms]]}
+                                                   {"id": 3, "answers": [[came, took_ms]]}, or
+                                                   {"id": 3, "raised"}: what the probe raised
     {"id": 4, "do": "sockets"}                     {"id": 4, "text"}: its /proc/net/tcp
     {"id": 5, "do": "state", "process"}            {"id": 5, "state": "S"}, empty when it is gone
     {"id": 6, "do": "write", "folder", "files"}    {"id": 6}
@@ -142,7 +143,11 @@ class Agent:
 
         ends = request["ends"]
         with ThreadPoolExecutor(max(1, len(ends))) as pool:
-            return {"answers": list(pool.map(ask, ends))}
+            asked = [pool.submit(ask, end) for end in ends]
+        errors = [error for one in asked if (error := one.exception()) is not None]
+        if errors:
+            return {"raised": f"{type(errors[0]).__name__}: {errors[0]}"}
+        return {"answers": [one.result() for one in asked]}
 
     def do_sockets(self, request: dict[str, Any]) -> dict[str, Any]:
         return {"text": Path("/proc/net/tcp").read_text()}

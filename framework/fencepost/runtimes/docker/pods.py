@@ -20,7 +20,7 @@ from threading import Lock
 from typing import Any, Protocol, TypeVar, final
 
 from fencepost.history.run_folder import RunFolder
-from fencepost.injection.probes import Answer, End, count_open
+from fencepost.injection.probes import Answer, End, count_open, probe_name, raised
 from fencepost.injection.toxiproxies import API_LIMIT_S, Hung, Reply
 from fencepost.model.errors import EnvironmentFailed
 from fencepost.model.probe import Probe
@@ -291,13 +291,16 @@ class PodProber:
 
     def ask(self, asked: Mapping[Link, tuple[float, int]]) -> Mapping[Link, Answer]:
         """See `Prober.ask`."""
-        name = f"{getattr(self.probe, '__module__', '')}:{getattr(self.probe, '__qualname__', '')}"
+        name = probe_name(self.probe)
 
         def there(pod: Pod, links: list[Link]) -> Mapping[Link, Answer]:
             ends = [(*self.pods.listen(link), *asked[link]) for link in links]
             longest = max(asked[link][0] for link in links)
-            answers = pod.ask("probe", longest + _ANSWER_LIMIT_S, probe=name, ends=ends)["answers"]
-            return {x: Answer(came, ms) for x, (came, ms) in zip(links, answers, strict=True)}
+            reply = pod.ask("probe", longest + _ANSWER_LIMIT_S, probe=name, ends=ends)
+            if "raised" in reply:
+                raise raised(name, reply["raised"])
+            answers = zip(links, reply["answers"], strict=True)
+            return {link: Answer(came, ms) for link, (came, ms) in answers}
 
         return self._everywhere(there, asked)
 

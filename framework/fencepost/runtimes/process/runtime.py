@@ -50,7 +50,7 @@ from fencepost.history.recorder import Recorder
 from fencepost.history.run_folder import RunFolder, info_of
 from fencepost.injection.links import Links
 from fencepost.injection.network import Network
-from fencepost.injection.probes import probe_of
+from fencepost.injection.probes import probe_of, unanswered_probe
 from fencepost.model.clock import MS, SECOND, now_ns
 from fencepost.model.errors import EnvironmentFailed, UsageError, no_such
 from fencepost.model.runtime import (
@@ -150,6 +150,7 @@ class ProcessRuntime:
             self._links,
             self._backend.prober(probe_of(self._system)),
             lambda slot: self._processes.living(slot) is not None,
+            unanswered_probe(self._system),
         )
         self._waiting = finish.enter_context(selectors.DefaultSelector())
         self._waiting.register(self._feed.fileno(), selectors.EVENT_READ)

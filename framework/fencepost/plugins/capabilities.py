@@ -1,0 +1,73 @@
+"""What a plugin's system must have, and which of its abilities are whole.
+
+A capability is a protocol. A system that has some of its members and lacks others would be taken
+for one without the capability, and nothing would say why.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from fencepost.model.errors import UsageError
+from fencepost.model.runtime import describe
+from fencepost.model.simulable import Simulable
+from fencepost.model.systems import (
+    Contained,
+    Launchable,
+    ParsesLogs,
+    Probed,
+    Selecting,
+    System,
+    Versioned,
+)
+
+_WHOLE: Sequence[type] = (Selecting, Simulable, Versioned)
+"""Capabilities of several members."""
+_OF_PROGRAMS: Sequence[type] = (Contained, ParsesLogs)
+"""Capabilities that only a system with programs can use."""
+
+
+def check_system(system: Any) -> None:
+    """Raises UsageError, with the capability and the remedy, for a system that does not fit."""
+    named = f"the system {getattr(system, 'name', repr(system))}"
+    lacking = [name for name in members(System) if not hasattr(system, name)]
+    if lacking:
+        raise UsageError(f"{named} lacks {describe(lacking)}: fencepost.System needs them")
+    for capability in _WHOLE:
+        has = [name for name in members(capability) if hasattr(system, name)]
+        lacking = [name for name in members(capability) if not hasattr(system, name)]
+        if has and lacking:
+            raise UsageError(
+                f"{named} has {describe(has)} and lacks {describe(lacking)}: "
+                f"fencepost.{capability.__name__} needs all of them"
+            )
+    if not isinstance(system, Launchable | Simulable):
+        raise UsageError(
+            f"{named} can run nowhere: give it `command` (fencepost.Launchable), or the members of "
+            "fencepost.Simulable"
+        )
+    for capability in _OF_PROGRAMS:
+        if isinstance(system, capability) and not isinstance(system, Launchable):
+            raise UsageError(
+                f"{named} has {describe(members(capability))} and no program: give it `command` "
+                "(fencepost.Launchable)"
+            )
+    if isinstance(system, Probed):
+        _check_probe(named, system.probe)
+
+
+def members(capability: type) -> Sequence[str]:
+    """The names of what a protocol asks for, in its own order."""
+    return [name for name in vars(capability) if not name.startswith("_")]
+
+
+def _check_probe(named: str, probe: Any) -> None:
+    module = sys.modules.get(getattr(probe, "__module__", ""))
+    name = getattr(probe, "__qualname__", "")
+    if not callable(probe) or getattr(module, name, None) is not probe:
+        raise UsageError(
+            f"the probe of {named} is no function of a module, and containers import it by name: "
+            "define it at the top of a module (fencepost.Probed)"
+        )

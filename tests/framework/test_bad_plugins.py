@@ -1,0 +1,167 @@
+"""What a plugin gets wrong: one sentence, an exit code of its own, and the other plugins go on.
+
+What the manager checks when it loads a plugin is tested beside it, in `test_plugin_manager.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from tests.echo_node import EchoSystem
+from tests.echo_run import PAIR, talking_pair
+
+from fencepost import NodeStarted, Shape, Spare, UsageError, View, one_way
+from fencepost.history.run_folder import RunFolder
+from fencepost.injection import network
+from fencepost.plugins.manager import Plugins, load
+from fencepost.runs.run import Run, RunSpec, undeclared_roles
+from fencepost.supervision.addresses import check_layout
+from fencepost.testing import HistoryBuilder
+
+COMMAND = (sys.executable, "-c", "from fencepost.commands.cli import main; main()")
+
+
+@pytest.fixture(scope="module")
+def plugins() -> Plugins:
+    return load()
+
+
+# ------------------------------------------------------------------- a plugin, installed and broken
+
+
+def installed(folder: Path, **modules: str) -> Mapping[str, str]:
+    """The environment of a program that finds these plugins, each in a distribution of its own."""
+    for name, text in modules.items():
+        (folder / f"acme_{name}.py").write_text(dedent(text))
+        information = folder / f"acme_{name}-1.dist-info"
+        information.mkdir()
+        (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: acme_{name}\n")
+        (information / "entry_points.txt").write_text(f"[fencepost]\n{name} = acme_{name}\n")
+    return {**os.environ, "PYTHONPATH": os.fspath(folder)}
+
+
+def fencepost(environment: Mapping[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *words], capture_output=True, text=True, check=False, env=environment
+    )
+
+
+LAMPS = """
+    from types import SimpleNamespace
+    from fencepost import hookimpl
+
+    @hookimpl
+    def fencepost_systems():
+        return [SimpleNamespace(name="acme/lamps", plane="lamps", counts={}, folds=())]
+"""
+BLINK = """
+    from fencepost import hookimpl
+
+    @hookimpl
+    def fencepost_faults():
+        return {"blink": print}
+"""
+
+
+@pytest.mark.tool
+def test_a_broken_plugin_is_listed_and_the_others_are_offered(tmp_path: Path) -> None:
+    shown = fencepost(installed(tmp_path, lamps=LAMPS, eyes=BLINK), "plugins")
+    assert shown.returncode == 4
+    why = "the system acme/lamps lacks workload, layout, missing and recovery_bound_ms"
+    assert f"lamps  set apart: {why}: fencepost.System needs them" in shown.stdout
+    assert "eyes  faults: blink" in shown.stdout
+    assert "Traceback" not in shown.stderr
+
+
+@pytest.mark.tool
+def test_a_system_of_a_broken_plugin_is_refused_with_the_reason(tmp_path: Path) -> None:
+    refused = fencepost(installed(tmp_path, lamps=LAMPS), "demo", "--system", "acme/lamps")
+    assert refused.returncode == 2
+    error = refused.stderr.splitlines()[-1]
+    assert "no system named 'acme/lamps'" in error
+    assert "the plugin 'lamps' is set apart: the system acme/lamps lacks workload" in error
+
+
+# ----------------------------------------------------------------------- a role that no slot has
+
+
+def test_a_role_that_no_slot_has_is_refused_wherever_it_is_named(
+    plugins: Plugins, tmp_path: Path
+) -> None:
+    spec = RunSpec(plugins.system("reference/quorum"), runtime="simulated", seed=7)
+    with Run.start(spec, plugins, RunFolder.create(tmp_path / "run")) as run:
+        named = "no role named 'brokr'; did you mean 'broker'"
+        with pytest.raises(UsageError, match=named):
+            run.base.of("brokr")
+        for fault, arguments in (
+            ("isolate_role", {"role": "brokr"}),
+            ("cut_from_role", {"node": "broker-1", "role": "brokr"}),
+        ):
+            with pytest.raises(UsageError, match=named):
+                run.faults.inject_named(fault, arguments)
+    spares = Shape(spares=(Spare("brokr", 4),))
+    with pytest.raises(UsageError, match="no role of a spare node named 'brokr'; did you mean"):
+        spec.system.layout(spares)
+
+
+def test_a_process_that_starts_in_a_role_that_no_slot_has_is_named() -> None:
+    builder = HistoryBuilder()
+    builder.add("broker-1#1", NodeStarted("brokr", 1))
+    builder.add("broker-2#1", NodeStarted("broker", 2))
+    view = View()
+    for event in builder.events():
+        view.apply(event)
+    assert undeclared_roles(view, EchoSystem().layout(PAIR)) == [
+        "broker-1#1 started in a role that no slot has: "
+        "no role named 'brokr'; did you mean 'broker'?"
+    ]
+
+
+def test_clients_that_begin_where_no_link_leads_are_refused() -> None:
+    layout = EchoSystem().layout(PAIR)
+    check_layout(layout)
+    with pytest.raises(UsageError, match="clients begin at broker-1:9, and no link leads there"):
+        check_layout(replace(layout, bootstrap=(("broker-1", 9),)))
+
+
+# ----------------------------------------------------------- probes that raise, or fit no node
+
+
+def clumsy_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool:
+    raise ConnectionResetError("by its peer")
+
+
+CUT = one_way(["broker-1"], ["broker-2"])
+
+
+def test_a_probe_that_raises_ends_the_fault_with_its_name(
+    tmp_path: Path, real: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EchoSystem, "probe", property(lambda system: clumsy_probe))
+    with talking_pair(tmp_path / "run") as runtime:
+        with pytest.raises(UsageError, match="clumsy_probe raised ConnectionResetError") as caught:
+            runtime.apply_cut(CUT)
+        assert caught.value.exit_code == 2
+
+
+def test_a_system_without_a_probe_that_fits_is_told_to_have_one(
+    tmp_path: Path, real: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An echo node waits for the rest of a frame when it is sent a line of HTTP."""
+    monkeypatch.delattr(EchoSystem, "probe")
+    monkeypatch.setattr(network, "READY_LIMIT_S", 1.0)
+    with talking_pair(tmp_path / "run") as runtime:
+        with pytest.raises(UsageError) as caught:
+            runtime.apply_cut(CUT)
+        assert str(caught.value) == (
+            "the system echo/mesh has no `probe` (fencepost.Probed), and no node answers the line "
+            "of HTTP that is sent instead: give it a probe that its nodes answer"
+        )
+        assert caught.value.exit_code == 2
