@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from notebook import worst_clauses
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
@@ -38,7 +40,7 @@ def job(
     with session() as started:
         out = tmp_path_factory.mktemp("out")
         found = sources(list(runs.values()))
-        yield Job(started, found, run_job(started, found, promises, str(out)), out)
+        yield Job(started, found, run_job(started, found, promises, str(out / "tables")), out)
 
 
 def test_the_tables_are_those_of_each_run_alone(job: Job, promises: Promises) -> None:
@@ -47,7 +49,7 @@ def test_the_tables_are_those_of_each_run_alone(job: Job, promises: Promises) ->
 
 
 def test_the_tables_can_be_read_without_spark(job: Job) -> None:
-    rows = parquet.read_table(job.out / "runs.parquet").to_pylist()
+    rows = parquet.read_table(job.out / "tables" / "runs.parquet").to_pylist()
     assert {row["about"]["run"] for row in rows} == {source.label for source in job.sources}
 
 
@@ -62,6 +64,17 @@ def test_one_table_has_the_rows_of_all_runs(job: Job, promises: Promises) -> Non
     assert found == expected
     about = table(job.report.runs, "about")
     assert about.count() == len(job.sources)
+
+
+def test_a_notebook_asks_the_tables_of_all_runs(job: Job, promises: Promises) -> None:
+    counted = Counter(
+        row.clause
+        for source in job.sources
+        for row in run_tables(source, promises).failures
+        if row.what == "violation"
+    )
+    found = [tuple(row) for row in worst_clauses(job.session, str(job.out)).collect()]
+    assert found == sorted(counted.items(), key=lambda item: (-item[1], item[0]))
 
 
 def test_two_jobs_are_enough_for_any_number_of_runs(

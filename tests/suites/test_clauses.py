@@ -3,6 +3,7 @@ everywhere."""
 
 from __future__ import annotations
 
+from fencepost.plugins.manager import load
 from fencepost_clusters.reference.defects.catalogue import DEFECTS
 from fencepost_suites import plugin, rules
 from fencepost_suites.clauses import clauses
@@ -43,11 +44,17 @@ def test_clauses_are_named_once() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_the_clauses_of_a_document_bind_the_quorum_plane_and_those_of_clients_every_system() -> (
-    None
-):
+def test_every_clause_binds_the_quorum_plane() -> None:
+    assert all("quorum" in clause.planes for clause in clauses())
+
+
+def test_the_clauses_of_clients_bind_every_plane_of_kafka_and_no_other_system() -> None:
     for clause in clauses():
-        assert ("quorum" in clause.planes) is (clause.id not in ANOMALIES)
+        if clause.id in ANOMALIES:
+            assert set(clause.planes) == {"quorum", "legacy", "classic"}
+    loaded = load().clauses
+    assert all(loaded[name].binds("kraft") for name in ANOMALIES)
+    assert not any(loaded[name].binds("etcd") for name in ANOMALIES)
 
 
 def test_a_defect_breaks_clauses_that_are_judged() -> None:

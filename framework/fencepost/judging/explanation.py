@@ -221,42 +221,55 @@ def _past(
 # --------------------------------------------------------------------------------------- subjects
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class _Subjects:
+    """Scopes of authority, and `slot NAME`, that bear on a violation.
+
+    `own`: what the violation is about. `holders`: the nodes that hold authority over that, of which
+    only a loss matters: what took a node's own authority took that over what it leads.
+    """
+
+    own: frozenset[str]
+    holders: frozenset[str]
+
+    def of_slot(self, process: str) -> bool:
+        """Whether it is about the slot of a process."""
+        return _SLOT + _slot(process) in self.own
+
+    def struck(self, process: str) -> bool:
+        """Whether what ends or hinders a process bears on the violation."""
+        return self.of_slot(process) or _SLOT + _slot(process) in self.holders
+
+
 def _subjects(
     offending: Event, because: Sequence[Event], before: Sequence[Event], chronicle: _Chronicle
-) -> frozenset[str]:
-    """What a violation is about: scopes of authority, and `slot NAME`.
-
-    The holder of each scope that the violation concerns is a subject too: what took the holder's
-    own authority took the scope's.
-    """
-    subjects: set[str] = set()
+) -> _Subjects:
+    own: set[str] = set()
     processes: set[str] = set()
     for event in (offending, *because):
         concerned = list(_scopes(event))
         processes.update((event.process, *_named_processes(concerned)))
-        subjects.update(scope for scope in concerned if not scope.startswith(_PROCESS))
-    for holder, node in _holders(subjects, before).values():
-        subjects.update(filter(None, (node,)))
-        processes.update(filter(None, (holder,)))
+        own.update(scope for scope in concerned if not scope.startswith(_PROCESS))
     for process in processes & chronicle.nodes.keys():
-        subjects.update((_SLOT + _slot(process), chronicle.nodes[process]))
-    return frozenset(subjects)
+        own.update((_SLOT + _slot(process), chronicle.nodes[process]))
+    holders: set[str] = set()
+    for process, node in _holders(own, before):
+        holders.add(node or chronicle.nodes.get(process, ""))
+        holders.add(_SLOT + _slot(process) if process else "")
+    return _Subjects(frozenset(own), frozenset(holders - own - {""}))
 
 
-def _holders(
-    scopes: Iterable[str], before: Sequence[Event]
-) -> Mapping[str, tuple[str | None, str]]:
-    """Scope -> its newest holder, as a process or a node, where an event names one."""
-    wanted, found = set(scopes), dict[str, tuple[str | None, str]]()
+def _holders(scopes: Iterable[str], before: Sequence[Event]) -> Iterable[tuple[str, str]]:
+    """The newest holder of each scope, as a process, a node or both, where an event names one."""
+    wanted = set(scopes)
     for event in reversed(before):
         if wanted and changes_authority(event.body):
             for one in event.body.authority():
                 named = bool(one.node) or one.holder is not None
                 if one.scope in wanted and one.change is Change.GAINED and named:
-                    holder = event.process if one.holder == "" else one.holder
-                    found[one.scope] = (holder, one.node)
                     wanted.discard(one.scope)
-    return found
+                    yield (event.process if one.holder == "" else one.holder or ""), one.node
 
 
 def _scopes(event: Event) -> Iterable[str]:
@@ -275,21 +288,22 @@ def _slot(process: str) -> str:
     return process.partition("#")[0]
 
 
-def _concerns(event: Event, subjects: frozenset[str]) -> bool:
+def _concerns(event: Event, subjects: _Subjects) -> bool:
     """Whether an event of authority is about the subject of the violation."""
     body = event.body
     if isinstance(body, FaultInjected):
-        return any(_SLOT + _slot(target) in subjects for target in body.targets)
+        return any(subjects.struck(target) for target in body.targets)
     if isinstance(body, ProcessExited):
-        return _SLOT + _slot(body.ended) in subjects
+        return subjects.struck(body.ended)
     if isinstance(body, NodeStarted):
-        return _SLOT + _slot(event.process) in subjects
+        return subjects.of_slot(event.process)
     if not changes_authority(body):
         return False
     return any(
         one.wide
-        or one.scope in subjects
-        or (one.scope == OWN and _SLOT + _slot(event.process) in subjects)
+        or one.scope in subjects.own
+        or (one.change is Change.LOST and one.scope in subjects.holders)
+        or (one.scope == OWN and subjects.of_slot(event.process))
         for one in body.authority()
     )
 
@@ -307,7 +321,7 @@ def _choose(
     because: Sequence[Event],
     before: Sequence[Event],
     past: Mapping[str, int],
-    subjects: frozenset[str],
+    subjects: _Subjects,
 ) -> list[Step]:
     """The most relevant events before the offending one, in order: at most `STEPS`.
 
@@ -345,7 +359,7 @@ def _choose(
 
 
 def _newest_first(
-    before: Sequence[Event], offending: Event, past: Mapping[str, int], subjects: frozenset[str]
+    before: Sequence[Event], offending: Event, past: Mapping[str, int], subjects: _Subjects
 ) -> list[Event]:
     """What concerns the violation, newest first, each matter once.
 
