@@ -1,4 +1,4 @@
-"""Kafka's clients as a test sees them: workers that are sent commands, and what their events say.
+"""Kafka's clients as a test sees them: workers that are sent commands, and their events.
 
 No client object is held here and no thread started: every call starts a worker or sends it a
 command, and lets time pass until an event answers.
@@ -71,15 +71,15 @@ _MADE_ALREADY = {
     "reassign": "NO_REASSIGNMENT_IN_PROGRESS",
     "delete_broker": "BROKER_ID_NOT_REGISTERED",
 }
-"""How a change is refused that an earlier try has made: there is nothing left to call off, or to
-delete."""
+"""The errors with which a change is refused if an earlier try has made it: nothing is left to
+cancel, or to delete."""
 END_LIMIT_MS = 20_000
-"""How long a reader may take to end, above its own limit."""
+"""How long a reader may take to end, beyond its own limit."""
 
 
 @final
 class KafkaClients:
-    """Starts clients in the clients' slot, and asks the cluster by their word."""
+    """Starts clients in the clients' slot, and sends requests to the cluster through them."""
 
     def __init__(self, workers: Workers, cluster: KafkaCluster) -> None:
         self._workers = workers
@@ -99,10 +99,10 @@ class KafkaClients:
         replication: int | None = None,
         config: Mapping[str, str] | None = None,
     ) -> None:
-        """Creates a topic and waits until every partition is led; on at most three brokers.
+        """Creates a topic, on at most three brokers, and waits until every partition is led.
 
-        An outcome that stays open (a connection that ended) is asked for again, each time as an
-        operation of its own, unless the metadata show that it was done. Raises Violation when the
+        A call whose outcome is unknown (its connection ended) is repeated, each time as an
+        operation of its own, unless the metadata show that it succeeded. Raises Violation if the
         cluster refuses, does not answer, or does not lead the partitions in time.
         """
         replicas = min(3, len(self._cluster.brokers)) if replication is None else replication
@@ -122,7 +122,7 @@ class KafkaClients:
             self._cluster.eventually(self._cluster.led(topic, partition))
 
     def delete_topic(self, topic: str) -> None:
-        """Deletes a topic and waits until the metadata say so; as `create_topic`."""
+        """Deletes a topic and waits until the metadata show it; as `create_topic`."""
         gone = Condition(
             f"the topic {topic} to be gone", lambda view: topic not in view.of(KafkaView).topics
         )
@@ -130,21 +130,21 @@ class KafkaClients:
         self._cluster.eventually(gone)
 
     def list_topics(self) -> AdminCompleted:
-        """Asks for all topics; the outcome."""
+        """Lists all topics; returns the outcome."""
         return self._ask_admin(ListTopics(operation=self._workers.next_operation()))
 
     def describe_cluster(self) -> AdminCompleted:
-        """Asks for the cluster's nodes; the outcome."""
+        """Lists the cluster's nodes; returns the outcome."""
         return self._ask_admin(DescribeCluster(operation=self._workers.next_operation()))
 
     # ---------------------------------------------------------------------- replicas and brokers
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[KafkaNode | int]) -> None:
-        """Begins to move a partition to these brokers; none: calls off what is under way.
+        """Begins to move a partition to these brokers; without brokers, cancels the move under way.
 
-        Returns once that is stored; `cluster.assigned` is when it is done. Raises Violation when
-        the cluster refuses. As with all that is changed here, an outcome that stays open is asked
-        for again, as `create_topic` does.
+        Returns once the request is stored; `cluster.assigned` is the condition for its end. Raises
+        Violation if the cluster refuses. As for every change here, a call whose outcome is unknown
+        is repeated, as in `create_topic`.
         """
         ids = tuple(r.id if isinstance(r, KafkaNode) else r for r in replicas)
         self._administer(
@@ -156,7 +156,7 @@ class KafkaClients:
         return self._administer(ListReassignments(operation=self._workers.next_operation())).details
 
     def elect_preferred(self, topic: str) -> AdminCompleted:
-        """Asks for the preferred replicas of a topic to lead; raises as `reassign`."""
+        """Elects the preferred replicas of a topic; raises as `reassign` does."""
         partitions = self._partitions(topic)
         return self._administer(
             ElectPreferred(
@@ -171,16 +171,16 @@ class KafkaClients:
         )
 
     def delete_broker(self, node: KafkaNode) -> None:
-        """Deletes a broker; one that runs registers anew. Raises as `reassign`."""
+        """Deletes a broker; a running broker registers again. Raises as `reassign` does."""
         self._administer(DeleteBroker(operation=self._workers.next_operation(), broker=node.id))
 
     def add_brokers(self, *nodes: KafkaNode) -> None:
-        """Begins to give brokers that hold nothing yet their share; raises as `reassign`."""
+        """Begins to move replicas to brokers that have none yet; raises as `reassign` does."""
         ids = tuple(node.id for node in nodes)
         self._administer(AddBrokers(operation=self._workers.next_operation(), brokers=ids))
 
     def rebalance(self) -> None:
-        """Begins to place every partition anew over all brokers; raises as `reassign`."""
+        """Begins to place every partition again over all brokers; raises as `reassign` does."""
         self._administer(Rebalance(operation=self._workers.next_operation()))
 
     # ------------------------------------------------------------------- producers, consumers
@@ -196,11 +196,12 @@ class KafkaClients:
         settings: Mapping[str, str] | None = None,
         may_die: bool = False,
     ) -> Writes:
-        """Starts a producer in the background, `rate` messages a second, `count` of them (0: on).
+        """Starts a producer in the background: `rate` messages a second, `count` of them (0: no
+        limit).
 
         It writes to all partitions of the topics in turn. A topic that does not exist is created
-        first. Producers with acks=all are idempotent unless told otherwise. `settings` are the
-        client library's own. `may_die`: a crash of that library is recorded, and ends no run.
+        first. Producers with acks=all are idempotent by default. `settings` are the client
+        library's own. `may_die`: a crash of that library is recorded and does not end the run.
         """
         acknowledged = ACKS[str(acks)]
         options = ProducerOptions(
@@ -223,9 +224,9 @@ class KafkaClients:
         return Reads(self._start("consumer", options, may_die))
 
     def read_all(self, topic: str) -> frozenset[str]:
-        """Reads every partition from its start to the end it has now: the operations found.
+        """Reads every partition from its start to its present end; returns the operations found.
 
-        Raises Inconclusive when some of it could not be read in time.
+        Raises Inconclusive if some of it could not be read in time.
         """
         places = tuple((topic, partition) for partition in self._partitions(topic))
         process = self._read(places, final=False)
@@ -243,7 +244,7 @@ class KafkaClients:
     def fetch_directly(
         self, node: KafkaNode, topic: str, partition: int, offset: int = 0
     ) -> ProbeResult:
-        """Sends one Fetch to this node, whether it leads or not; what came back, if anything."""
+        """Sends one Fetch to this node, whether it leads or not; returns its answer, if any."""
         return self._ask_node(
             ProbeFetch(
                 operation=self._workers.next_operation(),
@@ -311,7 +312,7 @@ class KafkaClients:
         )
 
     def command_controller(self, node: KafkaNode, topic: str) -> ProbeResult:
-        """Asks a controller at its own endpoint, without credentials, for a topic; as
+        """Sends a CreateTopics to a controller's own endpoint, without credentials; as
         `fetch_directly`."""
         return self._ask_node(
             ProbeController(
@@ -327,10 +328,10 @@ class KafkaClients:
     # ------------------------------------------------------------- what the framework asks for
 
     def load(self, selectors: Sequence[str] = ()) -> None:
-        """Two topics of three partitions, producers of two kinds of acknowledgement, a consumer.
+        """Two topics of three partitions, two producers with different acks, a consumer.
 
-        Where selectors name topics (`@leader/orders/0`), these are used instead. librdkafka crashes
-        now and then when a leader is lost; the run goes on with the other clients.
+        If selectors name topics (`@leader/orders/0`), these are used instead. librdkafka sometimes
+        crashes when a leader is lost; the run goes on with the other clients.
         """
         named = sorted({s.split("/")[1] for s in selectors if s.count("/") == 2})
         topics = tuple(named) or LOADED_TOPICS
@@ -342,7 +343,7 @@ class KafkaClients:
         self.consume(*topics, may_die=True)
 
     def probe(self, random: Random, victims: Sequence[str]) -> None:
-        """Asks a broker something directly: one that a fault affects, if there is one."""
+        """Sends a request directly to a broker: to one that a fault affects, if there is one."""
         brokers = [b for b in self._cluster.brokers if not victims or b.name in victims]
         if not brokers:
             brokers = list(self._cluster.brokers)
@@ -358,13 +359,13 @@ class KafkaClients:
             else:
                 self.fetch_directly(node, topic, partition)
         except Violation:
-            return  # an unanswered probe is in the history; what it means is for rules
+            return  # an unanswered probe is in the history; rules decide what it means
 
     def read_finally(self) -> Sequence[str]:
-        """Reads every partition there is; returns those that could not be read to their end.
+        """Reads every partition; returns those that could not be read to their end.
 
-        What was stored last is on its way to the followers, and a reading now would miss it. It is
-        waited for first, for no longer than a recovery may take.
+        The messages stored last are still being replicated, and a reading now would miss them. So
+        this first waits for them, for no longer than a recovery may take.
         """
         self._admin = self._probe = None
         bound_ns = self._cluster.timing.recovery_bound_ms * MS
@@ -385,7 +386,7 @@ class KafkaClients:
         return tuple(sorted(p for t, p in self._kafka.partitions if t == topic))
 
     def _places(self, topics: Sequence[str]) -> tuple[tuple[str, int], ...]:
-        """Every partition of these topics; those that do not exist are created."""
+        """Every partition of these topics; a topic that does not exist is created."""
         for topic in topics:
             self._ensure_topic(topic)
         return tuple((t, p) for t in topics for p in self._partitions(t))
@@ -398,12 +399,12 @@ class KafkaClients:
         return self._workers.start_kind(kind, plain(options), may_die)
 
     def _administer(self, command: AdminCommand, done: Condition | None = None) -> AdminCompleted:
-        """Has a command carried out; one whose outcome is open is asked for again, unless an event
-        shows that it is `done`.
+        """Carries out a command; one whose outcome is unknown is repeated, unless an event shows
+        that it is `done`.
 
-        librdkafka gives up with the broker that it took for the controller, where Kafka's own
-        AdminClient asks the next one. The limit counts from the first answer, which may have taken
-        as long by itself.
+        librdkafka gives up with the broker that it took for the controller, while Kafka's own
+        AdminClient asks the next one. The limit counts from the first answer, which may take as
+        long by itself.
         """
         completed = self._ask_admin(command)
         until_ns = self._runtime.now_ns() + ADMIN_LIMIT_MS * MS
@@ -416,7 +417,7 @@ class KafkaClients:
                 return completed
             command = msgspec.structs.replace(command, operation=self._workers.next_operation())
             completed = self._ask_admin(command)
-        # What is refused then may have been done before.
+        # A try that is refused now may have succeeded before.
         refused = in_doubt and completed.outcome == "failed"
         if refused and _MADE_ALREADY.get(completed.api) == completed.error:
             return completed
@@ -467,7 +468,8 @@ class KafkaClients:
         return self._runtime.view.latest[session.process, kind]
 
     def _read(self, places: Sequence[tuple[str, int]], final: bool) -> str | None:
-        """Reads these partitions by a reader of its own; its process, or None if it hung."""
+        """Reads these partitions with a reader of its own; returns its process, or None if it
+        hung."""
         options = ReaderOptions(partitions=tuple(places), final=final, limit_ms=READ_LIMIT_MS)
         session = self._start("reader", options)
         ended = self._workers.await_end([session], READ_LIMIT_MS + END_LIMIT_MS)

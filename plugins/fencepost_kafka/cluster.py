@@ -13,7 +13,7 @@ from fencepost_kafka.vocabulary import Role, Timing
 
 @final
 class KafkaCluster:
-    """The cluster under test, in Kafka's words. Waiting is the framework's `Cluster`."""
+    """The cluster under test, with Kafka's terms. Waiting is the framework's `Cluster`."""
 
     def __init__(self, base: Cluster, timing: Timing) -> None:
         self._base = base
@@ -49,7 +49,7 @@ class KafkaCluster:
 
     @property
     def recovered(self) -> Condition:
-        """Every broker is active, every partition led, every ISR full, and no duplicate lives."""
+        """Every broker is active, every partition led, every ISR full, and no duplicate runs."""
         return self._base.recovered
 
     def holds(self, condition: Condition) -> bool:
@@ -78,7 +78,7 @@ class KafkaCluster:
 
     @property
     def led_by_controllers(self) -> Condition:
-        """Some living controller is the active one."""
+        """Some live controller is the active one."""
 
         def holds(view: View) -> bool:
             slots = self._base.runtime.layout.of(Role.CONTROLLER, spares=True)
@@ -88,17 +88,17 @@ class KafkaCluster:
                 for slot in slots
             )
 
-        return Condition("a living controller to be active", holds)
+        return Condition("a live controller to be active", holds)
 
     def another_controller(self, old: KafkaNode) -> Condition:
-        """Some other controller says of itself that it is the active one."""
+        """Some other controller reports that it is the active one."""
         return Condition(
             f"a controller other than {old} to be active",
             lambda view: view.of(KafkaView).active_controller not in (None, old.id),
         )
 
     def leader(self, topic: str, partition: int) -> KafkaNode:
-        """The broker that serves as the partition's leader, once there is one."""
+        """The broker that serves as the partition's leader; waits until there is one."""
         wanted = self.led(topic, partition).description
         found = self._base.found(wanted, lambda view: serving(view, topic, partition))
         return self._by_id(Role.BROKER, found)
@@ -124,7 +124,7 @@ class KafkaCluster:
         )
 
     def leaderless(self, topic: str, partition: int) -> Condition:
-        """The partition has no leader, as committed."""
+        """The partition has no leader in the committed metadata."""
 
         def holds(view: View) -> bool:
             known = view.of(KafkaView).partitions.get((topic, partition))
@@ -133,7 +133,7 @@ class KafkaCluster:
         return Condition(f"{topic}-{partition} to have no leader", holds)
 
     def next_flush(self, node: KafkaNode, topic: str, partition: int) -> Condition:
-        """The broker says that more of the partition's log is synced than it said before."""
+        """The broker reports that more of the partition's log is synced than before."""
         key = (node.process(self._base.runtime.view), topic, partition)
         before = self._base.runtime.view.of(KafkaView).flushed.get(key, 0)
         return Condition(
@@ -143,9 +143,9 @@ class KafkaCluster:
 
     @property
     def all_committed(self) -> Condition:
-        """Every leader has told that all it stored is below its high watermark.
+        """Every leader has reported that everything it stored is below its high watermark.
 
-        Of a system whose nodes tell no watermarks this is never waited for.
+        For a system whose nodes report no watermarks this holds at once.
         """
 
         def holds(view: View) -> bool:
@@ -155,7 +155,7 @@ class KafkaCluster:
                 p.high_watermark >= p.log_end for p in view.of(KafkaView).partitions.values()
             )
 
-        return Condition("all that is stored to be committed", holds)
+        return Condition("everything stored to be committed", holds)
 
     def assigned(
         self, topic: str, partition: int, replicas: Sequence[KafkaNode | int]

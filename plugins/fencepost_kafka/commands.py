@@ -1,7 +1,7 @@
-"""What Kafka's clients can be asked to do: the options and commands that their workers understand.
+"""The options and commands that workers of Kafka clients understand.
 
 A workload of Kafka clients may use any library. It understands these options and commands, and
-records Kafka's `client.*` events: so a test means the same with any of them. A worker is started
+records Kafka's `client.*` events, so a test means the same with any of them. A worker is started
 with `WorkerConfig` and one of `ClientOptions`; an administrator, a probe and a consumer take
 `ClientCommand`s as well. A command's `operation`, unique in a run, names it in the events.
 """
@@ -19,11 +19,12 @@ BEGINNING = -2
 class ProducerOptions(
     Struct, frozen=True, kw_only=True, tag_field="kind", tag="producer", forbid_unknown_fields=True
 ):
-    """Produces to the partitions in turn until `count` messages (0: until stopped) were invoked.
+    """Produces to the partitions in turn until `count` messages were invoked (0: until stopped).
 
     `acks` is 0, 1 or -1 (all); `rate` is messages a second; `size` the bytes of a message, which
-    begins with its operation id. Stopped, it waits `flush_ms` for reports; the rest is unknown.
-    `settings`, here and below, are the client library's own, over those of the worker.
+    begins with its operation id. When stopped, it waits `flush_ms` for reports; the outcome of the
+    rest is unknown. `settings`, here and below, are the client library's own; they override those
+    of the worker.
     """
 
     partitions: tuple[tuple[str, int], ...]
@@ -39,7 +40,7 @@ class ProducerOptions(
 class ConsumerOptions(
     Struct, frozen=True, kw_only=True, tag_field="kind", tag="consumer", forbid_unknown_fields=True
 ):
-    """Reads the partitions from `offset` until stopped; without a group, committing nothing."""
+    """Reads the partitions from `offset` until stopped, without a group, and commits nothing."""
 
     partitions: tuple[tuple[str, int], ...]
     offset: int = BEGINNING
@@ -51,8 +52,8 @@ class ReaderOptions(
 ):
     """Reads each partition from its start to the end it had when asked, then ends by itself.
 
-    `final` marks the reading after the run, upon which lost writes are judged: a read_completed for
-    each partition, unknown where `limit_ms` were not enough. Another reading that falls short
+    `final` marks the reading after the run, by which lost writes are judged: a read_completed for
+    each partition, unknown if `limit_ms` were not enough. Another reading that is incomplete
     records a client.failed.
     """
 
@@ -136,9 +137,9 @@ class DescribeCluster(
 class Reassign(
     Struct, frozen=True, kw_only=True, tag_field="do", tag="reassign", forbid_unknown_fields=True
 ):
-    """To an administrator: the partitions (topic, number) are to have these replicas.
+    """To an administrator: move the partitions (topic, number) to these replicas.
 
-    No replicas: the reassignment under way is called off.
+    No replicas: cancel the reassignment under way.
     """
 
     operation: str
@@ -166,7 +167,7 @@ class ElectPreferred(
     tag="elect_preferred",
     forbid_unknown_fields=True,
 ):
-    """To an administrator: the partitions of the topic go back to their preferred replicas."""
+    """To an administrator: return the topic's partitions to their preferred replicas."""
 
     operation: str
     topic: str
@@ -205,7 +206,7 @@ class DeleteBroker(
 class AddBrokers(
     Struct, frozen=True, kw_only=True, tag_field="do", tag="add_brokers", forbid_unknown_fields=True
 ):
-    """To an administrator: brokers that hold nothing yet are given their share."""
+    """To an administrator: move replicas to brokers that have none yet."""
 
     operation: str
     brokers: tuple[int, ...]
@@ -214,7 +215,7 @@ class AddBrokers(
 class Rebalance(
     Struct, frozen=True, kw_only=True, tag_field="do", tag="rebalance", forbid_unknown_fields=True
 ):
-    """To an administrator: every partition is placed anew over all live brokers."""
+    """To an administrator: place every partition again over all live brokers."""
 
     operation: str
 
@@ -222,7 +223,7 @@ class Rebalance(
 class Seek(
     Struct, frozen=True, kw_only=True, tag_field="do", tag="seek", forbid_unknown_fields=True
 ):
-    """To a consumer: go on from `offset` in one of its partitions."""
+    """To a consumer: continue from `offset` in one of its partitions."""
 
     topic: str
     partition: int
@@ -287,8 +288,8 @@ class ProbeBytes(
 ):
     """One request, `frame` in hexadecimal without its length, to a port of the process in `slot`.
 
-    What comes back is told as it came. Never retried; where messages travel as values, not as
-    bytes, it is refused.
+    The answer is recorded as it came. Never retried; refused if messages are passed as values, not
+    as bytes.
     """
 
     operation: str
@@ -302,10 +303,10 @@ class ProbeBytes(
 class ProbeMetrics(
     Struct, frozen=True, kw_only=True, tag_field="do", tag="metrics", forbid_unknown_fields=True
 ):
-    """One HTTP GET of the metrics page of the process in `slot`, past all links.
+    """One HTTP GET of the metrics page of the process in `slot`, without a link.
 
-    Answered is the page itself, refused any other status; where messages travel as values, not as
-    bytes, it is refused.
+    Answered is the page itself, refused any other status; refused if messages are passed as values,
+    not as bytes.
     """
 
     operation: str
@@ -318,7 +319,8 @@ class ProbeMetrics(
 class AddVoter(
     Struct, frozen=True, kw_only=True, tag_field="do", tag="add_voter", forbid_unknown_fields=True
 ):
-    """To a probe: asks the process in `slot` that controller `node`, at host and port, may vote."""
+    """To a probe: ask the process in `slot` to add controller `node`, at host and port, to the
+    voters."""
 
     operation: str
     slot: str
@@ -337,7 +339,7 @@ class RemoveVoter(
     tag="remove_voter",
     forbid_unknown_fields=True,
 ):
-    """To a probe: asks the process in `slot` that controller `node` may vote no more."""
+    """To a probe: ask the process in `slot` to remove controller `node` from the voters."""
 
     operation: str
     slot: str

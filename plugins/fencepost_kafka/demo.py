@@ -1,7 +1,7 @@
 """What a Kafka cluster shows in `fencepost demo`: authority lost and regained, ten times.
 
-The steps name their targets by what they do just then: the leader of a partition, the active
-controller. Nothing is awaited by the clock, only by events.
+The steps name their targets by their role at that time: the leader of a partition, the active
+controller. They wait for events only, never for the clock.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def load(scene: Scene) -> None:
         cluster.eventually(condition)
 
 
-# ---------------------------------------------------------------------------------------- strikes
+# ----------------------------------------------------------------------------------------- steps
 
 
 def cut_from_the_controllers_only(scene: Scene) -> None:
@@ -61,7 +61,7 @@ def cut_from_the_controllers_only(scene: Scene) -> None:
 
 
 def one_way_between_two_brokers(scene: Scene) -> None:
-    """nothing one broker sends reaches another: a follower that hears, and cannot answer"""
+    """nothing one broker sends reaches another: a follower that can receive but not answer"""
     cluster, clients = _kafka(scene)
     leader = cluster.leader("orders", 1)
     follower = cluster.followers("orders", 1)[0]
@@ -84,7 +84,7 @@ def isolated_active_controller(scene: Scene) -> None:
 
 
 def controllers_apart(scene: Scene) -> None:
-    """the active controller loses its peers, not its brokers: it writes, and cannot commit"""
+    """the active controller loses its peers, not its brokers: it writes but cannot commit"""
     cluster, clients = _kafka(scene)
     old = cluster.active_controller
     others = [c for c in cluster.controllers if c != old]
@@ -114,7 +114,7 @@ def second_process_with_one_id(scene: Scene) -> None:
 
 
 def isolated_leader(scene: Scene) -> None:
-    """a leader is isolated while clients reach it: what it stores is never confirmed"""
+    """a leader is isolated while clients reach it: what it stores is never committed"""
     cluster, clients = _kafka(scene)
     old = cluster.leader("audit", 0)
     with scene.faults.isolate(old):
@@ -128,7 +128,7 @@ def isolated_leader(scene: Scene) -> None:
 
 
 def cannot_store_a_smaller_isr(scene: Scene) -> None:
-    """a leader loses a follower, and the controllers that would let it drop it"""
+    """a leader loses a follower, and the controllers that could store a smaller ISR"""
     cluster, _ = _kafka(scene)
     leader = cluster.leader("orders", 3)
     follower = cluster.followers("orders", 3)[0]
@@ -137,7 +137,7 @@ def cannot_store_a_smaller_isr(scene: Scene) -> None:
 
 
 def started_out_of_reach(scene: Scene) -> None:
-    """a broker starts and reaches no controller: it serves no client"""
+    """a broker starts but reaches no controller: it serves no client"""
     cluster, clients = _kafka(scene)
     victim = cluster.leader("orders", 4)
     with scene.faults.cut_from_controllers(victim):

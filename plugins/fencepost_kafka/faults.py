@@ -1,4 +1,4 @@
-"""Faults in Kafka's words: those of `fencepost_plugins`, aimed at its roles."""
+"""Faults of `fencepost_plugins` that are aimed at Kafka's roles."""
 
 from __future__ import annotations
 

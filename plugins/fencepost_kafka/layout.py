@@ -34,8 +34,8 @@ class Ports:
 def lay_out(shape: Shape, ports: Ports) -> Layout:
     """Controllers, brokers with a duplicate each, spares and the clients' slot.
 
-    Where a broker and a controller share a process, they share a slot. Raises UsageError for a
-    number of nodes that cannot be, and for a spare of another role.
+    If a broker and a controller share a process, they share a slot. Raises UsageError for an
+    impossible number of nodes, and for a spare of another role.
     """
     counts = {**COUNTS, **shape.counts}
     controllers_wanted, brokers_wanted = counts[Role.CONTROLLER], counts[Role.BROKER]

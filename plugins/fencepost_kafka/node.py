@@ -15,9 +15,9 @@ _DISOWNED = ("DUPLICATE_BROKER_REGISTRATION", "STALE_BROKER_EPOCH")
 @final
 @dataclass(frozen=True, slots=True, order=True)
 class KafkaNode:
-    """A node by its slot. Of the slot's processes the newest is meant.
+    """A node by its slot. It means the newest process of the slot.
 
-    `other` is set for a controller that lives in a broker's process.
+    `other` is set for a controller that shares a broker's process.
     """
 
     slot: Slot
@@ -37,14 +37,14 @@ class KafkaNode:
 
     @property
     def role(self) -> Role:
-        """Whether it is meant as a controller or as a broker."""
+        """Whether it stands for a controller or a broker."""
         return Role(self.other or self.slot.role)
 
     def __str__(self) -> str:
         return self.name
 
     def process(self, view: View) -> str:
-        """Its newest process, alive or not; empty when it never had one."""
+        """Its newest process, alive or not; empty if it never had one."""
         return view.newest.get(self.name, "")
 
     @property
@@ -53,7 +53,8 @@ class KafkaNode:
 
     @property
     def started(self) -> Condition:
-        """Its newest process has written `node.started`: the reference's listens by then."""
+        """Its newest process has written `node.started`; a node of the reference listens by
+        then."""
         return Node(self.slot).started
 
     @property
@@ -62,17 +63,17 @@ class KafkaNode:
 
     @property
     def active(self) -> Condition:
-        """The broker says of itself that it is ACTIVE."""
+        """The broker reports that it is ACTIVE."""
         return self._in_state("ACTIVE")
 
     @property
     def fenced(self) -> Condition:
-        """The broker says of itself that it is FENCED."""
+        """The broker reports that it is FENCED."""
         return self._in_state("FENCED")
 
     @property
     def disowned(self) -> Condition:
-        """The last word it got about its lease is that its id or epoch is another's by now."""
+        """The newest answer about its lease was that another process has its id or epoch."""
 
         def holds(view: View) -> bool:
             process = self.process(view)
@@ -86,7 +87,8 @@ class KafkaNode:
 
     @property
     def refused(self) -> Condition:
-        """A controller has refused a heartbeat of the broker, and not for being inactive."""
+        """A controller has refused a heartbeat of the broker, for another reason than being
+        inactive."""
 
         def holds(view: View) -> bool:
             refusal = view.latest.get((self.process(view), "broker.heartbeat_refused"))
@@ -97,7 +99,7 @@ class KafkaNode:
 
     @property
     def fenced_by_controller(self) -> Condition:
-        """The committed metadata says of the broker that it is fenced."""
+        """The broker is fenced in the committed metadata."""
         return Condition(
             f"{self} to be fenced in the metadata",
             lambda view: view.of(KafkaView).fenced.get(self.id, False),
@@ -105,7 +107,7 @@ class KafkaNode:
 
     @property
     def caught_up(self) -> Condition:
-        """The node has replayed every metadata record that any node told is committed."""
+        """The node has replayed every metadata record that any node has reported as committed."""
 
         def holds(view: View) -> bool:
             known = view.of(KafkaView)
@@ -127,7 +129,7 @@ class KafkaNode:
 
     @property
     def elected(self) -> Condition:
-        """It was the last controller to say that it is the active one."""
+        """It was the last controller to report that it is the active one."""
         return Condition(
             f"{self} to be the active controller",
             lambda view: (
@@ -144,7 +146,7 @@ class KafkaNode:
         )
 
     def refused_with(self, error: str) -> Condition:
-        """The newest refusal of a heartbeat that it got names this error."""
+        """The newest refusal of its heartbeats has this error."""
 
         def holds(view: View) -> bool:
             refusal = view.latest.get((self.process(view), "broker.heartbeat_refused"))
@@ -160,7 +162,7 @@ class KafkaNode:
         )
 
     def in_sync(self, topic: str, partition: int) -> Condition:
-        """The broker is in the partition's ISR, as committed."""
+        """The broker is in the partition's committed ISR."""
 
         def holds(view: View) -> bool:
             known = view.of(KafkaView).partitions.get((topic, partition))
@@ -185,7 +187,7 @@ class KafkaNode:
 
 
 def serving(view: View, topic: str, partition: int) -> int | None:
-    """The broker that leads by the committed metadata and has begun to serve in that epoch."""
+    """The broker that leads in the committed metadata and has begun to serve in that epoch."""
     known = view.of(KafkaView).partitions.get((topic, partition))
     if known is None or known.serving != known.leader or known.serving_epoch < known.leader_epoch:
         return None

@@ -1,4 +1,4 @@
-"""What a node answered to one probe, as a test looks at it."""
+"""What a node answered to one probe, as a test sees it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ProbeResult:
 
     @property
     def answer(self) -> bytes:
-        """The frame that came back, where bytes were sent, or the page; empty for none."""
+        """The frame that came back, if bytes were sent, or the page; empty for none."""
         return bytes.fromhex(self.body.answer)
 
     @property

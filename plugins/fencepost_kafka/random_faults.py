@@ -1,4 +1,4 @@
-"""Random faults for a Kafka cluster, aimed at what holds authority just now."""
+"""Random faults for a Kafka cluster, aimed at the nodes that hold authority."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from fencepost_kafka.vocabulary import Role, Timing
 @final
 @dataclass(frozen=True, slots=True)
 class _Situation:
-    """A moment with what Kafka's events say of it.
+    """A moment with the state of Kafka's view.
 
-    `holder_keeps_id`: no second process gets an id while controllers hear of the first one.
+    `holder_keeps_id`: no second process gets an id while controllers hear from the first one.
     """
 
     moment: Moment
@@ -62,7 +62,8 @@ class _Situation:
 
     @property
     def holding(self) -> frozenset[str]:
-        """The slots of brokers that are active by their own word and by the committed one."""
+        """The slots of brokers that are active by their own report and in the committed
+        metadata."""
         held = (
             s for s in self.layout.of(Role.BROKER) if not self.kafka.fenced.get(s.node_id, True)
         )
@@ -83,13 +84,13 @@ class _Situation:
 
 
 def starting(view: View, layout: Layout) -> frozenset[str]:
-    """The slots of processes that live and have not begun to do their work."""
+    """The slots of live processes that have not begun to do their work."""
     nodes = (slot for slot in layout.slots if slot.role != Role.CLIENT)
     return frozenset(slot.name for slot in nodes if not _has_begun(view, slot))
 
 
 def _has_begun(view: View, slot: Slot) -> bool:
-    """Whether a slot's newest process is dead, or was active, or knows who leads the quorum."""
+    """Whether a slot's newest process is dead, or was active, or knows the leader of the quorum."""
     process = view.newest.get(slot.name, "")
     if process not in view.alive:
         return True
@@ -107,7 +108,7 @@ _IN_QUORUM = (kind_name(ControllerElected), kind_name(ControllerFollowed))
 @final
 @dataclass(slots=True)
 class _Draw:
-    """Chance with the choices a strike is made of."""
+    """A source of chance with the choices that a fault needs."""
 
     random: Random
     situation: _Situation
@@ -162,7 +163,7 @@ class _Draw:
         return [slot.name for slot in self.situation.layout.of(role)]
 
     def around_lease(self) -> int:
-        """A time well within the lease, just about it, or past it."""
+        """A time well within the lease, close to its end, or after it."""
         lease_ms = self.situation.timing.lease_ms
         least, most = ((5, 40), (80, 120), (130, 220))[self.random.randrange(3)]
         return lease_ms * self.between(least, most) // 100
@@ -245,7 +246,8 @@ def _slow(d: _Draw) -> Planned:
     role = Role.BROKER if source in d.names(Role.BROKER) else Role.CONTROLLER
     target = d.another(source, role)
     if target not in d.situation.asked(role):
-        source, target = target, source  # logs are pulled: what a leader asks delays no node
+        # followers fetch logs: a slow request of a leader delays no node
+        source, target = target, source
     latency_ms = d.between(20, 200)
     arguments = {"sources": source, "targets": target, "latency_ms": latency_ms}
     return _cut("slow_link", arguments, d.around_lease(), [source, target], [source, target])
@@ -281,13 +283,13 @@ _MENU: Sequence[tuple[int, str, Callable[[_Draw], Planned]]] = (
     (1, "lose_power", _lose_power),
     (1, "slow_link", _slow),
 )
-"""How often, which fault it takes, and how its targets and its time are drawn."""
+"""How often a fault is drawn, which fault it is, and how its targets and its time are drawn."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class KafkaFaultChooser:
-    """Combines faults, aims at what holds authority just now, and times bounces around the lease.
+    """Combines faults, aims at the nodes that hold authority, and times bounces around the lease.
 
     `holder_keeps_id`: the system refuses a second process as long as the first one has a session.
     """
@@ -297,7 +299,7 @@ class KafkaFaultChooser:
 
     @property
     def mending_ms(self) -> int:
-        """A lease."""
+        """One lease."""
         return self.timing.lease_ms
 
     def draw(self, random: Random, moment: Moment) -> Planned | None:

@@ -9,14 +9,14 @@ from fencepost_kafka.vocabulary import Role
 
 
 def missing(view: View, layout: Layout) -> tuple[str, ...]:
-    """What a recovered cluster would have and this one lacks, in words; empty when nothing."""
+    """What this cluster lacks to be recovered, in words; empty when nothing."""
     kafka, lacks = view.of(KafkaView), []
     if kafka.active_controller is None and layout.of(Role.CONTROLLER):
         lacks.append("no controller is active")
     for slot in layout.of(Role.BROKER, spares=True):
         process = view.newest.get(slot.name, "")
         if slot.spare and process not in kafka.state:
-            continue  # not wanted, or never admitted
+            continue  # not expected, or never admitted
         state = kafka.state.get(process, "not started") if process in view.alive else "dead"
         if state != "ACTIVE":
             lacks.append(f"{slot.name} is {state}")

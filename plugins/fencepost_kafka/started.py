@@ -1,4 +1,4 @@
-"""Producers and consumers that were started: what a test tells them, and waits for from them."""
+"""Producers and consumers that were started: commands to them, and conditions about them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fencepost_kafka.view import KafkaView
 
 @final
 class Writes:
-    """A producer that was started, and what became of its messages."""
+    """A producer that was started, and the outcomes of its messages."""
 
     def __init__(self, runtime: Runtime, session: ClientSession, count: int) -> None:
         self._runtime = runtime
@@ -28,7 +28,7 @@ class Writes:
         self._session.stop()
 
     def goes_on(self, count: int) -> Condition:
-        """It hands over that many messages more, whatever becomes of them."""
+        """It hands over that many messages more, whatever their outcomes."""
         due = self._runtime.view.of(KafkaView).invoked[self.process] + count
         return Condition(
             f"{count} more writes of {self.process}",
@@ -43,7 +43,7 @@ class Writes:
 
     @property
     def settled(self) -> Condition:
-        """The producer sends no more, and every write has an outcome; one that died has its own."""
+        """The producer sends no more, and every write has an outcome, or the producer died."""
 
         def holds(view: View) -> bool:
             done = sum(
@@ -51,7 +51,7 @@ class Writes:
             )
             return self.process not in view.alive or 0 < self._count <= done
 
-        return Condition(f"the writes of {self.process} to be settled", holds)
+        return Condition(f"the writes of {self.process} to have outcomes", holds)
 
     @property
     def acked(self) -> frozenset[str]:
@@ -81,7 +81,7 @@ class Reads:
         self._session.stop()
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Goes on from that offset (-2: the beginning)."""
+        """Continues from that offset (-2: the beginning)."""
         self._session.tell(plain(Seek(topic=topic, partition=partition, offset=offset)))
 
     def polled_at_least(self, count: int) -> Condition:

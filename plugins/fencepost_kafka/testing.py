@@ -1,4 +1,4 @@
-"""For tests of Kafka clusters: what the fixtures `cluster` and `clients` hand out."""
+"""For tests of Kafka clusters: what the fixtures `cluster` and `clients` return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of a Kafka cluster as its events tell it: leaders, leases, committed metadata."""
+"""The state of a Kafka cluster by its events: leaders, leases, committed metadata."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class PartitionView:
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     serving: int | None = None
-    """The broker that last said it serves as leader, in `serving_epoch`."""
+    """The broker that last reported to serve as leader, in `serving_epoch`."""
     serving_epoch: int = -1
     log_end: int = 0
-    """The end of the leader's log and its high watermark, as it last told them."""
+    """The end of the leader's log and its high watermark, as last reported."""
     high_watermark: int = 0
 
 
@@ -50,18 +50,19 @@ class KafkaView:
     topics: dict[str, str] = field(default_factory=dict)
     """live topic -> topic id."""
     deleted: dict[str, int] = field(default_factory=dict)
-    """topic -> the offset of its newest deletion: what is older is of a topic that is gone."""
+    """topic -> the offset of its newest deletion: an older record is about a topic that is gone."""
     partitions: dict[TopicPartition, PartitionView] = field(default_factory=dict)
     early: dict[TopicPartition, tuple[int, e.LeadershipStarted]] = field(default_factory=dict)
-    """Who began to serve last, of partitions whose record was not heard of yet."""
+    """The broker that began to serve last, of partitions without a record so far."""
     checkpointed: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """(process, topic, partition) -> the high watermark it checkpointed last."""
     flushed: dict[tuple[str, str, int], int] = field(default_factory=dict)
-    """(broker process, topic, partition) -> up to where it said that its log is synced."""
+    """(broker process, topic, partition) -> the offset up to which its log is synced, as
+    reported."""
     applied: dict[str, int] = field(default_factory=dict)
     """process -> offset of the newest metadata record it replayed."""
     committed: int = -1
-    """The offset of the newest committed metadata record that anybody told of."""
+    """The offset of the newest metadata record that any node has reported as committed."""
     invoked: Counter[str] = field(default_factory=Counter)
     """client process -> produces invoked."""
     completed: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -70,7 +71,7 @@ class KafkaView:
     read_completed: dict[TopicPartition, str] = field(default_factory=dict)
 
     def apply(self, view: View, event: Event) -> None:
-        """Takes one event in."""
+        """Applies one event."""
         handler = _HANDLERS.get(type(event.body))
         if handler is not None:
             handler(self, view, event, event.body)
@@ -117,9 +118,11 @@ def _topic(kafka: KafkaView, view: View, event: Event, body: e.TopicCommitted) -
         del kafka.topics[body.topic]
         for key in [k for k in kafka.partitions if k[0] == body.topic]:
             del kafka.partitions[key]
-    # Who tells of it late may have begun to lead what was gone.
+    # A node that replays the deletion late may have begun to lead a partition that is gone.
     me = view.ids.get((event.process, "broker"))
-    for key in [k for k, (who, _) in kafka.early.items() if k[0] == body.topic and who == me]:
+    for key in [
+        k for k, (process, _) in kafka.early.items() if k[0] == body.topic and process == me
+    ]:
         del kafka.early[key]
 
 

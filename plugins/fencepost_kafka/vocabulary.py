@@ -1,4 +1,4 @@
-"""Kafka's words for a cluster: its roles, its shape, and what its settings mean in time."""
+"""Kafka's terms for a cluster: its roles, its shape, and the durations that its settings imply."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fencepost import Shape, Spare
 
 
 class Role(StrEnum):
-    """What the processes of a slot do."""
+    """The roles of the processes in a slot."""
 
     CONTROLLER = "controller"
     BROKER = "broker"
@@ -18,7 +18,7 @@ class Role(StrEnum):
 
 
 COMBINED = "combined"
-"""A count of `COUNTS`: in that many of the first brokers' processes a controller lives as well."""
+"""A count of `COUNTS`: that many of the first brokers' processes run a controller as well."""
 
 COUNTS: Mapping[str, int] = {Role.CONTROLLER.value: 3, Role.BROKER.value: 3, COMBINED: 0}
 """What a Kafka cluster's shape counts, with the defaults (`System.counts`)."""

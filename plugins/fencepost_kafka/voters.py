@@ -22,13 +22,13 @@ _MADE_ALREADY = ("DUPLICATE_VOTER", "VOTER_NOT_FOUND")
 @final
 @dataclass(frozen=True, slots=True)
 class VoterChange:
-    """One controller more, at the port of its listener, or one less (port 0)."""
+    """One controller to add, at the port of its listener, or one to remove (port 0)."""
 
     node: KafkaNode
     port: int = 0
 
     def command(self, operation: str, broker: KafkaNode) -> AddVoter | RemoveVoter:
-        """What a probe is to ask a broker."""
+        """The command to a probe that asks a broker for it."""
         if not self.port:
             return RemoveVoter(
                 operation=operation, slot=broker.name, broker=broker.id, node=self.node.id
@@ -63,27 +63,27 @@ class Voters:
         cluster: KafkaCluster,
         ask: Callable[[VoterChange, KafkaNode], ProbeCompleted],
     ) -> None:
-        """`ask` sends one change to one broker, and returns what came back."""
+        """`ask` sends one change to one broker, and returns its answer."""
         self._runtime = runtime
         self._cluster = cluster
         self._ask = ask
 
     def add(self, node: KafkaNode) -> None:
-        """Gives a started controller a vote, once it has caught up.
+        """Makes a started controller a voter, once it has caught up.
 
-        Raises Violation when the cluster does not take it in time.
+        Raises Violation if the cluster does not accept it in time.
         """
         self._cluster.eventually(node.caught_up)
         self._make(VoterChange(node, controller_port(self._runtime.layout, node)))
 
     def remove(self, node: KafkaNode) -> None:
-        """Takes a controller's vote away, whether it lives or not; raises as `add`."""
+        """Removes a controller from the voters, whether it runs or not; raises as `add` does."""
         self._make(VoterChange(node))
 
     def _make(self, change: VoterChange) -> None:
         """Asks one broker after another; a change that was made already counts as made.
 
-        The limit counts from the first answer: who asks may have had to be started for it.
+        The limit counts from the first answer, since the probe may have to be started first.
         """
         deadline_ns: int | None = None
         asked = 0

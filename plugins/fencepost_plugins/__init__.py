@@ -1,1 +1,1 @@
-"""First-party plugins: one concept a file, each using only what a third party could."""
+"""First-party plugins: one concept a file, each using only the public API."""

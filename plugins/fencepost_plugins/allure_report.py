@@ -1,8 +1,8 @@
-"""What a test's run came to, as attachments of its Allure result.
+"""The result of a test's run, as attachments of its Allure result.
 
-Allure shows HTML without its scripts, so what is attached needs none. Timelines are made for runs
-with a violation only, since each takes a Spark job. A broken promise is an
-AssertionError, which Allure calls failed; a run that decides nothing is broken.
+Allure shows HTML without its scripts, so the attachments need none. Timelines are made only for
+runs with a violation, since each takes a Spark job. A violation is an AssertionError, which Allure
+reports as failed; an inconclusive run is reported as broken.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Found(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """One clause's verdict, as verdicts.json has it; what else is there is not shown."""
+    """One clause's verdict, as verdicts.json has it; its other fields are not shown."""
 
     verdict: str
     exercised: int
@@ -39,25 +39,26 @@ class Verdict(Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """The verdict in a word; a violation that is a known finding is told apart."""
+        """The verdict in one word; a violation that is a known finding is `known`."""
         return "known" if self.known else self.verdict
 
     @property
     def why(self) -> str:
-        """Which known findings it is, or why it is no other verdict."""
+        """The ids of its known findings, or the reason for the verdict."""
         return ", ".join(self.known) or self.reason
 
 
 @hookimpl
 def fencepost_run_judged(run_folder: Path, make_report: Callable[[], Path]) -> None:
-    """Attaches verdicts, and what explains violations, if Allure is at work in this process."""
+    """Attaches verdicts, and the explanations of violations, if Allure is in use in this
+    process."""
     if "allure_commons" not in sys.modules:
         return
-    # Imported only then: without Allure there is nothing to wait for.
+    # Imported only now: without Allure it is not needed.
     import allure  # noqa: PLC0415
     import allure_commons  # noqa: PLC0415
 
-    # Its plugin is loaded wherever it is installed; it writes only where a listener is set.
+    # Its plugin is loaded wherever it is installed; it writes only if a listener is set.
     if not allure_commons.plugin_manager.hook.report_attached_data.get_hookimpls():
         return
     verdicts = msgspec.json.decode(
@@ -105,7 +106,7 @@ def table(verdicts: Mapping[str, Verdict]) -> str:
 
 
 def explanations(verdicts: Mapping[str, Verdict]) -> Sequence[str]:
-    """For each violated clause, what broke it and what led to that."""
+    """For each violated clause: its sentence, the violation, and what led to it."""
     lines: list[str] = []
     for clause, verdict in verdicts.items():
         for found in verdict.violations:

@@ -1,7 +1,7 @@
-"""Ending a node's process, and starting its next one.
+"""Ends a node's process, and starts its next one.
 
-SIGKILL ends the process only: what it wrote is in the kernel and reaches the disk. A power failure
-loses what was not synced: only a runtime with disks of its own can do that, the simulated one.
+SIGKILL ends only the process: what it wrote is in the kernel and reaches the disk. A power failure
+loses what was not synced; only a runtime with disks of its own can do that, the simulated one.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from fencepost import (
 from fencepost_plugins.targets import end, ensure_living, find_slot, named
 
 END_BOUND_MS = {Signal.KILL: 5_000, Signal.TERM: 30_000, Signal.INT: 30_000}
-"""How long a process may take to end, before the fault counts as missed."""
+"""How long a process may take to end before the fault counts as missed."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Bounce:
-    """Ends a node's process by `signal`; healing starts the next one, `lasts_ms` later if given.
+    """Ends a node's process by `signal`; healing starts the next one, after `lasts_ms` if given.
 
-    Whether that is within the node's lease or after it is for the caller to choose.
+    The caller chooses whether that is within the node's lease or after it.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Bounce:
     lasts_ms: int | None = None
 
     def inject(self, runtime: Runtime) -> Injected:
-        """Returns once the process has ended; a node that was not running has no receipt."""
+        """Returns once the process has ended; without a running process there is no receipt."""
         slot = find_slot(runtime.layout, self.node)
 
         def heal() -> Receipt:
@@ -49,7 +49,7 @@ class Bounce:
 
         victim = runtime.living(slot)
         if victim is None:
-            return Injected((self.node,), Receipt(False, f"no process lives in {self.node}"), heal)
+            return Injected((self.node,), Receipt(False, f"no process runs in {self.node}"), heal)
         return Injected((victim.name,), self._end(runtime, victim), heal)
 
     def _end(self, runtime: Runtime, victim: Process) -> Receipt:
@@ -79,7 +79,7 @@ def terminate(node: str, signal: str = Signal.TERM) -> Bounce:
 
 
 def bounce(node: str, after_ms: int, signal: str = Signal.KILL) -> Bounce:
-    """SIGKILL (or SIGTERM), and the next process `after_ms` after the end of the first."""
+    """SIGKILL (or SIGTERM); the next process starts `after_ms` after the end of the first."""
     if signal not in (Signal.KILL, Signal.TERM) or after_ms < 0:
         raise UsageError("bounce takes SIGKILL or SIGTERM, and an after_ms of at least 0")
     return Bounce("bounce", node, Signal(signal), after_ms)
@@ -88,15 +88,16 @@ def bounce(node: str, after_ms: int, signal: str = Signal.KILL) -> Bounce:
 @final
 @dataclass(frozen=True, slots=True)
 class PowerLoss:
-    """Takes the power from a node's machine; healing starts the node's next process."""
+    """Cuts the power of a node's machine; healing starts the node's next process."""
 
     node: str
     name: str = "lose_power"
 
     def inject(self, runtime: Runtime) -> Injected:
-        """A node that was not running has no receipt; raises UsageError where disks are real."""
+        """Without a running process there is no receipt; raises UsageError on a runtime with real
+        disks."""
         if not isinstance(runtime, Powered):
-            raise UsageError("only the simulated runtime can take the power from a machine")
+            raise UsageError("only the simulated runtime can cut the power of a machine")
         slot = find_slot(runtime.layout, self.node)
 
         def heal() -> Receipt:
@@ -104,7 +105,7 @@ class PowerLoss:
 
         victim = runtime.living(slot)
         if victim is None:
-            return Injected((self.node,), Receipt(False, f"no process lives in {self.node}"), heal)
+            return Injected((self.node,), Receipt(False, f"no process runs in {self.node}"), heal)
         return Injected((victim.name,), runtime.lose_power(victim), heal)
 
     def arguments(self) -> Mapping[str, object]:
@@ -112,7 +113,7 @@ class PowerLoss:
 
 
 def lose_power(node: str) -> PowerLoss:
-    """The node's machine loses its power, and its disk what was not synced."""
+    """The node's machine loses power, and its disk loses what was not synced."""
     return PowerLoss(node)
 
 

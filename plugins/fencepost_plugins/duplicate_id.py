@@ -1,7 +1,7 @@
 """A second live process with a node's id, in that node's duplicate slot.
 
-It has addresses and links of its own, as a second machine with a cloned configuration would; its
-disk is empty, or a copy of the first one's as it is at that moment, like a restored snapshot.
+It has addresses and links of its own, like a second machine with a cloned configuration. Its disk
+is empty, or a copy of the first one's at that moment, like a restored snapshot.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ END_BOUND_MS = 5_000
 @final
 @dataclass(frozen=True, slots=True)
 class DuplicateId:
-    """Starts the node's duplicate; `disk` is nothing, or a copy of the node's data."""
+    """Starts the node's duplicate; its `disk` is empty, or a copy of the node's data."""
 
     node: str
     disk: Disk = "empty"
     name: str = "duplicate_id"
 
     def inject(self, runtime: Runtime) -> Injected:
-        """Returns once the duplicate has said who it is; the receipt names both processes.
+        """Returns once the duplicate has reported its id; the receipt names both processes.
 
-        Raises UsageError when the node has no duplicate slot, or its duplicate lives already.
+        Raises UsageError if the node has no duplicate slot, or its duplicate runs already.
         """
         slot = find_slot(runtime.layout, self.node)
         duplicate_slot = find_slot(runtime.layout, f"{self.node}-duplicate")
         if runtime.living(duplicate_slot) is not None:
-            raise UsageError(f"the duplicate of {self.node} lives already")
+            raise UsageError(f"the duplicate of {self.node} runs already")
         first = runtime.living(slot)
         runtime.copy_disk(slot if self.disk == "copy" else None, duplicate_slot)
         duplicate = runtime.start(duplicate_slot)
@@ -75,7 +75,7 @@ def duplicate_id(node: str, disk: str = "empty") -> DuplicateId:
 
 def _both_live(view: View, slot: Slot, first: Process | None, duplicate: Process) -> Receipt:
     if first is None or first.name not in view.alive:
-        return Receipt(False, f"no process lives in {slot.name}, so its id is not doubled")
+        return Receipt(False, f"no process runs in {slot.name}, so its id is not duplicated")
     if (
         duplicate.name not in view.alive
         or view.node_of.get(duplicate.name, ("", -1))[1] != slot.node_id
@@ -88,9 +88,9 @@ def _both_live(view: View, slot: Slot, first: Process | None, duplicate: Process
 
 
 def _heal(runtime: Runtime, slot: Slot, duplicate: Process) -> Receipt:
-    """Ends the duplicate, and starts the first process anew if it is dead or was taken over.
+    """Ends the duplicate, and starts the first process again if it is dead or was taken over.
 
-    A process that was taken over never gets its id back, so leaving it would leave a broker less.
+    A process that was taken over never regains its id, so leaving it would leave one broker less.
     """
     if runtime.living(duplicate.slot) == duplicate:
         end(runtime, duplicate, Signal.KILL, END_BOUND_MS)

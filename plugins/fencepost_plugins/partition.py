@@ -1,9 +1,9 @@
-"""Partitions: which nodes cannot hear which.
+"""Partitions: which nodes cannot reach which.
 
 A cut drops the bytes of open connections and of new ones. It does not imitate a lost packet (TCP
-below it never notices), a lost SYN (a connection is still accepted, by the link, and stays mute),
-UDP, or a half-closed connection; and a connection that was mute while the cut lasted is closed when
-it heals. Clients reach every node throughout, unless a cut names their slot.
+below it never notices), a lost SYN (the link still accepts a connection, which stays silent), UDP,
+or a half-closed connection. A connection that was silent during the cut is closed when it heals.
+Clients reach every node throughout, unless a cut names their slot.
 """
 
 from __future__ import annotations
@@ -30,16 +30,18 @@ from fencepost_plugins.targets import Names, as_names, find_role, find_slots, no
 @final
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition by the fault's name and arguments; `shape` makes a layout's cut of them."""
+    """A partition, by the fault's name and arguments; `shape` makes the cut of a layout from
+    them."""
 
     name: str
     given: Mapping[str, tuple[str, ...]]
     shape: Callable[..., Cut] = field(compare=False, repr=False)
 
     def directions(self, layout: Layout) -> Cut:
-        """What is cut in this layout, as pure data; raises UsageError for an unknown slot or role.
+        """The directions that are cut in this layout, as pure data; raises UsageError for an
+        unknown slot or role.
 
-        Pairs that no link joins are left out; when none remains, that is a UsageError too.
+        Pairs without a link are left out; if none remains, that is a UsageError too.
         """
         for argument, names in self.given.items():
             if argument == "role":
@@ -54,7 +56,7 @@ class Partition:
         return cut
 
     def inject(self, runtime: Runtime) -> Injected:
-        """Cuts at once; the receipt is a probe through what was cut."""
+        """Cuts at once; the receipt is a probe through the links that were cut."""
         cut = self.directions(runtime.layout)
         targets = tuple(sorted({name for pair in cut for name in pair}))
         return Injected(targets, runtime.apply_cut(cut), lambda: runtime.lift_cut(cut))
@@ -76,7 +78,7 @@ def partition(left: Names, right: Names) -> Partition:
 
 
 def isolate(node: Names) -> Partition:
-    """No other node hears this one, and it hears none; clients still reach it."""
+    """No other node reaches this one, and it reaches none; clients still reach it."""
     return Partition("isolate", {"node": as_names(node)}, _isolate)
 
 
@@ -92,7 +94,7 @@ def isolate_role(role: str) -> Partition:
 
 
 def halves(nodes: Names) -> Partition:
-    """The first half of the nodes, the smaller one, and the rest do not hear each other."""
+    """The smaller first half of the nodes and the rest do not reach each other."""
     given = {"nodes": as_names(nodes)}
     return Partition("halves", given, lambda _, nodes: fencepost.halves(nodes))
 
@@ -104,7 +106,8 @@ def bridge(nodes: Names) -> Partition:
 
 
 def majorities_ring(nodes: Names) -> Partition:
-    """Each node hears a majority, no two the same one; it takes five nodes to cut anything."""
+    """Each node reaches a majority, and no two the same one; with fewer than five nodes nothing is
+    cut."""
     given = {"nodes": as_names(nodes)}
     return Partition("majorities_ring", given, lambda _, nodes: fencepost.majorities_ring(nodes))
 

@@ -1,7 +1,7 @@
-"""A process that stands still: SIGSTOP, and SIGCONT to heal.
+"""A stopped process: SIGSTOP, and SIGCONT to heal.
 
-Its sockets stay open and the kernel goes on accepting bytes for it, as with a long garbage
-collection or a stopped virtual machine; its own clock runs on, as a monotonic clock does then.
+Its sockets stay open and the kernel goes on accepting bytes for it, as during a long garbage
+collection or in a stopped virtual machine. Its monotonic clock goes on.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Pause:
     name: str = "pause"
 
     def inject(self, runtime: Runtime) -> Injected:
-        """The receipt is the process's state as the kernel has it; a dead node has none."""
+        """The receipt is the process's state in the kernel; a dead node has no receipt."""
         slot = find_slot(runtime.layout, self.node)
         victim = runtime.living(slot)
         if victim is None:
-            missed = Receipt(False, f"no process lives in {self.node}")
+            missed = Receipt(False, f"no process runs in {self.node}")
             return Injected((self.node,), missed, lambda: Receipt(True, "nothing was stopped"))
 
         def heal() -> Receipt:

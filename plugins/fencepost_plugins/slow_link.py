@@ -1,7 +1,7 @@
 """Links that delay or throttle what passes, without losing a byte.
 
-The delay is added to every chunk of a stream: it imitates a long way, not a queue that overflows,
-packet loss or reordering. Jitter is drawn by the proxy itself, so no seed repeats it.
+The delay is added to every chunk of a stream: it imitates a long distance, not a queue that
+overflows, packet loss or reordering. The proxy itself draws the jitter, so no seed repeats it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fencepost import (
 from fencepost_plugins.targets import Names, as_names, find_slots
 
 MOST_LATENCY_MS = 10_000
-"""A proxy that holds bytes much longer no longer answers when the delay is to be removed."""
+"""A proxy that holds bytes for much longer does not answer when the delay is to be removed."""
 
 
 @final
@@ -38,9 +38,9 @@ class SlowLink:
     name: str = "slow_link"
 
     def inject(self, runtime: Runtime) -> Injected:
-        """True when every link through which something passed has a true receipt, and one did.
+        """The receipt is true if every link that carried something has a true receipt, and one did.
 
-        Raises UsageError when no link joins them.
+        Raises UsageError if no link joins the nodes.
         """
         find_slots(runtime.layout, (*self.sources, *self.targets))
         links = [

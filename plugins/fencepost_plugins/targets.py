@@ -1,4 +1,4 @@
-"""What the faults of this package strike: slots by name, and the processes in them."""
+"""The targets of this package's faults: slots by name, and the processes in them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Names = str | Sequence[str]
 
 
 def as_names(given: Names) -> tuple[str, ...]:
-    """The names; raises UsageError when there is none."""
+    """The names; raises UsageError if there is none."""
     names = (given,) if isinstance(given, str) else tuple(given)
     if not names:
-        raise UsageError("a fault needs at least one node to strike")
+        raise UsageError("a fault needs at least one node as its target")
     return names
 
 
@@ -55,14 +55,14 @@ def node_names(layout: Layout) -> tuple[str, ...]:
 
 
 def end(runtime: Runtime, process: Process, signal: Signal, limit_ms: int) -> bool:
-    """Signals a process and waits until it has ended; whether it did within the limit."""
+    """Signals a process and waits for its end; returns whether it ended within the limit."""
     runtime.signal(process, signal)
     ended = Condition(f"{process.name} to end", lambda view: process.name not in view.alive)
     return runtime.advance(ended, runtime.now_ns() + limit_ms * 1_000_000) is not None
 
 
 def ensure_living(runtime: Runtime, slot: Slot) -> Receipt:
-    """Starts the slot's next process, unless one lives in it."""
+    """Starts the slot's next process, unless one runs in it."""
     living = runtime.living(slot)
     if living is not None:
         return Receipt(True, f"{named(living)} lives")

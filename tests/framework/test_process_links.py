@@ -125,7 +125,7 @@ def test_a_cut_of_a_dead_process_has_missed(pair: ProcessRuntime) -> None:
     pair.signal(victim, Signal.KILL)
     receipt = pair.apply_cut(two_way(["broker-1"], ["broker-2"]))
     assert not receipt.true
-    assert "no process lives at both ends" in receipt.evidence
+    assert "no process runs at both ends" in receipt.evidence
     assert pair.heal_links().true
 
 

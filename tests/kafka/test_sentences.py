@@ -49,7 +49,7 @@ def test_every_kind_has_a_sentence(kind: type[Struct]) -> None:
         ),
         (
             k.PartitionCommitted(9, "orders", 2, -1, 4, (3,), (1, 2, 3)),
-            "committed at offset 9: nobody leads orders-2 in leader epoch 4, ISR 3",
+            "committed at offset 9: no broker leads orders-2 in leader epoch 4, ISR 3",
         ),
         (
             events.ProcessExited("broker-1#1", -9, 9, True),
@@ -61,7 +61,7 @@ def test_every_kind_has_a_sentence(kind: type[Struct]) -> None:
         ),
         (
             k.LogAppended("orders", 0, 4, 5, 4, 1, 1, False, "d", -1, -1),
-            "stored what it fetched in orders-0 at offset 4, leader epoch 1",
+            "stored fetched records in orders-0 at offset 4, leader epoch 1",
         ),
         (
             k.Polled("orders", 0, (), (), True),

@@ -240,7 +240,7 @@ def test_a_duplicate_lives_beside_its_node(runtime: Runtime, faults: Faults, dis
         assert hears(runtime, "broker-2", "broker-1-duplicate")
         copied = [path.name for path in runtime.place(duplicate).data_dir.iterdir()]
         assert copied == (["meta.properties"] if disk == "copy" else [])
-        with pytest.raises(UsageError, match="the duplicate of broker-1 lives already"):
+        with pytest.raises(UsageError, match="the duplicate of broker-1 runs already"):
             faults.duplicate_id("broker-1")
     assert living_pid(runtime, "broker-1-duplicate") == -1
     assert living_pid(runtime, "broker-1") != -1

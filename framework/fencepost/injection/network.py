@@ -120,7 +120,7 @@ class Network:
         notes = self._links.apply(new)
         if not live and worsens:
             pairs = {(link.source, link.target) for link in links}
-            return Receipt(False, f"no process lives at both ends of {_directions(pairs)}")
+            return Receipt(False, f"no process runs at both ends of {_directions(pairs)}")
         counted = self._links.bytes_passed(live)
         slowest_s = max((answer.took_ms for answer in before.values()), default=0) / 1000
         now = {link: new[link] for link in live}

@@ -98,7 +98,7 @@ class AdminWork:
                 return "alter_settings", topic, lambda: wait(alter([about])[about])
 
     def _wait(self, future: Future[Any]) -> object:
-        # The library keeps its own limit; the second one is for a library that does not.
+        # The library keeps its own limit; this limit is for a library that does not.
         return future.result(self._limit_s + 5)
 
     def _complete(

@@ -1,4 +1,4 @@
-"""A consumer without a group: it reads on in its partitions from an offset and commits nothing."""
+"""A consumer without a group: it reads its partitions from an offset on and commits nothing."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ BATCH = 500
 
 
 def make_consumer(session: Session, settings: Iterable[tuple[str, str]]) -> Consumer:
-    """A consumer for assignments; librdkafka wants a group's name all the same."""
+    """A consumer for assignments; librdkafka requires a group's name nevertheless."""
     own: dict[str, object] = {
         "group.id": session.config.process,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        # An offset that is gone must be seen, not silently replaced by another.
+        # An offset that is gone must be visible, not silently replaced by another.
         "auto.offset.reset": "error",
         "fetch.wait.max.ms": 200,
         "fetch.error.backoff.ms": 100,
@@ -42,7 +42,7 @@ def record_polled(session: Session, messages: Sequence[Message], final_reading: 
 
 
 def partition_of(message: Message) -> tuple[str, int]:
-    """Where a message came from; every polled one knows."""
+    """Where a message came from; every polled message has that."""
     topic, partition = message.topic(), message.partition()
     assert topic is not None
     assert partition is not None
@@ -57,7 +57,7 @@ def offset_of(message: Message) -> int:
 
 
 def operation_in(value: bytes | str | None) -> str:
-    """The operation id at the head of a payload; what else is there, is not ours and is shown."""
+    """The operation id at the head of a payload; a payload of another client is shown as it is."""
     if value is None:
         return ""
     text = value if isinstance(value, str) else value.decode(errors="replace")
@@ -66,7 +66,7 @@ def operation_in(value: bytes | str | None) -> str:
 
 @final
 class ConsumerWork:
-    """One consumer's work, until it is to stop."""
+    """One consumer's work, until it is asked to stop."""
 
     def __init__(self, session: Session, options: ConsumerOptions) -> None:
         self._session = session
@@ -75,7 +75,7 @@ class ConsumerWork:
         self._last_error = ""
 
     def run(self) -> None:
-        """Polls, and follows `Seek` commands, until the wish to stop."""
+        """Polls, and carries out `Seek` commands, until it is asked to stop."""
         start = [TopicPartition(t, p, self._options.offset) for t, p in self._options.partitions]
         for place in start:
             self._record_position(place.topic, place.partition, place.offset)

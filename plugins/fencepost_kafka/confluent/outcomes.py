@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka import KafkaError
 
 NEVER_SENT = frozenset({KafkaError._QUEUE_FULL, KafkaError._FATAL, KafkaError._INVALID_ARG})
-"""Errors of handing a message over: the library never took it."""
+"""Errors of handing a message over: the library never accepted it."""
 
 REFUSED_FOR_GOOD = frozenset(
     {
@@ -20,7 +20,7 @@ REFUSED_FOR_GOOD = frozenset(
 )
 """A broker's errors that no retry changes, so that no earlier try can have stored the message.
 
-Others prove nothing: the library retries, and its last error hides what the first try did.
+Other errors prove nothing: the library retries, and its last error hides what the first try did.
 """
 
 ADMIN_IN_DOUBT = frozenset(

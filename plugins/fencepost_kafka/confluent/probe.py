@@ -1,7 +1,7 @@
 """A probe: one request, over one connection, to one broker, leader or not; nothing is retried.
 
-No client library asks a broker that it knows not to lead. Where a promise is about what such a
-broker answers, the word of a client has to come from here.
+No client library sends a request to a broker that it knows not to lead. Evidence of a client about
+such a broker's answers therefore comes from here.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ from fencepost_kafka.commands import (
 from fencepost_kafka.confluent.session import Session
 from fencepost_kafka.events import ProbeCompleted
 
-# kio marks every number with a type of its own, which its own coercion undoes: plain ints will do.
+# kio's annotations give every number a type of its own, which its own coercion undoes: plain ints
+# work.
 _CREATE: Any = create_request
 _ADD: Any = add_request
 _REMOVE: Any = remove_request
@@ -67,7 +68,7 @@ Known = ProbeFetch | ProbeProduce | ProbeMetadata | ProbeController | AddVoter |
 
 @dataclass(frozen=True, slots=True)
 class ExchangeResult:
-    """What came back, in the words of `ProbeCompleted`."""
+    """What came back, in the terms of `ProbeCompleted`."""
 
     outcome: str
     error: str = ""
@@ -142,7 +143,7 @@ class ProbeWork:
 def exchange(
     address: tuple[str, int], frame: bytes, limit_s: float, read: Callable[[bytes], ExchangeResult]
 ) -> ExchangeResult:
-    """Sends the frame and reads one answer; every way in which none comes is an answer too."""
+    """Sends the frame and reads one answer; the ways in which none comes are results too."""
     try:
         with socket.create_connection(address, timeout=limit_s) as connection:
             connection.settimeout(limit_s)

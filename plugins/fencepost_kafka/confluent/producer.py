@@ -16,18 +16,18 @@ from fencepost_kafka.confluent.session import SLICE_S, Session, named
 from fencepost_kafka.events import ProduceCompleted, ProduceInvoked, ProducerEpochChanged
 
 _STATISTICS_MS = 200
-"""How often librdkafka tells what it is about: its producer epoch is in that, and nowhere else."""
+"""How often librdkafka reports statistics, which are the only source of its producer epoch."""
 
 
 class _Identity(msgspec.Struct, frozen=True):
-    """By which id, in which epoch, brokers know the producer (both -1: not yet, or not now)."""
+    """The id and the epoch of the producer, as brokers know it (both -1: none, or none now)."""
 
     producer_id: int = -1
     producer_epoch: int = -1
 
 
 class _Statistics(msgspec.Struct, frozen=True):
-    """What matters of librdkafka's statistics."""
+    """The relevant part of librdkafka's statistics."""
 
     eos: _Identity = _Identity()
 
@@ -51,17 +51,17 @@ class ProducerWork:
             "retry.backoff.ms": 50,
             "retry.backoff.max.ms": 500,
             "statistics.interval.ms": _STATISTICS_MS if options.idempotent else 0,
-            "stats_cb": self._told,
+            "stats_cb": self._statistics,
         }
         self._identity: _Identity | None = None
-        self._told_ns = time.monotonic_ns()
+        self._reported_ns = time.monotonic_ns()
         self._producer = Producer(session.settings(own, options.settings.items()))
 
     def run(self, now: Callable[[], float]) -> None:
-        """Produces until `count`, a fatal error or the wish to stop; then flushes.
+        """Produces until `count`, a fatal error or a request to stop; then flushes.
 
-        `now` is a monotonic clock in seconds: a message that is late is followed at once by the
-        next, so that the rate holds on average.
+        `now` is a monotonic clock in seconds: after a late message the next one follows at once, so
+        that the rate holds on average.
         """
         began = now()
         number = 0
@@ -73,8 +73,8 @@ class ProducerWork:
         self._finish(now)
 
     def _serve(self, until: float, now: Callable[[], float]) -> bool:
-        """Lets librdkafka work, and report, until the time has come; false when it can go on no
-        longer: an idempotent producer that has lost count says so here, and is over."""
+        """Lets librdkafka work and report until that time. Returns False if it cannot go on: an
+        idempotent producer that lost its sequence fails here."""
         try:
             self._producer.poll(0)
             while (left := until - now()) > 0 and not self._session.stopping.is_set():
@@ -85,7 +85,7 @@ class ProducerWork:
         return True
 
     def _send(self, number: int) -> bool:
-        """Hands one message over; false when the producer can go on no longer."""
+        """Hands one message over; returns False if the producer cannot go on."""
         options = self._options
         operation = f"{self._session.config.process}:{number}"
         topic, partition = options.partitions[number % len(options.partitions)]
@@ -111,9 +111,9 @@ class ProducerWork:
             return False
         return True
 
-    def _told(self, statistics: str) -> None:
-        """Another producer epoch is told, of every partition that is written to."""
-        last_ns, self._told_ns = self._told_ns, time.monotonic_ns()
+    def _statistics(self, statistics: str) -> None:
+        """Records a new producer epoch, for every partition that is written to."""
+        last_ns, self._reported_ns = self._reported_ns, time.monotonic_ns()
         now = msgspec.json.decode(statistics, type=_Statistics).eos
         if now.producer_id < 0 or now.producer_epoch < 0 or now == self._identity:
             return
@@ -132,7 +132,7 @@ class ProducerWork:
         self._complete(operation, outcome, stored_at, "" if error is None else error.name())
 
     def _complete(self, operation: str, outcome: str, offset: int, error: str) -> None:
-        # A report may come after a flush gave up: the first word stands.
+        # A report may come after a flush gave up: the first result counts.
         place = self._open.pop(operation, None)
         if place is not None:
             acks = self._options.acks

@@ -1,8 +1,9 @@
-"""Administrative requests that librdkafka does not have, sent as they are to one broker.
+"""Administrative requests that librdkafka does not have, sent directly to one broker.
 
-Kafka's own (reassignment, the removal of a broker) come from kio; rebalance is the reference
-cluster's, declared here in kio's way, so annotations must not be postponed. A broker that cannot be
-reached is followed by the next; what was sent is not sent again, as its effect is open.
+Kafka's own (reassignment, the removal of a broker) come from kio. Rebalance is the reference
+cluster's and is declared here as kio declares requests, so annotations must not be postponed. If a
+broker cannot be reached, the next one is asked; a request that was sent is not repeated, since its
+effect is unknown.
 """
 
 import time
@@ -39,7 +40,8 @@ from fencepost_kafka.confluent.probe import ExchangeResult, exchange, frame_requ
 RawCommand = Reassign | ListReassignments | DeleteBroker | AddBrokers | Rebalance
 RAW = (Reassign, ListReassignments, DeleteBroker, AddBrokers, Rebalance)
 
-# kio marks every number with a type of its own, which its own coercion undoes: plain ints will do.
+# kio's annotations give every number a type of its own, which its own coercion undoes: plain ints
+# work.
 _ALTER: Any = alter
 _LISTING: Any = listing
 _UNREGISTER: Any = UnregisterBrokerRequest
@@ -48,7 +50,7 @@ _IN_DOUBT = ("REQUEST_TIMED_OUT", "NOT_CONTROLLER", "UNKNOWN_SERVER_ERROR")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceRequest:
-    """To the reference cluster: give these brokers their share, or place all anew."""
+    """To the reference cluster: move replicas to these brokers, or place all again."""
 
     __type__: ClassVar = EntityType.request
     __version__: ClassVar = 0
@@ -61,7 +63,7 @@ class RebalanceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceResponse:
-    """How many partitions are being moved, or why none."""
+    """The number of partitions that are being moved, or why none."""
 
     __type__: ClassVar = EntityType.response
     __version__: ClassVar = 0
@@ -75,7 +77,7 @@ class RebalanceResponse:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of a call, in the words of `AdminCompleted`."""
+    """The end of a call, in the terms of `AdminCompleted`."""
 
     api: str
     subject: str
@@ -87,7 +89,7 @@ class Ended:
 def carry_out(
     command: RawCommand, brokers: Sequence[tuple[str, int]], client: str, limit_s: float
 ) -> Ended:
-    """Sends a command's request to the first broker that takes it, within the time."""
+    """Sends a command's request to the first broker that accepts it, within the time."""
     api, subject, request, response, details = _build(command, limit_s)
     deadline = time.monotonic() + limit_s
     frame = frame_request(client, 1, request)
@@ -104,19 +106,19 @@ def carry_out(
             else ExchangeResult("refused", error.name.upper())
         )
 
-    told = ExchangeResult("timeout")
+    result = ExchangeResult("timeout")
     for address in brokers:
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             break
-        told = exchange(address, frame, left_s, read)
-        if told.outcome != "closed":
+        result = exchange(address, frame, left_s, read)
+        if result.outcome != "closed":
             break
-    if told.outcome == "answered":
+    if result.outcome == "answered":
         return Ended(api, subject, "ok", details=found[-1])
-    if told.outcome == "refused" and told.error not in _IN_DOUBT:
-        return Ended(api, subject, "failed", told.error)
-    return Ended(api, subject, "unknown", told.error or "_TIMED_OUT")
+    if result.outcome == "refused" and result.error not in _IN_DOUBT:
+        return Ended(api, subject, "failed", result.error)
+    return Ended(api, subject, "unknown", result.error or "_TIMED_OUT")
 
 
 def _errors(answer: Any) -> list[ErrorCode]:

@@ -1,4 +1,4 @@
-"""The reading of whole partitions, from their start to the end they have when it begins."""
+"""A reading of whole partitions, from their start to the end they have when it begins."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from fencepost_kafka.confluent.session import SLICE_S, Session, named
 from fencepost_kafka.events import ReadCompleted
 
 ASK_S = 2.0
-"""How long one question for a partition's bounds may take."""
+"""How long one request for a partition's bounds may take."""
 
 
 @final
 @dataclass(slots=True)
 class Progress:
-    """What is known of one partition: its bounds once they were told, and the offsets seen."""
+    """What is known of one partition: its bounds, once received, and the offsets seen."""
 
     start: int = -1
     end: int = -1
     asked_ns: int = 0
     seen: set[int] = field(default_factory=set)
-    error: str = "its bounds were not told in time"
+    error: str = "its bounds were not received in time"
 
     @property
     def bounded(self) -> bool:
@@ -61,7 +61,7 @@ class ReaderWork:
         self._progress = {place: Progress() for place in options.partitions}
 
     def run(self, now: Callable[[], float]) -> None:
-        """Reads until all was seen, the limit has passed, or the wish to stop."""
+        """Reads until everything was seen, the limit has passed, or it is asked to stop."""
         deadline = now() + self._options.limit_ms / 1000
 
         def left() -> float:

@@ -1,4 +1,4 @@
-"""What every worker has: its configuration, its recorder, its commands, and the wish to stop."""
+"""What every worker has: its configuration, its recorder, its commands, and the request to stop."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from fencepost import ClientFailed, Recorder, WorkerConfig
 from fencepost_kafka.commands import ClientCommand
 
 STUCK_S = 15
-"""A worker that has not ended so long after it was asked to writes its stacks into its log."""
+"""A worker that has not ended this long after it was asked to writes its stacks into its log."""
 SLICE_S = 0.1
-"""How long a call into librdkafka may block before the wish to stop is looked at again."""
+"""How long a call into librdkafka may block before the request to stop is checked again."""
 
 
 @final
 class Session:
-    """One worker's surroundings. The end of its input, or SIGTERM, sets `stopping`."""
+    """What a worker's code uses. The end of its input, or SIGTERM, sets `stopping`."""
 
     def __init__(self, config: WorkerConfig, recorder: Recorder) -> None:
         self.config = config
@@ -32,9 +32,10 @@ class Session:
         self._commands: SimpleQueue[ClientCommand | None] = SimpleQueue()
 
     def listen(self, stream: BinaryIO) -> None:
-        """Takes commands from the stream, and SIGTERM, from now on."""
+        """Reads commands from the stream, and handles SIGTERM, from now on."""
         signal.signal(signal.SIGTERM, lambda *_: self._stop())
-        # An interrupt is for the harness, which shares the terminal: it will tell us.
+        # An interrupt is for the harness, which shares the terminal and will ask this worker to
+        # stop.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         Thread(target=self._read, args=(stream,), name="commands", daemon=True).start()
 
@@ -48,13 +49,14 @@ class Session:
         self._stop()
 
     def _stop(self) -> None:
-        # Should a call into the library never return, the log shows which one.
+        # If a call into the library never returns, the log shows which one.
         faulthandler.dump_traceback_later(STUCK_S)
         self.stopping.set()
         self._commands.put(None)
 
     def commands(self) -> Iterable[ClientCommand]:
-        """Every command as it comes, until the worker is to stop; what came before is done."""
+        """Every command as it comes, until the worker is asked to stop; earlier ones are carried
+        out."""
         while (command := self._commands.get()) is not None:
             yield command
 
@@ -74,9 +76,9 @@ class Session:
         self.recorder.record(ClientFailed(f"{name} is not for this client", False))
 
     def settings(self, own: dict[str, object], given: Iterable[tuple[str, str]]) -> dict[str, Any]:
-        """librdkafka's configuration: for a cluster that is broken on purpose, on loopback.
+        """librdkafka's configuration for a cluster on loopback that is broken deliberately.
 
-        Clients look for leaders and reconnect quickly, and give up on a mute connection within
+        Clients look for leaders and reconnect quickly, and give up on a silent connection within
         seconds, since a cut link neither answers nor closes.
         """
         return {
@@ -98,7 +100,7 @@ class Session:
         }
 
     def _failed(self, error: KafkaError) -> None:
-        # What is not fatal (a broker is down) librdkafka mends by itself, and logs.
+        # librdkafka handles errors that are not fatal (a broker is down) by itself, and logs them.
         if error.fatal():
             self.recorder.record(ClientFailed(named(error), True))
 

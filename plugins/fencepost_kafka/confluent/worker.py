@@ -48,9 +48,9 @@ def about(options: ClientOptions) -> ClientStarted:
 
 
 def work(config: WorkerConfig, options: ClientOptions, recorder: Recorder) -> str:
-    """The client's work, until it is done or to stop."""
+    """The client's work, until it is done or asked to stop."""
     session = Session(config, recorder)
-    # Not sys.stdin, whose lock the interpreter wants when it ends while a thread reads on.
+    # Not sys.stdin: at exit the interpreter needs its lock, which a reading thread holds.
     session.listen(open(0, "rb", closefd=False))  # noqa: SIM115 read until the process ends
     run(session, options)
     return "stopped" if session.stopping.is_set() else "done"

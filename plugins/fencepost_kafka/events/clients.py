@@ -1,4 +1,4 @@
-"""Kinds of events about Kafka's clients: what they asked for, and what came of it."""
+"""Kinds of events about Kafka's clients: their requests, and the outcomes."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ class ProduceCompleted(Struct, frozen=True, tag="client.produce_completed"):
 
 
 class ProducerEpochChanged(Struct, frozen=True, tag="client.producer_epoch"):
-    """An idempotent producer's library began another epoch, or got another producer id (KIP-360).
+    """An idempotent producer's library began a new epoch, or got a new producer id (KIP-360).
 
-    What was on its way then goes out again under the new one, and no broker can tell whether it was
-    stored before. It happened after `since_ns` and before this event; told of each partition that
-    the client writes to.
+    Messages in flight are then sent again under the new one, and no broker can know whether they
+    were stored before. It happened after `since_ns` and before this event, which is recorded for
+    each partition that the client writes to.
     """
 
     topic: str
@@ -77,9 +77,8 @@ class ProducerEpochChanged(Struct, frozen=True, tag="client.producer_epoch"):
 
     def sentence(self) -> str:
         return (
-            f"began producer epoch {self.epoch} of id {self.producer_id}; what was on its way "
-            f"to {at(self)} "
-            "goes out again"
+            f"began producer epoch {self.epoch} of id {self.producer_id}; messages in flight to "
+            f"{at(self)} are sent again"
         )
 
     def concerns(self) -> Sequence[str]:
@@ -122,7 +121,7 @@ class ConsumerPositioned(Struct, frozen=True, tag="client.positioned"):
 
     def sentence(self) -> str:
         where = {-2: "the beginning", -1: "the end"}.get(self.offset, f"offset {self.offset}")
-        return f"goes on in {at(self)} from {where}"
+        return f"continues in {at(self)} from {where}"
 
     def concerns(self) -> Sequence[str]:
         return scopes(self)
@@ -190,7 +189,8 @@ class ProbeCompleted(Struct, frozen=True, tag="client.probe_completed"):
         )
 
     def client_operations(self) -> Sequence[Operation]:
-        """A refusal is an answer: a probe asks for it. Without an answer its outcome is open."""
+        """A refusal counts as an answer: a probe asks for it. Without an answer the outcome is
+        unknown."""
         open_ = self.outcome in ("closed", "timeout")
         outcome = OperationOutcome.UNKNOWN if open_ else OperationOutcome.OK
         return (Operation(self.operation, self.api, self.slot, outcome, self.error),)

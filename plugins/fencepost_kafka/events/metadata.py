@@ -11,10 +11,11 @@ from fencepost_kafka.events.words import at, broker_scope, partition_scope, scop
 
 
 class MetadataCommitted(Struct, frozen=True, tag="metadata.committed"):
-    """This node's metadata high watermark passed the record at `offset`, and it replayed it.
+    """This node's metadata high watermark passed the record at `offset`, and it replayed the
+    record.
 
     `epoch` is the record's own; `kind` its KIP-631 name, `version` the one it is written in;
-    `digest` a checksum of what it says.
+    `digest` a checksum of its content.
     """
 
     offset: int
@@ -28,16 +29,16 @@ class MetadataCommitted(Struct, frozen=True, tag="metadata.committed"):
 
 
 class MetadataApplied(Struct, frozen=True, tag="metadata.applied"):
-    """This node works by the committed metadata up to and including `offset`, of `epoch`.
+    """This node has applied the committed metadata up to and including `offset`, of `epoch`.
 
-    What a node tells that does not tell each record as `metadata.committed` does.
+    For nodes that do not report each record as `metadata.committed` does.
     """
 
     offset: int
     epoch: int
 
     def sentence(self) -> str:
-        return f"works by the metadata up to offset {self.offset}"
+        return f"applied the metadata up to offset {self.offset}"
 
 
 class MetadataDigest(Struct, frozen=True, tag="metadata.digest"):
@@ -109,7 +110,7 @@ class SnapshotStored(Struct, frozen=True, tag="snapshot.stored"):
 class SnapshotLoaded(Struct, frozen=True, tag="snapshot.loaded"):
     """This node rebuilt its state from a snapshot, its own or a leader's; `digest` is the state's.
 
-    What it had replayed before no longer counts; it goes on with the log at `offset`.
+    What it had replayed before no longer counts; it continues with the log at `offset`.
     """
 
     offset: int
@@ -150,7 +151,7 @@ class StateReverted(Struct, frozen=True, tag="metadata.state_reverted"):
 
     def sentence(self) -> str:
         return (
-            f"went back to the state before offset {self.offset}, high watermark "
+            f"reverted to the state before offset {self.offset}, high watermark "
             f"{self.high_watermark}"
         )
 
@@ -206,7 +207,7 @@ class TopicCommitted(Struct, frozen=True, tag="metadata.topic"):
     def sentence(self) -> str:
         return (
             f"committed at offset {self.offset}: the topic {self.topic} is "
-            f"{'deleted' if self.deleted else 'there'}"
+            f"{'deleted' if self.deleted else 'created'}"
         )
 
     def concerns(self) -> Sequence[str]:
@@ -234,7 +235,7 @@ class PartitionCommitted(Struct, frozen=True, tag="metadata.partition"):
     eligible: tuple[int, ...] = ()
 
     def sentence(self) -> str:
-        leader = f"broker {self.leader} leads" if self.leader >= 0 else "nobody leads"
+        leader = f"broker {self.leader} leads" if self.leader >= 0 else "no broker leads"
         moves = f", adding {numbers(self.adding)}" if self.adding else ""
         moves += f", removing {numbers(self.removing)}" if self.removing else ""
         return (

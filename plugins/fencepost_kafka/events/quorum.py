@@ -117,8 +117,8 @@ class QuorumLearned(Struct, frozen=True, tag="quorum.learned"):
     """This node takes these for the quorum's voters; `endpoints` are theirs, in the same order.
 
     A broker learns them from answers; `bootstrap` are the addresses that it was configured with. A
-    controller, which has none, has them from its log, or, as long as that names none, from its
-    configuration.
+    controller has no `bootstrap`: it reads the voters in its log, or, as long as the log names
+    none, in its configuration.
     """
 
     voters: tuple[int, ...]
@@ -130,14 +130,14 @@ class QuorumLearned(Struct, frozen=True, tag="quorum.learned"):
 
 
 class MetricsReported(Struct, frozen=True, tag="metrics.reported"):
-    """This node's metrics as it exposes them; KIP-631's, in its order, and what they are made of.
+    """This node's metrics as it exposes them: KIP-631's, in its order, and the figures behind them.
 
-    Written when something has changed, once a second at most, and at once when the node finds that
-    it is behind, or is no longer. `last_stable` is the metadata's last stable offset as far as this
-    node has been told it, `replayed` the first offset it has not replayed, both exclusive ends;
-    the lags are in records, the rates per second of the last whole `over_ms`, in which the commits
-    took `commit_latency_ms` on average (0: none were this node's). `commits` and `requests` are
-    this process's, from its start to the end of that time. A broker has a MetadataLag only.
+    Written when something has changed, at most once a second, and at once when the node finds that
+    it is behind, or no longer is. `last_stable` is the metadata's last stable offset as far as this
+    node knows, `replayed` the first offset it has not replayed, both exclusive ends. The lags are
+    in records. The rates are per second over the last complete `over_ms`, in which the commits took
+    `commit_latency_ms` on average (0: this node made none). `commits` and `requests` are this
+    process's, from its start to the end of that time. A broker has only a MetadataLag.
     """
 
     role: str
@@ -173,11 +173,11 @@ class SnapshotKnown(Struct, frozen=True, tag="controller.snapshot_known"):
 
 
 class SnapshotAsked(Struct, frozen=True, tag="controller.snapshot_asked"):
-    """The active controller tells `controller` (perhaps itself) to take a snapshot.
+    """The active controller asks `controller` (perhaps itself) to take a snapshot.
 
     `last_offset` is that of the one it has, `committed` the end of what is committed. `waited`: it
-    was due before, while another's was under way. One that is not heard of for `patience_ms` may be
-    given up.
+    was due before, while another's was under way. A snapshot that is not reported within
+    `patience_ms` may be given up.
     """
 
     controller: int
@@ -189,7 +189,7 @@ class SnapshotAsked(Struct, frozen=True, tag="controller.snapshot_asked"):
 
     def sentence(self) -> str:
         return (
-            f"tells controller {self.controller} to take a snapshot: its last one is at offset "
+            f"asks controller {self.controller} to take a snapshot: its last one is at offset "
             f"{self.last_offset}, and offset {self.committed} is committed"
         )
 

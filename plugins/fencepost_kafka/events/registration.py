@@ -11,14 +11,14 @@ from fencepost_kafka.events.words import broker_scope, scopes
 
 
 class HeartbeatAnswered(Struct, frozen=True, tag="controller.heartbeat_answered"):
-    """A controller answers a BrokerHeartbeat (whether active or not).
+    """A controller answers a BrokerHeartbeat, active or not.
 
     `request_epoch` is the broker epoch in the request (-1: a registration), `client` the process
-    that sent it, `next_state` a KIP-631 BrokerState name; `lease_*_ms` are the broker's wall clock,
-    `lease_period_ms` the controller's setting, `active_controller` the id in the answer;
-    `balance_ms` is how often it gives leaderships back to preferred replicas (0: never).
+    that sent it, `next_state` a KIP-631 BrokerState name. `lease_*_ms` are the broker's wall clock,
+    `lease_period_ms` the controller's setting, `active_controller` the id in the answer.
+    `balance_ms` is how often it returns leaderships to preferred replicas (0: never).
     `metadata_offset`, `target_state` and `features` (`name=lowest-highest`) are the request's;
-    `most_behind` is by how many records a broker may be behind (-1: not told).
+    `most_behind` is by how many records a broker may be behind (-1: not recorded).
     """
 
     client: str
@@ -51,7 +51,8 @@ class HeartbeatAnswered(Struct, frozen=True, tag="controller.heartbeat_answered"
         )
 
     def authority(self) -> Sequence[Authority]:
-        """A refusal, or a registration: the lease that a broker got says more of a renewal."""
+        """A refusal, or a registration. For a renewal, the lease that the broker got has more
+        information."""
         if self.error == "NOT_CONTROLLER" or (self.error == "NONE" and self.request_epoch >= 0):
             return ()
         change = Change.GAINED if self.error == "NONE" else Change.REFUSED
@@ -98,11 +99,11 @@ class LeaseExpired(Struct, frozen=True, tag="controller.lease_expired"):
 
 
 class BrokerStateChanged(Struct, frozen=True, tag="broker.state_changed"):
-    """A broker changed its own state (KIP-631 names). `reason` says why, in one word.
+    """A broker changed its own state (KIP-631 names). `reason` is one word.
 
     Reasons: registered, unfenced, lease_expired, refused, taken_over, shutdown_requested,
     shutdown_granted, shutdown_timeout. `broker_epoch` is the one it holds after the change,
-    `global_state` the registration draft's word for the new state.
+    `global_state` the registration draft's name of the new state.
     """
 
     broker_id: int
@@ -131,9 +132,9 @@ class BrokerStateChanged(Struct, frozen=True, tag="broker.state_changed"):
 
 
 class BrokerStopping(Struct, frozen=True, tag="broker.stopping"):
-    """A broker was asked to end in good order (SIGINT, SIGTERM), in `state`; it wants SHUTDOWN now.
+    """A broker in `state` was asked to shut down (SIGINT, SIGTERM); it requests SHUTDOWN now.
 
-    It ends `limit_ms` from now at the latest. `global_state` is the registration draft's word.
+    It ends `limit_ms` from now at the latest. `global_state` is the registration draft's name.
     """
 
     broker_id: int
@@ -182,7 +183,8 @@ class HeartbeatSent(Struct, frozen=True, tag="broker.heartbeat_sent"):
 
 
 class LeaseGranted(Struct, frozen=True, tag="broker.lease_granted"):
-    """A broker got an accepting heartbeat answer; it acts until `ends_at_ns` by its own clock."""
+    """A broker received an accepting heartbeat answer; it acts until `ends_at_ns` by its own
+    clock."""
 
     broker_id: int
     broker_epoch: int
@@ -216,7 +218,7 @@ class LeaseGranted(Struct, frozen=True, tag="broker.lease_granted"):
 
 
 class HeartbeatRefused(Struct, frozen=True, tag="broker.heartbeat_refused"):
-    """A broker got a refusing heartbeat answer."""
+    """A broker received a refusing heartbeat answer."""
 
     broker_id: int
     broker_epoch: int

@@ -33,7 +33,7 @@ class RecoveryEnded(Struct, frozen=True, tag="node.recovery_ended"):
 class LeadershipStarted(Struct, frozen=True, tag="replica.leadership_started"):
     """This broker begins to serve as leader of the partition in `leader_epoch`.
 
-    `keep_in_sync_ms` is how long it lets a follower lag before it asks to drop it (0: not told).
+    `keep_in_sync_ms` is how long a follower may lag before it asks to drop it (0: not recorded).
     """
 
     topic: str
@@ -123,9 +123,9 @@ class LogAppended(Struct, frozen=True, tag="replica.log_appended"):
     base_sequence: int
 
     def sentence(self) -> str:
-        who = "a client's write" if self.as_leader else "what it fetched"
+        what = "a client's write" if self.as_leader else "fetched records"
         return (
-            f"stored {who} in {at(self)} at {offsets(self.base_offset, self.log_end)}, leader "
+            f"stored {what} in {at(self)} at {offsets(self.base_offset, self.log_end)}, leader "
             "epoch "
             f"{self.leader_epoch}"
         )
@@ -135,7 +135,8 @@ class LogAppended(Struct, frozen=True, tag="replica.log_appended"):
 
 
 class LogTruncated(Struct, frozen=True, tag="replica.log_truncated"):
-    """It dropped [to_offset, from_log_end) of its log. `reason`: leader_epoch or recovery."""
+    """This replica dropped [to_offset, from_log_end) of its log. `reason`: leader_epoch or
+    recovery."""
 
     topic: str
     partition: int
@@ -210,10 +211,10 @@ class FollowerFetched(Struct, frozen=True, tag="replica.follower_fetched"):
 
 
 class IsrChangeAsked(Struct, frozen=True, tag="replica.isr_change_asked"):
-    """A leader asks the controller for a new ISR; `ends`, `high_watermark` say on what ground.
+    """A leader asks the controller for a new ISR; `ends` and `high_watermark` are its reasons.
 
-    `ends` holds the log ends of the replicas in `new_isr`, in its order; `epoch_start` is the
-    start offset of the leader's epoch; `lag_ns` how long the slowest dropped one was behind.
+    `ends` holds the log ends of the replicas in `new_isr`, in its order; `epoch_start` is the start
+    offset of the leader's epoch; `lag_ns` is how long the slowest dropped one was behind.
     """
 
     topic: str

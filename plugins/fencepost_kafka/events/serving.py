@@ -19,7 +19,7 @@ FENCING_REASONS = frozenset(
         "not_controller",
     }
 )
-"""Why a node that keeps to fences and epochs turns a request away."""
+"""The reasons for which a fence or an epoch makes a node refuse a request."""
 
 
 class ProduceAnswered(Struct, frozen=True, tag="broker.produce_answered"):
@@ -101,14 +101,14 @@ class RequestRefused(Struct, frozen=True, tag="broker.request_refused"):
 
     def sentence(self) -> str:
         where = f" for {at(self)}" if self.topic else ""
-        whose = f"broker {self.requester}, {self.client}," if self.requester >= 0 else self.client
+        sender = f"broker {self.requester}, {self.client}," if self.requester >= 0 else self.client
         return (
-            f"refused a {self.api} of {whose}{where} with {self.error} ({self.reason}), while "
+            f"refused a {self.api} of {sender}{where} with {self.error} ({self.reason}), while "
             f"{self.state}"
         )
 
     def authority(self) -> Sequence[Authority]:
-        """Where a fence or an epoch turned a request away."""
+        """A refusal because of a fence or an epoch."""
         if self.reason not in FENCING_REASONS or not self.topic or self.partition < 0:
             return ()
         scope = partition_scope(self.topic, self.partition)

@@ -47,7 +47,8 @@ CONTROLLER_SCOPE = "controller"
 
 
 def scopes(body: Any) -> Sequence[str]:
-    """What a body is about, by its fields: brokers, a partition, the process of a client."""
+    """The scopes that a body is about, by its fields: brokers, a partition, the process of a
+    client."""
     found = [
         broker_scope(broker)
         for broker in dict.fromkeys(getattr(body, field, -1) for field in _BROKER_FIELDS)

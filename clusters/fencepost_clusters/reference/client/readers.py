@@ -90,7 +90,7 @@ class _Progress:
     not_before_ns: int = 0
     asking: bool = False
     asked_ns: int = 0
-    error: str = "its bounds were not told in time"
+    error: str = "its bounds were not received in time"
 
     @property
     def missing(self) -> int:

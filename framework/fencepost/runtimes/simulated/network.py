@@ -241,7 +241,7 @@ class SimulatedNetwork:
         live = [k for k in links if self._living(k.source) and self._living(k.target)]
         if not live:
             pairs = {(link.source, link.target) for link in links}
-            return Receipt(False, f"no process lives at both ends of {_directions(pairs)}")
+            return Receipt(False, f"no process runs at both ends of {_directions(pairs)}")
         crossed = sum(1 for one in self._connections.values() if one.open and one.link in links)
         return Receipt(True, f"{what}: {len(live)} links, {crossed} open connections on them")
 
