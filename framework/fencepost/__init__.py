@@ -19,6 +19,7 @@ from fencepost.events import (
     EvidenceMissed,
     FaultHealed,
     FaultInjected,
+    FaultTookEffect,
     NodeStarted,
     NodeStopped,
     PhaseStarted,
@@ -73,6 +74,7 @@ from fencepost.model.errors import (
     no_such,
 )
 from fencepost.model.faults import Fault, FaultFactory, Injected, Passing
+from fencepost.model.hold import Hold, HoldAction, HoldCounts
 from fencepost.model.probe import Probe
 from fencepost.model.random_faults import ChoosesFaults, FaultChooser, Moment, Planned
 from fencepost.model.runtime import (
@@ -90,7 +92,7 @@ from fencepost.model.runtime import (
     let_pass_until,
 )
 from fencepost.model.shape import Shape, Spare
-from fencepost.model.simulable import Host, Simulable, SimulatedDisk, SimulatedProcess
+from fencepost.model.simulable import Framing, Host, Simulable, SimulatedDisk, SimulatedProcess
 from fencepost.model.systems import (
     Command,
     Contained,
@@ -170,11 +172,16 @@ __all__ = [
     "FaultFactory",
     "FaultHealed",
     "FaultInjected",
+    "FaultTookEffect",
     "FencepostError",
     "Finding",
     "Fold",
+    "Framing",
     "HasDefects",
     "HasSuite",
+    "Hold",
+    "HoldAction",
+    "HoldCounts",
     "Holders",
     "Host",
     "InSlot",

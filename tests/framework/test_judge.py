@@ -17,6 +17,7 @@ from fencepost import (
     Evidence,
     Exercised,
     FaultInjected,
+    FaultTookEffect,
     Finding,
     Key,
     PhaseStarted,
@@ -218,6 +219,17 @@ def test_a_fault_that_missed_leaves_open_what_nothing_else_exercised(
     found = judge(h.events(), [Listens()], CLAUSES, h.end(), "quorum").verdicts["X-1"]
     assert found.verdict is outcome
     assert ("cut-1" in found.reason) is (outcome is Outcome.UNKNOWN)
+
+
+def test_a_fault_whose_receipt_comes_later_did_not_miss() -> None:
+    h = HistoryBuilder()
+    for fault_id in ("hold-1", "hold-2"):
+        h.add("harness", FaultInjected(fault_id, "hold", ("broker-1",), False, "nothing matched"))
+    h.add("harness", FaultTookEffect("hold-1", "1 taken"))
+    found = judge(h.events(), [Listens()], CLAUSES, h.end(), "quorum").verdicts["X-1"]
+    assert found.verdict is Outcome.UNKNOWN
+    assert "hold-2" in found.reason
+    assert "hold-1" not in found.reason
 
 
 def test_the_first_violations_are_kept_and_all_are_counted() -> None:

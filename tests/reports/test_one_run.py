@@ -16,6 +16,7 @@ import fencepost as f
 from fencepost.judging.judge import write_verdicts
 from fencepost.reporting import Promises, RunFolder, judge_folder, read, sentence
 from fencepost_reports.columns import schema_of
+from fencepost_reports.one_run.faults import FaultFold
 from fencepost_reports.one_run.run import RunSource, run_tables
 from fencepost_reports.one_run.tables import BINS, Effect, RunTables
 
@@ -94,6 +95,22 @@ def test_a_fault_lasts_from_its_injection_to_its_healing(made: Made) -> None:
     assert second.to_ns == tables.about.ended_ns
     assert (second.receipt, second.healed, second.heal_receipt) == (False, False, False)
     assert tables.about.missed == ("pause (fault-2)",)
+
+
+def test_a_receipt_may_come_after_the_injection() -> None:
+    fold = FaultFold()
+    bodies = (
+        f.FaultInjected("hold-1", "hold", ("broker-1",), False, "nothing matched"),
+        f.FaultTookEffect("hold-1", "1 taken: 1 held"),
+        f.FaultInjected("hold-2", "hold", ("broker-2",), False, "nothing matched"),
+    )
+    for number, body in enumerate(bodies):
+        fold.apply(f.Event("run", "harness", number, number, body))
+    assert fold.missed() == ("hold (hold-2)",)
+    assert [(row.receipt, row.evidence) for row in fold.rows(9)] == [
+        (True, "1 taken: 1 held"),
+        (False, "nothing matched"),
+    ]
 
 
 def test_changes_of_authority_are_told_once_each_with_what_they_take(made: Made) -> None:

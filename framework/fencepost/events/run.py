@@ -69,6 +69,17 @@ class FaultInjected(Struct, frozen=True, tag="fault.injected"):
         return f"fault {self.fault_id} was injected into {', '.join(self.targets)}: {proof}"
 
 
+class FaultTookEffect(Struct, frozen=True, tag="fault.took_effect"):
+    """A fault that was injected without a receipt, since it waited for something to act on, has one
+    now. `evidence` is the measurement; it took effect before this was written."""
+
+    fault_id: str
+    evidence: str
+
+    def sentence(self) -> str:
+        return f"fault {self.fault_id} took effect: {self.evidence}"
+
+
 class FaultHealed(Struct, frozen=True, tag="fault.healed"):
     """A fault was healed; `receipt` is true if that was measured, `began_at_ns` is as above."""
 

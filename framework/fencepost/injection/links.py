@@ -19,9 +19,10 @@ from typing import Any, final
 import msgspec
 
 from fencepost.injection.probes import End
-from fencepost.injection.toxics import DOWNSTREAM, UPSTREAM, Toxic, toxics
+from fencepost.injection.toxics import DOWNSTREAM, HOLD, UPSTREAM, Toxic, hold_attributes, toxics
 from fencepost.injection.toxiproxies import Hung, Toxiproxies
-from fencepost.model.errors import EnvironmentFailed
+from fencepost.model.errors import EnvironmentFailed, UsageError
+from fencepost.model.hold import Hold, HoldCounts
 from fencepost.model.runtime import HEALTHY, LinkState
 from fencepost.model.topology import Layout, Link, Slot
 
@@ -62,6 +63,7 @@ class Links:
         self._toxiproxies = toxiproxies
         self._wanted = dict.fromkeys(layout.links, HEALTHY)
         self._told: dict[Link, frozenset[Toxic]] = dict.fromkeys(layout.links, frozenset())
+        self._holds: dict[Link, Hold] = {}
         self._starts = 0
         self._servers: dict[str, _Server] = {}
         self._begun: dict[str, _Server] = {}
@@ -128,6 +130,49 @@ class Links:
                 rebuilt.append(f"the toxiproxy of {server.slot.name} hung and was built anew")
         return rebuilt
 
+    @property
+    def holding(self) -> Sequence[Link]:
+        """The links that choose among messages."""
+        return tuple(self._holds)
+
+    def hold(self, link: Link, what: Hold) -> None:
+        """See `Runtime.hold`."""
+        words = f"{link.source} -> {link.target}:{link.port}"
+        if not self._layout.framed:
+            raise UsageError(f"{words} holds nothing: the system's links carry no framed messages")
+        if link in self._holds:
+            raise UsageError(f"{words} holds messages already")
+        self._attributes(link, what)
+        self._holds[link] = what
+        self._follow(link)
+
+    def release(self, link: Link) -> None:
+        """Has the link let go what it holds; `held` says when it has."""
+        if self._holds.pop(link, None) is not None:
+            self._follow(link)
+
+    def held(self, link: Link) -> HoldCounts:
+        """See `Runtime.held`; of a link that is not there yet, nothing."""
+        if not self._layout.framed:
+            return HoldCounts()
+        for server, _ in self._grouped([link]):
+            shown = msgspec.json.decode(self._read(server, f"{_path(link)}/toxics/{HOLD}"))
+            return msgspec.convert(shown["attributes"]["counts"], HoldCounts)
+        return HoldCounts()
+
+    def _follow(self, link: Link) -> None:
+        """Tells the link's toxiproxy what to hold, if there is one."""
+        for server, _ in self._grouped([link]):
+            try:
+                attributes = self._attributes(link, self._holds.get(link))
+                path = f"{_path(link)}/toxics/{HOLD}"
+                self._ask(server, "patch", path, {"attributes": attributes})
+            except Hung:
+                self._rebuild(server)
+
+    def _attributes(self, link: Link, what: Hold | None) -> Mapping[str, object]:
+        return hold_attributes(what, "{}:{}".format(*self._toxiproxies.upstream(link)))
+
     def differences(self, links: Sequence[Link]) -> Sequence[str]:
         """Where what toxiproxy says of those of these links that are there differs from what is
         wanted."""
@@ -137,7 +182,7 @@ class Links:
             for link in theirs:
                 shown = listed[_name(link)]
                 have = {_read_toxic(toxic) for toxic in shown["toxics"]}
-                want = {_sent(toxic) for toxic in toxics(self._wanted[link])}
+                want = {_read_toxic(toxic) for toxic in self._described(link)}
                 if have != want or not shown["enabled"]:
                     found.append(f"{link.source} -> {link.target} has {sorted(have)}")
         return found
@@ -187,7 +232,7 @@ class Links:
 
     def _bring(self, server: _Server, link: Link) -> None:
         """Tells the server what is new of a link: removals first, then additions."""
-        want, path = toxics(self._wanted[link]), f"/proxies/{_name(link)}/toxics"
+        want, path = toxics(self._wanted[link]), f"{_path(link)}/toxics"
         for toxic in sorted(self._told[link] - want):
             self._ask(server, "delete", f"{path}/{toxic.name}")
             self._told[link] -= {toxic}
@@ -208,16 +253,32 @@ class Links:
                 "name": _name(link),
                 "listen": "{}:{}".format(*self._toxiproxies.listen(link)),
                 "upstream": "{}:{}".format(*self._toxiproxies.upstream(link)),
-                "enabled": self._wanted[link] == HEALTHY,
+                "enabled": self._is_plain(link),
             }
             for link in links
         ]
         self._ask(server, "post", "/populate", proxies)  # which knows of no toxics
         for link in links:
             self._told[link] = frozenset()
-            if self._wanted[link] != HEALTHY:
-                self._bring(server, link)
-                self._ask(server, "post", f"/proxies/{_name(link)}", {"enabled": True})
+            if self._is_plain(link):
+                continue
+            if self._layout.framed:  # first, since it must see a connection's first byte
+                self._ask(server, "post", f"{_path(link)}/toxics", self._hold_toxic(link))
+            self._bring(server, link)
+            self._ask(server, "patch", _path(link), {"enabled": True})
+
+    def _is_plain(self, link: Link) -> bool:
+        """Whether its proxy needs no toxic."""
+        return self._wanted[link] == HEALTHY and not self._layout.framed
+
+    def _hold_toxic(self, link: Link) -> Mapping[str, Any]:
+        attributes = self._attributes(link, self._holds.get(link))
+        return _toxic(HOLD, HOLD, UPSTREAM, attributes)
+
+    def _described(self, link: Link) -> Sequence[Mapping[str, Any]]:
+        """Every toxic that the link's proxy should have."""
+        held = [self._hold_toxic(link)] if self._layout.framed else []
+        return [*held, *map(_described, toxics(self._wanted[link]))]
 
     def _rebuild(self, hung: _Server) -> _Server:
         """Kills a server and puts one in its place that does what is wanted."""
@@ -241,23 +302,27 @@ def _name(link: Link) -> str:
     return f"{link.target}.{link.port}"
 
 
-def _described(toxic: Toxic) -> dict[str, object]:
+def _path(link: Link) -> str:
+    return f"/proxies/{_name(link)}"
+
+
+def _described(toxic: Toxic) -> Mapping[str, Any]:
+    return _toxic(toxic.name, toxic.kind, toxic.stream, dict(toxic.attributes))
+
+
+def _toxic(
+    name: str, kind: str, stream: str, attributes: Mapping[str, object]
+) -> Mapping[str, Any]:
     return {
-        "name": toxic.name,
-        "type": toxic.kind,
-        "stream": toxic.stream,
-        "toxicity": 1.0,
-        "attributes": dict(toxic.attributes),
-    }
-
-
-def _sent(toxic: Toxic) -> str:
-    return _read_toxic(_described(toxic))
+        "name": name, "type": kind, "stream": stream, "toxicity": 1.0, "attributes": attributes
+    }  # fmt: skip
 
 
 def _read_toxic(shown: Mapping[str, Any]) -> str:
     """A toxic in words, such as `timeout upstream timeout=0`."""
-    attributes = [f"{name}={value}" for name, value in sorted(shown["attributes"].items())]
+    attributes = [
+        f"{name}={value}" for name, value in sorted(shown["attributes"].items()) if name != "counts"
+    ]
     often = [] if shown["toxicity"] == 1 else [f"toxicity={shown['toxicity']}"]
     return " ".join([shown["type"], shown["stream"], *attributes, *often])
 

@@ -13,10 +13,11 @@ from typing import final
 
 from fencepost.injection.links import Bytes, Links
 from fencepost.injection.probes import Answer, Prober
-from fencepost.injection.receipts import Trial, bulk, is_cut, judge
+from fencepost.injection.receipts import Trial, bulk, is_cut, judge, judge_release
 from fencepost.injection.toxics import DOWNSTREAM, UPSTREAM, toxics
 from fencepost.model.clock import poll
 from fencepost.model.errors import UsageError, no_such
+from fencepost.model.hold import Hold, HoldCounts
 from fencepost.model.runtime import HEALTHY, LinkState, Receipt, describe
 from fencepost.model.topology import Cut, Layout, Link
 
@@ -27,6 +28,8 @@ READY_LIMIT_S = 10.0
 CONNECT_LIMIT_S = 5.0
 HEAL_LIMIT_S = 10.0
 COUNT_LIMIT_S = 1.0
+RELEASE_LIMIT_S = 20.0
+"""How long held messages may take to leave: a new connection, and an answer to each over it."""
 LEAST_SILENCE_S = 0.1
 QUICK_MS = 250
 ASKED_AGAIN = 3
@@ -86,18 +89,47 @@ class Network:
 
     def set_link(self, link: Link, state: LinkState) -> Receipt:
         """See `Runtime.set_link`."""
-        if link not in self._own:
-            raise UsageError(f"there is no link {link.source} -> {link.target}:{link.port}")
+        self._known(link)
         toxics(state)
         self._own[link] = state
         return self._change([link])
 
+    def hold(self, link: Link, what: Hold) -> None:
+        """See `Runtime.hold`."""
+        self._known(link)
+        self._links.hold(link, what)
+
+    def held(self, link: Link) -> HoldCounts:
+        """See `Runtime.held`."""
+        self._known(link)
+        return self._links.held(link)
+
+    def release(self, link: Link) -> Receipt:
+        """See `Runtime.release`."""
+        self._known(link)
+        self._links.release(link)
+        counts = HoldCounts()
+
+        def gone() -> bool:
+            nonlocal counts
+            counts = self._links.held(link)
+            return not counts.waiting
+
+        poll(gone, RELEASE_LIMIT_S, 0.01)
+        return judge_release(counts)
+
     def heal(self) -> Receipt:
         """See `Runtime.heal_links`."""
+        for link in self._links.holding:
+            self.release(link)
         self._cuts.clear()
         self._own = dict.fromkeys(self._layout.links, HEALTHY)
         unhealthy = [link for link in self._own if self._links.state(link) != HEALTHY]
         return self._change(unhealthy) if unhealthy else Receipt(True, "every link was healthy")
+
+    def _known(self, link: Link) -> None:
+        if link not in self._own:
+            raise UsageError(f"there is no link {link.source} -> {link.target}:{link.port}")
 
     def _effective(self, link: Link) -> LinkState:
         own = self._own[link]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from fencepost.injection.probes import Answer
 from fencepost.injection.toxics import DOWNSTREAM, UPSTREAM
+from fencepost.model.hold import HoldCounts
 from fencepost.model.runtime import HEALTHY, LinkState, Receipt
 from fencepost.model.topology import Link
 
@@ -110,6 +111,11 @@ def judge(
     if problems:
         return Receipt(False, "; ".join([*problems, *notes]), only_unused)
     return Receipt(True, "; ".join([*_evidence(trials), *notes, *_beside(without_process)]))
+
+
+def judge_release(counts: HoldCounts) -> Receipt:
+    """The receipt for a release, after which these are a link's counts."""
+    return Receipt(not counts.waiting and not counts.lost, str(counts))
 
 
 def _evidence(trials: Sequence[Trial]) -> Sequence[str]:

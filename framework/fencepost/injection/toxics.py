@@ -7,9 +7,11 @@ every attribute named. Toxicity is always 1 and chance stays out: its `-seed` ha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fencepost.model.errors import UsageError
+from fencepost.model.hold import Hold
 from fencepost.model.runtime import LinkState
 
 UPSTREAM = "upstream"
@@ -54,6 +56,36 @@ class Toxic:
     @property
     def name(self) -> str:
         return f"{self.kind}-{self.stream}"
+
+
+HOLD = "hold"
+"""The name and the type of the toxic that holds messages: our own (`toxiproxy/hold`)."""
+_MOST_HELD_BYTES = 2**20
+
+
+def hold_attributes(what: Hold | None, upstream: str) -> Mapping[str, object]:
+    """What the toxic is told, all of it by name; nothing to hold: it lets go and passes all.
+
+    `upstream` is where messages go that outlived their connection. Raises UsageError for what makes
+    no sense.
+    """
+    one = what or Hold(())
+    if min(one.skip, one.first, one.delay_ms) < 0 or (one.action == "delay") != (one.delay_ms > 0):
+        raise UsageError(
+            "a hold's skip, first and delay_ms are not negative, and only a delay has a delay_ms"
+        )
+    return {
+        "mode": one.action if what else "pass",
+        "prefixes": [prefix.hex() for prefix in one.prefixes],
+        "containing": [part.hex() for part in one.containing],
+        "skip": one.skip,
+        "first": one.first,
+        "delay_ms": one.delay_ms,
+        "overtake": one.overtake,
+        "on_close": "keep" if one.outlives else "discard",
+        "upstream": upstream,
+        "max_held_bytes": _MOST_HELD_BYTES,
+    }
 
 
 def toxics(state: LinkState) -> frozenset[Toxic]:

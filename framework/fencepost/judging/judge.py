@@ -19,7 +19,7 @@ from typing import Any, final
 import msgspec
 from msgspec import Struct
 
-from fencepost.events import Cause, Event, FaultInjected
+from fencepost.events import Cause, Event, FaultInjected, FaultTookEffect
 from fencepost.history.run_end import RunEnd
 from fencepost.history.run_folder import write_whole
 from fencepost.judging.rules import Clause, Evidence, Exercised, Finding, Key, Rule, Violated
@@ -239,7 +239,7 @@ class Judge:
         self._judged = sorted({rule.clause for rule in rules})
         self._rules = [_Rule(rule, Tally()) for rule in rules if clauses[rule.clause].binds(plane)]
         self._plane = plane
-        self._missed: list[str] = []
+        self._missed: dict[str, str] = {}
         self._position = 0
         self._groups = _grouped(self._rules)
         self._dispatch: dict[type[Struct], list[_Route]] = {}
@@ -290,7 +290,9 @@ class Judge:
                         except Exception as error:
                             self._crashed([one], error, event)
             if type(body) is FaultInjected and not body.receipt:
-                self._missed.append(f"{body.fault} ({body.fault_id})")
+                self._missed[body.fault_id] = f"{body.fault} ({body.fault_id})"
+            elif type(body) is FaultTookEffect:
+                self._missed.pop(body.fault_id, None)
         self._position = position + 1
 
     def _crashed(self, rules: Sequence[_Rule], error: Exception, event: Event) -> None:
@@ -312,7 +314,9 @@ class Judge:
         tallies: dict[str, Tally] = {}
         for one in self._rules:
             tallies.setdefault(one.rule.clause, Tally()).merge(one.tally)
-        return conclude(self._judged, self._clauses, self._plane, tallies, end, self._missed)
+        return conclude(
+            self._judged, self._clauses, self._plane, tallies, end, tuple(self._missed.values())
+        )
 
 
 def conclude(

@@ -20,11 +20,15 @@ class Injected:
     """A fault that was injected: its actual targets (slot or process names), receipt, and healing.
 
     `heal` may be called twice, and when its target has died or restarted.
+
+    `measure` is for a fault that waits for something to act on, such as a certain message: its
+    receipt at that moment. Until that is true, the fault has no receipt.
     """
 
     targets: tuple[str, ...]
     receipt: Receipt
     heal: Callable[[], Receipt]
+    measure: Callable[[], Receipt] | None = None
 
 
 class Fault(Protocol):

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from fencepost.events import Cause, Event
 from fencepost.model.errors import UsageError
+from fencepost.model.hold import Hold, HoldCounts
 from fencepost.model.topology import CLIENT, Cut, Layout, Link, Slot
 from fencepost.model.view import View
 
@@ -164,7 +165,30 @@ class Runtime(Protocol):
         cut."""
         ...
 
-    def heal_links(self) -> Receipt: ...
+    def hold(self, link: Link, what: Hold) -> None:
+        """Has a link choose among the messages that its source sends from now on.
+
+        Raises UsageError for a link that holds already, and where links carry no messages
+        (`Layout.framed`).
+        """
+        ...
+
+    def held(self, link: Link) -> HoldCounts:
+        """What became of the messages since the hold began; it can be asked after the release."""
+        ...
+
+    def release(self, link: Link) -> Receipt:
+        """Lets go what is held, in its order, and chooses nothing more; safe to call twice.
+
+        What outlived its connection goes to the process that now listens at the link's target. The
+        receipt is true if nothing waits any more and nothing was lost.
+        """
+        ...
+
+    def heal_links(self) -> Receipt:
+        """Every link as at the start, whatever was cut, set or held."""
+        ...
+
     def client(self, spec: ClientSpec) -> ClientSession: ...
     def events(self) -> Sequence[Event]: ...
     @property

@@ -119,3 +119,13 @@ class Simulable(Protocol):
     def simulated_client(self, config: WorkerConfig, host: Host) -> SimulatedProcess:
         """One client's process; the bootstrap's addresses are `slot:port`."""
         ...
+
+
+@runtime_checkable
+class Framing(Protocol):
+    """A simulable system whose links carry messages (`Layout.framed`), so that they can be held."""
+
+    def frame(self, message: object, port: int) -> bytes | None:
+        """The bytes of a message that was sent to a port, without their length, as real links carry
+        them. None: it is an answer."""
+        ...

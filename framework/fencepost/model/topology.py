@@ -60,12 +60,16 @@ class Layout:
     Nodes are started in the order of their slots. `bootstrap` names the slots, each with a port, to
     which clients connect first. Every node serves its metrics over HTTP on `metrics_port` of its
     own address (0: none does). No link leads there: faults do not affect an operator's view.
+
+    `framed`: what the source of a link sends is messages, each behind its length in four bytes,
+    big-endian. So single messages can be held.
     """
 
     slots: tuple[Slot, ...]
     links: tuple[Link, ...]
     metrics_port: int = 0
     bootstrap: tuple[tuple[str, int], ...] = ()
+    framed: bool = False
 
     def slot(self, name: str) -> Slot:
         """The slot of that name; raises KeyError."""

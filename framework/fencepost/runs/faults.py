@@ -10,7 +10,7 @@ from typing import Self, final
 
 from msgspec.structs import replace
 
-from fencepost.events import FaultHealed, FaultInjected
+from fencepost.events import FaultHealed, FaultInjected, FaultTookEffect
 from fencepost.model.clock import MS
 from fencepost.model.cluster import InSlot
 from fencepost.model.faults import Fault, Injected, Passing
@@ -25,20 +25,34 @@ from fencepost.runs.schedule import Injection, Schedule, Select
 class Active:
     """An injected fault. Used in `with`, it heals at the end of the block."""
 
-    def __init__(self, fault_id: str, injected: Injected, heal: Callable[[], Receipt]) -> None:
+    def __init__(
+        self,
+        fault_id: str,
+        injected: Injected,
+        heal: Callable[[], Receipt],
+        measure: Callable[[int], Receipt],
+    ) -> None:
         self.fault_id = fault_id
         self.targets = injected.targets
         self.receipt = injected.receipt
         self._heal = heal
+        self._measure = measure
         self._healed: Receipt | None = None
 
     @property
     def healed(self) -> bool:
         return self._healed is not None
 
+    def await_receipt(self, limit_ms: int = 10_000) -> Receipt:
+        """Lets time pass until the fault has its receipt, which may take something to act on."""
+        if not self.receipt.true and not self.healed:
+            self.receipt = self._measure(limit_ms)
+        return self.receipt
+
     def heal(self) -> Receipt:
         """Heals the fault; a second call changes nothing and returns the first receipt."""
         if self._healed is None:
+            self.await_receipt(limit_ms=0)
             self._healed = self._heal()
         return self._healed
 
@@ -112,7 +126,12 @@ class Faults:
             )
         )
         self._write()
-        active = Active(fault_id, injected, lambda: self._heal(number - 1, injected))
+        active = Active(
+            fault_id,
+            injected,
+            lambda: self._heal(number - 1, injected),
+            lambda limit_ms: self._measure(number - 1, injected, limit_ms),
+        )
         self._active.append(active)
         if isinstance(fault, Passing) and fault.lasts_ms is not None:
             let_pass_until(self._runtime, self._runtime.now_ns() + fault.lasts_ms * MS)
@@ -172,6 +191,21 @@ class Faults:
         plain = {key: _plain(value) for key, value in arguments.items()}
         return self.inject(self._plugins.fault(name, *map(_plain, args), **plain))
 
+    def _measure(self, index: int, injected: Injected, limit_ms: int) -> Receipt:
+        """The receipt of a fault that had none, as soon as it has one."""
+        if injected.measure is None:
+            return injected.receipt
+        deadline_ns = self._runtime.now_ns() + limit_ms * MS
+        while not (receipt := injected.measure()).true:
+            if self._runtime.now_ns() >= deadline_ns:
+                return receipt
+            let_pass_until(self._runtime, self._runtime.now_ns() + _MEASURED_EVERY_MS * MS)
+        recorded = self._injections[index]
+        self._runtime.record(FaultTookEffect(recorded.fault_id, receipt.evidence))
+        self._injections[index] = replace(recorded, receipt=True)
+        self._write()
+        return receipt
+
     def _heal(self, index: int, injected: Injected) -> Receipt:
         began_ns = self._runtime.now_ns()
         receipt = injected.heal()
@@ -191,6 +225,7 @@ class Faults:
 
 
 _SELECT_LIMIT_MS = 30_000
+_MEASURED_EVERY_MS = 20
 
 
 def _plain(value: object) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import final
 
-from fencepost import Event, FaultHealed, FaultInjected
+from fencepost import Event, FaultHealed, FaultInjected, FaultTookEffect
 from fencepost_reports.one_run.tables import AuthorityRow, Effect, FailureRow, FaultRow, WindowRow
 
 
@@ -17,6 +17,8 @@ class FaultFold:
         self._injected: list[tuple[int, FaultInjected]] = []
         self._healed: dict[str, tuple[int, bool]] = {}
         """fault id -> (when it was healed last, whether any of its healings was measured)."""
+        self._late: dict[str, str] = {}
+        """fault id -> the evidence of a receipt that came after the injection."""
         self.active: tuple[str, ...] = ()
         """The ids of the faults that are active now."""
 
@@ -26,6 +28,8 @@ class FaultFold:
         if isinstance(body, FaultInjected):
             self._injected.append((body.began_at_ns or event.at_ns, body))
             self.active = (*self.active, body.fault_id)
+        elif isinstance(body, FaultTookEffect):
+            self._late[body.fault_id] = body.evidence
         elif isinstance(body, FaultHealed):
             _, measured = self._healed.get(body.fault_id, (0, False))
             self._healed[body.fault_id] = (event.at_ns, measured or body.receipt)
@@ -33,7 +37,11 @@ class FaultFold:
 
     def missed(self) -> tuple[str, ...]:
         """The faults without a receipt."""
-        return tuple(f"{b.fault} ({b.fault_id})" for _, b in self._injected if not b.receipt)
+        return tuple(f"{b.fault} ({b.fault_id})" for _, b in self._injected if not self._has(b))
+
+    def _has(self, body: FaultInjected) -> bool:
+        """Whether a fault has a receipt."""
+        return body.receipt or body.fault_id in self._late
 
     def rows(self, ended_ns: int) -> Sequence[FaultRow]:
         """Each fault once; one that was not healed lasts until the run's end."""
@@ -42,8 +50,8 @@ class FaultFold:
                 fault_id=body.fault_id,
                 fault=body.fault,
                 targets=body.targets,
-                receipt=body.receipt,
-                evidence=body.evidence,
+                receipt=self._has(body),
+                evidence=self._late.get(body.fault_id, body.evidence),
                 from_ns=from_ns,
                 to_ns=self._healed.get(body.fault_id, (ended_ns, False))[0],
                 healed=body.fault_id in self._healed,

@@ -18,6 +18,7 @@ from fencepost import (
     Event,
     FaultHealed,
     FaultInjected,
+    FaultTookEffect,
     NodeStarted,
     NodeStopped,
     PhaseStarted,
@@ -66,6 +67,7 @@ _SHOWN: tuple[type[Struct], ...] = (
     TestEnded,
     ClusterRecovered,
     FaultInjected,
+    FaultTookEffect,
     FaultHealed,
     ProcessSpawned,
     ProcessExited,
@@ -159,7 +161,7 @@ class _Pass:
             self._activity.apply(event)
             if isinstance(body, PhaseStarted):
                 self._phases.append(PhaseRow(phase=body.phase, from_ns=event.at_ns))
-            if isinstance(body, (FaultInjected, FaultHealed)):
+            if isinstance(body, (FaultInjected, FaultTookEffect, FaultHealed)):
                 self._faults.apply(event)
             if tells_operations(body):
                 self._operations.apply(position, event, self._faults.active)

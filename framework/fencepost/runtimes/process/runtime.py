@@ -53,6 +53,7 @@ from fencepost.injection.network import Network
 from fencepost.injection.probes import probe_of, unanswered_probe
 from fencepost.model.clock import MS, SECOND, now_ns
 from fencepost.model.errors import EnvironmentFailed, UsageError, no_such
+from fencepost.model.hold import Hold, HoldCounts
 from fencepost.model.runtime import (
     ClientSpec,
     Condition,
@@ -60,19 +61,17 @@ from fencepost.model.runtime import (
     Process,
     Receipt,
     Signal,
-    client_port,
     clients_slot,
 )
 from fencepost.model.shape import Shape
 from fencepost.model.systems import Launchable, ParsesLogs, Place, System, Versioned
 from fencepost.model.topology import CLIENT, Cut, Layout, Link, Slot
 from fencepost.model.view import View
-from fencepost.model.worker_config import WorkerConfig
 from fencepost.runtimes.process.backend import BackendKind
 from fencepost.runtimes.process.host import host_backend
 from fencepost.runtimes.process.log_following import ParsedLog, ParsedLogs
 from fencepost.runtimes.process.processes import Processes, Tracked, exit_message
-from fencepost.runtimes.process.worker_session import WorkerSession
+from fencepost.runtimes.process.worker_session import WorkerSession, worker_config
 from fencepost.supervision.addresses import check_layout
 from fencepost.supervision.launcher import Child, Exit, tail
 
@@ -328,7 +327,10 @@ class ProcessRuntime:
         work = self._folder.work_of(process)
         work.mkdir()
         config = work / "config.json"
-        config.write_bytes(msgspec.json.format(self._worker_config(process, slot, spec)))
+        told = worker_config(
+            self._folder, self._layout, self._backend.addresses, process, slot, spec, self.bootstrap
+        )
+        config.write_bytes(msgspec.json.format(msgspec.json.encode(told)))
         theirs, ours = os.pipe()
         os.set_blocking(ours, False)
         try:
@@ -360,8 +362,17 @@ class ProcessRuntime:
     def lift_cut(self, cut: Cut) -> Receipt:
         return self._on_links(self._ends(cut), lambda: self._network.lift_cut(cut))
 
+    def hold(self, link: Link, what: Hold) -> None:
+        self._network.hold(link, what)
+
+    def held(self, link: Link) -> HoldCounts:
+        return self._network.held(link)
+
+    def release(self, link: Link) -> Receipt:
+        return self._network.release(link)
+
     def heal_links(self) -> Receipt:
-        """Every link as at the start, whatever was cut or set."""
+        """See `Runtime.heal_links`."""
         return self._on_links({slot.name for slot in self._layout.slots}, self._network.heal)
 
     # -------------------------------------------------------------------------------------- end
@@ -472,21 +483,6 @@ class ProcessRuntime:
     def _advertised(self, slot: Slot) -> str:
         clients, addresses = self._layout.of(CLIENT), self._backend.addresses
         return addresses.seen(clients[0], slot) if clients else addresses.own(slot)
-
-    def _worker_config(self, process: str, slot: Slot, spec: ClientSpec) -> bytes:
-        addresses = self._backend.addresses
-        return msgspec.json.encode(
-            WorkerConfig(
-                run=self._folder.run,
-                process=process,
-                events=os.fspath(self._folder.events_of(process)),
-                bootstrap=self.bootstrap,
-                hosts={o.name: addresses.seen(slot, o) for o in self._layout.slots},
-                client_port=client_port(self._layout),
-                options=msgspec.Raw(msgspec.json.encode(spec.options)),
-                own={o.name: addresses.outside(o) for o in self._layout.slots},
-            )
-        )
 
     def _write_info(self, backend: BackendKind) -> None:
         tools = dict(backend.tools)

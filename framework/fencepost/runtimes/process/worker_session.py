@@ -1,4 +1,4 @@
-"""The harness's end of a client worker: its name, and the pipe to its standard input."""
+"""The harness's end of a client worker: what it is told at its start, and the pipe to it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,40 @@ import os
 from collections.abc import Mapping
 from typing import final
 
+import msgspec
+
+from fencepost.history.run_folder import RunFolder
 from fencepost.model.errors import EnvironmentFailed, UsageError
-from fencepost.model.runtime import Process, Signal
+from fencepost.model.runtime import ClientSpec, Process, Signal, client_port
+from fencepost.model.topology import Layout, Slot
+from fencepost.model.worker_config import WorkerConfig
+from fencepost.runtimes.process.backend import Addressing
 from fencepost.runtimes.process.processes import Processes
 
 _LONGEST_COMMAND = 4096
 """What a pipe takes whole or not at all."""
+
+
+def worker_config(
+    folder: RunFolder,
+    layout: Layout,
+    addresses: Addressing,
+    process: str,
+    slot: Slot,
+    spec: ClientSpec,
+    bootstrap: tuple[str, ...],
+) -> WorkerConfig:
+    """What a worker in the clients' slot is told."""
+    return WorkerConfig(
+        run=folder.run,
+        process=process,
+        events=os.fspath(folder.events_of(process)),
+        bootstrap=bootstrap,
+        hosts={other.name: addresses.seen(slot, other) for other in layout.slots},
+        client_port=client_port(layout),
+        options=msgspec.Raw(msgspec.json.encode(spec.options)),
+        own={other.name: addresses.outside(other) for other in layout.slots},
+    )
 
 
 @final

@@ -14,10 +14,13 @@ from dataclasses import dataclass, field
 from random import Random  # noqa: TID251 - a seeded stream, passed in
 from typing import Protocol, final
 
+from fencepost.injection.receipts import judge_release
 from fencepost.model.clock import MS
 from fencepost.model.errors import UsageError, no_such
+from fencepost.model.hold import Hold, HoldCounts
 from fencepost.model.runtime import HEALTHY, LinkState, Receipt, describe
 from fencepost.model.topology import Cut, Layout, Link
+from fencepost.runtimes.simulated.holding import LinkHold, Waiting
 from fencepost.runtimes.simulated.virtual_time import Agenda
 
 MOST_LATENCY_MS = 10_000
@@ -73,8 +76,14 @@ class SimulatedNetwork:
         draw: Random,
         living: Callable[[str], End | None],
         profile: NetworkProfile,
+        frame: Callable[[object, int], bytes | None] | None = None,
     ) -> None:
+        """`frame` gives the bytes of a message that was sent to a port (`Framing`)."""
         self._layout = layout
+        self._frame = frame
+        self._holds: dict[Link, LinkHold[_Connection]] = {}
+        self._redelivering: dict[int, tuple[LinkHold[_Connection], int]] = {}
+        """Connections over which orphans came -> how many of them have no answer yet."""
         self._agenda = agenda
         self._random = draw.random
         self._living = living
@@ -166,10 +175,27 @@ class SimulatedNetwork:
         target.connected(one.number, port)
 
     def _arrive(self, one: _Connection, side: int, message: object) -> None:
-        if one.open and not self._is_cut(one, side):
-            end = one.ends[side]
-            assert end is not None
+        if not one.open:
+            return
+        hold = self._holds.get(one.link) if side == 1 else None
+        if hold is None:
+            self._deliver(one, side, message)
+            return
+        match hold.take(one, message):
+            case "pass":
+                self._deliver(one, side, message)
+            case Waiting() as waiting if waiting.chosen and hold.what.action == "delay":
+                due_ns = self._agenda.now_ns + hold.what.delay_ms * MS
+                self._agenda.at(due_ns, self._due, hold, waiting)
+
+    def _deliver(self, one: _Connection, side: int, message: object) -> None:
+        if self._is_cut(one, side):
+            return
+        end = one.ends[side]
+        if end is not None:
             end.arrived(one.number, message)
+        else:
+            self._answered(one)
 
     def _tell(self, one: _Connection, side: int, reason: str) -> None:
         if self._is_cut(one, side):
@@ -187,6 +213,73 @@ class SimulatedNetwork:
         for end in one.ends:
             if end is not None:
                 self._agenda.at(self._agenda.now_ns, end.cut_off, one.number, reason)
+
+    # ---------------------------------------------------------------------------------- holding
+
+    def hold(self, link: Link, what: Hold) -> None:
+        """See `Runtime.hold`."""
+        self._known(link)
+        frame, port = self._frame, link.port
+        if frame is None or not self._layout.framed:
+            raise UsageError(
+                f"{link.source} -> {link.target}:{port} holds nothing: "
+                "the system's links carry no framed messages"
+            )
+        before = self._holds.get(link)
+        if before is not None and before.active:
+            raise UsageError(f"{link.source} -> {link.target}:{port} holds messages already")
+        self._holds[link] = LinkHold(what, lambda message: frame(message, port))
+
+    def held(self, link: Link) -> HoldCounts:
+        """See `Runtime.held`."""
+        self._known(link)
+        hold = self._holds.get(link)
+        return hold.counts if hold is not None else HoldCounts()
+
+    def release(self, link: Link) -> Receipt:
+        """See `Runtime.release`."""
+        self._known(link)
+        hold = self._holds.get(link)
+        if hold is not None:
+            hold.release()
+            self._let_go(hold)
+            for orphans in hold.orphans():
+                self._redeliver(link, hold, orphans)
+        return judge_release(self.held(link))
+
+    def _due(self, hold: LinkHold[_Connection], waiting: Waiting[_Connection]) -> None:
+        waiting.free = True
+        self._let_go(hold)
+
+    def _let_go(self, hold: LinkHold[_Connection]) -> None:
+        for one in hold.leaving():
+            if one.connection.open:
+                self._deliver(one.connection, 1, one.message)
+
+    def _redeliver(
+        self, link: Link, hold: LinkHold[_Connection], orphans: Sequence[Waiting[_Connection]]
+    ) -> None:
+        """Over a new connection that nobody dialled; it closes once all is answered."""
+        target = self._living(link.target)
+        if target is None or not target.listens(link.port):
+            hold.lost(len(orphans))
+            return
+        self._dialled += 1
+        one = _Connection(self._dialled, link, [None, target])
+        self._connections[one.number] = one
+        self._redelivering[one.number] = hold, len(orphans)
+        target.connected(one.number, link.port)
+        hold.redelivered(len(orphans))
+        for orphan in orphans:
+            self._deliver(one, 1, orphan.message)
+
+    def _answered(self, one: _Connection) -> None:
+        hold, left = self._redelivering[one.number]
+        hold.answered()
+        self._redelivering[one.number] = hold, left - 1
+        if left == 1:
+            one.open = False
+            self._schedule(one, 1, self._tell, one, 1, "connection closed")
 
     # ---------------------------------------------------------------------------- what faults do
 
@@ -209,8 +302,7 @@ class SimulatedNetwork:
 
     def set_link(self, link: Link, state: LinkState) -> Receipt:
         """See `Runtime.set_link`."""
-        if link not in self._own:
-            raise UsageError(f"there is no link {link.source} -> {link.target}:{link.port}")
+        self._known(link)
         were = self._cut_ones()
         self._own[link] = state
         self._healed(were)
@@ -220,11 +312,18 @@ class SimulatedNetwork:
 
     def heal(self) -> Receipt:
         """See `Runtime.heal_links`."""
+        for link, hold in self._holds.items():
+            if hold.active:
+                self.release(link)
         were = self._cut_ones()
         self._cuts.clear()
         self._own = dict.fromkeys(self._layout.links, HEALTHY)
         self._healed(were)
         return Receipt(True, f"every link is healthy; {len(were)} connections were cut")
+
+    def _known(self, link: Link) -> None:
+        if link not in self._own:
+            raise UsageError(f"there is no link {link.source} -> {link.target}:{link.port}")
 
     def _crossed(self, cut: Cut) -> Sequence[Link]:
         known = {slot.name for slot in self._layout.slots}

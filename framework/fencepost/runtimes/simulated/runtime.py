@@ -36,6 +36,7 @@ from fencepost.events import (
 from fencepost.history.merge import HARNESS
 from fencepost.history.run_folder import RunFolder, info_of
 from fencepost.model.errors import EnvironmentFailed, UsageError
+from fencepost.model.hold import Hold, HoldCounts
 from fencepost.model.runtime import (
     ClientSpec,
     Condition,
@@ -47,7 +48,7 @@ from fencepost.model.runtime import (
     clients_slot,
 )
 from fencepost.model.shape import Shape
-from fencepost.model.simulable import Simulable, SimulatedDisk, SimulatedProcess
+from fencepost.model.simulable import Framing, Simulable, SimulatedDisk, SimulatedProcess
 from fencepost.model.systems import Place, System
 from fencepost.model.topology import CLIENT, Cut, Layout, Link, Slot
 from fencepost.model.view import View
@@ -109,6 +110,7 @@ class SimulatedRuntime:
             self._stream("network"),
             self._end_in,
             profile or NetworkProfile(),
+            system.frame if isinstance(system, Framing) else None,
         )
         self._write_info()
         self.record(RunStarted(system.name, "simulated", seed))
@@ -301,6 +303,15 @@ class SimulatedRuntime:
 
     def lift_cut(self, cut: Cut) -> Receipt:
         return self._network.lift_cut(cut)
+
+    def hold(self, link: Link, what: Hold) -> None:
+        self._network.hold(link, what)
+
+    def held(self, link: Link) -> HoldCounts:
+        return self._network.held(link)
+
+    def release(self, link: Link) -> Receipt:
+        return self._network.release(link)
 
     def heal_links(self) -> Receipt:
         return self._network.heal()

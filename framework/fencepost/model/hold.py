@@ -1,0 +1,111 @@
+"""Holding single messages in a link: which are chosen, what becomes of them, and what is counted.
+
+A message is what a link's source sends behind a length of four bytes, big-endian (`Layout.framed`).
+The framework knows its bytes only; what they mean is known to the fault that chooses them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+HoldAction = Literal["hold", "delay", "drop"]
+
+INSPECTED_BYTES = 64 * 1024
+"""How much of a message is searched for what it contains."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Which messages of a link are chosen, and what becomes of them.
+
+    A message matches if it begins with one of `prefixes` and, unless `containing` is empty, one of
+    these byte strings is in its first 64 KiB. Of those that match, over all connections of the
+    link, the `first` (0: all) after `skip` are chosen. Each is held until it is released, delayed
+    by `delay_ms`, or dropped. What its connection carries behind it waits too, unless `overtake`.
+    If its connection ends, a held message is kept, and delivered over a new connection on release;
+    unless `outlives` is false: then it is dropped.
+    """
+
+    prefixes: tuple[bytes, ...]
+    containing: tuple[bytes, ...] = ()
+    skip: int = 0
+    first: int = 1
+    action: HoldAction = "hold"
+    delay_ms: int = 0
+    overtake: bool = False
+    outlives: bool = True
+
+    def matches(self, message: bytes) -> bool:
+        """Whether a message, without its length, is one of those that are counted."""
+        inspected = message[:INSPECTED_BYTES]
+        return message.startswith(self.prefixes) and (
+            not self.containing or any(part in inspected for part in self.containing)
+        )
+
+    def chooses(self, number: int) -> bool:
+        """Whether the message that matched as the `number`th, from 1 on, is chosen."""
+        return number > self.skip and (not self.first or number <= self.skip + self.first)
+
+
+@dataclass(frozen=True, slots=True)
+class HoldCounts:
+    """What a link has done since its hold began: the evidence for it.
+
+    `taken` are the chosen messages. Each is now `held` in an open connection, an orphan that
+    outlived its connection, released over its own connection, redelivered over a new one, dropped,
+    or lost because it could not be redelivered. `answered` of the redelivered had an answer.
+    """
+
+    seen: int = 0
+    matched: int = 0
+    taken: int = 0
+    held: int = 0
+    orphans: int = 0
+    released: int = 0
+    redelivered: int = 0
+    answered: int = 0
+    dropped: int = 0
+    lost: int = 0
+    unframed: int = 0
+    """Connections whose bytes are not messages; they passed."""
+    last_error: str = ""
+
+    def __add__(self, other: HoldCounts) -> HoldCounts:
+        return HoldCounts(
+            self.seen + other.seen,
+            self.matched + other.matched,
+            self.taken + other.taken,
+            self.held + other.held,
+            self.orphans + other.orphans,
+            self.released + other.released,
+            self.redelivered + other.redelivered,
+            self.answered + other.answered,
+            self.dropped + other.dropped,
+            self.lost + other.lost,
+            self.unframed + other.unframed,
+            self.last_error or other.last_error,
+        )
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait for a release."""
+        return self.held + self.orphans
+
+    def __str__(self) -> str:
+        """`7 messages seen, 2 matched, 1 taken: 1 held`."""
+        fates = {
+            "held": self.held,
+            "kept after their connection had ended": self.orphans,
+            "released": self.released,
+            "redelivered over a new connection": self.redelivered,
+            "dropped": self.dropped,
+            "lost": self.lost,
+        }
+        counted = ", ".join(f"{number} {fate}" for fate, number in fates.items() if number)
+        return (
+            f"{self.seen} messages seen, {self.matched} matched, {self.taken} taken"
+            + (f": {counted}" if counted else "")
+            + (f"; {self.unframed} connections without messages" if self.unframed else "")
+            + (f"; {self.last_error}" if self.last_error else "")
+        )

@@ -1,0 +1,130 @@
+"""What a simulated link holds: which messages wait, in which order, and what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, Literal, Protocol, TypeVar, final
+
+from fencepost.model.hold import Hold, HoldCounts
+
+
+class Carrying(Protocol):
+    """A connection, as far as a hold must know it."""
+
+    @property
+    def open(self) -> bool: ...
+
+
+C = TypeVar("C", bound=Carrying)
+
+
+@final
+@dataclass(slots=True, eq=False)
+class Waiting(Generic[C]):
+    """A message that waits in its connection: chosen, or behind one that is and not `chosen`."""
+
+    connection: C
+    message: object
+    chosen: bool
+    free: bool
+
+
+@final
+@dataclass(slots=True)
+class LinkHold(Generic[C]):
+    """One link's hold. `frame` gives the bytes of a message; None is for what is no message."""
+
+    what: Hold
+    frame: Callable[[object], bytes | None]
+    active: bool = True
+    _waiting: list[Waiting[C]] = field(default_factory=list)
+    _counts: HoldCounts = field(default_factory=HoldCounts)
+
+    def take(self, connection: C, message: object) -> Waiting[C] | Literal["pass", "drop"]:
+        """What becomes of a message that has come: it passes, is dropped, or waits from now on."""
+        blocked = not self.what.overtake and any(
+            one.connection is connection for one in self._waiting
+        )
+        if self.active and self._is_chosen(message):
+            self._add(HoldCounts(taken=1))
+            if self.what.action == "drop":
+                self._add(HoldCounts(dropped=1))
+                return "drop"
+            return self._wait(Waiting(connection, message, chosen=True, free=False))
+        if blocked:
+            return self._wait(Waiting(connection, message, chosen=False, free=True))
+        return "pass"
+
+    def leaving(self) -> Sequence[Waiting[C]]:
+        """Takes out what may leave over its own connection now, in its order."""
+        leaving: list[Waiting[C]] = []
+        staying: list[Waiting[C]] = []
+        for one in self._waiting:
+            blocked = any(other.connection is one.connection for other in staying)
+            free = one.free and one.connection.open
+            (leaving if free and (self.what.overtake or not blocked) else staying).append(one)
+        self._waiting[:] = staying
+        self._add(HoldCounts(released=sum(one.chosen for one in leaving)))
+        return leaving
+
+    def release(self) -> None:
+        """Chooses nothing more; all that waits may leave."""
+        self.active = False
+        for one in self._waiting:
+            one.free = True
+
+    def orphans(self) -> Sequence[Sequence[Waiting[C]]]:
+        """Takes out the chosen messages whose connections have ended, by connection.
+
+        What waited behind them is gone: its sender is gone too.
+        """
+        ended = [one for one in self._waiting if not one.connection.open]
+        self._waiting[:] = [one for one in self._waiting if one.connection.open]
+        groups: dict[int, list[Waiting[C]]] = {}
+        for one in ended:
+            if one.chosen:
+                groups.setdefault(id(one.connection), []).append(one)
+        if self.what.outlives:
+            return list(groups.values())
+        self._add(HoldCounts(dropped=sum(map(len, groups.values()))))
+        return ()
+
+    def redelivered(self, number: int) -> None:
+        """So many of the orphans reached the target."""
+        self._add(HoldCounts(redelivered=number))
+
+    def answered(self) -> None:
+        """One of those had an answer."""
+        self._add(HoldCounts(answered=1))
+
+    def lost(self, number: int) -> None:
+        """So many of the orphans found no process at the target."""
+        self._add(HoldCounts(lost=number))
+
+    @property
+    def counts(self) -> HoldCounts:
+        """See `Runtime.held`."""
+        chosen = [one for one in self._waiting if one.chosen]
+        held = sum(one.connection.open for one in chosen)
+        ended = len(chosen) - held
+        if self.what.outlives:
+            return replace(self._counts, held=held, orphans=ended)
+        return replace(self._counts, held=held, dropped=self._counts.dropped + ended)
+
+    def _is_chosen(self, message: object) -> bool:
+        frame = self.frame(message)
+        if frame is None:
+            return False
+        self._add(HoldCounts(seen=1))
+        if not self.what.matches(frame):
+            return False
+        self._add(HoldCounts(matched=1))
+        return self.what.chooses(self._counts.matched)
+
+    def _wait(self, one: Waiting[C]) -> Waiting[C]:
+        self._waiting.append(one)
+        return one
+
+    def _add(self, more: HoldCounts) -> None:
+        self._counts += more
