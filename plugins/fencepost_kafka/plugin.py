@@ -10,6 +10,7 @@ from fencepost import FaultFactory, Workload, hookimpl
 from fencepost_kafka.clients import kafka_clients
 from fencepost_kafka.events import KINDS
 from fencepost_kafka.faults import cut_from_controllers
+from fencepost_kafka.hold import hold
 
 WORKLOAD = "kafka_clients"
 
@@ -22,8 +23,8 @@ def fencepost_event_kinds() -> Sequence[type[Struct]]:
 
 @hookimpl
 def fencepost_faults() -> Mapping[str, FaultFactory]:
-    """`cut_from_controllers`."""
-    return {"cut_from_controllers": cut_from_controllers}
+    """`cut_from_controllers` and `hold`."""
+    return {"cut_from_controllers": cut_from_controllers, "hold": hold}
 
 
 @hookimpl

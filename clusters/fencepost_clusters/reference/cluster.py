@@ -219,6 +219,12 @@ class ReferenceQuorum:
 
         return processes.client(config, host)
 
+    def frame(self, message: object, port: int) -> bytes | None:
+        """A request as real nodes and clients send it, without its length."""
+        from fencepost_clusters.reference.simulation import shell  # noqa: PLC0415
+
+        return shell.frame(message, to_clients=port == PORTS.client)
+
     def defects(self) -> Sequence[Defect]:
         """The defects that can be switched on."""
         return DEFECTS

@@ -19,6 +19,7 @@ from fencepost_clusters.reference.client.node import Commanded
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.codec import CLIENT_CALLS, NODE_CALLS, encode_request
 from fencepost_kafka import ClientCommand
 
 MS = 1_000_000
@@ -43,6 +44,14 @@ class _Request(msgspec.Struct, frozen=True):
 class _Answer(msgspec.Struct, frozen=True):
     correlation: int
     message: m.Response
+
+
+def frame(message: object, to_clients: bool) -> bytes | None:
+    """A request as bytes, without their length, sent to the listener for clients or another one."""
+    if not isinstance(message, _Request):
+        return None
+    calls = CLIENT_CALLS if to_clients else NODE_CALLS
+    return encode_request(message.client, message.correlation, message.message, calls)[4:]
 
 
 @dataclass(slots=True)

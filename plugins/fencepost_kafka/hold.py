@@ -1,0 +1,209 @@
+"""Requests that are held, delayed or dropped in a link, and what of Kafka's format chooses them.
+
+A held request keeps its place: what its connection carries behind it waits as well, and all leaves
+in order at the heal. If its connection ends first, as when its sender gives up or its target
+restarts, the request is kept, and delivered to whichever process then listens there; its sender
+reads no answer. A sender usually gives up at its request timeout, connects anew and sends the
+request again.
+
+It does not imitate a request that is lost on its way while its connection lives (TCP would send it
+again), nor one that is duplicated. Answers are never held. Links with TLS, or with SASL, carry
+bytes that it cannot read; redelivery needs a listener without authentication.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast, final, get_args
+from uuid import UUID
+
+from fencepost import (
+    Hold,
+    HoldAction,
+    HoldCounts,
+    Injected,
+    Link,
+    Receipt,
+    Runtime,
+    UsageError,
+    no_such,
+)
+from fencepost_kafka.view import KafkaView
+from fencepost_plugins.targets import Names, as_names, find_slots
+
+API_KEYS: Mapping[str, int] = {
+    "Produce": 0,
+    "Fetch": 1,
+    "ListOffsets": 2,
+    "Metadata": 3,
+    "LeaderAndIsr": 4,
+    "StopReplica": 5,
+    "UpdateMetadata": 6,
+    "ControlledShutdown": 7,
+    "OffsetForLeaderEpoch": 23,
+    "Vote": 52,
+    "BeginQuorumEpoch": 53,
+    "EndQuorumEpoch": 54,
+    "AlterPartition": 56,
+    "FetchSnapshot": 59,
+    "BrokerRegistration": 62,
+    "BrokerHeartbeat": 63,
+    "AllocateProducerIds": 67,
+}
+"""Requests between nodes by name, as in Kafka's message schemas; others are chosen by key."""
+_MOST_DELAY_MS = 600_000
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class HoldRequests:
+    """Chooses requests on every link from a source to a target. It counts on each link apart."""
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    apis: tuple[int, ...]
+    topic: str
+    skip: int
+    first: int
+    action: HoldAction
+    delay_ms: int
+    overtake: bool
+    outlives: bool
+    name: str = "hold"
+
+    def inject(self, runtime: Runtime) -> Injected:
+        """Arms the links. The receipt is true once a request was chosen, by the links' own counts.
+
+        Raises UsageError when no link joins the nodes, or one of the links holds already.
+        """
+        find_slots(runtime.layout, (*self.sources, *self.targets))
+        links = [
+            link
+            for link in runtime.layout.links
+            if link.source in self.sources and link.target in self.targets
+        ]
+        if not links:
+            raise UsageError("the fault 'hold' holds nothing: no link joins those nodes")
+        what = self.on_links(runtime.view.of(KafkaView).topics)
+        armed: list[Link] = []
+        try:
+            for link in links:
+                runtime.hold(link, what)
+                armed.append(link)
+        except UsageError:
+            for link in armed:
+                runtime.release(link)
+            raise
+
+        def measure() -> Receipt:
+            counts = sum((runtime.held(link) for link in links), HoldCounts())
+            return Receipt(counts.taken > 0, str(counts), unused=not counts.taken)
+
+        def heal() -> Receipt:
+            return _all(links, [runtime.release(link) for link in links])
+
+        targets = tuple(sorted({*self.sources, *self.targets}))
+        return Injected(targets, measure(), heal, measure)
+
+    def on_links(self, topic_ids: Mapping[str, str]) -> Hold:
+        """The same in bytes: a request begins with its API's key, and its body names a topic by a
+        string, whose length has one byte or two, or by an id."""
+        return Hold(
+            tuple(struct.pack(">h", api) for api in self.apis),
+            _named(self.topic, topic_ids.get(self.topic)) if self.topic else (),
+            self.skip,
+            self.first,
+            self.action,
+            self.delay_ms,
+            self.overtake,
+            self.outlives,
+        )
+
+    def arguments(self) -> Mapping[str, object]:
+        return {
+            "sources": list(self.sources),
+            "targets": list(self.targets),
+            "apis": list(self.apis),
+            "topic": self.topic,
+            "skip": self.skip,
+            "first": self.first,
+            "action": self.action,
+            "delay_ms": self.delay_ms,
+            "overtake": self.overtake,
+            "outlives": self.outlives,
+        }
+
+
+def hold(
+    sources: Names,
+    targets: Names,
+    apis: str | int | Sequence[str | int],
+    topic: str = "",
+    skip: int = 0,
+    first: int = 1,
+    action: str = "hold",
+    delay_ms: int = 0,
+    overtake: bool = False,
+    outlives: bool = True,
+) -> HoldRequests:
+    """Chooses requests that sources send to targets, and holds them until the heal.
+
+    `apis` are names (`AlterPartition`) or keys (56); `topic`, if given, must be named in the body.
+    Of the requests that match, the `first` (0: all) after `skip` are chosen on each link. `action`
+    is `hold`, `delay` (by `delay_ms`) or `drop`. `overtake` lets later requests of the connection
+    pass a held one: some clients end a connection on which answers come in another order. With
+    `outlives=False` a held request is dropped when its connection ends.
+    """
+    given = (apis,) if isinstance(apis, str | int) else tuple(apis)
+    keys = tuple(_key(api) for api in given)
+    if not keys:
+        raise UsageError("hold needs at least one API")
+    if action not in get_args(HoldAction):
+        raise no_such("action", action, get_args(HoldAction))
+    if skip < 0 or first < 0 or not 0 <= delay_ms <= _MOST_DELAY_MS:
+        raise UsageError(
+            f"hold takes a skip and a first of 0 or more, and a delay_ms up to {_MOST_DELAY_MS}"
+        )
+    if (action == "delay") != (delay_ms > 0):
+        raise UsageError("hold needs a delay_ms for the action 'delay', and for no other")
+    return HoldRequests(
+        as_names(sources), as_names(targets), keys, topic, skip, first,
+        cast(HoldAction, action), delay_ms, overtake, outlives,
+    )  # fmt: skip
+
+
+def _key(api: str | int) -> int:
+    if isinstance(api, int):
+        if 0 <= api < 2**15:
+            return api
+        raise UsageError(f"an API's key is a number from 0 to {2**15 - 1}, not {api}")
+    if api not in API_KEYS:
+        raise no_such("API", api, API_KEYS)
+    return API_KEYS[api]
+
+
+def _named(topic: str, topic_id: str | None) -> tuple[bytes, ...]:
+    """How a request's body names a topic: as STRING, as COMPACT_STRING, or by its id."""
+    name = topic.encode()
+    ways = [struct.pack(">h", len(name)) + name, _unsigned_varint(len(name) + 1) + name]
+    if topic_id:
+        ways.append(UUID(topic_id).bytes)
+    return tuple(ways)
+
+
+def _unsigned_varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def _all(links: Sequence[Link], receipts: Sequence[Receipt]) -> Receipt:
+    evidence = "; ".join(
+        f"{link.source} -> {link.target}: {receipt.evidence}"
+        for link, receipt in zip(links, receipts, strict=True)
+    )
+    return Receipt(all(receipt.true for receipt in receipts), evidence)

@@ -1,0 +1,167 @@
+"""The fault `hold`: what it makes of its arguments, and what it does to a real cluster's requests,
+on processes and in the simulator alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from fencepost import FaultInjected, FaultTookEffect, UsageError
+from fencepost.history.run_folder import RunFolder
+from fencepost.plugins.manager import load
+from fencepost.runs.run import Run, RunSpec
+from fencepost.runs.schedule import read
+from fencepost.testing import kit
+from fencepost_clusters.reference.simulation import shell
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_kafka.events import IsrChangeAsked, ProduceCompleted, ProduceInvoked
+from fencepost_kafka.hold import hold
+from fencepost_kafka.testing import KafkaClients, KafkaCluster
+
+TOPIC_ID = UUID(int=7)
+
+
+def test_arguments_make_the_same_fault_again() -> None:
+    kit.check_fault(hold, sources="broker-1", targets="controller-1", apis="Fetch")
+    kit.check_fault(
+        hold, sources=["broker-1", "broker-2"], targets="broker-3", apis=["AlterPartition", 50],
+        topic="orders", skip=2, first=0, action="delay", delay_ms=300, overtake=True,
+        outlives=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"apis": "AlterIsr"}, "no API named 'AlterIsr'; did you mean 'AlterPartition'"),
+        ({"apis": []}, "at least one API"),
+        ({"apis": -1}, "from 0 to 32767, not -1"),
+        ({"apis": 1, "action": "keep"}, "no action named 'keep'"),
+        ({"apis": 1, "skip": -1}, "a skip and a first of 0 or more"),
+        ({"apis": 1, "action": "delay"}, "needs a delay_ms for the action 'delay'"),
+        ({"apis": 1, "delay_ms": 5}, "needs a delay_ms for the action 'delay', and for no other"),
+        ({"apis": 1, "sources": []}, "at least one node"),
+    ],
+)
+def test_arguments_without_sense_are_refused(arguments: dict[str, object], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        hold(**{"sources": "broker-1", "targets": "controller-1", **arguments})  # type: ignore[arg-type]
+
+
+def framed(request: m.Request, to_clients: bool = False) -> bytes:
+    sent = shell._Request("client", 1, request, "")
+    frame = shell.frame(sent, to_clients)
+    assert frame is not None
+    return frame
+
+
+def test_requests_are_chosen_by_their_api_and_by_the_topic_that_they_name_or_mean() -> None:
+    what = hold("broker-1", "controller-1", ["AlterPartition", "Metadata"], "orders")
+    chosen = what.on_links({"orders": str(TOPIC_ID)})
+
+    def alter_partition(topic_id: UUID) -> bytes:
+        topic = m.AlterPartitionTopic(topic_id=topic_id, partitions=())
+        return framed(m.AlterPartitionRequest(broker_id=1, broker_epoch=1, topics=(topic,)))
+
+    def metadata(topic: str) -> bytes:
+        return framed(m.MetadataRequest(topics=(m.MetadataRequestTopic(name=topic),)), True)
+
+    assert chosen.matches(alter_partition(TOPIC_ID))
+    assert not chosen.matches(alter_partition(UUID(int=8)))
+    assert chosen.matches(metadata("orders"))
+    assert not chosen.matches(metadata("orders-2"))
+    assert not chosen.matches(framed(m.VoteRequest(topics=())))
+
+
+@pytest.fixture(params=["simulated", pytest.param("process", marks=pytest.mark.real)])
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Run]:
+    plugins = load()
+    spec = RunSpec(plugins.system("reference/quorum"), runtime=request.param, seed=3)
+    with Run.start(spec, plugins, RunFolder.create(tmp_path / "run")) as run:
+        yield run
+
+
+def parts(run: Run) -> tuple[KafkaCluster, KafkaClients]:
+    cluster, clients = run.cluster, run.clients
+    assert isinstance(cluster, KafkaCluster)
+    assert isinstance(clients, KafkaClients)
+    return cluster, clients
+
+
+def test_a_held_isr_change_is_stored_only_after_its_release(run: Run) -> None:
+    cluster, clients = parts(run)
+    clients.produce("orders")
+    leader, follower = cluster.leader("orders", 0), cluster.followers("orders", 0)[0]
+    controller = cluster.active_controller
+    held = run.faults.hold(leader, controller, "AlterPartition", topic="orders", first=0)
+    assert not held.receipt.true
+    with run.faults.partition(leader, follower):
+        receipt = held.await_receipt()
+        assert receipt.true, receipt.evidence
+        assert cluster.holds(follower.in_sync("orders", 0))
+        healed = held.heal()
+        assert healed.true, healed.evidence
+        cluster.eventually(~follower.in_sync("orders", 0))
+    cluster.eventually(cluster.recovered)
+    result = run.finish()
+    result.check(())
+    events = run.runtime.events()
+    (effect,) = [e.body for e in events if isinstance(e.body, FaultTookEffect)]
+    assert effect.fault_id == held.fault_id
+    assert "1 taken: 1 " in effect.evidence
+    injected = {e.body.fault_id: e.body for e in events if isinstance(e.body, FaultInjected)}
+    assert not injected[held.fault_id].receipt
+    recorded = read(result.folder.schedule).injections[0]
+    assert (recorded.fault, recorded.receipt) == ("hold", True)
+    assert result.missed == ()
+    assert any(isinstance(e.body, IsrChangeAsked) for e in events)
+
+
+def test_a_held_request_holds_up_what_is_behind_it_and_none_overtakes(run: Run) -> None:
+    cluster, clients = parts(run)
+    clients.create_topic("orders", partitions=1)
+    leader = cluster.leader("orders", 0)
+    held = run.faults.hold("clients", leader, "Produce", topic="orders")
+    writes = clients.produce("orders", count=40, rate=50)
+    assert held.await_receipt().true
+    before = writes.acked
+    run.base.comes_to(writes.acked_at_least(len(before) + 1), 300)
+    assert writes.acked == before
+    healed = held.heal()
+    assert healed.true, healed.evidence
+    assert "1 released" in healed.evidence
+    cluster.eventually(writes.settled)
+    assert clients.read_all("orders") == writes.acked
+    run.finish().check(())
+    bodies = [event.body for event in run.runtime.events()]
+    sent = [body.operation for body in bodies if isinstance(body, ProduceInvoked)]
+    stored = {body.operation: body.offset for body in bodies if isinstance(body, ProduceCompleted)}
+    offsets = [stored[operation] for operation in sent]
+    assert offsets == sorted(offsets)
+    assert len(offsets) == 40
+
+
+def test_a_hold_that_nothing_met_has_no_receipt(run: Run) -> None:
+    cluster, _ = parts(run)
+    with run.faults.hold(cluster.brokers[0], cluster.brokers[1], 999) as held:
+        assert not held.await_receipt(limit_ms=50).true
+    assert run.finish().missed == (held.fault_id,)
+
+
+def test_a_held_request_reaches_a_process_that_was_restarted_meanwhile(run: Run) -> None:
+    cluster, clients = parts(run)
+    clients.produce("orders")
+    leader, follower = cluster.leader("orders", 0), cluster.followers("orders", 0)[0]
+    held = run.faults.hold(follower, leader, "Fetch", topic="orders")
+    assert held.await_receipt().true
+    with run.faults.kill(leader):
+        cluster.eventually(leader.dead)
+    cluster.eventually(leader.active)
+    healed = held.heal()
+    assert healed.true, healed.evidence
+    assert "1 redelivered over a new connection" in healed.evidence
+    cluster.eventually(cluster.recovered)
+    run.finish().check(())
