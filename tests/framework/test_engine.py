@@ -30,8 +30,8 @@ def nowhere(tmp_path: Path) -> Mapping[str, str]:
     [
         ("DOCKER_HOST", "unix:///nowhere.sock", "no such socket"),
         ("CONTAINER_HOST", "unix:///nowhere.sock", "no such socket"),
-        ("DOCKER_HOST", "tcp://192.0.2.1:2375", "another machine's"),
-        ("DOCKER_HOST", "ssh://me@example.org", "another machine's"),
+        ("DOCKER_HOST", "tcp://192.0.2.1:2375", "is on another machine"),
+        ("DOCKER_HOST", "ssh://me@example.org", "is on another machine"),
     ],
 )
 def test_a_named_engine_that_cannot_serve_is_said_in_one_sentence(

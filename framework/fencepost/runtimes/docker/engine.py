@@ -1,8 +1,9 @@
-"""The container engine: found, spoken to, and rid of what dead runs left behind.
+"""The container engine: finding it, talking to it, and removing what dead runs left behind.
 
-Docker's own, rootless Docker's and Podman's Docker-compatible sockets are found through the usual
-variables and places. Everything that is created carries two labels: the run, and its owner, which
-is this process, by machine, process id and start. What has no such label is never touched.
+The sockets of Docker, rootless Docker and Podman (in its Docker-compatible form) are found through
+the usual variables and places. Everything that is created carries two labels: the run, and its
+owner, which is this process, by machine, process id and start. Anything without these labels is
+never touched.
 """
 
 from __future__ import annotations
@@ -31,17 +32,18 @@ RUN_LABEL = "fencepost.run"
 OWNER_LABEL = "fencepost.owner"
 JOINS_LABEL = "fencepost.joins"
 CALL_LIMIT_S = 60
-"""What a call of the engine may take; a busy one starts a container in seconds, not in minutes."""
+"""How long a call of the engine may take; a busy engine starts a container in seconds, not in
+minutes."""
 _CONNECTIONS = 64
 _STDOUT: Final = 1
 _FRAME = struct.Struct(">BxxxI")
 _GONE = (404, 409)
-"""What the engine answers of a container that is gone, or does not run."""
+"""The engine's status codes for a container that is gone, or does not run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A container's place in a network of its own run: which, and its address there."""
+    """A container's network, which belongs to its run, and its address there."""
 
     name: str
     address: str
@@ -71,8 +73,8 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Something that carries our labels: `kind` is container, pod (one that containers join),
-    volume or network."""
+    """Something that carries Fencepost's labels: `kind` is container, pod (a container that others
+    join), volume or network."""
 
     kind: str
     id: str
@@ -111,21 +113,22 @@ class Stream:
         self._thread.start()
 
     def send(self, data: bytes) -> None:
-        """To the container's standard input; raises OSError when it is gone."""
+        """Sends to the container's standard input; raises OSError when it is gone."""
         self._socket.sendall(data)
 
     def finish(self) -> None:
-        """Ends its standard input; what it writes still comes."""
+        """Closes its standard input; its output still arrives."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 
     def close(self, patience_s: float = 0) -> None:
-        """Follows no further, once it has ended or patience has; safe to call twice."""
+        """Stops following, once the container has ended or the limit has passed; may be called
+        twice."""
         self._thread.join(patience_s)
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join()
-        self._held._response.close()  # and what is held is a part of it
+        self._held._response.close()  # closing it also closes what depends on it
 
     def _follow(self) -> None:
         while (head := self._exactly(_FRAME.size)) is not None:
@@ -137,7 +140,7 @@ class Stream:
         self._ended()
 
     def _exactly(self, size: int) -> bytes | None:
-        """So many bytes; None when the stream ends first, or breaks, which is no other end."""
+        """Exactly that many bytes; None if the stream ends or breaks before."""
         data = bytearray()
         while len(data) < size:
             try:
@@ -152,7 +155,7 @@ class Stream:
 
 @final
 class Engine:
-    """One engine, for one run or none; may be used by several threads."""
+    """One engine, for one run or none; several threads may use it."""
 
     def __init__(self, client: docker.APIClient, run: str = "") -> None:
         self._client = client
@@ -161,28 +164,28 @@ class Engine:
     @property
     def version(self) -> str:
         """Such as `20.10.24`."""
-        with _saying("tell its version"):
+        with _errors_of("tell its version"):
             return str(self._client.version()["Version"])
 
     def has_image(self, image: str) -> bool:
-        with _saying(f"show the image {image}"):
+        with _errors_of(f"show the image {image}"):
             return bool(self._client.images(image, quiet=True))
 
     def image_label(self, image: str, label: str) -> str:
         """A label of an image, or nothing; raises EnvironmentFailed when there is no such image."""
         try:
-            with _saying(f"show the image {image}"):
+            with _errors_of(f"show the image {image}"):
                 shown = self._client.inspect_image(image)
         except EnvironmentFailed as failed:
             if isinstance(failed.__cause__, NotFound):
                 raise EnvironmentFailed(
-                    f"the image {image} is not there: build it by ./dev images"
+                    f"there is no image {image!r}: build it by ./dev images"
                 ) from failed
             raise
         return str((shown["Config"].get("Labels") or {}).get(label, ""))
 
     def create_network(self, name: str, subnet: str, gateway: str) -> bool:
-        """Whether the network could be had; False if another network overlaps it."""
+        """Creates a network; returns False if another network overlaps it."""
         pool = IPAMPool(subnet=subnet, gateway=gateway)
         try:
             self._client.create_network(
@@ -190,7 +193,7 @@ class Engine:
                 driver="bridge",
                 ipam=IPAMConfig(pool_configs=[pool]),
                 labels=self._labels,
-                # Nothing in here has business outside.
+                # The containers need no access to the outside.
                 options={"com.docker.network.bridge.enable_ip_masquerade": "false"},
             )
         except APIError as refused:
@@ -200,11 +203,11 @@ class Engine:
         return True
 
     def create_volume(self, name: str) -> None:
-        with _saying(f"create the volume {name}"):
+        with _errors_of(f"create the volume {name}"):
             self._client.create_volume(name, labels=self._labels)
 
     def create(self, wanted: Container) -> str:
-        """Creates a container; its id."""
+        """Creates a container; returns its id."""
         network = wanted.network
         shared = f"container:{wanted.joins}" if wanted.joins else None
         host = self._client.create_host_config(
@@ -221,7 +224,7 @@ class Engine:
         if network is not None:
             end = self._client.create_endpoint_config(ipv4_address=network.address)
             place = self._client.create_networking_config({network.name: end})
-        with _saying(f"create the container {wanted.name}"):
+        with _errors_of(f"create the container {wanted.name}"):
             created = self._client.create_container(
                 wanted.image,
                 list(wanted.argv),
@@ -246,19 +249,19 @@ class Engine:
     ) -> Stream:
         """Follows a container that is not started yet; see `Stream`."""
         wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1, "logs": 0}
-        with _saying("attach to a container"):
+        with _errors_of("attach to a container"):
             return Stream(
                 self._client.attach_socket(container, params=wanted), stdout, stderr, ended
             )
 
     def start(self, container: str) -> int:
-        """Starts it; its process id, as the engine's machine has it."""
-        with _saying("start a container"):
+        """Starts it; returns its process id on the engine's machine."""
+        with _errors_of("start a container"):
             self._client.start(container)
             return int(self._client.inspect_container(container)["State"]["Pid"])
 
     def kill(self, container: str, signal: int) -> bool:
-        """Whether it ran; after SIGKILL it does not any more."""
+        """Sends SIGKILL; returns whether the container ran."""
         try:
             self._client.kill(container, signal)
         except APIError as refused:
@@ -270,12 +273,12 @@ class Engine:
         return True
 
     def exit_code(self, container: str) -> int:
-        """Waits for its end, which is near."""
-        with _saying("wait for a container"):
+        """Waits for its end, which must be close, and returns its exit code."""
+        with _errors_of("wait for a container"):
             return int(self._client.wait(container)["StatusCode"])
 
     def remove(self, left: Leftover) -> None:
-        """Ends and removes it, unless it is gone, or another call is about to."""
+        """Ends and removes it, unless it is gone or another call is removing it."""
         try:
             match left.kind:
                 case "container" | "pod":
@@ -293,10 +296,11 @@ class Engine:
             raise EnvironmentFailed(f"the container engine broke off: {failed}") from failed
 
     def leftovers(self) -> Sequence[Leftover]:
-        """All that carries our labels, what must go first first; of living runs, too."""
+        """Everything that carries Fencepost's labels, of live runs too, in the order in which it
+        must be removed."""
         wanted = {"label": [RUN_LABEL, OWNER_LABEL]}
         found: list[Leftover] = []
-        with _saying("list what runs left"):
+        with _errors_of("list what runs left"):
             for one in self._client.containers(all=True, filters=wanted):
                 name = one["Names"][0].strip("/") if one.get("Names") else one["Id"][:12]
                 kind = "container" if JOINS_LABEL in one["Labels"] else "pod"
@@ -308,9 +312,9 @@ class Engine:
         return found
 
     def clear(self, wanted: Callable[[Leftover], bool]) -> Sequence[Leftover]:
-        """Removes what has our labels and is wanted gone; what that was.
+        """Removes what carries Fencepost's labels and is selected; returns what that was.
 
-        Raises EnvironmentFailed, when all has been tried, for the first that would not go.
+        Raises EnvironmentFailed for the first thing that could not be removed, after trying all.
         """
         gone = [left for left in self.leftovers() if wanted(left)]
         failures: list[EnvironmentFailed] = []
@@ -333,14 +337,14 @@ class Engine:
 
 
 def connect(environment: Mapping[str, str], run: str = "") -> Engine:
-    """The engine that is found, for a run; see `open_client`."""
+    """The engine, for a run."""
     return Engine(open_client(environment), run)
 
 
 def open_client(environment: Mapping[str, str]) -> docker.APIClient:
-    """The engine that DOCKER_HOST or CONTAINER_HOST names, else whichever socket is there.
+    """The engine that DOCKER_HOST or CONTAINER_HOST names, otherwise the first socket found.
 
-    Raises EnvironmentFailed, in one sentence, when none is to be had.
+    Raises EnvironmentFailed, in one sentence, if there is none.
     """
     tried = []
     for url in places(environment):
@@ -364,15 +368,15 @@ def open_client(environment: Mapping[str, str]) -> docker.APIClient:
 
 
 def places(environment: Mapping[str, str]) -> Iterator[str]:
-    """The addresses to try; only the named one, if one is named."""
+    """The addresses to try; only the named one if one is named."""
     named = environment.get("DOCKER_HOST") or environment.get("CONTAINER_HOST")
     if named:
         host = urlsplit(named).hostname or ""
         local = named.startswith("unix://") or host == "localhost" or host.startswith("127.")
         if not local:
             raise EnvironmentFailed(
-                f"the container engine at {named} is another machine's, on whose loopback its "
-                "ports would be published: clients here could not reach them"
+                f"the container engine at {named} is on another machine, whose loopback would "
+                "have its published ports: clients here could not reach them"
             )
         yield named
         return
@@ -386,9 +390,9 @@ def places(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def _closed(url: str) -> str:
-    """Why a socket cannot be opened; nothing if it can, or if it is none.
+    """Why a socket cannot be opened; empty if it can, or if the address is not a socket.
 
-    The package would say that less well, and leave its end of the socket open.
+    The package's own message is less clear, and it leaves its end of the socket open.
     """
     if not url.startswith("unix://"):
         return ""
@@ -398,16 +402,16 @@ def _closed(url: str) -> str:
         except FileNotFoundError:
             return "there is no such socket"
         except PermissionError:
-            return "this user may not open it"
+            return "this user is not allowed to open it"
         except OSError as refused:
             return refused.strerror or str(refused)
     return ""
 
 
 def owner() -> str:
-    """This process, such as no other is ever called: host, boot, its namespace, its id, its start.
+    """A unique name of this process: host, boot, its namespace, its id, its start.
 
-    The namespace is that in which process ids mean something.
+    The namespace is the one in which process ids are valid.
     """
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     namespace = re.sub(r"\D", "", str(Path("/proc/self/ns/pid").readlink()))
@@ -415,11 +419,11 @@ def owner() -> str:
     return "/".join([socket.gethostname(), boot, namespace, str(me), _started(me)])
 
 
-def is_gone(whose: str) -> bool:
-    """Whether the owner was a process of this host and is no more; False when not known."""
-    if whose.count("/") != 4:
+def is_gone(name: str) -> bool:
+    """Whether the owner was a process of this host and is gone; False if that is not known."""
+    if name.count("/") != 4:
         return False
-    host, boot, namespace, process, started = whose.split("/")
+    host, boot, namespace, process, started = name.split("/")
     my_host, my_boot, my_namespace = owner().split("/")[:3]
     if host != my_host or (boot == my_boot and namespace != my_namespace):
         return False
@@ -427,7 +431,7 @@ def is_gone(whose: str) -> bool:
 
 
 def _started(process: int) -> str:
-    """When a process started, in ticks since boot; nothing if there is none, or only its rest."""
+    """When a process started, in ticks since boot; empty if there is none, or only a zombie."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -446,8 +450,8 @@ def _refusal(what: str, refused: APIError) -> EnvironmentFailed:
 
 
 @contextmanager
-def _saying(what: str, but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-    """Turns the package's errors into ours, but for those named."""
+def _errors_of(what: str, but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+    """Converts the package's errors to Fencepost's, except those named."""
     try:
         yield
     except but:

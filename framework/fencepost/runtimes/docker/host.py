@@ -1,14 +1,14 @@
-"""A container engine as the place to live: a pod a slot, a container a process; clients stay here.
+"""The docker backend: a pod for each slot, a container for each process; clients stay on this host.
 
 Nodes are containers that join their slot's pod (`fencepost.runtimes.docker.pods`). Client workers
-are processes of this host, whatever library they use; they reach the nodes through the clients'
-pod, whose links are published on this host's loopback, and on nothing else.
+are processes of this host, with any library. They reach the nodes through the clients' pod, whose
+links are published on this host's loopback, and on nothing else.
 
-What a node writes to its events file is a pipe that the engine holds: it comes here as it is
-written, over the stream that the engine carries, and what a killed process had written comes, too.
-A process in a pod shares the pod's namespaces, so all of them end with the pod's agent, and that
-with this process, however it dies; what is left then are things that stand still, with our labels,
-which the next run removes.
+A node's events file is a pipe that the engine holds. Its events arrive here as they are written,
+over the stream that the engine carries, so those of a killed process arrive, too. A process in a
+pod shares the pod's namespaces, so all of them end with the pod's agent, and the agent ends with
+this process, however it dies. What is left then is stopped and labelled, and the next run removes
+it.
 """
 
 from __future__ import annotations
@@ -40,15 +40,16 @@ _EVENTS = "/dev/fd/3"
 _ENTRY = ("/bin/sh", "-c", 'exec "$@" 3>&1 1>&2', "sh")
 """Gives a program its events as descriptor 3, and sends all else that it writes to the log."""
 _NETWORKS = "198.18"
-"""RFC 2544: addresses for tests of networks, so that a run's hide no others in use."""
+"""RFC 2544: addresses for tests of networks, so that a run's addresses hide no others in use."""
 _LINKS = "127.0.1"
 _SIGNALLED = 128
-"""An exit code above this is what an engine makes of a signal."""
+"""An exit code above this is the engine's way to report a signal."""
 _MOST_CLAIMS = 20
 
 
 def docker_backend(image: str) -> BackendKind:
-    """Containers of that image, in pods; raises EnvironmentFailed without an engine or images."""
+    """Nodes as containers of that image, in pods; raises EnvironmentFailed without an engine or
+    images."""
     engine = connect(os.environ)
     try:
         for name in (IMAGE, image):
@@ -73,8 +74,8 @@ def docker_backend(image: str) -> BackendKind:
 class DockerAddresses:
     """The addresses of one run: pods at 198.18.<run>.<slot>, links in a pod at 127.0.1.<peer>.
 
-    What is published is where the process runtime would have it: the clients' ends of their links
-    at 127.<run>.<clients>.<peer>, a node's metrics page at 127.<run>.<slot>.<slot>.
+    Published ports have the addresses of the process runtime: the clients' ends of their links at
+    127.<run>.<clients>.<peer>, a node's metrics page at 127.<run>.<slot>.<slot>.
     """
 
     here: Addresses
@@ -98,7 +99,7 @@ class DockerAddresses:
 
 @final
 class _Ends:
-    """Who has ended, as threads tell it and one thread asks."""
+    """The ends of processes, reported by threads and read by one thread."""
 
     def __init__(self) -> None:
         self._changed = Condition()
@@ -124,14 +125,14 @@ class _Ends:
             return self._known.get(name)
 
     def lose(self, why: EnvironmentFailed) -> None:
-        """What a process wrote is lost: the next call raises that."""
+        """Some output of a process is lost: the next call raises this error."""
         with self._changed:
             self._lost = self._lost or why
             if self._bell >= 0:
                 os.eventfd_write(self._bell, 1)
 
     def take(self) -> list[Exit]:
-        """Raises EnvironmentFailed, once, when something was lost."""
+        """Raises EnvironmentFailed, once, if something was lost."""
         with self._changed:
             with suppress(BlockingIOError):
                 os.eventfd_read(self._bell)
@@ -150,7 +151,7 @@ class _Ends:
 
 @final
 class _Output:
-    """What one process writes, on its way into the run's files: its events in whole lines."""
+    """What one process writes, on its way to the run's files: its events as whole lines."""
 
     def __init__(self, events: Path, log: Path, ends: _Ends) -> None:
         self._events = events
@@ -174,7 +175,8 @@ class _Output:
             self._ends.lose(EnvironmentFailed(f"{path} cannot be written: {failed.strerror}"))
 
     def end(self) -> None:
-        if self._rest:  # its writer was killed before `record` returned: it is no event
+        # its writer was killed before `record` returned, so it does not count as an event
+        if self._rest:
             self.log(b"ended while it wrote an event: " + self._rest + b"\n")
 
 
@@ -244,7 +246,7 @@ class ContainerLauncher:
         return self._engine.kill(self._containers[name][0], number)
 
     def state(self, name: str) -> str:
-        """See `Launching.state`; told by the pod's agent."""
+        """See `Launching.state`; the pod's agent reports it."""
         if name not in self._containers:
             return self._here.state(name)
         answer = self._pods.of(self._containers[name][1]).ask("state", process=name)
@@ -281,10 +283,10 @@ class ContainerLauncher:
 
 
 def _exit(name: str, engine: Engine, container: str, at_ns: int) -> Exit:
-    """How a container that has just fallen silent ended."""
+    """How a container whose streams have ended has ended."""
     try:
         code = engine.exit_code(container)
-    except EnvironmentFailed:  # it was removed from under us, which is how everything ends
+    except EnvironmentFailed:  # another call removed it, as at the end of every run
         return Exit(name, 0, signal.SIGKILL, at_ns)
     killed_by = code - _SIGNALLED
     if killed_by in set(signal.Signals):
@@ -294,7 +296,8 @@ def _exit(name: str, engine: Engine, container: str, at_ns: int) -> Exit:
 
 @final
 class DockerHost:
-    """See `Backend`. Removes what dead runs left, claims a network; pods come when needed."""
+    """See `Backend`. Removes what dead runs left and claims a network; pods are made when
+    needed."""
 
     def __init__(self, layout: Layout, folder: RunFolder, image: str) -> None:
         self._layout = layout
@@ -303,7 +306,7 @@ class DockerHost:
         try:
             self._engine = connect(os.environ, folder.run)
             self._finish.callback(self._engine.close)
-            with suppress(EnvironmentFailed):  # if it is in our way, that will be said
+            with suppress(EnvironmentFailed):  # if it is in the way, a later call reports it
                 self._engine.clear(lambda left: left.abandoned)
             claimed = _claim_network(self._engine)
             self._finish.callback(claimed.close)
@@ -333,7 +336,7 @@ class DockerHost:
         return PodProber(self.toxiproxies, self._layout, probe)
 
     def home(self, slot: Slot, process: str) -> Home:
-        """See `Backend.home`: places in the pod."""
+        """See `Backend.home`: folders in the pod."""
         work = PurePosixPath(WORK) / process.replace("/", ".")
         return Home(Path(DATA), Path(work), Path(_EVENTS), self._image)
 
@@ -346,7 +349,7 @@ class DockerHost:
             pod.unpack(packed)
 
     def close(self) -> None:
-        """See `Backend.close`; the disks are in the run's folder then."""
+        """See `Backend.close`; the disks are saved in the run's folder before."""
         if self._closed:
             return
         self._closed = True
@@ -354,7 +357,7 @@ class DockerHost:
             self.toxiproxies.save()
 
     def _is_ours(self, left: Leftover) -> bool:
-        # A name goes on after a dash: fencepost-12 is not of fencepost-1.
+        # A name is followed by a dash: fencepost-12 does not belong to fencepost-1.
         return left.owner == owner() and f"{left.name}-".startswith(f"{self._prefix}-")
 
 
@@ -363,7 +366,7 @@ def _prefix(run: int) -> str:
 
 
 def _claim_network(engine: Engine) -> Claim:
-    """A number that no run on this host uses, and whose network the engine does not have."""
+    """A number that no run on this host uses, and for which the engine has no network."""
     taken: list[int] = []
     for _ in range(_MOST_CLAIMS):
         claimed = claim(taken[-1] + 1 if taken else None)

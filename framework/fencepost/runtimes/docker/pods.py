@@ -39,13 +39,14 @@ _AGENT = ("python3", "-P", "-S", "/opt/fencepost/fencepost/runtimes/docker/pod_a
 _ANSWER_LIMIT_S = 15.0
 _END_LIMIT_S = 2.0
 _AT_ONCE = 3
-"""How many pods are made at once: more would only be ready later, all of them."""
+"""How many pods are made at once: with more, all of them would be ready later."""
 _FIRST_CLIENT_PORT = 20_000
-"""Where, at its own address, the clients' pod has the ends of its links, to be published."""
+"""The first port, at the clients' pod's own address, for the ends of its links, which are
+published."""
 
 
 class PodAddressing(Protocol):
-    """Where slots are, and where this host reaches what is published."""
+    """The addresses of slots, and the addresses on this host of published ports."""
 
     def own(self, slot: Slot) -> str: ...
     def seen(self, source: Slot, target: Slot) -> str: ...
@@ -54,7 +55,7 @@ class PodAddressing(Protocol):
 
 @final
 class Pod:
-    """One slot's pod, up; may be asked by several threads, one at a time."""
+    """One slot's pod, running; several threads may use it, one at a time."""
 
     def __init__(self, slot: Slot, container: str, volume: str, log: Path) -> None:
         self.slot = slot
@@ -73,7 +74,7 @@ class Pod:
         self._asking = Lock()
 
     def opened(self, send: Callable[[bytes], None]) -> None:
-        """Its agent can be asked from now on, by `send`."""
+        """Its agent accepts requests from now on, by `send`."""
         self._send = send
 
     def told(self, data: bytes) -> None:
@@ -90,14 +91,14 @@ class Pod:
             file.write(data)
 
     def ended(self) -> None:
-        """It is no more."""
+        """It has ended."""
         self._gone = True
         self._answers.put(None)
 
     def ask(self, do: str, limit_s: float = _ANSWER_LIMIT_S, /, **words: object) -> dict[str, Any]:
-        """One request to the agent, and its answer.
+        """Sends one request to the agent; returns its answer.
 
-        Raises EnvironmentFailed when it is gone, is silent, or says what went wrong.
+        Raises EnvironmentFailed if it is gone, is silent, or reports an error.
         """
         with self._asking:
             self._last_id += 1
@@ -124,7 +125,8 @@ class Pod:
         return answer
 
     def pack(self) -> bytes:
-        """What its disk holds, as a tar file; what is written meanwhile is as it is read."""
+        """The content of its disk, as a tar file; a file that changes meanwhile is as it was when
+        it was read."""
         return base64.b64decode(self.ask("pack", 60, folder=DATA)["tar"])
 
     def unpack(self, packed: bytes) -> None:
@@ -137,9 +139,9 @@ class Pod:
 
 @final
 class Pods:
-    """The pods of a run, made when they are first needed; `Toxiproxies`, and the `Prober`s' ends.
+    """The pods of a run, made when they are first needed; also the run's `Toxiproxies`.
 
-    `ended` is called when a toxiproxy ends, or its pod, with its name and the pod's container.
+    `ended` is called when a toxiproxy or its pod ends, with its name and the pod's container.
     """
 
     def __init__(
@@ -248,7 +250,7 @@ class Pods:
         return pod
 
     def _published(self, slot: Slot) -> Mapping[int, End]:
-        """Which of a pod's ports this host reaches, and where."""
+        """Which of a pod's ports this host reaches, and at which addresses."""
         links = {
             port: (self._addresses.seen(slot, self._layout.slot(link.target)), link.port)
             for link, port in self._client_ports.items()
@@ -265,7 +267,8 @@ class Pods:
         def one(pod: Pod) -> None:
             try:
                 unpack(pod.pack(), self._folder.data_of(pod.slot.name))
-            except EnvironmentFailed as failed:  # the run has failed already, or it would live
+            # the run has failed already, otherwise the pod would run
+            except EnvironmentFailed as failed:
                 pod.logged(f"its disk was not saved: {failed}\n".encode())
 
         list(self._pool.map(one, self._pods.values()))
@@ -283,7 +286,7 @@ class Pods:
 @final
 @dataclass(frozen=True, slots=True)
 class PodProber:
-    """Asks from within the pods; `probe` must be importable there by its module and name."""
+    """Probes from within the pods; `probe` must be importable there by its module and name."""
 
     pods: Pods
     layout: Layout
@@ -317,7 +320,7 @@ class PodProber:
     def _everywhere(
         self, there: Callable[[Pod, list[Link]], Mapping[Link, T]], links: Iterable[Link]
     ) -> Mapping[Link, T]:
-        """Does it in every pod that dials one of these links, at once."""
+        """Calls a function for every pod that dials one of these links, at once."""
         grouped: dict[str, list[Link]] = {}
         for link in links:
             grouped.setdefault(link.source, []).append(link)
@@ -332,5 +335,5 @@ class PodProber:
 
 
 def named(process: str) -> Mapping[str, str]:
-    """The environment in which a process's container is told its name."""
+    """The environment variable that gives a process's container its name."""
     return {NAMED.decode().rstrip("="): process}

@@ -1,1 +1,1 @@
-"""The runtime of real processes, wherever they live."""
+"""The runtime of real processes, on any backend."""

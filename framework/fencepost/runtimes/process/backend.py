@@ -1,7 +1,7 @@
-"""Where a run's processes live: all that the process and the docker runtime differ in.
+"""The backend of a run's processes: everything in which the process and the docker runtime differ.
 
-`fencepost.runtimes.process.runtime` lives a run's life over one of these: a `BackendKind` says what
-it is and settles on it, once a layout is known; `fencepost.runtimes.process.host` and
+`fencepost.runtimes.process.runtime` conducts a run on one of these. A `BackendKind` describes it,
+and opens it once the layout is known. `fencepost.runtimes.process.host` and
 `fencepost.runtimes.docker.host` are the two.
 """
 
@@ -21,7 +21,7 @@ from fencepost.supervision.launcher import Child, Exit
 
 
 class Launching(Protocol):
-    """Children by name: started, signalled, watched. For one thread, but for `kill_soon`."""
+    """Children by name: started, signalled, watched. For one thread only, except `kill_soon`."""
 
     def fileno(self) -> int:
         """What to select on: readable when there is something for `exits`."""
@@ -35,48 +35,51 @@ class Launching(Protocol):
         ...
 
     def signal(self, name: str, number: int) -> bool:
-        """Whether a living child got the signal; SIGKILL takes what it started, too."""
+        """Whether a live child received the signal; SIGKILL also ends the processes that it
+        started."""
         ...
 
     def state(self, name: str) -> str:
-        """The letter of a child's state in /proc (`T`: stopped), or nothing when it is gone."""
+        """The state letter of a child in /proc (`T`: stopped), or empty if it is gone."""
         ...
 
     def kill_soon(self, name: str) -> None:
-        """SIGKILL without waiting for an answer; the one call that any thread may make."""
+        """Sends SIGKILL without waiting for an answer; the only call that any thread may make."""
         ...
 
     def wait(self, name: str, limit_s: float) -> Exit | None:
-        """How the child ended, or None when it has not within the limit; `exits` has it as well."""
+        """How the child ended, or None if it did not within the limit; `exits` yields the end as
+        well."""
         ...
 
     def exits(self) -> list[Exit]:
         """The ends seen since the last call, oldest first; never waits.
 
-        All that an ended child wrote is in its files by then.
+        Everything that an ended child wrote is in its files by then.
         """
         ...
 
 
 class Addressing(Protocol):
-    """Where slots are, by IPv4 address."""
+    """The IPv4 addresses of slots."""
 
     def own(self, slot: Slot) -> str:
         """Where the slot's processes bind."""
         ...
 
     def seen(self, source: Slot, target: Slot) -> str:
-        """Where `source` reaches `target`: its own end of the link, or itself."""
+        """Where `source` reaches `target`: its own end of the link, or its own address for
+        itself."""
         ...
 
     def outside(self, slot: Slot) -> str:
-        """Where the harness and client workers reach the slot's metrics page, past all links."""
+        """Where the harness and client workers reach the slot's metrics page, without a link."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """What a process finds where it lives: see `Place`. `image` is empty on this host."""
+    """What a process finds at its place: see `Place`. `image` is empty on this host."""
 
     data_dir: Path
     work_dir: Path
@@ -85,7 +88,7 @@ class Home:
 
 
 class Backend(Protocol):
-    """The parts of one run's place to live, settled on; all of it is gone after `close`."""
+    """An open backend of one run; `close` removes all of it."""
 
     @property
     def addresses(self) -> Addressing: ...
@@ -95,24 +98,24 @@ class Backend(Protocol):
     def toxiproxies(self) -> Toxiproxies: ...
     def prober(self, probe: Probe) -> Prober: ...
     def home(self, slot: Slot, process: str) -> Home:
-        """Where a process of that name would live."""
+        """The home of a process of that name."""
         ...
 
     def copy_disk(self, source: Slot | None, target: Slot) -> None:
-        """Replaces the target's disk by what the source's holds now (None: nothing)."""
+        """Replaces the target's disk by the present content of the source's (None: nothing)."""
         ...
 
     def close(self) -> None:
-        """Ends whatever lives here and gives up the place, in bounded time; safe to call twice."""
+        """Ends everything that runs here and releases it, in bounded time; may be called twice."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BackendKind:
-    """A place to live before anybody does.
+    """A backend that is not open yet.
 
-    `runtime` is its name; `tools` are the versions of what it uses, for run.json; `open` opens
-    it for one run, and raises EnvironmentFailed when something is missing.
+    `runtime` is its name; `tools` are the versions of what it uses, for run.json; `open` opens it
+    for one run, and raises EnvironmentFailed if something is missing.
     """
 
     runtime: str

@@ -1,4 +1,4 @@
-"""This host as the place to live: processes of one supervisor, on loopback addresses."""
+"""The backend of this host: processes of one supervisor, on loopback addresses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fencepost.supervision.launcher import Launcher
 
 
 def host_backend() -> BackendKind:
-    """This host; raises EnvironmentFailed when toxiproxy is missing."""
+    """This host; raises EnvironmentFailed if toxiproxy is missing."""
     versions = {"toxiproxy": toxiproxy_version(find_toxiproxy(os.environ))}
     return BackendKind("process", _settle, versions)
 
@@ -30,7 +30,7 @@ def _settle(layout: Layout, folder: RunFolder) -> Backend:
 
 @final
 class Host:
-    """See `Backend`. Claims addresses and starts the supervisor, nothing else."""
+    """See `Backend`. Claims addresses and starts the supervisor."""
 
     def __init__(self, layout: Layout, folder: RunFolder) -> None:
         self._folder = folder
@@ -59,8 +59,8 @@ class Host:
         return Home(folder.data_of(slot.name), folder.work_of(process), folder.events_of(process))
 
     def copy_disk(self, source: Slot | None, target: Slot) -> None:
-        """See `Backend.copy_disk`; a process that writes meanwhile is copied as it is read, and
-        what it removes meanwhile is not."""
+        """See `Backend.copy_disk`. What a process writes meanwhile is copied as it is read; what it
+        removes meanwhile is not copied."""
         disk = self._folder.data_of(target.name)
         shutil.rmtree(disk, ignore_errors=True)
         if source is None:
@@ -74,7 +74,8 @@ class Host:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copies a folder but for what vanishes meanwhile, where `shutil.copytree` would fail."""
+    """Copies a folder, except files that vanish meanwhile, for which `shutil.copytree` would
+    fail."""
     with os.scandir(source) as listed:
         entries = list(listed)
     target.mkdir(parents=True)

@@ -1,7 +1,7 @@
-"""Events of processes that write none: their standard output, followed and told by log parsers.
+"""Events of processes that write none: log parsers make them from their standard output.
 
-A log is a file that a process writes through, so what it printed before a SIGKILL is there to be
-read after it. Nothing polls: like `fencepost.history.feed`, this has a descriptor to select on.
+A log is a file that a process writes without a buffer, so what it printed before a SIGKILL can be
+read afterwards. Nothing polls: like `fencepost.history.feed`, this has a descriptor to select on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LINE_END = b"\n"
 
 @final
 class ParsedLog:
-    """One process's log and what its log parser makes of it; free of inotify, for any stream."""
+    """One process's log and its log parser; independent of inotify, so usable for any stream."""
 
     def __init__(self, log_parser: LogParser, recorder: Recorder) -> None:
         self._log_parser = log_parser
@@ -29,7 +29,7 @@ class ParsedLog:
         self._rest = b""
 
     def take(self, come: bytes) -> None:
-        """Takes in what came of the stream; a line without its end waits for the rest of it."""
+        """Takes what came of the stream; an unfinished line waits for its end."""
         *whole, self._rest = (self._rest + come).split(_LINE_END)
         for line in whole:
             for parsed in self._log_parser.parse(line.decode(errors="replace")):
@@ -43,43 +43,43 @@ class ParsedLog:
 
 @final
 class ParsedLogs:
-    """All the processes of a run whose logs are followed."""
+    """All processes of a run whose logs are followed."""
 
     def __init__(self) -> None:
-        """Raises EnvironmentFailed when the kernel has no more inotify instances."""
+        """Raises EnvironmentFailed when the kernel has no inotify instance left."""
         self._notify = notices()
         self._followed: dict[int, tuple[Path, int, ParsedLog]] = {}
-        """inotify's number of the log -> the log, how much of it was read, and who is told."""
+        """inotify's number of the log -> the log, how much of it was read, and its parser."""
 
     def fileno(self) -> int:
         """What to select on: readable when `read` may have something."""
         return int(self._notify.fileno())
 
-    def follow(self, log: Path, narration: ParsedLog) -> None:
-        """Follows a log, which exists, from its beginning."""
+    def follow(self, log: Path, parsed: ParsedLog) -> None:
+        """Follows an existing log from its beginning."""
         watch = self._notify.add_watch(log, flags.MODIFY)
-        self._followed[watch] = log, 0, narration
+        self._followed[watch] = log, 0, parsed
         self._read(watch)
 
     def read(self) -> None:
-        """Takes in what has been printed since the last call, without waiting."""
+        """Takes what was printed since the last call, without waiting."""
         for watch in {notice.wd for notice in self._notify.read(timeout=0)}:
             if watch in self._followed:
                 self._read(watch)
-            else:  # the kernel dropped notices: which ones is not known
+            else:  # the kernel dropped notices, and it is not known which
                 for any_watch in self._followed:
                     self._read(any_watch)
 
     def close(self) -> None:
         """Stops following; safe to call twice."""
         self._notify.close()
-        for _, _, narration in self._followed.values():
-            narration.close()
+        for _, _, parsed in self._followed.values():
+            parsed.close()
 
     def _read(self, watch: int) -> None:
-        log, offset, narration = self._followed[watch]
+        log, offset, parsed = self._followed[watch]
         with log.open("rb", buffering=0) as file:
             file.seek(offset)
             come = file.readall()
-        self._followed[watch] = log, offset + len(come), narration
-        narration.take(come)
+        self._followed[watch] = log, offset + len(come), parsed
+        parsed.take(come)

@@ -1,4 +1,5 @@
-"""The nodes and clients of a run as host processes: who lives, who was told to end, who died."""
+"""The nodes and clients of a run as host processes: which run, which were asked to end, which
+died."""
 
 from __future__ import annotations
 
@@ -38,14 +39,15 @@ class Tracked:
 
 @final
 class Processes:
-    """Every process of a run but toxiproxies; what is true of one shows in /proc and in its end."""
+    """Every process of a run except toxiproxies; their state comes from /proc and from their
+    ends."""
 
     def __init__(self, launcher: Launching) -> None:
         self._launcher = launcher
         self._tracked: dict[str, Tracked] = {}
 
     def start(self, child: Child, slot: Slot) -> tuple[Process, int]:
-        """Starts a child, in that slot; the process, and the moment just before it existed.
+        """Starts a child in that slot; returns the process, and the moment just before it existed.
 
         Raises EnvironmentFailed when its program cannot be started.
         """
@@ -69,19 +71,19 @@ class Processes:
         return tracked
 
     def expect_end(self, name: str) -> None:
-        """From now on the process may end as it likes."""
+        """From now on the end of the process is expected."""
         self._tracked[name].expected = True
 
     def why_ended(self, name: str) -> str:
-        """How a process that is no more has ended."""
+        """How a process that is gone has ended."""
         exit_ = self._tracked[name].exit
         return str(exit_) if exit_ is not None else "is alive"
 
     def signal(self, process: Process, what: Signal) -> Receipt:
-        """Sends a signal; the receipt is what the kernel says of the process afterwards.
+        """Sends a signal; the receipt is the process's state in the kernel afterwards.
 
-        SIGKILL returns when the process has ended; SIGTERM and SIGINT, which a node may take its
-        time over, when they are delivered.
+        SIGKILL returns when the process has ended; SIGTERM and SIGINT return when they are
+        delivered, since a node may take time to end.
         """
         tracked = self._tracked[process.name]
         if tracked.exit is not None:
@@ -112,7 +114,8 @@ class Processes:
 
     @contextmanager
     def resumed(self, slots: Collection[str]) -> Iterator[Sequence[str]]:
-        """Lets stopped processes in these slots run meanwhile, since one can hang a toxiproxy.
+        """Resumes stopped processes in these slots for the duration, since one can hang a
+        toxiproxy.
 
         Yields a sentence for each such process, for the receipt.
         """
@@ -138,5 +141,6 @@ class Processes:
 
 
 def exit_message(tracked: Tracked) -> tuple[str, str]:
-    """A sentence on a process that should live and has died, and the last lines of its log."""
+    """A sentence about a process that should be alive and has died, and the last lines of its
+    log."""
     return f"{tracked} {tracked.exit}, and should live", tail(tracked.log)

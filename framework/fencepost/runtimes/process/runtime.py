@@ -76,7 +76,7 @@ from fencepost.supervision.addresses import check_layout
 from fencepost.supervision.launcher import Child, Exit, tail
 
 BEAT_S = 0.1
-"""The harness wakes at least this often, so that a wake-up can be late."""
+"""The harness wakes at least this often, so that it can notice a late wake-up."""
 STALL_NS = 250 * MS
 
 
@@ -95,11 +95,11 @@ class ProcessRuntime:
         kinds: tuple[type[Struct], ...] = (),
         backend: BackendKind | None = None,
     ) -> None:
-        """`kinds` are the loaded plugins' event kinds; `ground` is where its processes live (this
-        host, unless told otherwise).
+        """`kinds` are the loaded plugins' event kinds; `ground` is the backend (by default this
+        host).
 
-        Raises UsageError for a system without programs or a bad shape, EnvironmentFailed when
-        toxiproxy is missing, a port is taken, or what the backend needs is not there.
+        Raises UsageError for a system without programs or a bad shape, EnvironmentFailed if
+        toxiproxy is missing, a port is taken, or something that the backend needs is missing.
         """
         if not isinstance(system, Launchable):
             raise UsageError(f"{system.name} cannot be started as processes")
@@ -171,12 +171,12 @@ class ProcessRuntime:
 
     @property
     def folder(self) -> RunFolder:
-        """Where the run is kept."""
+        """The folder of the run."""
         return self._folder
 
     @property
     def codec(self) -> Codec:
-        """What reads this run's events, its plugins' included."""
+        """The codec of this run's events, those of plugins included."""
         return self._codec
 
     @property
@@ -185,7 +185,7 @@ class ProcessRuntime:
 
     @property
     def view(self) -> View:
-        """The state of the cluster, all events that have come taken in."""
+        """The state of the cluster, by all events that have come."""
         if not self._closed:
             self._take_in()
             self._apply_pending()
@@ -193,7 +193,7 @@ class ProcessRuntime:
 
     @property
     def bootstrap(self) -> tuple[str, ...]:
-        """See `Runtime.bootstrap`; from now on clients do reach it."""
+        """See `Runtime.bootstrap`; the clients' links exist from now on."""
         self._links.open(self._layout.of(CLIENT))
         begins = self._layout.bootstrap
         return tuple(f"{self._advertised(self._layout.slot(n))}:{port}" for n, port in begins)
@@ -293,7 +293,7 @@ class ProcessRuntime:
         self._backend.copy_disk(source, target)
 
     def place(self, slot: Slot) -> Place:
-        """Where the slot's next process would live."""
+        """The place of the slot's next process."""
         process = f"{slot.name}#{self._starts[slot.name] + 1}"
         addresses, home = self._backend.addresses, self._backend.home(slot, process)
         return Place(
@@ -314,7 +314,7 @@ class ProcessRuntime:
     def client(self, spec: ClientSpec) -> WorkerSession:
         """Starts a client worker; see the module.
 
-        Raises UsageError for an unknown workload, an unfit name, or a cluster without a slot for
+        Raises UsageError for an unknown workload, a malformed name, or a cluster without a slot for
         clients; EnvironmentFailed when it cannot be started.
         """
         argv = self._workloads.get(spec.workload)
@@ -378,9 +378,10 @@ class ProcessRuntime:
     # -------------------------------------------------------------------------------------- end
 
     def close(self, completed: bool = True) -> None:
-        """Ends every process it started, in bounded time; safe to call twice.
+        """Ends every process that it started, in bounded time; may be called twice.
 
-        The run counts as completed unless told otherwise, or a process had died that should live.
+        The run counts as completed unless `completed` is false, or a process had died that should
+        be alive.
         """
         if self._closed:
             return
@@ -408,9 +409,9 @@ class ProcessRuntime:
             self._view.apply(self._pending.popleft())
 
     def _wait(self, limit_s: float, since_ns: int) -> int:
-        """Waits for events, exits or the next beat, and takes in what has come; when it woke.
+        """Waits for events, exits or the next beat, and takes what has come; returns when it woke.
 
-        What was late is measured from when it woke last, wherever the harness stood still.
+        A delay is measured from the last wake-up, wherever the harness stalled.
         """
         wanted_s = min(limit_s, BEAT_S)
         self._waiting.select(wanted_s)
@@ -422,7 +423,8 @@ class ProcessRuntime:
         return woke_ns
 
     def _take_in(self) -> None:
-        """Puts what has come among the pending events; a process's end after all that it wrote."""
+        """Adds what has come to the pending events; a process's end comes after everything that it
+        wrote."""
         self._read_feed()
         ends = self._launcher.exits()
         if ends:
@@ -456,7 +458,7 @@ class ProcessRuntime:
                 self._dead[named] = exit_message(tracked)
 
     def _died(self, tracked: Tracked, end: Exit) -> bool:
-        """Whether this end was not asked for, and the process did not end in good order."""
+        """Whether this end was not asked for, and the process did not end in order."""
         chose = end.code == 0 and end.signal == 0
         client = tracked.process.slot.role == CLIENT
         return not tracked.expected and not (chose and (client or end.name in self._clean_exits))
@@ -470,7 +472,8 @@ class ProcessRuntime:
         return process
 
     def _on_links(self, slots: Collection[str], change: Callable[[], Receipt]) -> Receipt:
-        """Changes links while no process at their ends is stopped, then takes in who has ended."""
+        """Changes links while no process at their ends is stopped, then notes which processes have
+        ended."""
         self._take_in()
         with self._processes.resumed(slots) as resumed:
             receipt = change()

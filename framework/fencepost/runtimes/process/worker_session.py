@@ -18,7 +18,7 @@ from fencepost.runtimes.process.backend import Addressing
 from fencepost.runtimes.process.processes import Processes
 
 _LONGEST_COMMAND = 4096
-"""What a pipe takes whole or not at all."""
+"""What a pipe accepts whole or not at all."""
 
 
 def worker_config(

@@ -1,7 +1,7 @@
-"""The machine that one simulated process lives on: its clocks, its events, its ends of connections.
+"""The machine of one simulated process: its clocks, its events, its ends of connections.
 
-Nothing that happens to a process happens while it stands still (SIGSTOP): it is kept, and comes in
-its order when the process goes on.
+While a process is stopped (SIGSTOP), nothing happens to it: inputs are kept, and come in their
+order when the process goes on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fencepost.runtimes.simulated.virtual_time import Agenda
 
 PER_BILLION = 1_000_000_000
 WALL_ORIGIN_MS = 1_700_000_000_000
-"""What a wall clock that is set right says when virtual time begins."""
+"""What a correct wall clock shows when virtual time begins."""
 
 
 @final
@@ -39,7 +39,7 @@ class Clock:
         return true_ns + (true_ns - self._origin_ns) * self._drift // PER_BILLION
 
     def true_ns(self, monotonic_ns: int) -> int:
-        """The first virtual time at which the monotonic clock shows as much."""
+        """The first virtual time at which the monotonic clock shows this time."""
         elapsed = (monotonic_ns - self._origin_ns) * PER_BILLION
         return self._origin_ns - (-elapsed // (PER_BILLION + self._drift))
 
@@ -63,7 +63,8 @@ class Machine:
         record: Callable[[str, Struct, Cause | None], Event],
         exited: Callable[[Machine, int, str], None],
     ) -> None:
-        """`exited` is told of the machine, the exit code and why, once the process has ended."""
+        """`exited` is called with the machine, the exit code and the reason, once the process has
+        ended."""
         self.process = process
         self.slot_name = process.slot.name
         self.expected = False
@@ -87,7 +88,7 @@ class Machine:
 
     @property
     def program(self) -> SimulatedProcess:
-        """What lives here."""
+        """The process that runs here."""
         assert self._program is not None
         return self._program
 
@@ -140,7 +141,7 @@ class Machine:
     # ---------------------------------------------------------------------- what the harness does
 
     def told(self, command: Mapping[str, object]) -> None:
-        """Hands a client a command."""
+        """Gives a client a command."""
         assert self._program is not None
         self._do(self._program.told, command)
 
@@ -159,7 +160,8 @@ class Machine:
             self._stopped_ns = self._agenda.now_ns
 
     def go_on(self) -> None:
-        """SIGCONT: it notices how long it did not run, then meets all that came meanwhile."""
+        """SIGCONT: the process notices how long it did not run, then gets all inputs that came
+        meanwhile."""
         if not self.stopped:
             return
         stood_ns, self._stopped_ns = self._agenda.now_ns - self._stopped_ns, -1
@@ -170,7 +172,7 @@ class Machine:
         self._arm()
 
     def end(self) -> None:
-        """The process is no more; its connections break."""
+        """The process is gone; its connections break."""
         self.alive = False
         self._network.gone(self)
 
@@ -184,7 +186,7 @@ class Machine:
             return
         try:
             action(*arguments)
-        except Exception as broken:  # the process breaks, not the run that it is part of
+        except Exception as broken:  # the process fails, not the run that it is part of
             if self.alive:
                 self.end()
                 self._exited(self, 70, _where(broken))
@@ -193,7 +195,7 @@ class Machine:
             self._arm()
 
     def _arm(self) -> None:
-        """Sees to it that the process is woken when it wants to be; an earlier wake-up stands."""
+        """Arranges that the process is woken when it wants to be; an earlier wake-up stays."""
         assert self._program is not None
         deadline_ns = self._program.deadline_ns()
         if deadline_ns is None:

@@ -29,7 +29,7 @@ MOST_LATENCY_MS = 10_000
 @dataclass(frozen=True, slots=True)
 class NetworkProfile:
     """What the network does by itself. A message takes between the two delays, one in `slow_one_in`
-    ten times as long, and one in `reset_one_in` breaks its connection (0: none does)."""
+    takes ten times as long, and one in `reset_one_in` breaks its connection (0: none does)."""
 
     least_delay_ns: int = 100_000
     most_delay_ns: int = 2 * MS
@@ -42,7 +42,7 @@ LOSSY = NetworkProfile(most_delay_ns=5 * MS, slow_one_in=50, reset_one_in=5_000)
 
 
 class End(Protocol):
-    """A process as the network reaches it."""
+    """A process as the network sees it."""
 
     @property
     def slot_name(self) -> str: ...
@@ -62,7 +62,8 @@ class _Connection:
     last: list[int] = field(default_factory=lambda: [0, 0])
     open: bool = True
     untold: int | None = None
-    """The end that would have been told of the close, had the cut let it through."""
+    """The end that would have been notified of the close if the cut had not swallowed the
+    notice."""
 
 
 @final
@@ -112,7 +113,7 @@ class SimulatedNetwork:
         return one.number
 
     def send(self, sender: End, number: int, message: object) -> None:
-        """Sends a message; one on a connection that is no more is lost."""
+        """Sends a message; a message on a connection that is gone is lost."""
         one = self._connections.get(number)
         if one is None or not one.open:
             return
@@ -132,7 +133,7 @@ class SimulatedNetwork:
         self._schedule(one, side, self._tell, one, side, reason)
 
     def gone(self, end: End) -> None:
-        """A process is no more: the other ends of its connections are told."""
+        """A process is gone: the other ends of its connections are notified."""
         for one in [c for c in self._connections.values() if end in c.ends and c.open]:
             self.hang_up(end, one.number, "connection reset")
 
@@ -141,7 +142,7 @@ class SimulatedNetwork:
     def _schedule(
         self, one: _Connection, side: int, action: Callable[..., None], *arguments: object
     ) -> None:
-        """Does something when the next message of this direction would arrive."""
+        """Schedules something for the time when the next message of this direction would arrive."""
         draw = self._random
         delay = self._least + int(draw() * self._spread)
         if draw() < self._slow:
@@ -352,7 +353,8 @@ class SimulatedNetwork:
         ]
 
     def _healed(self, were: Iterable[_Connection]) -> None:
-        """Breaks what was cut and no longer is; tells who was not told of a close."""
+        """Breaks the connections that were cut and no longer are; notifies ends that missed a
+        close."""
         for one in were:
             if self._is_cut(one, 0) or self._is_cut(one, 1):
                 continue

@@ -60,7 +60,7 @@ from fencepost.runtimes.simulated.virtual_time import START_NS, Agenda
 MOST_DRIFT_PPB = 20_000
 """How fast or slow a machine's clock may go: 20 microseconds a second."""
 MOST_OFFSET_MS = 3_600_000
-"""How wrong a machine's wall clock may be set."""
+"""How far a machine's wall clock may be wrong."""
 
 
 @final
@@ -78,7 +78,7 @@ class SimulatedRuntime:
         profile: NetworkProfile | None = None,
         watch: Callable[[Mapping[str, SimulatedProcess]], None] | None = None,
     ) -> None:
-        """`watch` is shown the living processes of nodes, by name, after every step.
+        """`watch` is called after every step with the live processes of nodes, by name.
 
         Raises UsageError for a system that cannot be simulated or a bad shape.
         """
@@ -144,7 +144,7 @@ class SimulatedRuntime:
 
     @property
     def steps(self) -> int:
-        """How many things have happened so far: wake-ups, arrivals and the like."""
+        """How many steps have been made so far: wake-ups, arrivals and the like."""
         return self._agenda.steps
 
     @property
@@ -155,9 +155,9 @@ class SimulatedRuntime:
         return self._agenda.now_ns
 
     def advance(self, until: Condition, deadline_ns: int) -> Event | None:
-        """See `Runtime.advance`; the condition is looked at after each step that told anything.
+        """See `Runtime.advance`; the condition is evaluated after each step that recorded an event.
 
-        Raises EnvironmentFailed for a process that broke, with what broke it, until another was
+        Raises EnvironmentFailed for a process that failed, with its error, until another was
         started in its slot.
         """
         self._apply()
@@ -189,7 +189,7 @@ class SimulatedRuntime:
     # ------------------------------------------------------------------------------- processes
 
     def start(self, slot: Slot) -> Process:
-        """Starts the slot's next process; it has begun when this returns.
+        """Starts the slot's next process, which has begun when this returns.
 
         Raises UsageError for a slot that is occupied or is for clients.
         """
@@ -209,7 +209,7 @@ class SimulatedRuntime:
         return machine.process
 
     def signal(self, process: Process, what: Signal) -> Receipt:
-        """Does it at once; an orderly end takes the process's own time."""
+        """Takes effect at once; an orderly end takes the process's own time."""
         machine = self._found(process)
         if machine is None or not machine.alive:
             return Receipt(False, f"{process.name} is not alive")
@@ -231,12 +231,13 @@ class SimulatedRuntime:
                 return Receipt(True, f"{what} was delivered to {process.name}, which was alive")
 
     def lose_power(self, process: Process) -> Receipt:
-        """Ends a process with its machine: its disk forgets some of what was never synced."""
+        """Ends a process together with its machine: its disk loses some of what was never
+        synced."""
         receipt = self.signal(process, Signal.KILL)
         if receipt.true:
             slot = process.slot.name
             self._disk(slot).lose_power(self._stream(f"power/{process.name}").randint)
-            return Receipt(True, f"{process.name} ended, and the disk of {slot} lost its power")
+            return Receipt(True, f"{process.name} ended, and the disk of {slot} lost power")
         return receipt
 
     def living(self, slot: Slot) -> Process | None:
@@ -272,7 +273,7 @@ class SimulatedRuntime:
     def client(self, spec: ClientSpec) -> SimulatedSession:
         """Starts one of the system's own clients, whichever workload is named.
 
-        Raises UsageError for an unfit name, or a cluster without a slot for clients.
+        Raises UsageError for a malformed name, or a cluster without a slot for clients.
         """
         slot = clients_slot(self._layout, spec)
         name = f"{slot.name}/{spec.name}"
@@ -355,7 +356,7 @@ class SimulatedRuntime:
             self._view.apply(event)
 
     def _stream(self, purpose: str) -> Random:
-        """A stream of its own for each purpose, so that one more draw here moves none there."""
+        """A separate stream for each purpose, so that one more draw here changes no other."""
         return Random(f"{self._seed}/{purpose}")
 
     def _machine(self, process: str, slot: Slot) -> Machine:
@@ -363,7 +364,7 @@ class SimulatedRuntime:
         skew = self._stream(f"clock/{slot.name}")
         drift_ppb = skew.randint(-MOST_DRIFT_PPB, MOST_DRIFT_PPB)
         if slot.role == CLIENT:
-            drift_ppb = 0  # a probe says by the host's own clock when it was sent
+            drift_ppb = 0  # a probe records by the host's own clock when it was sent
         offset_ms = skew.randint(-MOST_OFFSET_MS, MOST_OFFSET_MS)
         clock = Clock(START_NS, drift_ppb, offset_ms)
         ports = frozenset(k.port for k in self._layout.links if k.target == slot.name)

@@ -1,4 +1,4 @@
-"""Virtual time: what is due when, in one order that the seed alone decides."""
+"""Virtual time: what is due when, in an order that only the seed decides."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from fencepost.model.clock import MS, SECOND
 
 START_NS = SECOND
 MOST_STEPS_A_MS = 20_000
-"""More steps within one virtual millisecond than this: some deadline is always due."""
+"""With more steps than this within one virtual millisecond, some deadline is always due."""
 
 
 @final
 class Agenda:
-    """What is to be done, by time; at one time, in the order in which it was asked for."""
+    """What is to be done, by time; at the same time, in the order in which it was requested."""
 
     def __init__(self) -> None:
         self.now_ns = START_NS
@@ -26,7 +26,7 @@ class Agenda:
         self._spinning_ns = 0
 
     def at(self, at_ns: int, action: Callable[..., None], *arguments: Any) -> None:
-        """Does something at a time, which is not before now."""
+        """Schedules something at a time that is not before now."""
         self._asked += 1
         heapq.heappush(self._due, (max(at_ns, self.now_ns), self._asked, action, arguments))
 
@@ -35,9 +35,9 @@ class Agenda:
         return self._due[0][0] if self._due else None
 
     def step(self) -> None:
-        """Does the next thing; time moves on to when it is due.
+        """Does the next thing; time advances to when it is due.
 
-        Raises RuntimeError when time no longer moves on.
+        Raises RuntimeError if time does not advance any more.
         """
         at_ns, _, action, arguments = heapq.heappop(self._due)
         self.now_ns = at_ns
