@@ -1,4 +1,4 @@
-"""The clauses that the rules judge, and what they are on Kafka, from the files beside this one."""
+"""The clauses that rules judge, and what they are on other planes, from the files beside this."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from fencepost import Applicability, Clause, Promise
 @cache
 def clauses() -> tuple[Clause, ...]:
     """Every clause of clauses.toml, in the file's order."""
-    text = files("fencepost_suites").joinpath("clauses.toml").read_text(encoding="utf-8")
     return tuple(
         Clause(
             entry["id"],
@@ -22,15 +21,19 @@ def clauses() -> tuple[Clause, ...]:
             entry["defect"],
             entry.get("note", ""),
         )
-        for entry in tomllib.loads(text)["clause"]
+        for entry in tomllib.loads(_text("clauses.toml"))["clause"]
     )
 
 
 @cache
 def applicability() -> tuple[Applicability, ...]:
-    """What each clause is on Apache Kafka, from kraft.toml."""
-    text = files("fencepost_suites").joinpath("kraft.toml").read_text(encoding="utf-8")
+    """What each clause is on the planes that its document does not know, one file a plane."""
     return tuple(
-        Applicability(entry["clause"], "kraft", Promise(entry["promise"]), entry["how"])
-        for entry in tomllib.loads(text)["applicability"]
+        Applicability(entry["clause"], plane, Promise(entry["promise"]), entry["how"])
+        for plane in ("kraft", "raft")
+        for entry in tomllib.loads(_text(f"{plane}.toml"))["applicability"]
     )
+
+
+def _text(name: str) -> str:
+    return files("fencepost_suites").joinpath(name).read_text(encoding="utf-8")
