@@ -72,7 +72,7 @@ def test_python_go_and_java_are_each_asked_for_by_name(checkout: Path) -> None:
 
 
 @pytest.mark.tool
-def test_an_old_python_is_no_python(checkout: Path) -> None:
+def test_a_python_that_is_too_old_does_not_count(checkout: Path) -> None:
     add(checkout, "python3", "exit 1")
     assert "Python 3.11 or newer is missing" in dev(checkout, "setup").stderr
 

@@ -46,7 +46,7 @@ def cached() -> bool:
 
 
 @pytest.mark.parametrize("system", SIZES, indirect=True)
-def test_a_broker_whose_disk_is_full_is_named_with_its_last_words(
+def test_a_broker_whose_disk_is_full_is_named_with_its_last_lines(
     system: str, folder: RunFolder
 ) -> None:
     plugins = load()

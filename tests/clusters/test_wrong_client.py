@@ -16,7 +16,7 @@ pytestmark = pytest.mark.real
 MIX = "this confluent_kafka was built for librdkafka 1.9, and 0.11 is installed"
 
 
-def test_a_client_whose_versions_do_not_fit_is_named_with_its_last_words(
+def test_a_client_whose_versions_do_not_fit_is_named_with_its_last_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = tmp_path / "packages" / "confluent_kafka"

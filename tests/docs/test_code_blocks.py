@@ -145,7 +145,7 @@ def test_the_tutorials_test_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.tool
-def test_the_tutorials_failure_reads_as_it_says(tmp_path: Path) -> None:
+def test_the_tutorials_failure_is_printed_as_it_shows(tmp_path: Path) -> None:
     """Figures may differ; the sentences and their order may not."""
 
     def sentences(text: str) -> list[str]:

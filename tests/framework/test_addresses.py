@@ -42,7 +42,7 @@ def test_a_claimed_run_is_passed_over_until_it_is_given_up() -> None:
 
 
 @pytest.mark.real
-def test_a_claim_lives_as_long_as_any_process_that_inherited_it() -> None:
+def test_a_claim_lasts_as_long_as_any_process_that_inherited_it() -> None:
     only = range(242, 243)
     mine = claim(242, only)
     heir = subprocess.Popen(

@@ -151,7 +151,7 @@ def test_a_probe_that_raises_ends_the_fault_with_its_name(
         assert caught.value.exit_code == 2
 
 
-def test_a_system_without_a_probe_that_fits_is_told_to_have_one(
+def test_a_system_without_a_fitting_probe_is_named_with_the_remedy(
     tmp_path: Path, real: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An echo node waits for the rest of a frame when it is sent a line of HTTP."""

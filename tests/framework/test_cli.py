@@ -107,7 +107,7 @@ def test_tests_run_beside_a_conftest_that_is_not_theirs(tmp_path: Path) -> None:
         (("run", "no_such_test.py"), "no_such_test.py"),
     ],
 )
-def test_a_wrong_word_is_answered_in_one_line_with_the_right_one(
+def test_a_wrong_name_is_answered_in_one_line_with_the_nearest_one(
     words: tuple[str, ...], hint: str, tmp_path: Path
 ) -> None:
     out = ("--out", str(tmp_path)) if words[0] != "plugins" else ()
@@ -127,7 +127,7 @@ def test_a_missing_toxiproxy_is_named_within_seconds(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_a_node_that_dies_at_start_is_named_with_its_last_words(tmp_path: Path) -> None:
+def test_a_node_that_dies_at_start_is_named_with_its_last_lines(tmp_path: Path) -> None:
     broken = {"PYTHONOPTIMIZE": "1"}  # nodes refuse to run without their assertions
     ended = fencepost("cluster", "up", "--out", str(tmp_path), environment=broken)
     assert ended.returncode == 4
@@ -135,7 +135,7 @@ def test_a_node_that_dies_at_start_is_named_with_its_last_words(tmp_path: Path) 
     assert "Traceback" not in ended.stderr
 
 
-def test_doctor_and_plugins_say_what_there_is() -> None:
+def test_doctor_and_plugins_list_what_they_find() -> None:
     found = json.loads(fencepost("doctor", "--json").stdout)
     assert {one["what"] for one in found} >= {"Python", "toxiproxy", "Java"}
     offers = json.loads(fencepost("plugins", "--json").stdout)
@@ -144,7 +144,7 @@ def test_doctor_and_plugins_say_what_there_is() -> None:
 
 
 @pytest.mark.real
-def test_a_cluster_stays_up_for_somebodys_client_until_it_is_interrupted(tmp_path: Path) -> None:
+def test_a_cluster_stays_up_for_a_users_client_until_it_is_interrupted(tmp_path: Path) -> None:
     with subprocess.Popen(
         [*COMMAND, "cluster", "up", "--out", str(tmp_path)],
         stdout=subprocess.PIPE,

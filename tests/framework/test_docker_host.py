@@ -52,7 +52,7 @@ def test_what_cannot_be_kept_is_not_lost_in_silence(tmp_path: Path) -> None:
     ends.close()
 
 
-def test_an_end_wakes_whoever_selects_is_told_once_and_stays_known() -> None:
+def test_an_end_wakes_a_select_is_yielded_once_and_stays_known() -> None:
     ends = _Ends()
     assert not select.select([ends], [], [], 0)[0]
     end = Exit("broker-1#1", 0, 9, 7)

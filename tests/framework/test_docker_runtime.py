@@ -147,7 +147,7 @@ def test_no_event_is_lost_over_a_kill(make: Make) -> None:
     assert reading.end.damage == ()
 
 
-def test_a_process_that_dies_at_start_is_named_with_its_last_words(make: Make) -> None:
+def test_a_process_that_dies_at_start_is_named_with_its_last_lines(make: Make) -> None:
     runtime = make(EchoSystem(modes=(("broker-1", "dies"),)), kafka_shape(0, 1))
     runtime.start(slot(runtime, "broker-1"))
     with pytest.raises(EnvironmentFailed, match=r"broker-1#1.*ended with exit code 3") as failed:
@@ -155,7 +155,7 @@ def test_a_process_that_dies_at_start_is_named_with_its_last_words(make: Make) -
     assert "line 29 of my last words" in failed.value.detail
 
 
-def test_a_paused_process_stands_still_until_it_is_resumed(pair: ProcessRuntime) -> None:
+def test_a_paused_process_is_stopped_until_it_is_resumed(pair: ProcessRuntime) -> None:
     process = pair.living(slot(pair, "broker-1"))
     assert process is not None
     stopped = pair.signal(process, Signal.STOP)

@@ -34,7 +34,7 @@ def nowhere(tmp_path: Path) -> Mapping[str, str]:
         ("DOCKER_HOST", "ssh://me@example.org", "is on another machine"),
     ],
 )
-def test_a_named_engine_that_cannot_serve_is_said_in_one_sentence(
+def test_a_named_engine_that_cannot_serve_is_reported_in_one_sentence(
     variable: str, named: str, says: str
 ) -> None:
     with pytest.raises(EnvironmentFailed, match=says) as failed:
@@ -119,14 +119,14 @@ def test_an_owner_is_gone_when_its_process_is() -> None:
     assert is_gone("/".join([host, "an earlier boot", "1", me, started]))
 
 
-def test_nobody_can_tell_of_another_hosts_owner_or_of_another_namespaces() -> None:
+def test_whether_an_owner_of_another_host_or_namespace_is_gone_is_not_known() -> None:
     host, boot, namespace, _, _ = owner().split("/")
     assert not is_gone("/".join([f"not-{host}", "boot", namespace, "1", "1"]))
     assert not is_gone("/".join([host, boot, f"{namespace}0", "999999999", "1"]))
     assert not is_gone("something else")
 
 
-def test_leftovers_say_what_they_are() -> None:
+def test_leftovers_are_named_by_kind_and_run() -> None:
     left = Leftover("network", "abc", "fencepost-7", "20260101-120000-up", owner())
     assert str(left) == "the network fencepost-7 of run 20260101-120000-up"
     assert not left.abandoned

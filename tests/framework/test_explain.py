@@ -98,7 +98,7 @@ def test_what_is_about_another_broker_or_partition_is_left_out_however_near() ->
     assert told(why(h, served)) == [h.events()[1]], "only its own beginning"
 
 
-def test_a_record_is_told_by_the_first_to_replay_it() -> None:
+def test_a_record_is_explained_by_the_first_replay_of_it() -> None:
     h = HistoryBuilder()
     begin(h)
     first = h.add(CONTROLLER, BrokerCommitted(9, 1, 5, True, "b"))
@@ -110,7 +110,9 @@ def test_a_record_is_told_by_the_first_to_replay_it() -> None:
     assert found.steps[-1].known, "the broker has replayed it too"
 
 
-def test_an_answer_is_known_to_whom_it_granted_a_lease_and_so_is_what_came_before_it() -> None:
+def test_an_answer_is_known_to_the_process_that_it_granted_a_lease_and_so_is_what_came_before() -> (
+    None
+):
     h = HistoryBuilder()
     begin(h)
     elected = h.add(CONTROLLER, ControllerElected(1, 0, 0))
@@ -225,7 +227,7 @@ def test_without_a_violation_the_history_is_not_read() -> None:
     assert explained(verdicts, (unread() for _ in range(1))) is verdicts
 
 
-def test_what_is_asked_again_and_again_is_told_once() -> None:
+def test_a_repeated_request_is_shown_once() -> None:
     h = HistoryBuilder()
     begin(h)
     asked = [

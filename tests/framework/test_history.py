@@ -145,7 +145,7 @@ def test_what_merging_found_is_remembered(folder: RunFolder) -> None:
     assert not reading.end.complete
 
 
-def test_a_line_that_is_no_event_is_named(folder: RunFolder) -> None:
+def test_a_line_that_is_not_an_event_is_named(folder: RunFolder) -> None:
     path = folder.events_of("broker-1#1")
     first, second = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + b"garbage\n" + second)
@@ -161,7 +161,7 @@ def test_much_damage_is_named_briefly(folder: RunFolder) -> None:
     assert damage[-1] == "broker-1#1: 4990 more lines are not events"
 
 
-def test_a_process_whose_end_nobody_saw_is_named(folder: RunFolder) -> None:
+def test_a_process_whose_end_was_not_recorded_is_named(folder: RunFolder) -> None:
     cut_events(folder, "harness", slice(0, 3))  # neither exits nor the run's end
     end = history.merge(folder, Codec(KINDS))
     assert end.damage == ("how broker-1#1 ended is not recorded", "the run's end is not recorded")
@@ -249,7 +249,7 @@ def test_more_processes_than_open_files_are_allowed(folder: RunFolder) -> None:
     assert len(list(history.read(folder, Codec(KINDS)))) == 211
 
 
-def test_damage_is_json_for_whoever_reads_it(folder: RunFolder) -> None:
+def test_damage_is_readable_json(folder: RunFolder) -> None:
     path = folder.events_of("broker-1#1")
     path.write_bytes(path.read_bytes()[:-10])
     history.merge(folder, Codec(KINDS))
@@ -258,7 +258,7 @@ def test_damage_is_json_for_whoever_reads_it(folder: RunFolder) -> None:
     ]
 
 
-def test_a_cause_comes_before_its_effect_whatever_the_clock_says() -> None:
+def test_a_cause_comes_before_its_effect_whatever_the_clock_shows() -> None:
     effects = [event("a", 0, 10, cause=Cause("b", 1)), event("a", 1, 11)]
     assert merged(effects, [event("b", 0, 20), event("b", 1, 21)]) == [
         ("b", 0),

@@ -101,7 +101,7 @@ def judged(*words: str, complete: bool = True, plane: str = "quorum") -> Judgeme
         (("other", "other", "other"), Outcome.VIOLATED),
     ],
 )
-def test_findings_come_to_a_verdict(words: tuple[str, ...], outcome: Outcome) -> None:
+def test_findings_make_a_verdict(words: tuple[str, ...], outcome: Outcome) -> None:
     assert judged(*words).verdicts["X-1"].verdict is outcome
 
 
@@ -114,7 +114,7 @@ def test_a_history_that_is_not_complete_shows_only_what_was_broken(
     assert judged(*words, complete=False).verdicts["X-1"].verdict is outcome
 
 
-def test_the_best_word_is_told_and_all_are_counted() -> None:
+def test_the_strongest_evidence_is_shown_and_all_are_counted() -> None:
     verdict = judged("self", "peer").verdicts["X-1"]
     assert (verdict.exercised, verdict.evidence) == (2, Evidence.PEER)
 

@@ -46,7 +46,7 @@ def test_an_exit_code_is_reported_once_and_stays_known(tmp_path: Path, children:
     assert children.wait("a", 0) == exit_
 
 
-def test_an_exit_wakes_whoever_selects(tmp_path: Path, children: Launcher) -> None:
+def test_an_exit_wakes_a_select(tmp_path: Path, children: Launcher) -> None:
     children.start(python(tmp_path, "a", "pass"))
     assert select.select([children], [], [], 10)[0]
     assert [exit_.name for exit_ in children.exits()] == ["a"]
@@ -142,7 +142,7 @@ def test_close_ends_every_child(tmp_path: Path, children: Launcher) -> None:
     assert [state_of(pid) for pid in pids] == ["", "", ""]
 
 
-def test_close_is_heard_even_if_a_fork_holds_the_pair_open(
+def test_close_is_noticed_even_if_a_fork_holds_the_pair_open(
     tmp_path: Path, children: Launcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launcher, "ANSWER_LIMIT_S", 120)  # what it would take unheard
@@ -169,7 +169,7 @@ def test_a_dead_supervisor_is_an_environment_failure(tmp_path: Path, children: L
     assert poll(lambda: state_of(pid) in ("", "Z"), 5)
 
 
-def test_a_supervisor_that_stands_still_holds_nobody_up(
+def test_a_stopped_supervisor_blocks_no_call(
     tmp_path: Path, children: Launcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pid, _ = children.start(python(tmp_path, "a", "import signal; signal.pause()"))

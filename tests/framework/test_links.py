@@ -50,7 +50,7 @@ def test_every_link_leads_to_its_target(bench: Bench) -> None:
     assert links.differences(LAYOUT.links) == []
 
 
-def test_a_slot_that_dials_nobody_has_no_toxiproxy(bench: Bench) -> None:
+def test_a_slot_without_links_has_no_toxiproxy(bench: Bench) -> None:
     assert len(bench.links().processes) == 2
 
 
@@ -158,7 +158,7 @@ def test_trap_misspelt_attributes_are_taken_silently(bench: Bench) -> None:
     assert json.loads(shown)["attributes"] == {"latency": 0, "jitter": 0}
 
 
-def test_a_server_that_died_is_named_with_its_last_words(bench: Bench) -> None:
+def test_a_server_that_died_is_named_with_its_last_lines(bench: Bench) -> None:
     links = bench.links()
     os.kill(process_of(bench, "broker-1"), signal.SIGABRT)
     with pytest.raises(EnvironmentFailed, match="toxiproxy of broker-1 ended with exit") as failed:

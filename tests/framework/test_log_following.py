@@ -56,7 +56,7 @@ def parsed_log(folder: Path) -> ParsedLog:
     return ParsedLog(Counting(), Recorder.open(folder / "a#1.ndjson", "run", "a#1"))
 
 
-def test_what_was_printed_before_and_after_is_told_in_order(
+def test_lines_printed_before_and_after_make_events_in_order(
     tmp_path: Path, parsed_logs: ParsedLogs
 ) -> None:
     log = tmp_path / "a.log"

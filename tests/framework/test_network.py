@@ -84,15 +84,15 @@ def test_a_cut_is_silent_for_longer_than_an_answer_takes() -> None:
     assert silence_s([QUICK_MS]) > 3 * QUICK_MS / 1000
 
 
-def test_who_stood_still_is_asked_again_before_it_is_cut_off() -> None:
+def test_a_node_that_stalled_is_asked_again_before_it_is_cut_off() -> None:
     assert silence_s([1500, 900, 5]) < 0.2
 
 
-def test_who_is_always_slow_is_cut_off_all_the_same() -> None:
+def test_a_node_that_is_always_slow_is_cut_off_too() -> None:
     assert silence_s([1500, 1500, 1500, 1500]) > 4.5
 
 
-def test_who_stands_still_after_the_cut_is_listened_to_for_longer() -> None:
+def test_a_node_that_stalls_after_the_cut_is_given_more_time() -> None:
     made_up = MadeUp([5], vanishes_after_s=1)
     receipt = cut(made_up)
     assert receipt.true, receipt.evidence

@@ -267,7 +267,7 @@ def test_wrong_arguments_of_a_fault_are_the_callers_mistake() -> None:
         plugins.fault("partition", left="broker-1")
 
 
-def test_every_plugin_hears_of_a_judged_run_though_one_raises(tmp_path: Path) -> None:
+def test_every_plugin_is_called_for_a_judged_run_though_one_raises(tmp_path: Path) -> None:
     heard: list[Path] = []
 
     @hookimpl(specname="fencepost_run_judged")
@@ -306,7 +306,7 @@ def test_the_first_report_wins(tmp_path: Path) -> None:
         load_from((), {}).report([tmp_path], tmp_path)
 
 
-def test_a_plugin_that_hears_of_a_judged_run_may_have_its_report_made(tmp_path: Path) -> None:
+def test_a_plugin_called_for_a_judged_run_may_make_its_report(tmp_path: Path) -> None:
     made: list[Path] = []
 
     @hookimpl(specname="fencepost_run_judged")
@@ -326,7 +326,7 @@ def test_a_plugin_that_hears_of_a_judged_run_may_have_its_report_made(tmp_path: 
     assert made == [tmp_path / "report" / "report.html"]
 
 
-def test_marks_say_what_a_clause_is_on_another_plane() -> None:
+def test_applicability_says_what_a_clause_is_on_another_plane() -> None:
     seeds = plugin(
         clauses=[Clause("A-1", "a", ("quorum",), "Says."), Clause("A-2", "a", (), "So.")]
     )

@@ -93,13 +93,15 @@ def test_an_answer_may_come_in_pieces(serve: Callable[[Reply], tuple[str, int]])
     ],
     ids=["closes", "closes early", "answers something else", "is silent"],
 )
-def test_what_is_no_answer(serve: Callable[[Reply], tuple[str, int]], reply: Reply) -> None:
+def test_bytes_that_are_not_an_answer(
+    serve: Callable[[Reply], tuple[str, int]], reply: Reply
+) -> None:
     began = now_ns()
     assert not kafka_probe(*serve(reply), 0.2)
     assert now_ns() - began < 20 * SECOND  # it does not wait for ever
 
 
-def test_nobody_there_is_no_answer() -> None:
+def test_without_a_listener_there_is_no_answer() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         assert not kafka_probe("127.0.0.1", free.getsockname()[1], 1)

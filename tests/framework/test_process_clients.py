@@ -58,7 +58,7 @@ def pair(tmp_path: Path) -> Iterator[ProcessRuntime]:
     runtime.close()
 
 
-def test_a_client_is_told_and_stopped_and_shows_in_the_history(pair: ProcessRuntime) -> None:
+def test_a_client_takes_commands_is_stopped_and_is_in_the_history(pair: ProcessRuntime) -> None:
     session = pair.client(ClientSpec("one", "echo"))
     assert session.process == "clients/one#1"
     session.tell({"say": "first"})
@@ -75,7 +75,7 @@ def test_a_client_is_told_and_stopped_and_shows_in_the_history(pair: ProcessRunt
     assert pair.client(ClientSpec("one", "echo")).process == "clients/one#2"
 
 
-def test_a_client_that_crashes_is_told_and_recorded(pair: ProcessRuntime) -> None:
+def test_a_client_that_crashes_is_reported_and_recorded(pair: ProcessRuntime) -> None:
     session = pair.client(ClientSpec("one", "echo", {"crash": True}))
     with pytest.raises(EnvironmentFailed, match=r"clients/one#1 .* was ended by SIGSEGV"):
         advance(pair, NEVER, 10)
@@ -101,7 +101,7 @@ def test_a_client_that_may_die_may_not_fail(pair: ProcessRuntime) -> None:
         advance(pair, NEVER, 10)
 
 
-def test_a_client_that_does_not_read_holds_nobody_up(pair: ProcessRuntime) -> None:
+def test_a_client_that_does_not_read_blocks_no_call(pair: ProcessRuntime) -> None:
     session = pair.client(ClientSpec("one", "echo"))
     assert advance(pair, answered(session.process))
     os.kill(next(pid_of(pair, session.process)), signal.SIGSTOP)

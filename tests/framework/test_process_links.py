@@ -139,7 +139,7 @@ def test_a_cut_in_front_of_a_deaf_process_has_missed(make: Make) -> None:
     assert "broker-1 -> broker-2:9092: nothing answered before" in receipt.evidence
 
 
-def test_a_cut_of_a_link_that_nobody_uses_has_missed(pair: ProcessRuntime) -> None:
+def test_a_cut_of_an_idle_link_has_missed(pair: ProcessRuntime) -> None:
     session = pair.client(ClientSpec("one", "echo"))
     assert advance(
         pair, Condition("it talks", lambda v: (session.process, "echo.answered") in v.latest)
@@ -181,7 +181,7 @@ def test_an_unknown_name_in_a_cut_is_refused(make: Make) -> None:
         runtime.set_link(Link("broker-1", "broker-2", 9), HEALTHY)
 
 
-def test_a_paused_process_runs_while_its_links_change_and_stands_still_again(
+def test_a_paused_process_runs_while_its_links_change_and_is_stopped_again(
     pair: ProcessRuntime,
 ) -> None:
     """Else it can hang the toxiproxies of everyone who dials it."""

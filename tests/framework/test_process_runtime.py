@@ -153,7 +153,7 @@ def test_a_started_process_is_named_recorded_and_placed(make: Make) -> None:
     assert before.seed == 7
 
 
-def test_the_run_says_what_it_is(make: Make) -> None:
+def test_the_run_records_what_it_is(make: Make) -> None:
     runtime = make(shape=kafka_shape(1, 2, {"a.b": "c"}))
     info = runtime.folder.info()
     assert (info.system, info.runtime, info.seed) == ("echo/mesh", "process", 7)
@@ -222,7 +222,7 @@ def test_a_process_that_ignores_sigterm_is_ended_by_close(make: Make) -> None:
     assert state_of(stubborn.pid) == ""
 
 
-def test_a_paused_process_stands_still_until_it_is_resumed(pair: ProcessRuntime) -> None:
+def test_a_paused_process_is_stopped_until_it_is_resumed(pair: ProcessRuntime) -> None:
     process = pair.living(slot(pair, "broker-1"))
     assert process is not None
     stopped = pair.signal(process, Signal.STOP)
@@ -235,7 +235,7 @@ def test_a_paused_process_stands_still_until_it_is_resumed(pair: ProcessRuntime)
 # ---------------------------------------------------------------------------------- time passing
 
 
-def test_what_holds_already_is_told_even_past_the_deadline(
+def test_a_condition_that_holds_already_is_met_even_past_the_deadline(
     pair: ProcessRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pair._waiting, "select", None)  # it would have to wait
@@ -280,7 +280,7 @@ def test_both_of_two_conditions(pair: ProcessRuntime) -> None:
     assert advance(pair, both) is not None
 
 
-def test_the_harness_notices_when_it_stood_still(pair: ProcessRuntime) -> None:
+def test_the_harness_notices_when_it_stalled(pair: ProcessRuntime) -> None:
     script = f"read now; kill -STOP {os.getpid()}; sleep 0.6; kill -CONT {os.getpid()}"
     began = now_ns()
     with subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE) as stopper:
@@ -329,7 +329,7 @@ def test_a_node_that_dies_at_start_is_named_within_seconds(make: Make) -> None:
     )
 
 
-def test_a_death_is_told_until_the_slot_lives_again(pair: ProcessRuntime) -> None:
+def test_a_death_is_raised_until_the_slot_has_a_process_again(pair: ProcessRuntime) -> None:
     victim = pair.living(slot(pair, "broker-1"))
     assert victim is not None
     os.kill(victim.pid, signal.SIGKILL)
@@ -340,7 +340,7 @@ def test_a_death_is_told_until_the_slot_lives_again(pair: ProcessRuntime) -> Non
     talk(pair)
 
 
-def test_what_decides_counts_even_if_somebody_died(pair: ProcessRuntime) -> None:
+def test_the_deciding_event_counts_even_if_a_process_died(pair: ProcessRuntime) -> None:
     victim = pair.living(slot(pair, "broker-1"))
     assert victim is not None
     os.kill(victim.pid, signal.SIGKILL)
@@ -359,7 +359,7 @@ def test_a_node_may_leave_in_an_orderly_way(make: Make) -> None:
     assert advance(runtime, NEVER, 0.1) is None
 
 
-def test_a_dead_supervisor_is_told_at_once_and_close_still_works(pair: ProcessRuntime) -> None:
+def test_a_dead_supervisor_is_reported_at_once_and_close_still_works(pair: ProcessRuntime) -> None:
     os.kill(pair._backend.launcher.pid, signal.SIGKILL)  # type: ignore[attr-defined]
     with pytest.raises(EnvironmentFailed, match="supervisor"):
         advance(pair, NEVER, 10)
@@ -368,7 +368,7 @@ def test_a_dead_supervisor_is_told_at_once_and_close_still_works(pair: ProcessRu
     assert last.body == RunEnded(False)
 
 
-def test_a_dead_toxiproxy_is_told_at_once(pair: ProcessRuntime) -> None:
+def test_a_dead_toxiproxy_is_reported_at_once(pair: ProcessRuntime) -> None:
     started = pair._backend.launcher._pids  # type: ignore[attr-defined]
     (toxiproxy,) = [name for name in started if name.startswith("toxiproxy/broker-1#")]
     os.kill(started[toxiproxy], signal.SIGKILL)

@@ -206,7 +206,7 @@ def test_a_test_passes_when_its_clause_holds(pytester: pytest.Pytester) -> None:
 
 @pytest.mark.real
 @pytest.mark.usefixtures("nose")
-def test_a_broken_promise_fails_the_test_and_says_how_to_see_it_again(
+def test_a_broken_promise_fails_the_test_and_prints_how_to_repeat_it(
     pytester: pytest.Pytester,
 ) -> None:
     pytester.makeconftest(SMALL)
@@ -234,7 +234,7 @@ def test_a_broken_promise_fails_the_test_and_says_how_to_see_it_again(
 
 @pytest.mark.real
 @pytest.mark.usefixtures("nose")
-def test_a_test_that_fails_by_itself_is_judged_all_the_same(pytester: pytest.Pytester) -> None:
+def test_a_test_that_fails_by_itself_is_judged_too(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(SMALL)
     pytester.makepyfile(
         """
@@ -250,7 +250,7 @@ def test_a_test_that_fails_by_itself_is_judged_all_the_same(pytester: pytest.Pyt
 
 @pytest.mark.real
 @pytest.mark.usefixtures("nose")
-def test_a_marked_clause_that_nothing_exercised_is_no_pass(pytester: pytest.Pytester) -> None:
+def test_a_marked_clause_that_nothing_exercised_fails_the_test(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(SMALL)
     pytester.makepyfile(
         """
@@ -313,7 +313,7 @@ def test_workers_of_xdist_each_have_clusters_of_their_own(pytester: pytest.Pytes
     assert runs[0]["seed"] == runs[1]["seed"]
 
 
-def test_a_test_says_which_systems_can_show_what_it_is_about(pytester: pytest.Pytester) -> None:
+def test_a_test_names_the_systems_that_can_show_what_it_checks(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest

@@ -57,7 +57,7 @@ def test_one_missed_link_spoils_the_receipt_and_is_named() -> None:
     assert "broker-2" not in receipt.evidence
 
 
-def test_one_idle_link_among_busy_ones_is_no_miss() -> None:
+def test_one_idle_link_among_busy_ones_is_not_a_miss() -> None:
     idle = replace(GOOD_CUT, link=Link("broker-1", "broker-3", 9092), open_before=0)
     assert judge([GOOD_CUT, idle], [], [], without_process=0).true
 

@@ -34,7 +34,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert folder.run == "run-1"
 
 
-def test_the_file_says_its_versions(tmp_path: Path) -> None:
+def test_the_file_has_its_versions(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run-1")
     folder.write_info(INFO)
     written = json.loads((folder.path / "run.json").read_text())
@@ -56,7 +56,7 @@ def test_a_damaged_run_json_is_named(tmp_path: Path, text: str) -> None:
         folder.info()
 
 
-def test_another_folder_is_no_run_folder(tmp_path: Path) -> None:
+def test_another_folder_is_not_a_run_folder(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a run folder"):
         RunFolder(tmp_path).info()
 

@@ -54,7 +54,7 @@ def test_a_run_without_trouble_passes() -> None:
     GOOD.check(["QC-01", "HB-01"])
 
 
-def test_a_violation_is_told_first_with_its_explanation() -> None:
+def test_a_violation_is_reported_first_with_its_explanation() -> None:
     worst = replace(
         GOOD,
         judgement=Judgement({**VERDICTS, **VIOLATED}),
@@ -163,7 +163,7 @@ def test_what_may_be_new_stays_red_beside_what_is_known(verdict: Verdict) -> Non
         replace(GOOD, judgement=judgement).check()
 
 
-def test_a_finding_of_another_clause_says_nothing_of_this_one() -> None:
+def test_a_finding_of_another_clause_does_not_apply_to_this_one() -> None:
     other = structs.replace(KNOWN, clauses=("QC-18",))
     assert attributed(Judgement(VIOLATED), [other], []).broken == ("QC-17",)
 

@@ -224,7 +224,7 @@ def test_a_clock_shows_a_time_no_sooner_than_it_is_woken_for_it(drift_ppb: int) 
         assert clock.monotonic_ns(woken_ns - 2) <= shown_ns
 
 
-def test_an_agenda_whose_time_stands_still_says_so() -> None:
+def test_an_agenda_whose_time_does_not_advance_raises() -> None:
     agenda = Agenda()
 
     def again() -> None:

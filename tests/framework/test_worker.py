@@ -44,7 +44,7 @@ def recorded(tmp_path: Path) -> list[object]:
     return [codec.decode(line).body for line in lines]
 
 
-def test_a_worker_tells_what_it_is_and_why_it_ended(tmp_path: Path) -> None:
+def test_a_worker_records_what_it_is_and_why_it_ended(tmp_path: Path) -> None:
     argv = started_with(tmp_path, b'{"failures":0}')
     assert run_worker(argv, Options, about, work) == 0
     assert recorded(tmp_path) == [STARTED, NodeStopped("done")]

@@ -97,7 +97,7 @@ def test_what_got_no_answer_is_asked_for_again_as_an_operation_of_its_own() -> N
     assert run.asked == ["op-1", "op-2", "op-3"]
 
 
-def test_what_was_done_though_nobody_said_so_is_not_asked_for_again() -> None:
+def test_a_change_that_succeeded_without_an_answer_is_not_repeated() -> None:
     run = Administered(OPEN, then=GONE)
     delete(run)
     assert run.asked == ["op-1"]
@@ -115,7 +115,7 @@ def test_what_no_event_shows_is_asked_for_until_it_is_answered() -> None:
     assert run.asked == ["op-1", "op-2", "op-3"]
 
 
-def test_a_refusal_of_what_no_event_shows_is_told_at_once_too() -> None:
+def test_a_refusal_of_a_change_that_no_event_shows_is_raised_at_once_too() -> None:
     run = Administered(OPEN, REFUSED, DONE)
     with pytest.raises(Violation, match="ended as failed"):
         clients_of(run).reassign("orders", 0, [1])
@@ -141,14 +141,14 @@ def test_an_election_by_hand_is_asked_for_until_it_is_answered() -> None:
     assert run.asked == ["op-1", "op-2"]
 
 
-def test_a_refusal_alone_is_told_at_once() -> None:
+def test_a_refusal_alone_is_raised_at_once() -> None:
     run = Administered(REFUSED, DONE)
     with pytest.raises(Violation, match="ended as failed: UNKNOWN_TOPIC_OR_PART"):
         delete(run)
     assert run.asked == ["op-1"]
 
 
-def test_an_outcome_that_stays_open_is_told_in_the_end() -> None:
+def test_an_outcome_that_stays_unknown_is_raised_in_the_end() -> None:
     run = Administered(*[OPEN] * 100)
     with pytest.raises(Violation, match="ended as unknown: _TRANSPORT"):
         delete(run)

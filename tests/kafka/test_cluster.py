@@ -96,7 +96,7 @@ def shrunk(view: View) -> None:
         (shrunk, "broker 3 not in the ISR of orders-0"),
     ],
 )
-def test_what_is_missing_is_said_in_words(harm: Callable[[View], None], says: str) -> None:
+def test_what_is_missing_is_named_in_words(harm: Callable[[View], None], says: str) -> None:
     view = healthy()
     harm(view)
     assert missing(view, LAYOUT) == (says,)
@@ -200,7 +200,7 @@ def test_a_cluster_that_recovered_did_whatever_came_after() -> None:
     assert (recovered.recovered, recovered.missing) == (True, ())
 
 
-def test_a_cluster_that_never_recovers_says_what_it_lacks() -> None:
+def test_a_cluster_that_never_recovers_reports_what_it_lacks() -> None:
     view = healthy()
     no_controller(view)
     recovered = cluster_of(Moving(view)).await_recovery()

@@ -199,7 +199,7 @@ def test_an_interrupt_is_left_to_the_harness(start: Start) -> None:
     assert worker.bodies()[-1] == NodeStopped("stopped")
 
 
-def test_a_reader_that_gets_no_answer_says_unknown_in_time(start: Start) -> None:
+def test_a_reader_that_gets_no_answer_records_unknown_in_time(start: Start) -> None:
     with mute_listener() as port:
         places = (("orders", 0), ("orders", 1))
         worker = start(ReaderOptions(partitions=places, final=True, limit_ms=500), port)
@@ -236,7 +236,7 @@ def test_a_probe_records_what_came_back(start: Start) -> None:
     assert completed.sent_at_ns > 0
 
 
-def test_a_client_that_fails_says_so(start: Start) -> None:
+def test_a_client_that_fails_records_it(start: Start) -> None:
     with mute_listener() as port:
         settings = {"no.such.setting": "1"}
         worker = start(ConsumerOptions(partitions=(("orders", 0),), settings=settings), port)
@@ -287,7 +287,7 @@ def test_an_error_after_retries_proves_nothing() -> None:
     assert outcomes.of_produce(-1, too_large) == "failed"
 
 
-def test_an_administrative_call_fails_only_by_a_brokers_word() -> None:
+def test_an_administrative_call_fails_only_by_a_brokers_answer() -> None:
     assert outcomes.of_admin(None) == "ok"
     assert outcomes.of_admin(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS)) == "failed"
     assert outcomes.of_admin(KafkaError(KafkaError._TIMED_OUT)) == "unknown"

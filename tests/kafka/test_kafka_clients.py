@@ -144,7 +144,7 @@ def test_topics_come_and_go(
     assert apis[-1] == ("delete_topic", "ok")
 
 
-def test_a_probe_has_one_brokers_word(cluster: KafkaCluster, clients: KafkaClients) -> None:
+def test_a_probe_has_the_answer_of_one_broker(cluster: KafkaCluster, clients: KafkaClients) -> None:
     clients.create_topic("probed", partitions=1)
     leader, follower = cluster.leader("probed", 0), cluster.followers("probed", 0)[0]
     written = clients.produce_directly(leader, "probed", 0)

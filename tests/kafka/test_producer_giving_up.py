@@ -38,7 +38,7 @@ class GivesUp:
         pass
 
 
-def test_a_producer_whose_library_gives_up_says_so_and_what_became_of_its_messages(
+def test_a_producer_whose_library_gives_up_records_it_and_the_outcomes_of_its_messages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(producer, "Producer", GivesUp)

@@ -86,7 +86,7 @@ def test_links_that_were_healed_just_now_are_left_alone() -> None:
     assert any("broker-2" in planned.victims for planned in killed if planned)
 
 
-def test_controllers_links_are_left_alone_while_nobody_leads_them() -> None:
+def test_controllers_links_are_left_alone_while_no_controller_leads() -> None:
     view = begun()
     view.of(KafkaView).active_controller = None
     ends = [planned.ends for planned in strikes(view, *LINKS)]
@@ -94,7 +94,7 @@ def test_controllers_links_are_left_alone_while_nobody_leads_them() -> None:
     assert all(not name.startswith("controller") for several in ends for name in several)
 
 
-def test_brokers_links_are_left_alone_while_nobody_leads_a_partition() -> None:
+def test_brokers_links_are_left_alone_while_a_partition_has_no_leader() -> None:
     view = begun()
     between = [p for p in strikes(view, *LINKS) if p.ends <= {slot.name for slot in BROKERS}]
     assert between
@@ -117,7 +117,7 @@ def test_a_cut_between_the_roles_is_between_a_broker_and_the_active_controller()
     assert all("controller-1" in ends for ends in mixed)
 
 
-def test_who_suffers_is_not_struck_again() -> None:
+def test_an_affected_slot_gets_no_second_fault() -> None:
     moment = Moment(begun(), LAYOUT, LINKS, frozenset({"broker-1"}))
     drawn = [STRIKES.draw(Random(seed), moment) for seed in range(200)]
     assert all("broker-1" not in planned.victims for planned in drawn if planned)
@@ -129,7 +129,7 @@ def test_who_suffers_is_not_struck_again() -> None:
     )
 
 
-def test_a_slow_link_is_one_that_somebody_dials() -> None:
+def test_a_slow_link_is_one_that_is_dialled() -> None:
     # 101 leads the quorum, and the others pull.
     slow = [planned.arguments for planned in strikes(begun(), "slow_link")]
     dialled = [a["targets"] for a in slow if str(a["sources"]).startswith("controller")]

@@ -49,7 +49,7 @@ strikes = st.lists(
 
 
 @given(strikes)
-def test_actions_are_in_order_and_no_strike_heals_before_it_strikes(
+def test_actions_are_in_order_and_no_fault_heals_before_it_is_injected(
     planned: list[s.Injection],
 ) -> None:
     actions = s.actions(s.Schedule(injections=tuple(planned)))
@@ -69,7 +69,7 @@ def test_actions_are_in_order_and_no_strike_heals_before_it_strikes(
         ("@brokers", ["broker-2", "broker-3"]),
     ],
 )
-def test_a_selector_is_looked_up_when_the_strike_is_due(selector: str, names: object) -> None:
+def test_a_selector_is_resolved_when_the_injection_is_due(selector: str, names: object) -> None:
     assert resolve({"node": selector, "n": 1}, view(2)) == {"node": names, "n": 1}
 
 
@@ -82,7 +82,7 @@ def test_a_selector_is_looked_up_when_the_strike_is_due(selector: str, names: ob
         ("@active-controller", view(2, controller=None)),
     ],
 )
-def test_what_nobody_is_yet_is_not_known(selector: str, seen: View) -> None:
+def test_a_selector_without_a_target_yet_is_not_known(selector: str, seen: View) -> None:
     assert resolve({"node": selector}, seen) is None
 
 
@@ -115,7 +115,7 @@ def test_a_record_comes_back_as_written(tmp_path: Path) -> None:
         ('{"strikes": [], "version": 99}', "newer than"),
     ],
 )
-def test_a_file_that_is_no_schedule_is_refused(
+def test_a_file_that_is_not_a_schedule_is_refused(
     tmp_path: Path, content: str | None, says: str
 ) -> None:
     path = tmp_path / "schedule.json"

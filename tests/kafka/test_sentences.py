@@ -73,7 +73,7 @@ def test_every_kind_has_a_sentence(kind: type[Struct]) -> None:
         ),
     ],
 )
-def test_a_sentence_says_what_happened(body: Struct, words: str) -> None:
+def test_the_sentences_of_events(body: Struct, words: str) -> None:
     assert sentence_of(body) == words
 
 
@@ -93,5 +93,5 @@ def test_numbers_read_as_people_count(values: tuple[int, ...], words: str) -> No
     assert numbers(values) == words
 
 
-def test_times_are_told_in_the_unit_that_fits() -> None:
+def test_times_are_written_in_the_unit_that_fits() -> None:
     assert (span(12_000_000), span(5_240_000_000)) == ("12 ms", "5.2 s")

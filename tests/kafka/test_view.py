@@ -32,7 +32,7 @@ def seen(*told: tuple[str, Struct]) -> View:
     return view
 
 
-def test_a_leader_may_be_heard_of_before_the_record_that_makes_it_one() -> None:
+def test_a_leader_may_report_before_the_record_that_makes_it_one() -> None:
     for order in ((0, 1), (1, 0)):
         told = [("broker-1#1", LEADS), ("clients/observer#1", RECORD)]
         view = seen(*(told[n] for n in order))
@@ -41,18 +41,18 @@ def test_a_leader_may_be_heard_of_before_the_record_that_makes_it_one() -> None:
         assert NODE.leads("orders", 0).holds(view)
 
 
-def test_a_leader_of_a_partition_that_nobody_heard_of_leads_nothing() -> None:
+def test_a_leader_of_an_unknown_partition_leads_nothing() -> None:
     assert not NODE.leads("orders", 0).holds(seen(("broker-1#1", LEADS)))
 
 
-def test_a_node_has_caught_up_by_records_or_by_what_it_says_that_it_applied() -> None:
+def test_a_node_has_caught_up_by_records_or_by_what_it_reports_as_applied() -> None:
     record = ("clients/observer#1", MetadataCommitted(7, 1, "TopicRecord", "x"))
     assert not NODE.caught_up.holds(seen(record))
     assert not NODE.caught_up.holds(seen(record, ("broker-1#1", MetadataApplied(6, 1))))
     assert NODE.caught_up.holds(seen(record, ("broker-1#1", MetadataApplied(7, 1))))
 
 
-def test_a_node_has_not_caught_up_with_what_only_an_observer_has_told() -> None:
+def test_a_node_has_not_caught_up_with_what_only_an_observer_has_recorded() -> None:
     applied = ("broker-1#1", MetadataApplied(7, 1))
     fenced = ("clients/observer#1", BrokerCommitted(8, 2, 5, True, "two"))
     assert not NODE.caught_up.holds(seen(applied, fenced))
@@ -71,7 +71,7 @@ def test_a_broker_that_lags_brings_no_deleted_topic_back() -> None:
         assert (view.of(KafkaView).topics, view.of(KafkaView).partitions) == ({}, {})
 
 
-def test_a_topic_that_is_made_anew_counts_and_is_led_by_who_leads_it_now() -> None:
+def test_a_topic_that_is_created_again_counts_and_has_its_new_leader() -> None:
     first = [("broker-2#1", body) for body in (MADE, RECORD, GONE)]
     behind = [("broker-1#1", body) for body in (RECORD, LEADS, GONE)]
     anew = [

@@ -109,7 +109,7 @@ def test_where_allure_writes_nothing_no_timeline_is_made(
     assert list((judged / "report").iterdir()) == []
 
 
-def test_a_known_finding_is_told_apart_and_stands_below_what_is_new() -> None:
+def test_a_known_finding_is_named_and_listed_below_new_ones() -> None:
     found = {
         "KR-06": Verdict(
             "violated", 1, "peer", "A refused process is gone.", known=("duplicates",)

@@ -212,7 +212,7 @@ def test_a_process_that_ignores_the_signal_gives_no_receipt(
     terminated.heal()
 
 
-def test_a_paused_process_stands_still_until_it_heals(runtime: Runtime, faults: Faults) -> None:
+def test_a_paused_process_is_stopped_until_it_heals(runtime: Runtime, faults: Faults) -> None:
     pid = living_pid(runtime, "broker-1")
     with faults.pause("broker-1") as paused:
         assert paused.receipt.true
@@ -231,7 +231,7 @@ def test_a_pause_heals_though_its_process_was_killed(runtime: Runtime, faults: F
 
 
 @pytest.mark.parametrize("disk", ["empty", "copy"])
-def test_a_duplicate_lives_beside_its_node(runtime: Runtime, faults: Faults, disk: str) -> None:
+def test_a_duplicate_runs_beside_its_node(runtime: Runtime, faults: Faults, disk: str) -> None:
     slot, duplicate = runtime.layout.slot("broker-1"), runtime.layout.slot("broker-1-duplicate")
     (runtime.place(slot).data_dir / "meta.properties").write_text("id=1")
     with faults.duplicate_id("broker-1", disk=disk) as doubled:
@@ -257,7 +257,7 @@ def test_the_duplicate_of_a_dead_node_doubles_nothing(runtime: Runtime, faults: 
 # ---------------------------------------------------------------------------- by name, on record
 
 
-def test_a_strike_is_an_event_and_an_entry_in_the_record(
+def test_an_injection_is_an_event_and_an_entry_in_the_record(
     runtime: Runtime, faults: Faults, tmp_path: Path
 ) -> None:
     broker = KafkaNode(runtime.layout.slot("broker-1"))

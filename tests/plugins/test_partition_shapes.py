@@ -42,11 +42,11 @@ def both(*pairs: tuple[str, str]) -> set[tuple[str, str]]:
         (p.bridge(BROKERS), both(("broker-1", "broker-3"))),
     ],
 )
-def test_a_shape_cuts_what_its_name_says(fault: p.Partition, cut: set[tuple[str, str]]) -> None:
+def test_a_shape_cuts_what_its_name_means(fault: p.Partition, cut: set[tuple[str, str]]) -> None:
     assert fault.directions(LAYOUT) == cut
 
 
-def test_in_a_ring_of_majorities_every_node_hears_a_majority_of_its_own() -> None:
+def test_in_a_ring_of_majorities_every_node_reaches_a_majority_of_its_own() -> None:
     five = (*CONTROLLERS, "broker-1", "broker-2")
     cut = p.majorities_ring(five).directions(LAYOUT)
     heard = {b: frozenset(a for a in five if (a, b) not in cut) for b in five}
@@ -54,7 +54,7 @@ def test_in_a_ring_of_majorities_every_node_hears_a_majority_of_its_own() -> Non
     assert len(set(heard.values())) == 5
 
 
-def test_the_duplicate_of_a_node_is_no_other_node() -> None:
+def test_the_duplicate_of_a_node_is_not_another_node() -> None:
     names = {name for pair in p.isolate("broker-1").directions(LAYOUT) for name in pair}
     assert not any(name.endswith("-duplicate") for name in names)
 

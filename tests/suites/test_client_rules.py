@@ -281,7 +281,7 @@ def test_one_message_at_two_offsets_is_a_duplicate() -> None:
     assert "at offset 4 and at offset 5" in verdict(h, "duplicate").violations[0].message
 
 
-def test_a_message_met_again_where_it_was_is_no_duplicate() -> None:
+def test_a_message_met_again_where_it_was_is_not_a_duplicate() -> None:
     h = HistoryBuilder()
     poll(h, A, 4, 5)
     poll(h, B, 4, 5)
@@ -289,7 +289,7 @@ def test_a_message_met_again_where_it_was_is_no_duplicate() -> None:
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_a_message_that_may_be_stored_twice_is_no_duplicate(acks: int) -> None:
+def test_a_message_that_may_be_stored_twice_is_not_a_duplicate(acks: int) -> None:
     h = HistoryBuilder()
     h.add(PRODUCER, ProduceInvoked("op", "orders", 0, acks, idempotent=False))
     poll(h, A, 4, 5, o4="op", o5="op")

@@ -148,7 +148,7 @@ def test_qc_32_is_undecided_in_a_history_cut_short() -> None:
 @pytest.mark.parametrize(
     ("isr", "replicas"), [((1, 4), ALL3), ((1, 2), (1, 2, 2))], ids=["outside", "twice"]
 )
-def test_an_isr_that_is_no_part_of_the_replicas_breaks_rp_19(
+def test_an_isr_that_is_not_a_subset_of_the_replicas_breaks_rp_19(
     isr: tuple[int, ...], replicas: tuple[int, ...]
 ) -> None:
     h = HistoryBuilder()
@@ -156,7 +156,7 @@ def test_an_isr_that_is_no_part_of_the_replicas_breaks_rp_19(
     assert verdict(h, "RP-19").violations[0].evidence is Evidence.PEER
 
 
-def test_a_member_that_is_no_replica_any_more_and_left_keeps_rp_19() -> None:
+def test_a_member_that_is_not_a_replica_any_more_and_left_keeps_rp_19() -> None:
     h = HistoryBuilder()
     partition(h, 4, 1, 0, ALL3, ALL3)
     assert verdict(h, "RP-19").verdict is Outcome.NOT_EXERCISED
@@ -222,7 +222,7 @@ def test_a_write_still_open_when_an_unreached_leader_leaves_breaks_rp_11() -> No
     assert "was open for 11.0 s while broker-2#1 led" in verdict(h, "RP-11").violations[0].message
 
 
-def test_that_a_leader_was_not_found_says_nothing_if_it_was_dead() -> None:
+def test_a_dead_leader_that_was_not_found_proves_nothing() -> None:
     h = HistoryBuilder()
     sought(h)
     lead(h.after(11_000), B3, 3, log_end=3)
@@ -237,7 +237,7 @@ def test_a_resend_stored_by_the_new_leader_keeps_rp_11() -> None:
     assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.CLIENT)
 
 
-def test_a_write_that_the_new_leader_heard_of_or_had_no_time_to_is_not_rp_11s_matter() -> None:
+def test_a_write_whose_client_reached_the_new_leader_or_had_no_time_does_not_break_rp_11() -> None:
     h = HistoryBuilder()
     sought(h)
     completed(h, "unknown", -1)

@@ -82,7 +82,7 @@ def test_the_real_ones_can_be_left_out(project: pytest.Pytester) -> None:
 
 
 @pytest.mark.tool
-def test_a_failure_tells_its_seed_and_keeps_its_run(project: pytest.Pytester) -> None:
+def test_a_failure_prints_its_seed_and_keeps_its_run(project: pytest.Pytester) -> None:
     project.makepyfile(
         test_older="""
         import os

@@ -21,7 +21,7 @@ def test_a_program_that_is_there_needs_no_go(
     assert build.binary(tmp_path) == there
 
 
-def test_without_go_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_go_one_sentence_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(EnvironmentFailed, match=r"^Go is missing: etcd/cluster builds its server"):
         build.binary(tmp_path)

@@ -265,7 +265,7 @@ def test_stored_tokens_compare_as_bytes_as_they_do_as_numbers() -> None:
 # --------------------------------------------------------------------------------------- observer
 
 
-def test_an_observer_tells_changes_only() -> None:
+def test_an_observer_records_changes_only() -> None:
     seen = ok(',"leader":"5","raftTerm":"2","raftIndex":"9"')
     later = ok(',"leader":"5","raftTerm":"2","raftIndex":"11"')
     script = observing(ObserverOptions(), ("etcd-1",))

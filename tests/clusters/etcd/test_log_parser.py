@@ -66,7 +66,7 @@ def test_words_of_raft_in_another_line_make_no_event() -> None:
     assert MemberLogParser(2).parse(line) == ()
 
 
-def test_a_failure_is_told_once_and_not_after_a_signal() -> None:
+def test_a_failure_makes_one_event_and_none_after_a_signal() -> None:
     failed = '{"level":"fatal","ts":"2026-11-22T09:00:00Z","msg":"disk","error":"full"}'
     assert [one.body for one in parsed([failed, failed])] == [
         MemberStopping(member="", reason="disk: full")

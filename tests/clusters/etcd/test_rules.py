@@ -148,7 +148,7 @@ def test_a_later_state_without_the_write_breaks_etcd_02() -> None:
     assert "a:0 was acknowledged at revision 5" in violation(h, "ETCD-02")
 
 
-def test_an_acknowledgement_that_comes_after_the_read_breaks_etcd_02_all_the_same() -> None:
+def test_an_acknowledgement_that_comes_after_the_read_breaks_etcd_02_too() -> None:
     h = HistoryBuilder()
     invoke(h, A, "a:0", "put", value="a:0")
     get(h, "b:0", 9, 3, "x:0")
@@ -358,7 +358,7 @@ def test_one_token_for_two_holders_breaks_etcd_05() -> None:
     assert "as another did" in violation(h, "ETCD-05")
 
 
-def test_a_take_that_was_told_late_keeps_etcd_05() -> None:
+def test_a_take_that_was_recorded_late_keeps_etcd_05() -> None:
     h = HistoryBuilder()
     h.add(A, LockInvoked(operation="a", lock="lock", action="take", lease=1, slot="etcd-1"))
     take(h, B, 2, token=7)
@@ -387,7 +387,7 @@ def store(h: HistoryBuilder, client: str, token: int, revision: int = -1, **told
     )  # fmt: skip
 
 
-def test_a_write_of_an_old_holder_breaks_etcd_06_in_whichever_order_it_is_told() -> None:
+def test_a_write_of_an_old_holder_breaks_etcd_06_in_any_order_of_the_events() -> None:
     told = ((B, 7, 20), (A, 5, 21))
     for order in (told, told[::-1]):
         h = HistoryBuilder()

@@ -183,7 +183,7 @@ def test_a_leader_that_stepped_down_or_died_leads_no_longer() -> None:
     assert missing(history)[:2] == ["no member leads", "etcd-2 is dead"]
 
 
-def test_a_duplicate_that_lives_is_no_recovered_cluster() -> None:
+def test_a_cluster_with_a_running_duplicate_has_not_recovered() -> None:
     history = started()
     history.add("harness", ProcessSpawned("etcd-1-duplicate#1", "etcd-1-duplicate", MEMBER, 1, 1))
     assert missing(history) == ["etcd-1-duplicate lives"]

@@ -219,7 +219,7 @@ def test_adding_brokers_moves_replicas_to_the_new_ones_only_and_no_more_than_the
 
 @MANY
 @given(brokers=BROKERS, topics=st.dictionaries(NAMES, st.integers(1, 12)), data=st.data())
-def test_a_rebalance_comes_to_rest_at_once(
+def test_a_second_rebalance_moves_nothing(
     brokers: list[int], topics: dict[str, int], data: st.DataObject
 ) -> None:
     factor = data.draw(st.integers(1, len(brokers)))

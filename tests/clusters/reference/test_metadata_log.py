@@ -85,7 +85,7 @@ def test_every_record_comes_back_from_every_level(record: records.Record, level:
 
 
 @given(ANY_RECORD, st.binary(max_size=9), st.integers(40, 1000))
-def test_a_tagged_field_that_nobody_knows_is_skipped(
+def test_an_unknown_tagged_field_is_skipped(
     record: records.Record, content: bytes, tag: int
 ) -> None:
     if isinstance(record, records.BrokerRecord):  # without tags of its own, so that they end it
@@ -96,7 +96,7 @@ def test_a_tagged_field_that_nobody_knows_is_skipped(
     assert records.decode(more) == record
 
 
-def test_a_tagged_field_that_nobody_knows_is_skipped_beside_and_within_what_is_known() -> None:
+def test_an_unknown_tagged_field_is_skipped_beside_and_within_known_fields() -> None:
     end_point = records.EndPoint(name="CLIENT", host="x", port=40_000)
     record = records.BrokerRecord(
         broker_id=1, broker_epoch=5, end_points=(end_point,), fenced=True, incarnation_id=None

@@ -66,7 +66,7 @@ def test_frequent_snapshots_in_the_midst_of_everything_break_no_promise(
     assert not judgement.of(Outcome.VIOLATED)
 
 
-def test_a_state_value_that_is_not_known_moves_nobody() -> None:
+def test_an_unknown_state_value_changes_no_state() -> None:
     """QC-27: it is read as UNKNOWN, and what is to be done about it is nothing."""
     world = World(1)
     assert world.until(world.healthy, 20)

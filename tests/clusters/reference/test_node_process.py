@@ -129,7 +129,7 @@ def test_malformed_bytes_close_that_connection_only(
 
 
 @pytest.mark.parametrize("listener", PORTS)
-def test_a_frame_that_never_ends_holds_up_nobody(cluster: Nodes, listener: str) -> None:
+def test_a_frame_that_never_ends_delays_no_other_client(cluster: Nodes, listener: str) -> None:
     with dial(cluster, listener) as connection:
         connection.sendall(request(18, 0, b"")[:-2])
         assert answers(cluster, listener)
@@ -326,7 +326,7 @@ def test_a_port_in_use_is_named_and_exit_code_4(nodes: Nodes, listener: str) -> 
     assert "in use" in ended.stderr
 
 
-def test_a_disk_that_cannot_be_had_is_exit_code_4(nodes: Nodes) -> None:
+def test_a_disk_that_cannot_be_used_is_exit_code_4(nodes: Nodes) -> None:
     (nodes.folder / "data-broker-1").write_text("a file where the folder should be")
     ended = run_once(nodes.folder, nodes.config("broker-1"))
     assert ended.returncode == 4, ended.stderr
@@ -397,7 +397,7 @@ def _answer(connection: socket.socket, asked: type) -> m.Response:
     [("node", "secret", 0, 0), ("app", "other", 0, 31), ("app", "secret", 58, None)],
     ids=["with rights", "without rights", "wrong password"],
 )
-def test_a_controller_wants_to_know_who_asks(
+def test_a_controller_requires_an_authenticated_client(
     nodes: Nodes, username: str, password: str, introduction: int, command: int | None
 ) -> None:
     nodes.properties = SASL

@@ -197,7 +197,7 @@ def test_a_leader_cut_off_from_all_acknowledges_nothing(world: World) -> None:
     assert all(b.to_offset >= b.high_watermark for b in cut)  # type: ignore[attr-defined]
 
 
-def test_an_unacknowledged_leader_write_is_read_by_nobody(world: World) -> None:
+def test_an_unacknowledged_leader_write_is_never_read(world: World) -> None:
     leader = world.leader("orders")
     for other in set(BROKERS) - {leader}:
         world.isolate(leader, other)
@@ -300,7 +300,7 @@ def test_a_follower_that_is_cut_off_from_a_quiet_log_leaves_the_isr_once(world: 
     assert world.partition("orders").leader_epoch == epoch
 
 
-def test_a_follower_whose_question_waits_while_it_is_cut_off_leaves_the_isr_once(
+def test_a_follower_whose_request_waits_while_it_is_cut_off_leaves_the_isr_once(
     world: World,
 ) -> None:
     """What was asked before the log grew is answered when it grows: no word of the follower's."""

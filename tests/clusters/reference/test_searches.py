@@ -59,7 +59,7 @@ def test_a_healthy_cluster_is_blamed_for_nothing(plugins: Plugins, tmp_path: Pat
     assert results.as_json()["clean"] == {"seeds": CLEAN_SEEDS, "false_alarms": []}
 
 
-def test_a_hunt_in_which_no_cluster_ever_got_ready_says_why() -> None:
+def test_a_search_in_which_no_cluster_got_ready_reports_why() -> None:
     here = Search(DEFECTS[0], not_ready="no processor")
     found = Search(DEFECTS[1], reported_by=DEFECTS[1].breaks)
     assert Results([here]).never_started() == "no processor"
@@ -95,7 +95,7 @@ def test_every_clause_of_the_plane_holds_in_the_simulator(matrix: Sequence[Matri
     assert set(rest) <= SUITES_OF_PROCESSES
 
 
-def test_a_row_says_by_whose_word_and_which_tests(matrix: Sequence[MatrixRow]) -> None:
+def test_a_row_has_its_evidence_and_its_tests(matrix: Sequence[MatrixRow]) -> None:
     row = next(row for row in matrix if row.clause == "QC-17")
     assert row.exercised > 0
     assert row.evidence == "client"

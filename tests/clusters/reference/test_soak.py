@@ -36,7 +36,9 @@ def test_a_healthy_cluster_comes_out_clean_and_leaves_no_folder(
     assert [path.name for path in tmp_path.iterdir()] == [".gitignore"]
 
 
-def test_what_a_run_violated_is_told_with_its_folder(plugins: Plugins, tmp_path: Path) -> None:
+def test_the_violations_of_a_run_are_reported_with_its_folder(
+    plugins: Plugins, tmp_path: Path
+) -> None:
     found = soaked(plugins, tmp_path, "serves-without-lease", runs=2)
     assert "QC-17" in found.violated()
     guilty = [run for run in found.runs if "QC-17" in run.violated]

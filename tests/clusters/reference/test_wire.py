@@ -104,7 +104,7 @@ def test_every_version_offered_can_be_read_and_answered() -> None:
                 codec._to_entity(api.response, codec._response_schema(api.key, version))
 
 
-def test_heartbeats_of_kip_631_are_advertised_to_nobody() -> None:
+def test_heartbeats_of_kip_631_are_advertised_to_no_client() -> None:
     for listener in codec.LISTENERS:
         header = codec.Header(codec.LISTENERS[listener][18], 3, 1, "")
         keys = {api.api_key for api in codec.api_versions(listener, header).api_keys}
