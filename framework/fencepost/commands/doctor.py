@@ -1,4 +1,4 @@
-"""What a machine has of what runs need, one finding a thing; nothing is changed but by `reap`."""
+"""`fencepost doctor`: what this machine has of what runs need, one finding a thing."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from msgspec import Struct
+from msgspec.structs import asdict
 
+from fencepost.commands.options import Json
+from fencepost.commands.terminal import errors, output, print_json
 from fencepost.injection.toxiproxies import find_toxiproxy, toxiproxy_version
-from fencepost.model.errors import EnvironmentFailed
+from fencepost.model.errors import EXIT_CLEAN, EXIT_ENVIRONMENT, EnvironmentFailed
 from fencepost.runtimes.docker.engine import connect
 from fencepost.runtimes.docker.pods import IMAGE
+from fencepost.supervision import supervisor
 
 JAVA_LEAST = 17
 IMAGES = (IMAGE,)
@@ -29,6 +35,26 @@ class Finding(Struct, frozen=True):
     what: str
     good: bool
     message: str
+
+
+def doctor(
+    reap: Annotated[
+        bool, typer.Option("--reap", help="First remove what dead runs left in containers.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Checks what this machine has of what runs need, and lists what is left of dead runs."""
+    for gone in remove_leftovers() if reap else ():
+        errors().print(f"removed {gone}")
+    found = examine()
+    if json:
+        print_json([asdict(one) for one in found])
+    else:
+        console = output()
+        for one in found:
+            mark = "[green]ok[/green]  " if one.good else "[red]lacks[/red]"
+            console.print(f"{mark} {one.what}: {one.message}", soft_wrap=True)
+    raise typer.Exit(EXIT_CLEAN if all(one.good for one in found) else EXIT_ENVIRONMENT)
 
 
 def examine() -> Sequence[Finding]:
@@ -45,7 +71,7 @@ def examine() -> Sequence[Finding]:
     return [Finding(what, *look()) for what, look in looks]
 
 
-def reap() -> Sequence[str]:
+def remove_leftovers() -> Sequence[str]:
     """Removes what dead runs left in the container engine, and nothing without our labels.
 
     What that was, in words. Raises EnvironmentFailed when there is no engine, or one thing stays.
@@ -124,6 +150,12 @@ def _containers() -> tuple[bool, str]:
     return True, f"nothing of a dead run{beside}"
 
 
+def is_supervisor(words: Sequence[bytes]) -> bool:
+    """Whether this command line starts a supervisor, of this installation or of another one."""
+    place = os.fsencode(Path(*Path(supervisor.__file__).parts[-3:]))
+    return any(word.endswith(place) for word in words)
+
+
 def _leftovers() -> tuple[bool, str]:
     """Supervisors whose owner is gone: there should never be one."""
     orphans = []
@@ -133,7 +165,7 @@ def _leftovers() -> tuple[bool, str]:
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
         except (OSError, ValueError, IndexError):
             continue  # it ended meanwhile
-        if any(word.endswith(b"fencepost/supervisor.py") for word in words) and parent == 1:
+        if parent == 1 and is_supervisor(words):
             orphans.append(folder.name)
     if orphans:
         return False, f"supervisors without an owner: process ids {', '.join(sorted(orphans))}"

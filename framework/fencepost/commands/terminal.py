@@ -1,19 +1,21 @@
-"""What commands print: lines of progress, tables of verdicts, one JSON object."""
+"""What commands print: warnings of plugins, progress, tables of verdicts, one JSON object."""
 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
+import typer
 from rich.console import Console
 from rich.table import Table
 
 from fencepost.campaigns.conformance import MatrixRow
 from fencepost.judging.judge import Judgement, Outcome
 from fencepost.model.clock import wall_clock
-from fencepost.plugins.manager import Plugins
+from fencepost.plugins.manager import Plugins, PluginWarning, load
 
 _STYLE = {
     Outcome.HOLDS: "green",
@@ -33,6 +35,21 @@ def output() -> Console:
     """Standard output; a file or a pipe gets whole lines, however long."""
     width = None if sys.stdout.isatty() else 200
     return Console(highlight=False, width=width)
+
+
+def load_plugins() -> Plugins:
+    """The loaded plugins. Prints one line for each that was set apart."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", PluginWarning)
+        plugins = load()
+    for warning in caught:
+        errors().print(f"[yellow]warning:[/yellow] {warning.message}")
+    return plugins
+
+
+def print_failure(message: str) -> None:
+    """The sentence that tells why a command failed, to standard error."""
+    typer.echo(f"fencepost: {message}", err=True)
 
 
 def print_json(value: object) -> None:

@@ -1,0 +1,58 @@
+"""`fencepost cluster up`: a cluster for a client of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+
+from fencepost.commands.options import DEFAULT_OUT, DEFAULT_SYSTEM, Out, Runtime, Seed, System
+from fencepost.commands.terminal import errors, load_plugins
+from fencepost.history.run_folder import RunFolder
+from fencepost.model.clock import wall_clock
+from fencepost.model.errors import UsageError
+from fencepost.model.runtime import Condition
+from fencepost.model.shape import Shape
+from fencepost.runs.run import Run, RunSpec
+
+
+def up(
+    system: System = DEFAULT_SYSTEM,
+    runtime: Runtime = "process",
+    seed: Seed = 0,
+    count: Annotated[
+        list[str] | None, typer.Option(help="NAME=N, one of the system's counts.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE, one of the system's settings.")
+    ] = None,
+    out: Out = DEFAULT_OUT,
+) -> None:
+    """Starts a cluster, prints its bootstrap address, and keeps it until it is interrupted."""
+    plugins = load_plugins()
+    counts = {name: _number(n) for name, n in _pairs("--count", count or []).items()}
+    shape = Shape(counts, _pairs("--setting", setting or []))
+    spec = RunSpec(plugins.system(system), shape, runtime, seed)
+    folder = RunFolder.create_below(out, "cluster", wall_clock())
+    with Run.start(spec, plugins, folder) as started:
+        typer.echo(",".join(started.runtime.bootstrap))
+        errors().print(f"[dim]run folder {folder.path}; interrupt to stop[/dim]")
+        never = Condition("an interrupt", lambda view: False)
+        started.runtime.advance(never, 1 << 62)
+
+
+def _pairs(option: str, given: list[str]) -> Mapping[str, str]:
+    pairs = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals:
+            raise UsageError(f"{option} takes NAME=VALUE, not {one!r}")
+        pairs[name] = value
+    return pairs
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise UsageError(f"--count takes NAME=N with a number, not {text!r}")
+    return int(text)

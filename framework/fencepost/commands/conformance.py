@@ -1,0 +1,77 @@
+"""`fencepost conformance`: what each clause comes to on systems and runtimes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from fencepost.campaigns.conformance import conformance as run_conformance
+from fencepost.commands.options import DEFAULT_OUT, DEFAULT_SYSTEM, Json, Out
+from fencepost.commands.terminal import (
+    errors,
+    load_plugins,
+    output,
+    print_failure,
+    print_json,
+    print_matrix,
+)
+from fencepost.judging.judge import Outcome
+from fencepost.model.errors import (
+    EXIT_CLEAN,
+    EXIT_INCONCLUSIVE,
+    EXIT_VIOLATED,
+    EnvironmentFailed,
+)
+from fencepost.model.systems import System
+from fencepost.runs.run import check_runtime, runtimes_of
+
+
+def conformance(
+    system: Annotated[
+        list[str] | None, typer.Option(help="System under test; may be given more than once.")
+    ] = None,
+    runtime: Annotated[
+        str | None, typer.Option(help="One runtime; each that can, if none.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Drawn anew if not given.")] = None,
+    out: Out = DEFAULT_OUT,
+    json: Json = False,
+) -> None:
+    """Runs the suites and says of every clause what it came to, by whose word and which test."""
+    loaded = load_plugins()
+    for name in [runtime] if runtime else []:
+        check_runtime(name)
+    systems = [loaded.system(one) for one in system or [DEFAULT_SYSTEM]]
+    matrices = [
+        run_conformance(one, name, loaded, out / "conformance", seed)
+        for one in systems
+        for name in ([runtime] if runtime else _runtimes_here(one))
+    ]
+    rows = [row for matrix in matrices for row in matrix.rows]
+    if json:
+        print_json(rows)
+    else:
+        print_matrix(rows, loaded, output())
+    failures = [matrix.failure for matrix in matrices if matrix.failure is not None]
+    for failure in failures:
+        print_failure(str(failure))
+    outcomes = {row.verdict for row in rows if not row.known}
+    if Outcome.VIOLATED in outcomes:
+        raise typer.Exit(EXIT_VIOLATED)
+    if failures:
+        raise typer.Exit(failures[0].exit_code)
+    raise typer.Exit(EXIT_INCONCLUSIVE if Outcome.UNKNOWN in outcomes else EXIT_CLEAN)
+
+
+def _runtimes_here(system: System) -> Sequence[str]:
+    """The runtimes that can run a system on this machine; says which cannot, and why."""
+    able = []
+    for name in runtimes_of(system):
+        try:
+            check_runtime(name)
+            able.append(name)
+        except EnvironmentFailed as lacking:
+            errors().print(f"[yellow]without {name}:[/yellow] {lacking}")
+    return able

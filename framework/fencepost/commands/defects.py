@@ -1,0 +1,45 @@
+"""`fencepost defects`: looks for each of a system's defects, then for false alarms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from fencepost.campaigns.defects import BUDGETS, Searcher, search_all
+from fencepost.commands.options import DEFAULT_OUT, DEFAULT_SYSTEM, Json, Out, Runtime, System
+from fencepost.commands.terminal import load_plugins, print_failure, print_json, progress
+from fencepost.model.errors import EXIT_CLEAN, EXIT_ENVIRONMENT, EXIT_VIOLATED
+from fencepost.runs.run import check_runtime
+
+
+def defects(
+    system: System = DEFAULT_SYSTEM,
+    runtime: Runtime = "simulated",
+    only: Annotated[
+        list[str] | None, typer.Option(help="A defect, by name; may be given more than once.")
+    ] = None,
+    clean: Annotated[int | None, typer.Option(help="How many healthy seeds to compare.")] = None,
+    out: Out = DEFAULT_OUT,
+    json: Json = False,
+) -> None:
+    """Switches each defect on in turn and looks for it; then for false alarms without one."""
+    loaded = load_plugins()
+    check_runtime(runtime)
+    budget = BUDGETS[runtime]
+    if clean is not None:
+        budget = replace(budget, clean_seeds=clean)
+    searcher = Searcher(loaded.system(system), runtime, loaded, out / "defects", budget, progress())
+    results = search_all(searcher, only or ())
+    lost = [search.defect.name for search in results.searches if not search.found]
+    if json:
+        print_json(results.as_json())
+    else:
+        found = len(results.searches) - len(lost)
+        typer.echo(f"{found} of {len(results.searches)} defects found by a clause they break")
+        typer.echo(f"{len(results.false_alarms)} false alarms over {results.clean_seeds} seeds")
+    if failure := results.never_started():
+        print_failure(failure)
+        raise typer.Exit(EXIT_ENVIRONMENT)
+    raise typer.Exit(EXIT_VIOLATED if lost or results.false_alarms else EXIT_CLEAN)

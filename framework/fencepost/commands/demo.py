@@ -1,0 +1,51 @@
+"""`fencepost demo`: breaks a healthy cluster and one with a planted defect, and explains both."""
+
+from __future__ import annotations
+
+import typer
+
+from fencepost.commands.options import DEFAULT_OUT, DEFAULT_SYSTEM, Json, Out, Seed, System
+from fencepost.commands.terminal import load_plugins, output, print_json, print_verdicts, progress
+from fencepost.judging.judge import Outcome
+from fencepost.model.errors import EXIT_CLEAN, EXIT_INCONCLUSIVE, EXIT_VIOLATED
+from fencepost.runs import demo as demos
+from fencepost.runs.run import explain_violations
+
+
+def demo(
+    system: System = DEFAULT_SYSTEM,
+    seed: Seed = 1,
+    out: Out = DEFAULT_OUT,
+    json: Json = False,
+) -> None:
+    """Starts a cluster, breaks it, judges it; once more with a planted defect; explains it."""
+    plugins = load_plugins()
+    result = demos.demo(plugins.system(system), plugins, out, seed, progress())
+    if json:
+        print_json(result.as_json())
+    else:
+        _show_demo(result)
+    raise typer.Exit(EXIT_CLEAN if result.clean else _demo_code(result))
+
+
+def _show_demo(result: demos.DemoResult) -> None:
+    console = output()
+    healthy, planted = (run.result for run in result.runs)
+    console.print("\n[bold]The healthy cluster[/bold]")
+    print_verdicts(healthy.judgement, console)
+    console.print(f"\n[bold]With the defect '{result.runs[1].defect}' planted[/bold]")
+    broken = planted.judgement.of(Outcome.VIOLATED)
+    if broken:
+        console.print(explain_violations(planted.judgement.verdicts), soft_wrap=True)
+    else:
+        console.print("nothing was found: that is a hole in a rule or in this demo")
+    missed = [r.fault_id for run in result.runs for r in run.receipts if not r.receipt]
+    if missed:
+        console.print(f"\n[yellow]faults without a receipt: {', '.join(missed)}[/yellow]")
+    console.print(f"\n{result.elapsed_s:.0f} s. The page: {result.page}", soft_wrap=True)
+
+
+def _demo_code(result: demos.DemoResult) -> int:
+    if result.runs[0].result.judgement.of(Outcome.VIOLATED):
+        return EXIT_VIOLATED
+    return EXIT_INCONCLUSIVE

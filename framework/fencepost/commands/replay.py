@@ -1,0 +1,34 @@
+"""`fencepost replay`: the faults of a recorded run, injected into a new cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fencepost.commands.options import DEFAULT_OUT, Json, Out, Workload
+from fencepost.commands.terminal import load_plugins, output, print_json, print_verdicts, progress
+from fencepost.history.run_folder import RunFolder
+from fencepost.runs import replay as replays
+
+
+def replay(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    runtime: Annotated[str | None, typer.Option(help="The run's own, if none is given.")] = None,
+    workload: Workload = "",
+    out: Out = DEFAULT_OUT,
+    json: Json = False,
+) -> None:
+    """Injects the faults of a recorded run into a new cluster: the same targets and times."""
+    plugins = load_plugins()
+    result = replays.replay(
+        RunFolder(folder.absolute()), plugins, out, progress(), runtime, workload
+    )
+    if json:
+        verdicts = {c: str(v.verdict) for c, v in result.judgement.verdicts.items()}
+        print_json({"path": str(result.folder.path), "verdicts": verdicts})
+    else:
+        print_verdicts(result.judgement, output())
+        typer.echo(str(result.folder.path))
+    result.check()

@@ -1,0 +1,33 @@
+"""`fencepost report`: judges recorded runs anew, and makes one page of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fencepost.commands.options import DEFAULT_OUT, Json, Out
+from fencepost.commands.terminal import errors, load_plugins, print_json
+from fencepost.history.run_folder import RunFolder
+from fencepost.judging.folder import judge_folder
+from fencepost.model.errors import EXIT_CLEAN, EXIT_INCONCLUSIVE, EXIT_VIOLATED
+
+
+def report(
+    folders: Annotated[list[Path], typer.Argument(help="Run folders, any number.")],
+    out: Out = DEFAULT_OUT / "report",
+    json: Json = False,
+) -> None:
+    """Judges runs anew and correlates their failures with epochs and fencing: tables, one page."""
+    plugins = load_plugins()
+    runs = [RunFolder(folder.absolute()) for folder in folders]
+    judged = [judge_folder(one, plugins.promises) for one in runs]
+    page = plugins.report([one.path for one in runs], out.absolute())
+    print_json({"report": str(page)}) if json else typer.echo(str(page))
+    for one, (_, end) in zip(runs, judged, strict=True):
+        if not end.complete:
+            errors().print(f"{one.run} is not complete: {'; '.join(end.damage)}")
+    if any(judgement.broken for judgement, _ in judged):
+        raise typer.Exit(EXIT_VIOLATED)
+    raise typer.Exit(EXIT_CLEAN if all(end.complete for _, end in judged) else EXIT_INCONCLUSIVE)

@@ -1,0 +1,64 @@
+"""`fencepost soak`: random schedules, run after run; what all of them found, joined."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fencepost.campaigns import soak as soaks
+from fencepost.commands.options import (
+    DEFAULT_OUT,
+    DEFAULT_SYSTEM,
+    Json,
+    Out,
+    Runtime,
+    Seed,
+    System,
+    Workload,
+)
+from fencepost.commands.terminal import load_plugins, print_failure, print_json, progress
+from fencepost.model.errors import (
+    EXIT_CLEAN,
+    EXIT_ENVIRONMENT,
+    EXIT_INCONCLUSIVE,
+    EXIT_VIOLATED,
+)
+from fencepost.runs.run import RunSpec, check_runtime
+
+
+def soak(
+    system: System = DEFAULT_SYSTEM,
+    runtime: Runtime = "process",
+    runs: Annotated[int, typer.Option(min=1, help="How many runs, one after the other.")] = 20,
+    minutes: Annotated[
+        float, typer.Option(min=0.05, help="How long faults are injected in each.")
+    ] = 3.0,
+    faults: Annotated[
+        bool, typer.Option("--faults/--no-faults", help="Random schedules, or load at peace.")
+    ] = True,
+    workload: Workload = "",
+    seed: Seed = 1,
+    out: Out = DEFAULT_OUT,
+    json: Json = False,
+) -> None:
+    """Keeps a system under load and random schedules, run after run, and joins what was found."""
+    loaded = load_plugins()
+    check_runtime(runtime)
+    spec = RunSpec(
+        loaded.system(system), runtime=runtime, seed=seed, workload=workload, lossy=faults
+    )
+    wanted = soaks.Soak(spec, runs, round(minutes * 60_000), loaded.faults if faults else ())
+    soaked = soaks.soak(wanted, loaded, out / "soak", progress())
+    violated, undecided = soaked.violated(), soaked.undecided()
+    if json:
+        print_json(soaked.as_json())
+    else:
+        for one, count in soaked.known().items():
+            typer.echo(f"known finding {one}: in {count} of {runs} runs")
+        typer.echo(f"{len(violated)} clauses violated: {', '.join(violated) or 'none'}")
+        typer.echo(f"{len(undecided)} undecided: {', '.join(undecided) or 'none'}")
+    if failure := soaked.never_started():
+        print_failure(failure)
+        raise typer.Exit(EXIT_ENVIRONMENT)
+    raise typer.Exit(EXIT_VIOLATED if violated else EXIT_INCONCLUSIVE if undecided else EXIT_CLEAN)
