@@ -6,6 +6,7 @@ What happens when owners and supervisors die is in tests/deaths.
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from fencepost import EnvironmentFailed
+from fencepost.commands import doctor
 from fencepost.model.clock import SECOND, now_ns, poll
 from fencepost.supervision import launcher
 from fencepost.supervision.launcher import Child, Exit, Launcher, state_of, tail
@@ -44,6 +46,13 @@ def test_an_exit_code_is_reported_once_and_stays_known(tmp_path: Path, children:
     assert children.exits() == [exit_]
     assert children.exits() == []
     assert children.wait("a", 0) == exit_
+
+
+def test_the_doctor_recognizes_a_supervisor(tmp_path: Path, children: Launcher) -> None:
+    pid, _ = children.start(python(tmp_path, "a", "import signal; signal.pause()"))
+    (parent,) = re.findall(r"^PPid:\s+(\d+)$", Path(f"/proc/{pid}/status").read_text(), re.M)
+    assert doctor.is_supervisor(Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0"))
+    assert not doctor.is_supervisor(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"))
 
 
 def test_an_exit_wakes_a_select(tmp_path: Path, children: Launcher) -> None:
