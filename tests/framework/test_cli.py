@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,8 @@ pytestmark = pytest.mark.tool
 
 COMMAND = (sys.executable, "-c", "from fencepost.commands.cli import main; main()")
 LIMIT_S = 180
+COLOUR = re.compile(r"\x1b\[(?:\d+;)*3[0-7](?:;\d+)*m")
+"""The code that makes a terminal write in colour."""
 INSTEAD = """
 import sys
 from fencepost.commands import cli
@@ -203,6 +207,44 @@ def test_an_interrupt_between_two_lines_of_a_test_is_one_too(tmp_path: Path) -> 
     ended = matrix_of(INTERRUPTED_BETWEEN_LINES, tmp_path)
     assert (ended.returncode, ended.stdout) == (130, ""), ended.stderr
     assert ended.stderr == "fencepost: interrupted; everything that was started has ended\n"
+
+
+def on_terminal(*words: str, **variables: str) -> tuple[int, str]:
+    """Runs a program whose output is a terminal: its exit code and all that it wrote."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
+    ours, its = os.openpty()
+    with (
+        os.fdopen(ours, "rb") as screen,
+        subprocess.Popen(
+            words, stdout=its, stderr=its, env={**environment, "TERM": "xterm", **variables}
+        ) as program,
+    ):
+        os.close(its)
+        shown = b""
+        with suppress(OSError):  # Linux tells the end of a terminal so
+            while part := os.read(screen.fileno(), 65536):
+                shown += part
+        return program.wait(LIMIT_S), shown.decode()
+
+
+def test_progress_is_shown_on_a_terminal_only(tmp_path: Path) -> None:
+    suites = tmp_path / "test_suites.py"
+    suites.write_text("def test_it(): pass")
+    options = ("conformance", "--runtime", "simulated", "--out", str(tmp_path))
+    code, shown = on_terminal(sys.executable, "-c", INSTEAD, str(suites), *options)
+    assert code == 0, shown
+    assert "reference/quorum on simulated" in shown
+    assert "::test_it: passed" in shown
+    quiet = matrix_of("def test_it(): pass", tmp_path)
+    assert (quiet.returncode, quiet.stderr) == (0, "")
+    assert "\x1b[" not in quiet.stdout
+
+
+@pytest.mark.parametrize("variables", [{}, {"NO_COLOR": "1"}], ids=["colour", "no-colour"])
+def test_no_colour_is_written_where_none_is_wanted(variables: dict[str, str]) -> None:
+    _, shown = on_terminal(*COMMAND, "doctor", **variables)
+    assert "toxiproxy:" in shown
+    assert bool(COLOUR.search(shown)) != bool(variables)
 
 
 @pytest.mark.parametrize(

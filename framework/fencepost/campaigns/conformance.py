@@ -7,7 +7,7 @@ everything, then comes unknown, then holds. A clause is not applicable if it bin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -53,10 +53,16 @@ class Matrix(Struct, frozen=True):
 
 
 def conformance(
-    system: System, runtime: str, plugins: Plugins, out: Path, seed: int | None
+    system: System,
+    runtime: str,
+    plugins: Plugins,
+    out: Path,
+    seed: int | None,
+    report: Callable[[str], None] = lambda line: None,
 ) -> Matrix:
-    """Runs the suites and joins their verdicts."""
-    collected = testrun.ResultCollector()
+    """Runs the suites and joins their verdicts; `report` gets a line for each test that ended."""
+    report(f"{system.name} on {runtime}")
+    collected = testrun.ResultCollector(report=report)
     suite = testrun.suite_of(system)
     wanted = testrun.Wanted(system.name, runtime, out, seed=seed, suite=suite)
     ended = testrun.listen_quietly(wanted, collected)

@@ -181,6 +181,7 @@ class Searcher:
             ]
             if conducted.trouble:
                 alarms.append(FalseAlarm(seed, "recovery", conducted.trouble, str(folder.path)))
+            self.report(f"healthy seed {seed} of {self.budget.clean_seeds}")
             for alarm in alarms:
                 self.report(f"false alarm: seed {seed}, {alarm.clause}: {alarm.message}")
             results.false_alarms += alarms

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fencepost.commands.options import DEFAULT_OUT, DEFAULT_SYSTEM, Out, Runtime, Seed, System
-from fencepost.commands.terminal import errors, load_plugins
+from fencepost.commands.terminal import errors, load_plugins, progress
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import wall_clock
 from fencepost.model.errors import UsageError
@@ -35,7 +35,7 @@ def up(
     shape = Shape(counts, _pairs("--setting", setting or []))
     spec = RunSpec(plugins.system(system), shape, runtime, seed)
     folder = RunFolder.create_below(out, "cluster", wall_clock())
-    with Run.start(spec, plugins, folder) as started:
+    with Run.start(spec, plugins, folder, progress()) as started:
         typer.echo(",".join(started.runtime.bootstrap))
         errors().print(f"[dim]run folder {folder.path}; interrupt to stop[/dim]")
         never = Condition("an interrupt", lambda view: False)

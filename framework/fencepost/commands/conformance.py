@@ -16,6 +16,7 @@ from fencepost.commands.terminal import (
     print_failure,
     print_json,
     print_matrix,
+    progress,
 )
 from fencepost.judging.judge import Outcome
 from fencepost.model.errors import (
@@ -44,8 +45,9 @@ def conformance(
     for name in [runtime] if runtime else []:
         check_runtime(name)
     systems = [loaded.system(one) for one in system or [DEFAULT_SYSTEM]]
+    report = progress()
     matrices = [
-        run_conformance(one, name, loaded, out / "conformance", seed)
+        run_conformance(one, name, loaded, out / "conformance", seed, report)
         for one in systems
         for name in ([runtime] if runtime else _runtimes_here(one))
     ]

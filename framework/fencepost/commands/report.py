@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fencepost.commands.options import DEFAULT_OUT, Json, Out
-from fencepost.commands.terminal import errors, load_plugins, print_json
+from fencepost.commands.terminal import errors, load_plugins, print_json, progress
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.folder import judge_folder
 from fencepost.model.errors import EXIT_CLEAN, EXIT_INCONCLUSIVE, EXIT_VIOLATED
@@ -22,7 +22,12 @@ def report(
     """Judges runs anew and correlates their failures with epochs and fencing: tables, one page."""
     plugins = load_plugins()
     runs = [RunFolder(folder.absolute()) for folder in folders]
-    judged = [judge_folder(one, plugins.promises) for one in runs]
+    say = progress()
+    judged = []
+    for one in runs:
+        say(f"judge {one.run}")
+        judged.append(judge_folder(one, plugins.promises))
+    say("make the page")
     page = plugins.report([one.path for one in runs], out.absolute())
     print_json({"report": str(page)}) if json else typer.echo(str(page))
     for one, (_, end) in zip(runs, judged, strict=True):

@@ -58,10 +58,12 @@ def print_json(value: object) -> None:
 
 
 def progress() -> Callable[[str], None]:
-    """Prints a line of progress with the time since the command began."""
+    """Prints a line of progress with the time since the command began, on a terminal only."""
     console, began = errors(), wall_clock()
 
     def tell(line: str) -> None:
+        if not sys.stderr.isatty():
+            return
         seconds = (wall_clock() - began).total_seconds()
         console.print(f"[dim]{seconds:6.1f} s[/dim]  {line}")
 

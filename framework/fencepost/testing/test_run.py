@@ -69,13 +69,14 @@ class Ran:
 @dataclass(eq=False)
 class ResultCollector:
     """Collects the outcome of each test, and its reason; `stop_when` may end the session after a
-    test.
+    test, and `report` gets a line for each one that ended.
 
     Pytest may keep its plugins in sets, so two collectors must not be equal.
     """
 
     clauses: frozenset[str] = frozenset()
     stop_when: Callable[[Ran], bool] = lambda ran: False
+    report: Callable[[str], None] = lambda line: None
     tests: list[dict[str, object]] = field(default_factory=list)
     codes: dict[int, str] = field(default_factory=dict)
     """The exit codes of the failures, each with the message of the first."""
@@ -116,6 +117,7 @@ class ResultCollector:
                 {"test": item.nodeid, "outcome": report.outcome, "seconds": report.duration}
                 | ({"again": lines} if lines else {})
             )
+            self.report(f"  {item.nodeid}: {report.outcome}")
         folder = folder_of(item)
         if report.when == "call" and folder is not None:
             ran = Ran(item.nodeid, report.outcome, folder)
