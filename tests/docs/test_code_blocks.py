@@ -17,6 +17,7 @@ import typer
 import yaml
 
 from fencepost.commands.cli import app
+from fencepost.model.configuration import configured
 from fencepost_reference import api
 
 ROOT = Path(__file__).parent.parent.parent
@@ -109,6 +110,7 @@ def test_a_code_block_is_true(block: Block) -> None:
             check_shell(block.body)
         case "toml":
             assert tomllib.loads(block.body)
+            configured(block.body)
         case "yaml":
             job: dict[str, Any] = yaml.safe_load(block.body)
             for one in job["jobs"].values():

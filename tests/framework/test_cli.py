@@ -60,7 +60,7 @@ def test_it(cluster):
 
 
 def fencepost(
-    *words: str, environment: Mapping[str, str] | None = None
+    *words: str, environment: Mapping[str, str] | None = None, folder: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, *words],
@@ -69,6 +69,7 @@ def fencepost(
         timeout=LIMIT_S,
         check=False,
         env={**os.environ, **(environment or {})},
+        cwd=folder,
     )
 
 
@@ -119,6 +120,25 @@ def test_a_wrong_name_is_answered_in_one_line_with_the_nearest_one(
     assert ended.returncode == 2, ended.stderr
     assert hint in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_a_project_sets_the_defaults_of_options(tmp_path: Path) -> None:
+    project = tmp_path / "pyproject.toml"
+    (tmp_path / "below").mkdir()
+    project.write_text("[tool.fencepost]\nsystem = 'reference/quorun'\n")
+    for words in (("demo",), ("conformance",), ("cluster", "up")):
+        ended = fencepost(*words, folder=tmp_path / "below")
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert "did you mean 'reference/quorum'?" in ended.stderr
+    ended = fencepost("demo", "--system", "apache/kraft", folder=tmp_path)
+    assert "apache/kraft has no demonstration" in ended.stderr
+    project.write_text("[tool.fencepost]\nruntme = 'simulated'\n")
+    ended = fencepost("plugins", folder=tmp_path)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == (
+        f"fencepost: {project}: no key of [tool.fencepost] named 'runtme'; "
+        "did you mean 'runtime'?\n"
+    )
 
 
 def test_a_missing_toxiproxy_is_named_within_seconds(tmp_path: Path) -> None:

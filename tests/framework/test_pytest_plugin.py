@@ -116,6 +116,28 @@ def test_the_ini_file_has_the_same_settings(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["fencepost: * seed=8 *"])
 
 
+def test_pyproject_has_the_same_settings_and_is_weaker_than_the_ini_file(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyprojecttoml("[tool.fencepost]\nseed = 7\nout = 'kept'\nruntime = 'simulated'\n")
+    result = run(pytester)
+    result.stdout.fnmatch_lines(
+        [f"fencepost: * runtime=simulated seed=7 out={pytester.path / 'kept'}"]
+    )
+    pytester.makeini("[pytest]\nfencepost_seed = 8\n")
+    run(pytester).stdout.fnmatch_lines(["fencepost: * runtime=simulated seed=8 *"])
+    result = run(pytester, "--fencepost-seed=9", "--fencepost-runtime=process")
+    result.stdout.fnmatch_lines(["fencepost: * runtime=process seed=9 *"])
+
+
+def test_an_unknown_setting_is_refused_with_the_nearest_one(pytester: pytest.Pytester) -> None:
+    pytester.makepyprojecttoml("[tool.fencepost]\nsytem = 'x'\n")
+    result = run(pytester)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    says = "no key of [tool.fencepost] named 'sytem'; did you mean 'system'?"
+    assert f"{pytester.path / 'pyproject.toml'}: {says}" in result.stderr.str()
+
+
 def test_marker_and_fixtures_are_documented(pytester: pytest.Pytester) -> None:
     run(pytester, "--markers").stdout.fnmatch_lines(["@pytest.mark.clause(*ids): the promises *"])
     fixtures = run(pytester, "--fixtures").stdout.str()

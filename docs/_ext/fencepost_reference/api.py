@@ -11,6 +11,7 @@ from typing import Any
 
 import fencepost
 import fencepost.testing
+from fencepost.model.configuration import DEFAULTS
 from fencepost.plugins import hookspecs
 from fencepost.testing import kit, pytest_plugin
 from fencepost_reference.text import code, docstring, first_sentence, line, prose, source, table
@@ -107,8 +108,9 @@ class _Group:
     def addoption(self, name: str, **rest: Any) -> None:
         self._option = name
 
-    def addini(self, name: str, says: str, default: str = "", **rest: Any) -> None:
-        self.rows.append((self._option, name, default, says))
+    def addini(self, name: str, says: str, **rest: Any) -> None:
+        default = getattr(DEFAULTS, name.removeprefix("fencepost_"))
+        self.rows.append((self._option, name, str(default or ""), says))
 
 
 def _module() -> ast.Module:

@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -21,12 +22,14 @@ from fencepost.commands.conformance import conformance
 from fencepost.commands.defects import defects
 from fencepost.commands.demo import demo
 from fencepost.commands.doctor import doctor
+from fencepost.commands.options import defaults_of
 from fencepost.commands.plugins import plugins
 from fencepost.commands.replay import replay
 from fencepost.commands.report import report
 from fencepost.commands.run import run
 from fencepost.commands.soak import soak
 from fencepost.commands.terminal import print_failure
+from fencepost.model.configuration import configured_for
 from fencepost.model.errors import (
     EXIT_CLEAN,
     EXIT_INTERRUPTED,
@@ -61,7 +64,8 @@ def _main() -> int:
     program = typer.main.get_command(app)
     try:
         with _signals():
-            code = program.main(prog_name="fencepost", standalone_mode=False)
+            defaults = defaults_of(program, configured_for(Path.cwd()))
+            code = program.main(prog_name="fencepost", standalone_mode=False, default_map=defaults)
             if code != EXIT_INTERRUPTED:  # what typer makes of a KeyboardInterrupt
                 return code if isinstance(code, int) else EXIT_CLEAN
             return _failed(INTERRUPTED, code)

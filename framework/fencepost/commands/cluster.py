@@ -9,12 +9,10 @@ import typer
 
 from fencepost.commands.options import DEFAULT_OUT, DEFAULT_SYSTEM, Out, Runtime, Seed, System
 from fencepost.commands.terminal import errors, load_plugins, progress
-from fencepost.history.run_folder import RunFolder
-from fencepost.model.clock import wall_clock
 from fencepost.model.errors import UsageError
 from fencepost.model.runtime import Condition
 from fencepost.model.shape import Shape
-from fencepost.runs.run import Run, RunSpec
+from fencepost.runs.run import Run, RunSpec, new_folder
 
 
 def up(
@@ -34,7 +32,7 @@ def up(
     counts = {name: _number(n) for name, n in _pairs("--count", count or []).items()}
     shape = Shape(counts, _pairs("--setting", setting or []))
     spec = RunSpec(plugins.system(system), shape, runtime, seed)
-    folder = RunFolder.create_below(out, "cluster", wall_clock())
+    folder = new_folder(out, "cluster")
     with Run.start(spec, plugins, folder, progress()) as started:
         typer.echo(",".join(started.runtime.bootstrap))
         errors().print(f"[dim]run folder {folder.path}; interrupt to stop[/dim]")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from fencepost.model.configuration import DEFAULTS
 
 System = Annotated[str, typer.Option(help="System under test.")]
 Runtime = Annotated[str, typer.Option(help="Where its processes live.")]
@@ -14,5 +17,16 @@ Seed = Annotated[int, typer.Option(help="What every choice of chance derives fro
 Out = Annotated[Path, typer.Option(help="Folder below which run folders are made.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to standard output.")]
 
-DEFAULT_SYSTEM = "reference/quorum"
-DEFAULT_OUT = Path(".fencepost")
+DEFAULT_SYSTEM = DEFAULTS.system
+DEFAULT_OUT = Path(DEFAULTS.out)
+
+
+def defaults_of(command: Any, configured: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings of a project that are options of a command and of those below it, as click's
+    `default_map`."""
+    below = getattr(command, "commands", {})
+    return {name: defaults_of(one, configured) for name, one in below.items()} | {
+        option.name: [configured[option.name]] if option.multiple else configured[option.name]
+        for option in command.params
+        if option.param_type_name == "option" and option.name in configured
+    }

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fencepost.commands.options import DEFAULT_OUT, Json, Out
+from fencepost.commands.options import DEFAULT_OUT, Json
 from fencepost.commands.terminal import errors, load_plugins, print_json, progress
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.folder import judge_folder
@@ -16,7 +16,9 @@ from fencepost.model.errors import EXIT_CLEAN, EXIT_INCONCLUSIVE, EXIT_VIOLATED
 
 def report(
     folders: Annotated[list[Path], typer.Argument(help="Run folders, any number.")],
-    out: Out = DEFAULT_OUT / "report",
+    page_folder: Annotated[
+        Path, typer.Option("--out", help="Folder in which the tables and the page are made.")
+    ] = DEFAULT_OUT / "report",
     json: Json = False,
 ) -> None:
     """Judges runs anew and correlates their failures with epochs and fencing: tables, one page."""
@@ -28,7 +30,7 @@ def report(
         say(f"judge {one.run}")
         judged.append(judge_folder(one, plugins.promises))
     say("make the page")
-    page = plugins.report([one.path for one in runs], out.absolute())
+    page = plugins.report([one.path for one in runs], page_folder.absolute())
     print_json({"report": str(page)}) if json else typer.echo(str(page))
     for one, (_, end) in zip(runs, judged, strict=True):
         if not end.complete:

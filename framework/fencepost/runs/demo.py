@@ -15,13 +15,13 @@ from typing import final
 from fencepost.events import FaultInjected
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.judge import Outcome
-from fencepost.model.clock import now_ns, wall_clock
+from fencepost.model.clock import now_ns
 from fencepost.model.errors import UsageError
 from fencepost.model.shape import Shape
 from fencepost.model.systems import HasDefects, System
 from fencepost.plugins.manager import Plugins
 from fencepost.runs.demonstration import Demonstrable, Demonstration, Scene
-from fencepost.runs.run import Run, RunResult, RunSpec
+from fencepost.runs.run import Run, RunResult, RunSpec, new_folder
 
 ReportProgress = Callable[[str], None]
 """Called with one line about what is happening now."""
@@ -110,7 +110,7 @@ def demo(
         shape = Shape(defects=(defect,) if defect else ())
         label = "demo" if defect is None else f"demo-{defect}"
         report(f"run {len(runs) + 1} of 2: {'healthy' if defect is None else 'planted ' + defect}")
-        folder = RunFolder.create_below(out, label, wall_clock())
+        folder = new_folder(out, label)
         runs.append(_run(RunSpec(system, shape, seed=seed), plugins, folder, defect, shown, report))
     report("the Spark job correlates both histories")
     page = plugins.report([run.result.folder.path for run in runs], out)

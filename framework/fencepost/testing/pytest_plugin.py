@@ -19,6 +19,7 @@ import pytest
 
 from fencepost.events import TestEnded, TestStarted
 from fencepost.history.run_folder import RunFolder, write_whole
+from fencepost.model.configuration import Configuration, configured_for
 from fencepost.model.errors import (
     EnvironmentFailed,
     FencepostError,
@@ -35,14 +36,6 @@ from fencepost.workloads.workers import Clients, Workers
 
 pytest.register_assert_rewrite("fencepost.testing.kit")
 
-_DEFAULTS = {
-    "system": "reference/quorum",
-    "workload": "",
-    "runtime": "process",
-    "seed": "",
-    "out": ".fencepost",
-    "defects": "",
-}
 _HELP = {
     "system": "system under test, such as reference/quorum or apache/kraft@4.1.0",
     "workload": "whose clients work on it; the system's own when not given",
@@ -51,13 +44,14 @@ _HELP = {
     "out": "folder in which each test's run is kept, below the root directory",
     "defects": "defects of the system to switch on, comma-separated: what the tests must find",
 }
-"""The options `--fencepost-*`, which are also the ini settings `fencepost_*`."""
+"""The options `--fencepost-*`. They are also the ini settings `fencepost_*`, and the keys of
+`[tool.fencepost]`: the first of these three that sets a value decides."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The options as given on the command line, in the ini file, or by default."""
+    """The options as the command line, the ini file, pyproject.toml or a default sets them."""
 
     system: str
     runtime: str
@@ -92,7 +86,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("fencepost", "fault injection by Fencepost")
     for name, text in _HELP.items():
         group.addoption(f"--fencepost-{name}", metavar=name.upper(), help=text)
-        parser.addini(f"fencepost_{name}", text, default=_DEFAULTS[name])
+        parser.addini(f"fencepost_{name}", text, default=None)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -104,21 +98,45 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "only(*names, reason): the runtimes, or the systems, that can show what this test checks",
     )
+    config.stash[_SETTINGS] = _settings(config)
+
+
+def _settings(config: pytest.Config) -> Settings:
+    try:
+        configured = configured_for(config.rootpath)
+    except UsageError as wrong:
+        raise pytest.UsageError(str(wrong)) from wrong
     given = {
-        n: config.getoption(f"fencepost_{n}") or config.getini(f"fencepost_{n}") for n in _HELP
+        name: config.getoption(f"fencepost_{name}") or config.getini(f"fencepost_{name}")
+        for name in _HELP
     }
+    defects = given.pop("defects")
     # xdist's workers get the seed that was drawn by the process that started them.
-    chosen = getattr(config, "workerinput", {}).get("fencepost_seed", given["seed"])
-    out = config.rootpath / given["out"]
-    if chosen == LAST:
-        chosen = _last_seed(out)
-    if chosen and not re.fullmatch(r"\d+", chosen):
-        raise pytest.UsageError(f"--fencepost-seed takes a number or 'last', not {chosen!r}")
-    seed = int(chosen) if chosen else int.from_bytes(os.urandom(4))
-    defects = tuple(name for name in given["defects"].split(",") if name)
-    config.stash[_SETTINGS] = Settings(
-        given["system"], given["runtime"], seed, out, defects, given["workload"]
+    seed = getattr(config, "workerinput", {}).get("fencepost_seed", given.pop("seed"))
+    chosen = {**configured, **{name: value for name, value in given.items() if value}}
+    if defects:
+        chosen["defects"] = tuple(name for name in defects.split(",") if name)
+    found = Configuration(**chosen)
+    out = config.rootpath / found.out
+    return Settings(
+        found.system,
+        found.runtime,
+        _seed(seed or "", found.seed, out),
+        out,
+        found.defects,
+        found.workload,
     )
+
+
+def _seed(given: str, configured: int | None, out: Path) -> int:
+    """The seed that an option or the ini file gives; else the configured one; else a new one."""
+    if given == LAST:
+        given = _last_seed(out)
+    if given and not re.fullmatch(r"\d+", given):
+        raise pytest.UsageError(f"--fencepost-seed takes a number or 'last', not {given!r}")
+    if given:
+        return int(given)
+    return int.from_bytes(os.urandom(4)) if configured is None else configured
 
 
 def _last_seed(out: Path) -> str:

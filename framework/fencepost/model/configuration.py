@@ -1,0 +1,84 @@
+"""What a project sets for all its runs: the table `[tool.fencepost]` of its pyproject.toml.
+
+    [tool.fencepost]
+    system = "reference/quorum"
+    runtime = "simulated"
+
+Its keys are named after the options of pytest and of the command line. An option is stronger.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from fencepost.model.errors import UsageError, no_such
+
+FILE = "pyproject.toml"
+TABLE = "tool.fencepost"
+
+
+class Configuration(Struct, frozen=True, kw_only=True):
+    """The settings, each with its default."""
+
+    system: str = "reference/quorum"
+    """The system under test, such as reference/quorum or apache/kraft@4.1.0."""
+    workload: str = ""
+    """Whose clients work on it; empty: the system's own."""
+    runtime: str = "process"
+    seed: int | None = None
+    """What every choice of chance derives from; None: drawn anew."""
+    out: str = ".fencepost"
+    """The folder below which run folders are made, from the folder of pyproject.toml."""
+    defects: tuple[str, ...] = ()
+    """The defects of the system that are switched on."""
+
+
+DEFAULTS = Configuration()
+NAMES = Configuration.__struct_fields__
+
+
+class _Tools(Struct):
+    fencepost: dict[str, Any] = {}
+
+
+class _File(Struct):
+    tool: _Tools = msgspec.field(default_factory=_Tools)
+
+
+def configured(text: str) -> Mapping[str, Any]:
+    """The settings that a pyproject.toml has, by name; none without the table.
+
+    Raises UsageError for text that is not TOML, for an unknown key, with the nearest right one, and
+    for a value of a wrong type.
+    """
+    try:
+        table = msgspec.convert(tomllib.loads(text), _File).tool.fencepost
+        for key in table:
+            if key not in NAMES:
+                raise no_such(f"key of [{TABLE}]", key, NAMES)
+        found = msgspec.convert(table, Configuration)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise UsageError(f"it has no valid [{TABLE}]: {error}") from error
+    return {name: getattr(found, name) for name in table}
+
+
+def configured_for(folder: Path) -> Mapping[str, Any]:
+    """The settings in the nearest pyproject.toml, in a folder or above it; `out` is absolute.
+
+    Raises UsageError as `configured`, with the file's name.
+    """
+    folder = folder.absolute()
+    for file in (above / FILE for above in (folder, *folder.parents)):
+        if file.is_file():
+            try:
+                found = configured(file.read_text())
+            except UsageError as wrong:
+                raise UsageError(f"{file}: {wrong}") from wrong
+            return {**found, "out": str(file.parent / found["out"])} if "out" in found else found
+    return {}

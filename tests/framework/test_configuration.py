@@ -1,0 +1,46 @@
+"""`[tool.fencepost]` of pyproject.toml: what it gives, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fencepost import UsageError
+from fencepost.model.configuration import configured, configured_for
+
+
+def test_only_what_is_set_is_given() -> None:
+    assert configured("[tool.fencepost]\nseed = 7\ndefects = ['a']\n") == {
+        "seed": 7,
+        "defects": ("a",),
+    }
+    assert configured("[project]\nname = 'x'\n") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[tool.fencepost]\nseeed = 7", "did you mean 'seed'?"),
+        ("[tool.fencepost]\nseed = 'x'", "Expected `int | null`, got `str` - at `$.seed`"),
+        ("[tool]\nfencepost = 3", "Expected `object`, got `int` - at `$.tool.fencepost`"),
+        ("[tool.fencepost", "no valid [tool.fencepost]"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line(text: str, says: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        configured(text)
+    (line,) = str(refused.value).splitlines()
+    assert says in line
+
+
+def test_the_nearest_file_decides_and_its_folder_is_where_out_begins(tmp_path: Path) -> None:
+    below = tmp_path / "inner" / "below"
+    below.mkdir(parents=True)
+    for folder, seed in ((tmp_path, 1), (tmp_path / "inner", 2)):
+        text = f"[tool.fencepost]\nseed = {seed}\nout = 'kept'\n"
+        (folder / "pyproject.toml").write_text(text)
+    assert configured_for(below) == {"seed": 2, "out": str(tmp_path / "inner" / "kept")}
+    (tmp_path / "inner" / "pyproject.toml").write_text("[tool.fencepost]\nsedd = 2\n")
+    with pytest.raises(UsageError, match=r"inner/pyproject.toml: no key .* did you mean 'seed'"):
+        configured_for(below)
