@@ -145,6 +145,36 @@ def test_marker_and_fixtures_are_documented(pytester: pytest.Pytester) -> None:
         assert re.search(rf"^{name} -- .*\n    \S", fixtures, re.MULTILINE), name
 
 
+def test_an_assertion_of_a_helper_shows_its_values(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        from dataclasses import dataclass, field
+        from itertools import count
+
+        from fencepost.testing import kit
+        from fencepost_suites import shapes
+
+        numbers = count()
+
+        @dataclass(frozen=True)
+        class Renamed:
+            name: str = field(default_factory=lambda: f"fault-{next(numbers)}", compare=False)
+
+            def arguments(self):
+                return {}
+
+        def test_the_kit():
+            kit.check_fault(Renamed)
+
+        def test_the_suites():
+            assert type(shapes.__loader__).__name__ == "AssertionRewritingHook"
+        """
+    )
+    result = run(pytester)
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["E * assert 'fault-1' == 'fault-0'"])
+
+
 @pytest.mark.parametrize(
     ("args", "source", "says"),
     [

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fencepost.history.run_folder import RunFolder
-from fencepost.model.clock import wall_clock
 from fencepost.model.shape import Shape, Spare
 from fencepost.plugins.manager import Plugins
 from fencepost.runs import schedule
-from fencepost.runs.run import Run, RunResult, RunSpec
+from fencepost.runs.run import Run, RunResult, RunSpec, new_folder
 
 
 def replay(
@@ -31,7 +30,7 @@ def replay(
     spares = tuple(Spare(slot.role, slot.node_id) for slot in info.slots if slot.spare)
     shape = Shape(info.counts, info.settings, info.defects, spares, info.own)
     spec = RunSpec(plugins.system(info.system), shape, runtime or info.runtime, info.seed, workload)
-    folder = RunFolder.create_below(out, f"replay-{recorded.run}"[:80], wall_clock())
+    folder = new_folder(out, f"replay-{recorded.run}"[:80])
     with Run.start(spec, plugins, folder, report) as run:
         run.clients.load(planned.selectors)
         run.enter("inject")

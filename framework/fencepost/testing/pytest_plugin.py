@@ -34,7 +34,7 @@ from fencepost.runs.run import Run, RunSpec, check_runtime, new_folder
 from fencepost.testing.event_log import EventLog
 from fencepost.workloads.workers import Clients, Workers
 
-pytest.register_assert_rewrite("fencepost.testing.kit")
+pytest.register_assert_rewrite("fencepost.testing.kit", "fencepost_suites")
 
 _HELP = {
     "system": "system under test, such as reference/quorum or apache/kraft@4.1.0",
