@@ -104,6 +104,7 @@ def test_tests_run_beside_a_conftest_that_is_not_theirs(tmp_path: Path) -> None:
         (("demo", "--system", "apache/kraft"), "apache/kraft has no demonstration"),
         (("run", "--system", "apache/kraft@3.8.0"), "3.9 and newer"),
         (("cluster", "up", "--runtime", "proces"), "process"),
+        (("cluster", "up", "--workload", "kafka_client"), "did you mean 'kafka_clients'?"),
         (("cluster", "up", "--setting", "lease"), "NAME=VALUE"),
         (("cluster", "up", "--setting", "no.such=1"), "no.such"),
         (("cluster", "up", "--count", "broker=0"), "as many brokers"),
@@ -170,7 +171,7 @@ def test_doctor_and_plugins_list_what_they_find() -> None:
 @pytest.mark.real
 def test_a_cluster_stays_up_for_a_users_client_until_it_is_interrupted(tmp_path: Path) -> None:
     with subprocess.Popen(
-        [*COMMAND, "cluster", "up", "--out", str(tmp_path)],
+        [*COMMAND, "cluster", "up", "--workload", "kafka_clients", "--out", str(tmp_path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -185,6 +186,7 @@ def test_a_cluster_stays_up_for_a_users_client_until_it_is_interrupted(tmp_path:
 
             # Whoever is asked may be the last to read that the others are up.
             assert poll(lambda: named() == [1, 2, 3], 30, 0.05), named()
+            assert client.list_topics(timeout=10).topics, "the workload's clients have made none"
         finally:
             cluster.send_signal(signal.SIGTERM)
         assert cluster.wait(timeout=60) == 130

@@ -18,6 +18,9 @@ from fencepost.runs.run import Run, RunSpec, new_folder
 def up(
     system: System = DEFAULT_SYSTEM,
     runtime: Runtime = "process",
+    workload: Annotated[
+        str, typer.Option(help="Whose clients put load on the cluster; none if not given.")
+    ] = "",
     seed: Seed = 0,
     count: Annotated[
         list[str] | None, typer.Option(help="NAME=N, one of the system's counts.")
@@ -31,9 +34,11 @@ def up(
     plugins = load_plugins()
     counts = {name: _number(n) for name, n in _pairs("--count", count or []).items()}
     shape = Shape(counts, _pairs("--setting", setting or []))
-    spec = RunSpec(plugins.system(system), shape, runtime, seed)
+    spec = RunSpec(plugins.system(system), shape, runtime, seed, workload)
     folder = new_folder(out, "cluster")
     with Run.start(spec, plugins, folder, progress()) as started:
+        if workload:
+            started.clients.load()
         typer.echo(",".join(started.runtime.bootstrap))
         errors().print(f"[dim]run folder {folder.path}; interrupt to stop[/dim]")
         never = Condition("an interrupt", lambda view: False)
