@@ -1,0 +1,1 @@
+"""What brokers promise: registration, leases, fencing, starting and stopping."""

@@ -1,0 +1,363 @@
+"""Fencing: what a broker may answer without a lease, and what a process that lost its id may do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    ChangeAnswered,
+    FetchServed,
+    FollowerFetched,
+    HeartbeatAnswered,
+    HeartbeatRefused,
+    HeartbeatSent,
+    LeaseGranted,
+    LogAppended,
+    ProbeCompleted,
+    RequestRefused,
+)
+from fencepost_suites.brokers.leases import MS, Late, judge_late
+from fencepost_suites.common.keys import NOTHING, by_slot_serving, whole_run
+from fencepost_suites.common.words import span
+
+FETCH_WAIT_NS = 1_000 * MS
+"""How long before its answer a fetch may have arrived; a produce is stored at once."""
+SLACK_NS = 100 * MS
+"""How long past the end of its lease a broker may take to notice, before its answers count."""
+_TAKEN_OVER = frozenset({"DUPLICATE_BROKER_REGISTRATION", "STALE_BROKER_EPOCH"})
+
+
+@dataclass(slots=True)
+class Serving:
+    """The newest process of one slot: whether it may serve clients, and if not, since when."""
+
+    process: str = ""
+    started_ns: int = 0
+    was_active: bool = False
+    active: bool = False
+    ends_ns: int = 1 << 62
+    granted: Cause | None = None
+    lost_ns: int = 0
+    lost: Cause | None = None
+    refused: dict[str, int] = field(default_factory=dict)
+    """client -> when this process last refused it for being fenced."""
+    suspects: list[Late] = field(default_factory=list)
+
+    def changed(self, event: Event, body: BrokerStateChanged) -> None:
+        """Applies a change of the broker's state."""
+        if body.old == "ACTIVE" and body.new == "FENCED":
+            self.lost_ns, self.lost = event.at_ns, event.ref
+        elif body.new != "FENCED":
+            self.lost = None
+        self.active = body.new == "ACTIVE"
+        self.was_active = self.was_active or self.active
+
+    def refuses(self, event: Event, body: RequestRefused) -> bool:
+        """Whether a client was refused because this process is fenced."""
+        if body.requester >= 0 or body.reason != "fenced" or event.process != self.process:
+            return False
+        self.refused[body.client] = event.at_ns
+        return True
+
+    def refused_probe(self, event: Event, body: ProbeCompleted) -> bool:
+        """Whether a probe was refused by this process's fence."""
+        return (
+            body.outcome in ("refused", "closed")
+            and self.refused.get(event.process, -1) >= body.sent_at_ns
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FencedBrokerServesNoClient:
+    """QC-17. A produce counts as new when it is stored; a fetch, when it is answered later after
+    the fence than the longest wait of a fetch. A probe records when it was sent. For a broker that
+    does not notice the end of its lease, that end counts as the fence."""
+
+    clause: str = "QC-17"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(NodeStarted, BrokerStateChanged, LeaseGranted, LogAppended, FetchServed),
+            *(RequestRefused, ProbeCompleted),
+        }
+    )
+    keys = staticmethod(by_slot_serving)
+
+    def start(self, key: Key) -> Serving:
+        return Serving()
+
+    def step(self, state: Serving, event: Event) -> tuple[Serving, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, LogAppended | FetchServed):
+            if state.active and event.at_ns <= state.ends_ns:
+                return state, NOTHING
+            return state, self._served(state, event, body)
+        match body:
+            case RequestRefused():
+                if state.refuses(event, body) and state.lost is not None:
+                    return state, (Exercised(event.ref, Evidence.SELF),)
+            case ProbeCompleted():
+                return state, self._probed(state, event, body)
+            case BrokerStateChanged():
+                state.changed(event, body)
+            case LeaseGranted(next_state="ACTIVE"):
+                state.ends_ns = max(body.ends_at_ns, 0 if state.granted is None else state.ends_ns)
+                state.granted = event.ref
+            case NodeStarted():
+                return Serving(event.process, suspects=state.suspects), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _served(state: Serving, event: Event, body: LogAppended | FetchServed) -> Sequence[Finding]:
+        if event.process != state.process:
+            return NOTHING
+        stored = isinstance(body, LogAppended)
+        done = "stored a client's write to" if stored else "served a fetch of"
+        what = f"{done} {body.topic}-{body.partition}"
+        waited_ns = 0 if stored else FETCH_WAIT_NS
+        came_ns = event.at_ns - waited_ns
+        if state.lost is not None and came_ns >= state.lost_ns:
+            message = (
+                f"{event.process} {what} {span(event.at_ns - state.lost_ns)} after it had "
+                f"been fenced"
+            )
+            return (Violated(event.ref, Evidence.SELF, message, (state.lost,)),)
+        if state.active and state.granted and came_ns > state.ends_ns + SLACK_NS:
+            over_ns = event.at_ns - state.ends_ns
+            message = f"{event.process} {what} {span(over_ns)} after its lease had ended"
+            violated = Violated(event.ref, Evidence.SELF, message, (state.granted,))
+            # Only a stall nearly as long as the delay excuses it.
+            state.suspects.append(
+                Late(violated, event.process, state.ends_ns, event.at_ns, over_ns * 9)
+            )
+        return NOTHING
+
+    @staticmethod
+    def _probed(state: Serving, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
+        if state.lost is None or body.sent_at_ns <= state.lost_ns:
+            return NOTHING
+        if body.outcome == "answered":
+            message = (
+                f"{state.process} answered a {body.api} of {event.process} sent "
+                f"{span(body.sent_at_ns - state.lost_ns)} after it had been fenced"
+            )
+            return (Violated(event.ref, Evidence.CLIENT, message, (state.lost,)),)
+        if state.refused_probe(event, body):
+            return (Exercised(event.ref, Evidence.CLIENT),)
+        return NOTHING
+
+    def end(self, state: Serving, end: RunEnd) -> Sequence[Finding]:
+        return judge_late(state.suspects, end)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StartingBrokerServesNoClient:
+    """REG-05. From the start of a process until it is active for the first time."""
+
+    clause: str = "REG-05"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(NodeStarted, BrokerStateChanged, LogAppended, FetchServed),
+            *(RequestRefused, ProbeCompleted),
+        }
+    )
+    keys = staticmethod(by_slot_serving)
+
+    def start(self, key: Key) -> Serving:
+        return Serving(was_active=True)
+
+    def step(self, state: Serving, event: Event) -> tuple[Serving, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, NodeStarted):
+            if body.role == "broker":
+                return Serving(event.process, event.at_ns, lost=event.ref), NOTHING
+            return state, NOTHING
+        if state.was_active:
+            return state, NOTHING
+        match body:
+            case LogAppended() | FetchServed():
+                done = "stored a write to" if isinstance(body, LogAppended) else "served"
+                message = (
+                    f"{event.process} {done} {body.topic}-{body.partition} before it had ever "
+                    f"been active"
+                )
+                return state, (Violated(event.ref, Evidence.SELF, message),)
+            case RequestRefused():
+                if state.refuses(event, body):
+                    return state, (Exercised(event.ref, Evidence.SELF),)
+            case ProbeCompleted() if body.sent_at_ns > state.started_ns:
+                if body.outcome == "answered":
+                    message = (
+                        f"{state.process} answered a {body.api} of {event.process} before it had "
+                        f"ever been active"
+                    )
+                    return state, (Violated(event.ref, Evidence.CLIENT, message),)
+                if state.refused_probe(event, body):
+                    return state, (Exercised(event.ref, Evidence.CLIENT),)
+            case BrokerStateChanged():
+                state.changed(event, body)
+        return state, NOTHING
+
+    def end(self, state: Serving, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Claimed:
+    """Which process is which incarnation, and which incarnation each node has replayed as the
+    newest."""
+
+    identities: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """broker process -> id, incarnation."""
+    order: dict[int, dict[str, int]] = field(default_factory=dict)
+    """id -> incarnation -> offset of its first record."""
+    known: dict[tuple[str, str], dict[int, str]] = field(default_factory=dict)
+    """(process, role) of a node -> id -> the incarnation it replayed last."""
+    takeover: dict[tuple[str, str, int], Cause] = field(default_factory=dict)
+    given_back: set[tuple[int, str]] = field(default_factory=set)
+    """Ids and incarnations that held an id again after they had lost it."""
+    active: set[str] = field(default_factory=set)
+    informed: dict[str, Cause] = field(default_factory=dict)
+    """process -> the refusal from which it learned that it had lost its id."""
+
+    def lost_at(self, node: tuple[str, str], broker: int, incarnation: str) -> bool:
+        """Whether this incarnation has lost the id to a newer one, by the records that a node has
+        replayed."""
+        newest = self.known.get(node, _NO_BROKERS).get(broker)
+        if newest is None or newest == incarnation:
+            return False
+        order = self.order[broker]
+        return order.get(incarnation, 1 << 62) < order[newest]
+
+    def lost(self, process: str) -> bool:
+        """Whether any node has replayed a newer registration of the id than this process's."""
+        broker, incarnation = self.identities.get(process, (-1, ""))
+        order = self.order.get(broker)
+        if order is None or incarnation not in order:
+            return False
+        return order[incarnation] < max(order.values())
+
+
+_NO_BROKERS: dict[int, str] = {}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LoserOfIdCountsForNothing:
+    """QC-19. A node must refuse the loser of an id once it has itself replayed the newer
+    registration; before that it cannot know. The loser itself reports the refusal it got. No record
+    may ever give the id back to it, whatever was deleted in between."""
+
+    clause: str = "QC-19"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(NodeStarted, BrokerCommitted, HeartbeatAnswered, FollowerFetched, ChangeAnswered),
+            *(RequestRefused, HeartbeatRefused, BrokerStateChanged, HeartbeatSent),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Claimed:
+        return _Claimed()
+
+    def step(self, state: _Claimed, event: Event) -> tuple[_Claimed, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, FollowerFetched):
+            identity = state.identities.get(body.client)
+            node = (event.process, "broker")
+            if identity is None or not state.lost_at(node, body.follower, identity[1]):
+                return state, NOTHING
+            what = f"counted a fetch of {body.topic}-{body.partition} by {body.client}"
+            return state, self._accepted(state, node, event, body.follower, what)
+        match body:
+            case NodeStarted(role="broker"):
+                state.identities[event.process] = (body.node_id, body.incarnation)
+            case BrokerCommitted():
+                return state, self._committed(state, event, body)
+            case HeartbeatAnswered() | ChangeAnswered():
+                return state, self._answered(state, event, body)
+            case RequestRefused() if body.requester >= 0:
+                identity = state.identities.get(body.client)
+                node = (event.process, "broker")
+                if identity is not None and state.lost_at(node, *identity):
+                    return state, (Exercised(event.ref, Evidence.SELF),)
+            case HeartbeatRefused() if body.error in _TAKEN_OVER and state.lost(event.process):
+                state.informed.setdefault(event.process, event.ref)
+                return state, (Exercised(event.ref, Evidence.PEER),)
+            case BrokerStateChanged() if body.new == "ACTIVE":
+                state.active.add(event.process)
+            case BrokerStateChanged():
+                state.active.discard(event.process)
+            case HeartbeatSent():
+                return state, self._goes_on(state, event)
+        return state, NOTHING
+
+    @staticmethod
+    def _committed(state: _Claimed, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
+        order = state.order.setdefault(body.broker_id, {})
+        first = order.setdefault(body.incarnation, body.offset)
+        winners = [one for one, at in order.items() if first < at < body.offset]
+        for role in (body.role,) if body.role else ("broker", "controller"):
+            known = state.known.setdefault((event.process, role), {})
+            if known.get(body.broker_id) != body.incarnation:
+                known[body.broker_id] = body.incarnation
+                state.takeover[event.process, role, body.broker_id] = event.ref
+        if not winners or (body.broker_id, body.incarnation) in state.given_back:
+            return NOTHING
+        state.given_back.add((body.broker_id, body.incarnation))
+        message = (
+            f"the record at {body.offset} gives broker id {body.broker_id} back to incarnation "
+            f"{body.incarnation}, which had lost it to {winners[-1]}"
+        )
+        return (Violated(event.ref, Evidence.SELF, message),)
+
+    def _answered(
+        self, state: _Claimed, event: Event, body: HeartbeatAnswered | ChangeAnswered
+    ) -> Sequence[Finding]:
+        if isinstance(body, HeartbeatAnswered):
+            broker, incarnation, api = body.broker_id, body.incarnation, "heartbeat"
+        else:
+            broker, incarnation = state.identities.get(body.client, (-1, ""))
+            api = body.api
+            if api != "AlterIsr":
+                return NOTHING
+        node = (event.process, "controller")
+        if not state.lost_at(node, broker, incarnation):
+            return NOTHING
+        if body.error != "NONE":
+            refused = body.error != "NOT_CONTROLLER"
+            return (Exercised(event.ref, Evidence.SELF),) if refused else NOTHING
+        if isinstance(body, ChangeAnswered):
+            newest = state.order[broker][state.known[node][broker]]
+            if 0 <= body.offset < newest:
+                return NOTHING  # the change came first; only its answer came later
+        return self._accepted(state, node, event, broker, f"accepted a {api} of {body.client}")
+
+    @staticmethod
+    def _accepted(
+        state: _Claimed, node: tuple[str, str], event: Event, broker: int, what: str
+    ) -> Sequence[Finding]:
+        newer = state.known[node][broker]
+        winner = next((p for p, one in state.identities.items() if one == (broker, newer)), newer)
+        message = f"{event.process} {what}, which had lost broker id {broker} to {winner}"
+        because = (state.takeover[*node, broker],)
+        return (Violated(event.ref, Evidence.SELF, message, because),)
+
+    @staticmethod
+    def _goes_on(state: _Claimed, event: Event) -> Sequence[Finding]:
+        informed = state.informed.pop(event.process, None)
+        if informed is None or event.process not in state.active:
+            return NOTHING
+        message = f"{event.process} learned that it had lost its id and stays active"
+        return (Violated(event.ref, Evidence.SELF, message, (informed,)),)
+
+    def end(self, state: _Claimed, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

@@ -1,0 +1,152 @@
+"""The one state of a broker: the same for itself, for the cluster and for clients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    BrokerStopping,
+    ProbeCompleted,
+    SnapshotLoaded,
+)
+from fencepost_suites.common.keys import NOTHING, by_broker, by_slot_serving
+
+KEPT = 16
+_WORDS = {
+    ("INITIAL", False): "Offline",
+    ("INITIAL", True): "Offline",
+    ("FENCED", False): "Fenced",
+    ("FENCED", True): "Fenced",
+    ("ACTIVE", False): "Online",
+    ("ACTIVE", True): "Stopping",
+    ("SHUTDOWN", False): "Offline",
+    ("SHUTDOWN", True): "Offline",
+}
+"""The registration draft's name for a KIP-631 state, and whether SHUTDOWN is requested."""
+
+
+@dataclass(slots=True)
+class _State:
+    """One broker id: the epochs under which the cluster had it active, and the processes that want
+    to stop."""
+
+    epochs: dict[int, Cause] = field(default_factory=dict)
+    stopping: set[str] = field(default_factory=set)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OneGlobalState:
+    """REG-01. A broker that reports itself Online is Online in a committed record of the same
+    epoch; the nodes that replayed the record are the evidence."""
+
+    clause: str = "REG-01"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {BrokerStateChanged, BrokerStopping, BrokerCommitted}
+    )
+    keys = staticmethod(by_broker)
+
+    def start(self, key: Key) -> _State:
+        return _State()
+
+    def step(self, state: _State, event: Event) -> tuple[_State, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case BrokerCommitted(fenced=False):
+                while len(state.epochs) >= KEPT and body.broker_epoch not in state.epochs:
+                    del state.epochs[next(iter(state.epochs))]
+                state.epochs.setdefault(body.broker_epoch, event.ref)
+            case BrokerStopping():
+                state.stopping.add(event.process)
+                return state, self._named(event, body.state, body.global_state, stopping=True)
+            case BrokerStateChanged() if body.global_state:
+                stopping = event.process in state.stopping
+                wrong = self._named(event, body.new, body.global_state, stopping)
+                return state, wrong or self._online(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _named(event: Event, state: str, reported: str, stopping: bool) -> Sequence[Finding]:
+        wanted = _WORDS.get((state, stopping))
+        if wanted == reported:
+            return NOTHING
+        wish = " and wants to stop" if stopping else ""
+        message = f"{event.process} is {state}{wish} and reports that as {reported or 'nothing'}"
+        return (Violated(event.ref, Evidence.SELF, message),)
+
+    @staticmethod
+    def _online(state: _State, event: Event, body: BrokerStateChanged) -> Sequence[Finding]:
+        if body.new != "ACTIVE":
+            return NOTHING
+        if body.broker_epoch in state.epochs:
+            return (Exercised(event.ref, Evidence.PEER),)
+        message = (
+            f"{event.process} reports that it is {body.global_state} under broker epoch "
+            f"{body.broker_epoch}, under which no node has it active"
+        )
+        return (Violated(event.ref, Evidence.PEER, message),)
+
+    def end(self, state: _State, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Answering:
+    """What the newest process of a slot has replayed: the fenced brokers, and since when."""
+
+    fenced: dict[int, tuple[int, Cause]] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FencedBrokersLeftOut:
+    """REG-07. A client's evidence: a Metadata request was sent after the answering broker had
+    replayed that another broker is fenced, and the broker still held it to be fenced when the
+    answer arrived."""
+
+    clause: str = "REG-07"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {NodeStarted, BrokerCommitted, SnapshotLoaded, ProbeCompleted}
+    )
+    keys = staticmethod(by_slot_serving)
+
+    def start(self, key: Key) -> _Answering:
+        return _Answering()
+
+    def step(self, state: _Answering, event: Event) -> tuple[_Answering, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case NodeStarted(role="broker") | SnapshotLoaded():
+                return _Answering(), NOTHING  # what it learns from now on will be in its events
+            case BrokerCommitted(role="controller"):
+                pass  # what the controller in the same process knows, the broker need not know
+            case BrokerCommitted(fenced=True):
+                state.fenced.setdefault(body.broker_id, (event.at_ns, event.ref))
+            case BrokerCommitted():
+                state.fenced.pop(body.broker_id, None)
+            case ProbeCompleted(api="Metadata", outcome="answered"):
+                return state, self._probed(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _probed(state: _Answering, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
+        found: list[Finding] = []
+        for broker, (since_ns, ref) in sorted(state.fenced.items()):
+            if since_ns > body.sent_at_ns:
+                continue
+            if broker in body.brokers:
+                message = f"{body.slot} named broker {broker}, which is fenced, to {event.process}"
+                found.append(Violated(event.ref, Evidence.CLIENT, message, (ref,)))
+            else:
+                found.append(Exercised(event.ref, Evidence.CLIENT))
+        return found
+
+    def end(self, state: _Answering, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

@@ -1,0 +1,496 @@
+"""Leases: how long they last, what fences a broker at the end of one, and which controller renews
+it.
+
+Three of these clauses state a time. Each allows some slack for a busy machine. Each is undecided if
+the process it depends on stalled for more than a tenth of the lease.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    NodeStopped,
+    ProcessExited,
+    RunEnd,
+    Undecided,
+    Violated,
+)
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    ControllerElected,
+    ControllerResigned,
+    HeartbeatAnswered,
+    HeartbeatRefused,
+    LeaseExpired,
+    LeaseGranted,
+)
+from fencepost_suites.common.keys import NOTHING, by_broker, by_writer, whole_run
+from fencepost_suites.common.words import span
+
+MS = 1_000_000
+UNMATCHED_KEPT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """A suspected violation of a time bound. It is judged at the end, when all stalls are known.
+
+    `due_ns` is set for an omission: the time when the process had to act. A stall from then on that
+    covers the delay excuses an omission, never an action.
+    """
+
+    violated: Violated
+    process: str
+    from_ns: int
+    to_ns: int
+    period_ns: int
+    due_ns: int | None = None
+
+
+def judge_late(suspects: Sequence[Late], end: RunEnd) -> Sequence[Finding]:
+    """The suspects as findings: violations, except those that a stall may explain."""
+    found: list[Finding] = []
+    for one in suspects:
+        if one.due_ns is not None:
+            late_ns = one.to_ns - one.due_ns
+            if end.stalled_ns(one.due_ns, one.to_ns, one.process) * 10 >= late_ns * 9:
+                continue
+        stalled_ns = end.stalled_ns(one.from_ns, one.to_ns, one.process)
+        if stalled_ns * 10 > one.period_ns:
+            message = (
+                f"{one.violated.message}; but {one.process} stalled for "
+                f"{span(stalled_ns)} meanwhile"
+            )
+            found.append(Undecided(message, one.violated.at))
+        else:
+            found.append(one.violated)
+    return found
+
+
+def _period_ns(body: LeaseGranted) -> int:
+    return (body.lease_end_ms - body.lease_start_ms) * MS
+
+
+@dataclass(slots=True)
+class _Lengths:
+    """Start of each lease that a controller granted -> its period, until the broker reports it."""
+
+    granted: dict[int, int] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LeaseFromBrokersStart:
+    """QC-13. The broker's evidence is the lease in the answer that it received."""
+
+    clause: str = "QC-13"
+    kinds: frozenset[type[Struct]] = frozenset({HeartbeatAnswered, LeaseGranted, LeaseExpired})
+    keys = staticmethod(by_broker)
+
+    def start(self, key: Key) -> _Lengths:
+        return _Lengths()
+
+    def step(self, state: _Lengths, event: Event) -> tuple[_Lengths, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case HeartbeatAnswered(error="NONE"):
+                return state, self._answered(state, event, body)
+            case LeaseGranted():
+                return state, self._granted(state, event, body)
+            case LeaseExpired():
+                silent_ms = (body.now_ns - body.last_heard_ns) / MS
+                if silent_ms >= body.lease_period_ms:
+                    return state, (Exercised(event.ref, Evidence.SELF),)
+                message = (
+                    f"{event.process} expired the lease of broker {body.broker_id} {silent_ms:.0f} "
+                    f"ms after its last heartbeat, though the lease is {body.lease_period_ms} ms"
+                )
+                return state, (Violated(event.ref, Evidence.SELF, message),)
+        return state, NOTHING
+
+    @staticmethod
+    def _answered(state: _Lengths, event: Event, body: HeartbeatAnswered) -> Sequence[Finding]:
+        length = body.lease_end_ms - body.lease_start_ms
+        if length != body.lease_period_ms:
+            message = (
+                f"{event.process} answered {body.client} a lease of {length} ms from the start the "
+                f"broker had named; the period is {body.lease_period_ms} ms"
+            )
+            return (Violated(event.ref, Evidence.SELF, message),)
+        while len(state.granted) >= UNMATCHED_KEPT:
+            del state.granted[next(iter(state.granted))]
+        state.granted[body.lease_start_ms] = body.lease_period_ms
+        return NOTHING
+
+    @staticmethod
+    def _granted(state: _Lengths, event: Event, body: LeaseGranted) -> Sequence[Finding]:
+        period = state.granted.pop(body.lease_start_ms, None)
+        if period is None:
+            return NOTHING
+        length = body.lease_end_ms - body.lease_start_ms
+        if length == period:
+            return (Exercised(event.ref, Evidence.PEER),)
+        message = f"{event.process} was answered a lease of {length} ms; the period is {period} ms"
+        return (Violated(event.ref, Evidence.PEER, message),)
+
+    def end(self, state: _Lengths, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Held:
+    """A broker process and the end of the lease it holds."""
+
+    active: bool = False
+    ends_ns: int = 0
+    period_ns: int = 0
+    granted: Cause | None = None
+
+
+@dataclass(slots=True)
+class _Watched:
+    """An unfenced broker as its controller must see it: its last heartbeat came at `since_ns` or
+    later."""
+
+    offset: int
+    since_ns: int = 0
+    beat: Cause | None = None
+    watched: bool = False
+    fenced: bool = False
+    """By the newest committed record: a new controller owes it nothing more."""
+    expired: bool = False
+
+
+@dataclass(slots=True)
+class _Leases:
+    """Both sides of every lease of a run."""
+
+    controller: str = ""
+    epoch: int = -1
+    period_ns: int = 0
+    held: dict[str, _Held] = field(default_factory=dict)
+    brokers: dict[int, _Watched] = field(default_factory=dict)
+    suspects: list[Late] = field(default_factory=list)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LostLeaseIsFenced:
+    """QC-14. The broker must fence itself within a tenth of the lease and 100 ms after the lease's
+    end. The active controller must fence it within a quarter of the lease and 500 ms, counted from
+    its last accepted answer or its election, while it stays the active controller."""
+
+    clause: str = "QC-14"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(ControllerElected, ControllerResigned, HeartbeatAnswered, LeaseExpired),
+            *(BrokerCommitted, BrokerStateChanged, LeaseGranted, ProcessExited, NodeStopped),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Leases:
+        return _Leases()
+
+    def step(self, state: _Leases, event: Event) -> tuple[_Leases, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case HeartbeatAnswered():
+                self._heartbeat(state, event, body)
+            case LeaseGranted():
+                self._granted(state, event, body)
+            case BrokerStateChanged():
+                return state, self._changed(state, event, body)
+            case BrokerCommitted():
+                return state, self._committed(state, event, body)
+            case LeaseExpired():
+                known = state.brokers.get(body.broker_id)
+                if known is not None:
+                    self._overdue(state, known, body.broker_id, event)
+                    known.watched, known.expired = False, True
+            case ControllerElected() if body.epoch > state.epoch:
+                state.controller, state.epoch = event.process, body.epoch
+                for known in state.brokers.values():
+                    known.since_ns, known.beat = event.at_ns, event.ref
+                    known.watched = not known.fenced
+            case ControllerResigned() if event.process == state.controller:
+                self._vacant(state)
+            case ProcessExited():
+                self._gone(state, body.ended)
+            case NodeStopped():
+                self._gone(state, event.process)
+        return state, NOTHING
+
+    # ------------------------------------------------------------------------- the broker's side
+
+    def _granted(self, state: _Leases, event: Event, body: LeaseGranted) -> None:
+        held = state.held.setdefault(event.process, _Held())
+        if body.next_state != "ACTIVE":
+            return
+        if held.active:
+            self._outlived(state, event.process, held, event.at_ns, event.ref)
+        held.period_ns = state.period_ns = _period_ns(body)
+        if body.ends_at_ns > held.ends_ns:
+            held.ends_ns, held.granted = body.ends_at_ns, event.ref
+
+    def _changed(self, state: _Leases, event: Event, body: BrokerStateChanged) -> Sequence[Finding]:
+        held = state.held.setdefault(event.process, _Held())
+        was, held.active = held.active, body.new == "ACTIVE"
+        if not was or body.new != "FENCED":
+            return NOTHING
+        if self._outlived(state, event.process, held, event.at_ns, event.ref):
+            return NOTHING
+        return (Exercised(event.ref, Evidence.SELF),)
+
+    @staticmethod
+    def _outlived(state: _Leases, process: str, held: _Held, at_ns: int, at: Cause | None) -> bool:
+        """Whether a process was active for too long past the end of its lease."""
+        over_ns = at_ns - held.ends_ns
+        if held.granted is None or over_ns <= held.period_ns // 10 + 100 * MS:
+            return False
+        message = f"{process} was active {span(over_ns)} after the end of its lease"
+        violated = Violated(at or held.granted, Evidence.SELF, message, (held.granted,))
+        start_ns = held.ends_ns - held.period_ns
+        state.suspects.append(
+            Late(violated, process, start_ns, at_ns, held.period_ns, held.ends_ns)
+        )
+        return True
+
+    # --------------------------------------------------------------------- the controller's side
+
+    def _heartbeat(self, state: _Leases, event: Event, body: HeartbeatAnswered) -> None:
+        known = state.brokers.get(body.broker_id)
+        if body.error != "NONE" or event.process != state.controller or known is None:
+            return
+        state.period_ns = body.lease_period_ms * MS
+        self._overdue(state, known, body.broker_id, event)
+        # A broker that shuts down sends no more heartbeats, and its record fences it.
+        known.watched = known.watched and body.next_state != "SHUTDOWN"
+        known.since_ns, known.beat = event.at_ns, event.ref
+
+    def _committed(self, state: _Leases, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
+        known = state.brokers.get(body.broker_id)
+        if known is None:
+            known = state.brokers[body.broker_id] = _Watched(-1)
+        if body.offset > known.offset:
+            self._overdue(state, known, body.broker_id, event)
+            if not body.fenced:
+                known.since_ns, known.beat = event.at_ns, event.ref
+                known.expired = False
+            known.offset, known.fenced = body.offset, body.fenced
+            known.watched = not body.fenced
+        fenced = body.offset == known.offset and body.fenced and known.expired
+        if not fenced or event.process == state.controller:
+            return NOTHING
+        known.expired = False
+        return (Exercised(event.ref, Evidence.PEER),)
+
+    @staticmethod
+    def _overdue(state: _Leases, known: _Watched, broker: int, event: Event) -> None:
+        """Whether the active controller has left a silent broker unfenced for too long."""
+        if not (known.watched and state.controller and state.period_ns):
+            return
+        over_ns = event.at_ns - known.since_ns - state.period_ns
+        if known.beat is None or over_ns <= state.period_ns // 4 + 500 * MS:
+            return
+        known.watched = False
+        message = (
+            f"{state.controller} left broker {broker} unfenced for "
+            f"{span(over_ns + state.period_ns)} without a heartbeat"
+        )
+        violated = Violated(event.ref, Evidence.PEER, message, (known.beat,))
+        state.suspects.append(
+            Late(
+                violated,
+                state.controller,
+                known.since_ns,
+                event.at_ns,
+                state.period_ns,
+                known.since_ns + state.period_ns,
+            )
+        )
+
+    @staticmethod
+    def _vacant(state: _Leases) -> None:
+        """There is no active controller: the next one gives every lease a full period."""
+        state.controller = ""
+        for known in state.brokers.values():
+            known.watched = False
+
+    def _gone(self, state: _Leases, process: str) -> None:
+        state.held.pop(process, None)
+        if process == state.controller:
+            self._vacant(state)
+
+    def end(self, state: _Leases, end: RunEnd) -> Sequence[Finding]:
+        for process, held in state.held.items():
+            if held.active:
+                self._outlived(state, process, held, end.ended_at_ns, held.granted)
+        over = state.period_ns + state.period_ns // 4 + 500 * MS
+        for broker, known in state.brokers.items():
+            silent_ns = end.ended_at_ns - known.since_ns
+            if known.watched and state.controller and known.beat and silent_ns > over > 500 * MS:
+                message = (
+                    f"{state.controller} left broker {broker} unfenced for {span(silent_ns)} "
+                    f"without a heartbeat, to the end"
+                )
+                violated = Violated(known.beat, Evidence.PEER, message)
+                state.suspects.append(
+                    Late(
+                        violated,
+                        state.controller,
+                        known.since_ns,
+                        end.ended_at_ns,
+                        state.period_ns,
+                        known.since_ns + state.period_ns,
+                    )
+                )
+        return judge_late(state.suspects, end)
+
+
+@dataclass(slots=True)
+class _Active:
+    """Whether one process is the active controller."""
+
+    in_office: bool = False
+    lost: Cause | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OnlyActiveControllerAnswers:
+    """QC-22. The broker's evidence is the refusal that it received."""
+
+    clause: str = "QC-22"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ControllerElected, ControllerResigned, HeartbeatAnswered, HeartbeatRefused}
+    )
+    keys = staticmethod(by_writer)
+
+    def start(self, key: Key) -> _Active:
+        return _Active()
+
+    def step(self, state: _Active, event: Event) -> tuple[_Active, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case ControllerElected():
+                return _Active(in_office=True), NOTHING
+            case ControllerResigned():
+                return _Active(lost=event.ref), NOTHING
+            case HeartbeatRefused(error="NOT_CONTROLLER"):
+                return state, (Exercised(event.ref, Evidence.PEER),)
+            case HeartbeatAnswered(error="NOT_CONTROLLER") if not state.in_office:
+                return state, (Exercised(event.ref, Evidence.SELF),)
+            case HeartbeatAnswered() if not (state.in_office and body.active):
+                message = (
+                    f"{event.process}, not the active controller, answered {body.client} with "
+                    f"{body.error}, next state {body.next_state}"
+                )
+                because = () if state.lost is None else (state.lost,)
+                return state, (Violated(event.ref, Evidence.SELF, message, because),)
+        return state, NOTHING
+
+    def end(self, state: _Active, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Terms:
+    """Which controllers were elected, resigned for want of a majority, and renewed leases."""
+
+    elected: dict[int, tuple[int, Cause]] = field(default_factory=dict)
+    """epoch -> when, and the event."""
+    renewed: set[int] = field(default_factory=set)
+    resigned: dict[int, Cause] = field(default_factory=dict)
+    """epoch -> the resignation for want of a majority, until a successor is elected."""
+    processes: dict[int, str] = field(default_factory=dict)
+    suspects: list[Late] = field(default_factory=list)
+
+    def successor_of(self, epoch: int) -> tuple[int, Cause] | None:
+        """When the first controller of a later epoch was elected."""
+        later = [self.elected[e] for e in self.elected if e > epoch]
+        return min(later, key=lambda one: one[0], default=None)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class IsolatedControllerResigns:
+    """QC-36. A successor treats every lease as running for one full period from its election. So
+    no lease granted in an earlier epoch may end later than that, plus a tenth of the lease. The
+    broker's evidence is the lease it holds; the controller's is that it still accepts
+    heartbeats."""
+
+    clause: str = "QC-36"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ControllerElected, ControllerResigned, HeartbeatAnswered, LeaseGranted}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Terms:
+        return _Terms()
+
+    def step(self, state: _Terms, event: Event) -> tuple[_Terms, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case ControllerElected():
+                state.elected.setdefault(body.epoch, (event.at_ns, event.ref))
+                state.processes[body.epoch] = event.process
+                before = [epoch for epoch in state.resigned if epoch < body.epoch]
+                for epoch in before:
+                    del state.resigned[epoch]
+                if before:
+                    return state, (Exercised(event.ref, Evidence.PEER),)
+            case ControllerResigned(reason="no_majority") if body.epoch in state.renewed:
+                state.resigned[body.epoch] = event.ref
+            case HeartbeatAnswered(error="NONE", active=True):
+                self._renewed(state, event, body)
+            case LeaseGranted():
+                self._granted(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _renewed(state: _Terms, event: Event, body: HeartbeatAnswered) -> None:
+        state.renewed.add(body.controller_epoch)
+        successor = state.successor_of(body.controller_epoch)
+        period_ns = body.lease_period_ms * MS
+        if successor is None or event.at_ns <= successor[0] + period_ns // 10:
+            return
+        message = (
+            f"{event.process} still renewed the lease of {body.client} in controller epoch "
+            f"{body.controller_epoch}, {span(event.at_ns - successor[0])} after a "
+            f"successor had been elected"
+        )
+        violated = Violated(event.ref, Evidence.SELF, message, (successor[1],))
+        from_ns = successor[0] - period_ns
+        state.suspects.append(Late(violated, event.process, from_ns, event.at_ns, period_ns))
+
+    @staticmethod
+    def _granted(state: _Terms, event: Event, body: LeaseGranted) -> None:
+        successor = state.successor_of(body.controller_epoch)
+        period_ns = _period_ns(body)
+        if successor is None or body.ends_at_ns <= successor[0] + period_ns + period_ns // 10:
+            return
+        over_ns = body.ends_at_ns - successor[0] - period_ns
+        message = (
+            f"{event.process} holds a lease of controller epoch {body.controller_epoch} that ends "
+            f"{span(over_ns)} after its successor may have fenced it"
+        )
+        violated = Violated(event.ref, Evidence.PEER, message, (successor[1],))
+        granter = state.processes.get(body.controller_epoch, event.process)
+        from_ns = successor[0] - period_ns
+        state.suspects.append(Late(violated, granter, from_ns, event.at_ns, period_ns))
+
+    def end(self, state: _Terms, end: RunEnd) -> Sequence[Finding]:
+        return judge_late(state.suspects, end)

@@ -1,0 +1,218 @@
+"""Which brokers the active controller must refuse, and what a broker needs before it is Online."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    FeatureFinalized,
+    HeartbeatAnswered,
+    MetadataCommitted,
+    SnapshotLoaded,
+    SnapshotStored,
+)
+from fencepost_suites.common.keys import NOTHING, whole_run
+
+_ERRORS = {
+    "claimed": "DUPLICATE_BROKER_REGISTRATION",
+    "unsupported": "UNSUPPORTED_VERSION",
+    "stale": "STALE_BROKER_EPOCH",
+}
+
+
+@dataclass(slots=True)
+class _Refusals:
+    """What each controller has committed, and the reasons to refuse a broker."""
+
+    committed: dict[str, int] = field(default_factory=dict)
+    answered: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    """(controller process, broker) -> the committed end at its last two accepting answers."""
+    levels: dict[str, tuple[int, Cause]] = field(default_factory=dict)
+    holder: dict[int, tuple[int, str, Cause]] = field(default_factory=dict)
+    """broker -> offset, incarnation and event of its newest record."""
+    former: dict[str, Cause] = field(default_factory=dict)
+    """Incarnations that were replaced, with the record that replaced them."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class UnfitBrokersRefused:
+    """QC-15. The reasons to refuse a broker come from the committed records and from its own
+    request. How far it is behind is measured from what was committed at the answer before."""
+
+    clause: str = "QC-15"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {MetadataCommitted, SnapshotLoaded, FeatureFinalized, BrokerCommitted, HeartbeatAnswered}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Refusals:
+        return _Refusals()
+
+    def step(self, state: _Refusals, event: Event) -> tuple[_Refusals, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case MetadataCommitted():
+                state.committed[event.process] = body.offset + 1
+                if body.kind == "DeleteBroker":
+                    state.former.clear()  # its processes are forgotten with it
+                    state.holder.clear()
+            case SnapshotLoaded():
+                state.committed[event.process] = body.offset
+            case FeatureFinalized():
+                state.levels[body.feature] = (body.level, event.ref)
+            case BrokerCommitted():
+                self._committed(state, event, body)
+            case HeartbeatAnswered(active=True):
+                return state, self._answered(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _committed(state: _Refusals, event: Event, body: BrokerCommitted) -> None:
+        known = state.holder.get(body.broker_id)
+        if known is not None and known[0] >= body.offset:
+            return
+        if known is not None and known[1] != body.incarnation:
+            state.former[known[1]] = event.ref
+        state.holder[body.broker_id] = (body.offset, body.incarnation, event.ref)
+
+    def _answered(
+        self, state: _Refusals, event: Event, body: HeartbeatAnswered
+    ) -> Sequence[Finding]:
+        at = (event.process, body.broker_id)
+        older, newer = state.answered.get(at, (-1, -1))
+        if body.error == "NONE":
+            state.answered[at] = (newer, state.committed.get(event.process, 0))
+        if body.error in {_ERRORS[reason] for reason in self._against(state, body, newer)}:
+            return (Exercised(event.ref, Evidence.PEER),)
+        # What was committed while an answer waited for its own commit counts against no broker.
+        against = self._against(state, body, older)
+        if not against:
+            return NOTHING
+        admitted = body.error == "NONE" and (body.next_state == "ACTIVE" or "stale" not in against)
+        if not admitted:
+            return NOTHING
+        what = " and ".join(message for message, _ in against.values())
+        message = f"{event.process} accepted {body.client} as broker {body.broker_id}, {what}"
+        because = tuple(ref for _, ref in against.values() if ref is not None)
+        return (Violated(event.ref, Evidence.PEER, message, because),)
+
+    @staticmethod
+    def _against(
+        state: _Refusals, body: HeartbeatAnswered, committed: int
+    ) -> dict[str, tuple[str, Cause | None]]:
+        """The reasons to refuse this heartbeat, each with its words and its evidence.
+
+        `committed` is the offset that the broker must nearly have reached.
+        """
+        against: dict[str, tuple[str, Cause | None]] = {}
+        if body.incarnation in state.former:
+            words = "whose id another process had claimed since"
+            against["claimed"] = (words, state.former[body.incarnation])
+        supported = _supported(body.features)
+        for feature, (level, ref) in state.levels.items():
+            least, most = supported.get(feature, (1, 1))
+            if not least <= level <= most:
+                words = f"which supports levels {least} to {most} of {feature}, enabled at {level}"
+                against["unsupported"] = (words, ref)
+        behind = committed - 1 - body.metadata_offset
+        if body.request_epoch >= 0 and 0 <= body.most_behind < behind:
+            words = f"which was {behind} records behind when it had been answered before"
+            against["stale"] = (words, None)
+        return against
+
+    def end(self, state: _Refusals, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+def _supported(features: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """`metadata.format=1-2` as feature -> lowest and highest level."""
+    found: dict[str, tuple[int, int]] = {}
+    for one in features:
+        name, _, levels = one.rpartition("=")
+        least, _, most = levels.partition("-")
+        found[name] = (int(least), int(most))
+    return found
+
+
+@dataclass(slots=True)
+class _Joining:
+    """What starting brokers have replayed and stored, and the offsets of their registrations."""
+
+    incarnation: dict[str, str] = field(default_factory=dict)
+    registered: dict[str, tuple[int, Cause]] = field(default_factory=dict)
+    applied: dict[str, int] = field(default_factory=dict)
+    checkpointed: set[str] = field(default_factory=set)
+    online: set[str] = field(default_factory=set)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OnlineOnceCaughtUp:
+    """REG-04. Exercised by the first activity of every process: it has replayed its own committed
+    registration, and it checkpointed the metadata after it registered."""
+
+    clause: str = "REG-04"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            NodeStarted,
+            BrokerCommitted,
+            MetadataCommitted,
+            SnapshotLoaded,
+            SnapshotStored,
+            BrokerStateChanged,
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Joining:
+        return _Joining()
+
+    def step(self, state: _Joining, event: Event) -> tuple[_Joining, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case NodeStarted(role="broker"):
+                state.incarnation[event.process] = body.incarnation
+            case BrokerCommitted():
+                state.registered.setdefault(body.incarnation, (body.offset, event.ref))
+            case MetadataCommitted():
+                # If a controller shares the process, it replays the same log at its own pace.
+                known = state.applied.get(event.process, -1)
+                state.applied[event.process] = max(known, body.offset)
+            case SnapshotLoaded():
+                state.applied[event.process] = body.offset - 1
+                state.checkpointed.add(event.process)
+            case SnapshotStored():
+                state.checkpointed.add(event.process)
+            case BrokerStateChanged(new="ACTIVE") if event.process not in state.online:
+                state.online.add(event.process)
+                return state, self._online(state, event)
+        return state, NOTHING
+
+    @staticmethod
+    def _online(state: _Joining, event: Event) -> Sequence[Finding]:
+        applied = state.applied.get(event.process, -1)
+        known = state.registered.get(state.incarnation.get(event.process, ""))
+        if known is None:
+            return NOTHING
+        offset, ref = known
+        if applied < offset:
+            message = (
+                f"{event.process} is Online with the metadata up to offset {applied}, and its own "
+                f"registration is at offset {offset}"
+            )
+            return (Violated(event.ref, Evidence.PEER, message, (ref,)),)
+        if event.process not in state.checkpointed:
+            message = f"{event.process} is Online without having checkpointed its metadata"
+            return (Violated(event.ref, Evidence.SELF, message, (ref,)),)
+        return (Exercised(event.ref, Evidence.PEER),)
+
+    def end(self, state: _Joining, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

@@ -1,0 +1,357 @@
+"""Registration: how a process gets its broker id, and how its states and epochs may change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    NodeStarted,
+    ProcessExited,
+    RunEnd,
+    Violated,
+)
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    HeartbeatAnswered,
+    HeartbeatRefused,
+    LeaseGranted,
+)
+from fencepost_suites.common.keys import NOTHING, by_broker, by_process, whole_run
+from fencepost_suites.common.words import span
+
+
+@dataclass(slots=True)
+class _Allowed:
+    """What shows that one process was allowed to become active since it was last fenced."""
+
+    by_controller: bool = False
+    by_answer: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ActiveOnlyWhenTold:
+    """QC-16. The controller's evidence is its answer to this process; the broker's is the answer
+    that it received."""
+
+    clause: str = "QC-16"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {HeartbeatAnswered, LeaseGranted, BrokerStateChanged}
+    )
+    keys = staticmethod(by_process)
+
+    def start(self, key: Key) -> _Allowed:
+        return _Allowed()
+
+    def step(self, state: _Allowed, event: Event) -> tuple[_Allowed, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case HeartbeatAnswered(error="NONE", next_state="ACTIVE"):
+                state.by_controller = True
+            case LeaseGranted(next_state="ACTIVE"):
+                state.by_answer = True
+            case BrokerStateChanged(new="ACTIVE"):
+                if state.by_controller:
+                    return state, (Exercised(event.ref, Evidence.PEER),)
+                if state.by_answer:
+                    return state, (Exercised(event.ref, Evidence.SELF),)
+                message = (
+                    f"{event.process} went from {body.old} to ACTIVE ({body.reason}) though no "
+                    "heartbeat answer had allowed it since it was last fenced"
+                )
+                return state, (Violated(event.ref, Evidence.PEER, message),)
+            case BrokerStateChanged():
+                return _Allowed(), NOTHING
+        return state, NOTHING
+
+    def end(self, state: _Allowed, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+_MOVES = frozenset(
+    {
+        ("INITIAL", "FENCED"),
+        ("INITIAL", "ACTIVE"),
+        ("ACTIVE", "FENCED"),
+        ("FENCED", "ACTIVE"),
+        ("ACTIVE", "SHUTDOWN"),
+        ("FENCED", "SHUTDOWN"),
+    }
+)
+
+
+@dataclass(slots=True)
+class _Life:
+    """The states of the processes of one broker id, and its records."""
+
+    states: dict[str, str] = field(default_factory=dict)
+    active: dict[str, tuple[int, Cause]] = field(default_factory=dict)
+    """process -> the broker epoch under which it was last active."""
+    record: BrokerCommitted | None = None
+    unfenced: tuple[int, str, Cause] | None = None
+    """epoch and incarnation of the newest record that was not fenced."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StatesMoveAsDrawn:
+    """QC-20. Exercised when a broker becomes active again: its broker epoch must be new."""
+
+    clause: str = "QC-20"
+    kinds: frozenset[type[Struct]] = frozenset({BrokerStateChanged, BrokerCommitted})
+    keys = staticmethod(by_broker)
+
+    def start(self, key: Key) -> _Life:
+        return _Life()
+
+    def step(self, state: _Life, event: Event) -> tuple[_Life, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, BrokerCommitted):
+            return state, self._committed(state, event, body)
+        assert isinstance(body, BrokerStateChanged)
+        return state, self._moved(state, event, body)
+
+    @staticmethod
+    def _moved(state: _Life, event: Event, body: BrokerStateChanged) -> Sequence[Finding]:
+        was = state.states.get(event.process, body.old)
+        state.states[event.process] = body.new
+        found: list[Finding] = []
+        if (was, body.new) not in _MOVES or was != body.old:
+            message = f"{event.process} went from {was} to {body.new} ({body.reason})"
+            found.append(Violated(event.ref, Evidence.SELF, message))
+        if body.new == "ACTIVE":
+            before = state.active.get(event.process)
+            state.active[event.process] = (body.broker_epoch, event.ref)
+            if before is not None and body.broker_epoch <= before[0]:
+                message = (
+                    f"{event.process} is active again under broker epoch {body.broker_epoch}, "
+                    f"under which it had lost its lease"
+                )
+                found.append(Violated(event.ref, Evidence.SELF, message, (before[1],)))
+            elif before is not None:
+                by_record = state.unfenced is not None and state.unfenced[0] == body.broker_epoch
+                found.append(Exercised(event.ref, Evidence.PEER if by_record else Evidence.SELF))
+        return found
+
+    @staticmethod
+    def _committed(state: _Life, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
+        was, before = state.record, state.unfenced
+        if was is not None and body.offset <= was.offset:
+            return NOTHING
+        state.record = body
+        if body.fenced:
+            return NOTHING
+        state.unfenced = (body.broker_epoch, body.incarnation, event.ref)
+        if was is None or not was.fenced or before is None:
+            return NOTHING
+        epoch, incarnation, ref = before
+        if incarnation != body.incarnation or body.broker_epoch > epoch:
+            return NOTHING
+        message = (
+            f"broker {body.broker_id} was made active again at offset {body.offset} under broker "
+            f"epoch {body.broker_epoch}, under which it had been fenced"
+        )
+        return (Violated(event.ref, Evidence.PEER, message, (ref,)),)
+
+    def end(self, state: _Life, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Epochs:
+    """The newest record of one broker id, by offset."""
+
+    offset: int = -1
+    epoch: int = -1
+    incarnation: str = ""
+    fenced: bool = True
+    ref: Cause | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class EpochsGrow:
+    """QC-21. Exercised by every new epoch of an id that had one before."""
+
+    clause: str = "QC-21"
+    kinds: frozenset[type[Struct]] = frozenset({BrokerCommitted})
+    keys = staticmethod(by_broker)
+
+    def start(self, key: Key) -> _Epochs:
+        return _Epochs()
+
+    def step(self, state: _Epochs, event: Event) -> tuple[_Epochs, Sequence[Finding]]:
+        body = event.body
+        assert isinstance(body, BrokerCommitted)
+        if body.offset <= state.offset:
+            return state, NOTHING
+        before, after = state.epoch, body.broker_epoch
+        because = () if state.ref is None else (state.ref,)
+        another = body.incarnation != state.incarnation
+        now = _Epochs(body.offset, max(before, after), body.incarnation, body.fenced, event.ref)
+        if before < 0:
+            return now, NOTHING
+        if after < before or (after == before and another):
+            message = (
+                f"broker {body.broker_id} was given broker epoch {after} at offset {body.offset}, "
+                f"after {before}"
+            )
+            return now, (Violated(event.ref, Evidence.PEER, message, because),)
+        return now, (Exercised(event.ref, Evidence.PEER),) if after > before else NOTHING
+
+    def end(self, state: _Epochs, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Entry:
+    """The newest record of one broker id, and which registrations each node has committed."""
+
+    record: BrokerCommitted | None = None
+    decided: tuple[int, str] | None = None
+    """Offset of a registration that took over an active entry, and the process that reported it
+    first."""
+    committed: dict[str, set[str]] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RegistersFenced:
+    """REG-03. Exercised by a registration that takes over an active entry: its record, as a second
+    node replays it, is fenced."""
+
+    clause: str = "REG-03"
+    kinds: frozenset[type[Struct]] = frozenset({BrokerCommitted, HeartbeatAnswered})
+    keys = staticmethod(by_broker)
+
+    def start(self, key: Key) -> _Entry:
+        return _Entry()
+
+    def step(self, state: _Entry, event: Event) -> tuple[_Entry, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, BrokerCommitted):
+            state.committed.setdefault(event.process, set()).add(body.incarnation)
+            return state, self._committed(state, event, body)
+        assert isinstance(body, HeartbeatAnswered)
+        if body.request_epoch >= 0 or body.error != "NONE" or not body.active:
+            return state, NOTHING
+        if body.incarnation in state.committed.get(event.process, ()):
+            return state, NOTHING
+        message = (
+            f"{event.process} answered the registration of broker {body.broker_id} by "
+            f"{body.client} before its entry was committed"
+        )
+        return state, (Violated(event.ref, Evidence.SELF, message),)
+
+    @staticmethod
+    def _committed(state: _Entry, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
+        was = state.record
+        if was is not None and body.offset <= was.offset:
+            if state.decided is None or state.decided[0] != body.offset:
+                return NOTHING
+            if event.process == state.decided[1]:
+                return NOTHING
+            state.decided = None
+            return (Exercised(event.ref, Evidence.PEER),)
+        state.record = body
+        if was is not None and was.incarnation == body.incarnation:
+            return NOTHING
+        if not body.fenced:
+            message = (
+                f"broker {body.broker_id} was registered by a new process at offset {body.offset} "
+                f"and is active at once"
+            )
+            return (Violated(event.ref, Evidence.PEER, message),)
+        if was is not None and not was.fenced:
+            state.decided = (body.offset, event.process)
+        return NOTHING
+
+    def end(self, state: _Entry, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Claims:
+    """Which processes claim which ids, and the lease of the process before."""
+
+    ids: dict[str, int] = field(default_factory=dict)
+    newest: dict[int, str] = field(default_factory=dict)
+    leases: dict[int, tuple[str, int, Cause]] = field(default_factory=dict)
+    """id -> process, end and event of the lease that ends last."""
+    exited: dict[str, Cause] = field(default_factory=dict)
+    registered: set[str] = field(default_factory=set)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RestartedProcessReclaimsId:
+    """QC-35. The new process reports it: a lease granted, or refused, while the dead process's
+    lease still ran."""
+
+    clause: str = "QC-35"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {NodeStarted, ProcessExited, LeaseGranted, HeartbeatRefused}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Claims:
+        return _Claims()
+
+    def step(self, state: _Claims, event: Event) -> tuple[_Claims, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case NodeStarted(role="broker"):
+                state.ids[event.process] = body.node_id
+                state.newest[body.node_id] = event.process
+            case ProcessExited():
+                state.exited[body.ended] = event.ref
+            case LeaseGranted():
+                return state, self._granted(state, event, body)
+            case HeartbeatRefused(error="DUPLICATE_BROKER_REGISTRATION"):
+                return state, self._refused(state, event, body.broker_id)
+        return state, NOTHING
+
+    @staticmethod
+    def _waits_for(state: _Claims, event: Event, broker: int) -> tuple[str, int, Cause] | None:
+        """The lease of a dead process of this id that still runs, if this process is the newest
+        one."""
+        lease = state.leases.get(broker)
+        if lease is None or lease[0] == event.process or lease[0] not in state.exited:
+            return None
+        if state.newest.get(broker) != event.process or event.process in state.registered:
+            return None
+        return lease if lease[1] > event.at_ns else None
+
+    def _granted(self, state: _Claims, event: Event, body: LeaseGranted) -> Sequence[Finding]:
+        old = self._waits_for(state, event, body.broker_id)
+        state.registered.add(event.process)
+        lease = state.leases.get(body.broker_id)
+        if lease is None or lease[1] < body.ends_at_ns:
+            state.leases[body.broker_id] = (event.process, body.ends_at_ns, event.ref)
+        return NOTHING if old is None else (Exercised(event.ref, Evidence.PEER),)
+
+    def _refused(self, state: _Claims, event: Event, broker: int) -> Sequence[Finding]:
+        old = self._waits_for(state, event, broker)
+        if old is None:
+            return NOTHING
+        process, ends_ns, ref = old
+        message = (
+            f"{event.process} was refused broker id {broker} because of {process}, which was dead "
+            f"and had {span(ends_ns - event.at_ns)} of its lease left"
+        )
+        because = (ref, state.exited[process])
+        return (Violated(event.ref, Evidence.PEER, message, because),)
+
+    def end(self, state: _Claims, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

@@ -1,0 +1,232 @@
+"""Heartbeat sessions: a broker goes back to Fenced when its session has run out, and a new active
+controller restarts every session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    NodeStarted,
+    ProcessExited,
+    RunEnd,
+    Violated,
+)
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    ControllerElected,
+    LeaseExpired,
+    LeaseGranted,
+    ProbeCompleted,
+    RequestRefused,
+)
+from fencepost_suites.brokers.fencing import Serving
+from fencepost_suites.brokers.leases import MS, Late, judge_late
+from fencepost_suites.common.committed import Brokers
+from fencepost_suites.common.keys import NOTHING, by_slot_living, whole_run
+from fencepost_suites.common.words import span
+
+
+@dataclass(slots=True)
+class _Session:
+    """The newest process of a slot, and its session by the answers it received."""
+
+    serving: Serving = field(default_factory=Serving)
+    period_ns: int = 0
+    ran_out: bool = False
+    """Whether the process is fenced because its session ran out."""
+
+    @property
+    def slack_ns(self) -> int:
+        """How late a process on a busy machine may notice the end of its session."""
+        return self.period_ns // 10 + 100 * MS
+
+    def over_ns(self, at_ns: int) -> int:
+        """How long the session was over at that time; 0 while the process may not have noticed
+        yet."""
+        over_ns = at_ns - self.serving.ends_ns
+        return over_ns if self.serving.granted and over_ns > self.slack_ns else 0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class EndedSessionFences:
+    """REG-06. A session lasts one period from the answer that granted it. The best evidence is a
+    probe that was sent after the session ended, and whether it was answered. A tenth of the period
+    and 100 ms are allowed for noticing the end."""
+
+    clause: str = "REG-06"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(NodeStarted, LeaseGranted, BrokerStateChanged, RequestRefused),
+            *(ProbeCompleted, ProcessExited),
+        }
+    )
+    keys = staticmethod(by_slot_living)
+
+    def start(self, key: Key) -> _Session:
+        return _Session()
+
+    def step(self, state: _Session, event: Event) -> tuple[_Session, Sequence[Finding]]:
+        body = event.body
+        serving = state.serving
+        match body:
+            case NodeStarted():
+                return _Session(Serving(event.process, suspects=serving.suspects)), NOTHING
+            case LeaseGranted(next_state="ACTIVE"):
+                self._stayed(state, event.at_ns, event.ref)
+                state.period_ns = (body.lease_end_ms - body.lease_start_ms) * MS
+                serving.ends_ns, serving.granted = event.at_ns + state.period_ns, event.ref
+            case BrokerStateChanged():
+                stayed = self._stayed(state, event.at_ns, event.ref)
+                serving.changed(event, body)
+                state.ran_out = body.reason == "lease_expired"
+                if state.ran_out and not stayed:
+                    return state, (Exercised(event.ref, Evidence.SELF),)
+            case RequestRefused():
+                serving.refuses(event, body)
+            case ProbeCompleted():
+                return state, self._probed(state, event, body)
+            case ProcessExited() if body.ended == serving.process:
+                serving.active = False
+        return state, NOTHING
+
+    @staticmethod
+    def _stayed(state: _Session, at_ns: int, at: Cause) -> bool:
+        """Whether the process is Online although its session has been over for longer than
+        allowed."""
+        over_ns = state.over_ns(at_ns)
+        if not (state.serving.active and over_ns):
+            return False
+        granted = state.serving.granted
+        message = f"{state.serving.process} was active {span(over_ns)} after its session ran out"
+        violated = Violated(at, Evidence.SELF, message, (granted,) if granted else ())
+        ends_ns = state.serving.ends_ns
+        state.serving.suspects.append(
+            Late(violated, state.serving.process, ends_ns, at_ns, over_ns * 9, ends_ns)
+        )
+        return True
+
+    @staticmethod
+    def _probed(state: _Session, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
+        serving = state.serving
+        refused = serving.lost is not None and serving.refused_probe(event, body)
+        if refused and state.ran_out and body.sent_at_ns > serving.lost_ns:
+            return (Exercised(event.ref, Evidence.CLIENT),)
+        over_ns = state.over_ns(body.sent_at_ns)
+        if body.outcome != "answered" or not over_ns:
+            return NOTHING
+        message = (
+            f"{serving.process} answered a {body.api} of {event.process} sent {span(over_ns)} "
+            f"after its session ran out"
+        )
+        violated = Violated(
+            event.ref, Evidence.CLIENT, message, (serving.granted,) if serving.granted else ()
+        )
+        serving.suspects.append(
+            Late(violated, serving.process, serving.ends_ns, body.sent_at_ns, over_ns * 9)
+        )
+        return NOTHING
+
+    def end(self, state: _Session, end: RunEnd) -> Sequence[Finding]:
+        if state.serving.granted is not None and end.complete:
+            self._stayed(state, end.ended_at_ns, state.serving.granted)
+        return judge_late(state.serving.suspects, end)
+
+
+@dataclass(slots=True)
+class _Takeover:
+    """The newest active controller, and the brokers to which it owes a full period."""
+
+    brokers: Brokers = field(default_factory=Brokers)
+    process: str = ""
+    epoch: int = -1
+    elected_ns: int = 0
+    elected: Cause | None = None
+    owed: set[int] = field(default_factory=set)
+    early: dict[int, tuple[str, Cause]] = field(default_factory=dict)
+    """broker -> what is wrong with the end of its lease, and the event of that end."""
+
+    def broken(self, broker: int, at: Cause | None, evidence: Evidence) -> Violated:
+        """The finding about a lease that a controller ended too early."""
+        message, expired = self.early.pop(broker)
+        because = (self.elected,) if self.elected else ()
+        if at is None:
+            return Violated(expired, evidence, message, because)
+        return Violated(at, evidence, message, (*because, expired))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FullPeriodAtTakeover:
+    """QC-31. The broker's evidence is the first lease from the new controller, if it was not fenced
+    in between; a peer's is the fencing record. A tenth of the period is allowed for clock
+    differences."""
+
+    clause: str = "QC-31"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ControllerElected, LeaseExpired, LeaseGranted, BrokerCommitted}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Takeover:
+        return _Takeover()
+
+    def step(self, state: _Takeover, event: Event) -> tuple[_Takeover, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case ControllerElected() if body.epoch > state.epoch:
+                found = tuple(state.broken(b, None, Evidence.SELF) for b in sorted(state.early))
+                state.process, state.epoch = event.process, body.epoch
+                state.elected_ns, state.elected = event.at_ns, event.ref
+                state.owed = {b for b, one in state.brokers.newest.items() if not one.fenced}
+                return state, found
+            case LeaseExpired() if body.controller_epoch == state.epoch:
+                return state, self._expired(state, event, body)
+            case BrokerCommitted():
+                return state, self._committed(state, event, body)
+            case LeaseGranted(next_state="ACTIVE") if body.controller_epoch == state.epoch:
+                if body.broker_id in state.owed:
+                    state.owed.discard(body.broker_id)
+                    return state, (Exercised(event.ref, Evidence.PEER),)
+        return state, NOTHING
+
+    @staticmethod
+    def _expired(state: _Takeover, event: Event, body: LeaseExpired) -> Sequence[Finding]:
+        if body.broker_id not in state.owed or event.process != state.process:
+            return NOTHING
+        state.owed.discard(body.broker_id)
+        after_ns = event.at_ns - state.elected_ns
+        if after_ns >= body.lease_period_ms * MS * 9 // 10:
+            return (Exercised(event.ref, Evidence.SELF),)
+        message = (
+            f"{event.process} fenced broker {body.broker_id} {span(after_ns)} after its "
+            f"election, though the lease is {span(body.lease_period_ms * MS)}"
+        )
+        state.early[body.broker_id] = (message, event.ref)
+        return NOTHING
+
+    @staticmethod
+    def _committed(state: _Takeover, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
+        news, _ = state.brokers.take(body)
+        broker = body.broker_id
+        if not body.fenced:
+            return NOTHING
+        if news:
+            state.owed.discard(broker)
+        if broker in state.early and event.process != state.process:
+            return (state.broken(broker, event.ref, Evidence.PEER),)
+        return NOTHING
+
+    def end(self, state: _Takeover, end: RunEnd) -> Sequence[Finding]:
+        return tuple(state.broken(b, None, Evidence.SELF) for b in sorted(state.early))

@@ -1,0 +1,168 @@
+"""A broker that is asked to stop: which answer lets it go, and that it ends in time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    ProcessExited,
+    RunEnd,
+    Violated,
+)
+from fencepost_kafka import (
+    BrokerStateChanged,
+    BrokerStopping,
+    HeartbeatAnswered,
+    HeartbeatRefused,
+    PartitionCommitted,
+    TopicCommitted,
+)
+from fencepost_suites.brokers.leases import MS, Late, judge_late
+from fencepost_suites.common.committed import Partitions, TopicPartition
+from fencepost_suites.common.keys import NOTHING, by_life, whole_run
+from fencepost_suites.common.words import named, span
+
+SLACK_NS = 1_000 * MS
+
+
+@dataclass(slots=True)
+class _Wish:
+    """A stopping process: what it led when it was asked to stop, and whether an answer let it
+    go."""
+
+    at: Cause
+    led: tuple[TopicPartition, ...]
+
+
+@dataclass(slots=True)
+class _Stopping:
+    partitions: Partitions = field(default_factory=Partitions)
+    wishes: dict[str, _Wish] = field(default_factory=dict)
+    allowed: set[str] = field(default_factory=set)
+    lost: set[str] = field(default_factory=set)
+    """Processes that lost their id to another process: none of their leaderships is left to
+    move."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class GoesOfflineWhenTold:
+    """REG-08. The controller's evidence is its answer. Exercised if the broker led partitions when
+    it was asked to stop. A broker that got no answer in time is judged by REG-09."""
+
+    clause: str = "REG-08"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(BrokerStopping, BrokerStateChanged, HeartbeatAnswered, HeartbeatRefused),
+            *(PartitionCommitted, TopicCommitted),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Stopping:
+        return _Stopping()
+
+    def step(self, state: _Stopping, event: Event) -> tuple[_Stopping, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case PartitionCommitted():
+                state.partitions.take(body)
+            case TopicCommitted():
+                state.partitions.forget(body)
+            case BrokerStopping():
+                led = tuple(state.partitions.led_by(body.broker_id))
+                state.wishes.setdefault(event.process, _Wish(event.ref, led))
+            case HeartbeatAnswered(error="NONE", next_state="SHUTDOWN", active=True):
+                state.allowed.add(body.client)
+            case HeartbeatRefused(error="DUPLICATE_BROKER_REGISTRATION"):
+                state.lost.add(event.process)
+            case BrokerStateChanged(reason="taken_over"):
+                state.lost.add(event.process)
+            case BrokerStateChanged(new="SHUTDOWN") if body.reason != "shutdown_timeout":
+                return state, self._gone(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _gone(state: _Stopping, event: Event, body: BrokerStateChanged) -> Sequence[Finding]:
+        wish = state.wishes.get(event.process)
+        if event.process in state.lost or wish is None:
+            return NOTHING
+        if event.process in state.allowed:
+            return (Exercised(event.ref, Evidence.PEER),) if wish.led else NOTHING
+        still = tuple(state.partitions.led_by(body.broker_id))
+        leading = f", leading {named(still)}," if still else ""
+        message = f"{event.process} went offline{leading} before any answer had allowed it"
+        return (Violated(event.ref, Evidence.PEER, message, (wish.at,)),)
+
+    def end(self, state: _Stopping, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Due:
+    """When one process must have ended, once it was asked to."""
+
+    process: str = ""
+    asked: Cause | None = None
+    asked_ns: int = 0
+    limit_ns: int = 0
+    by_timeout: bool = False
+    suspects: list[Late] = field(default_factory=list)
+
+    def late(self, at_ns: int, at: Cause) -> bool:
+        """Whether the process has run too long after the request; the result is remembered."""
+        took_ns = at_ns - self.asked_ns
+        if self.asked is None or took_ns <= self.limit_ns + self.limit_ns // 10 + SLACK_NS:
+            return False
+        message = (
+            f"{self.process} was asked to stop and still runs {span(took_ns)} later; "
+            f"the limit it set itself is {span(self.limit_ns)}"
+        )
+        violated = Violated(at, Evidence.PEER, message, (self.asked,))
+        self.suspects.append(Late(violated, self.process, self.asked_ns, at_ns, self.limit_ns))
+        self.asked = None
+        return True
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StopsInTime:
+    """REG-09. The harness records the end of the process. A tenth of the limit and a second are
+    allowed."""
+
+    clause: str = "REG-09"
+    kinds: frozenset[type[Struct]] = frozenset({BrokerStopping, BrokerStateChanged, ProcessExited})
+    keys = staticmethod(by_life)
+
+    def start(self, key: Key) -> _Due:
+        return _Due()
+
+    def step(self, state: _Due, event: Event) -> tuple[_Due, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case BrokerStopping() if state.asked is None:
+                state.process, state.asked = event.process, event.ref
+                state.asked_ns, state.limit_ns = event.at_ns, body.limit_ms * MS
+            case BrokerStateChanged():
+                state.by_timeout = body.reason == "shutdown_timeout"
+            case ProcessExited() if state.asked is not None:
+                late = state.late(event.at_ns, event.ref)
+                state.asked = None
+                if state.by_timeout and not late:
+                    return state, (Exercised(event.ref, Evidence.PEER),)
+        return state, NOTHING
+
+    def end(self, state: _Due, end: RunEnd) -> Sequence[Finding]:
+        if state.asked is not None:
+            state.late(end.ended_at_ns, state.asked)
+        return judge_late(state.suspects, end)

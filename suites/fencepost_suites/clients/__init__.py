@@ -1,0 +1,1 @@
+"""What clients of the log are promised, whatever the cluster does."""

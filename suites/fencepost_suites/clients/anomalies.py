@@ -1,0 +1,483 @@
+"""What clients of any system may expect: Jepsen's anomalies, under Jepsen's names.
+
+Clients are their only evidence. If the final reading failed, what depends on it is undecided.
+Without any reading, nothing can be concluded about acknowledged writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Undecided, Violated
+from fencepost_kafka import (
+    ConsumerPositioned,
+    LeadershipEnded,
+    LeadershipStarted,
+    Polled,
+    ProduceCompleted,
+    ReadCompleted,
+    ReplicaRemoved,
+)
+from fencepost_suites.common.keys import NOTHING, by_partition, by_reader
+
+CLIENT = Evidence.CLIENT
+
+
+@dataclass(slots=True)
+class _Unread:
+    """The acknowledged writes of a partition that the current reading has not returned yet."""
+
+    waiting: dict[int, tuple[str, str, int]] = field(default_factory=dict)
+    """offset -> operation, and the process and number of its acknowledgement."""
+    early: dict[int, str] = field(default_factory=dict)
+    """offset -> operation: read by the current reading before its acknowledgement was recorded."""
+    confirmed: int = 0
+    error: str = ""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LostWrite:
+    """JEPSEN-lost-write. A complete reading must return every acknowledged write below its end,
+    with the content that was written."""
+
+    clause: str = "JEPSEN-lost-write"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ProduceCompleted, Polled, ReadCompleted, LeadershipEnded}
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Unread:
+        return _Unread()
+
+    def step(self, state: _Unread, event: Event) -> tuple[_Unread, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, ProduceCompleted):
+            if body.acks != -1 or body.offset < 0:
+                return state, NOTHING
+            if state.early and state.early.get(body.offset) == body.operation:
+                state.confirmed += 1
+            else:
+                state.waiting[body.offset] = (body.operation, event.process, event.node_seq)
+        elif isinstance(body, Polled):
+            if body.final:
+                return state, self._read(state, event, body)
+        elif isinstance(body, ReadCompleted):
+            return state, self._completed(state, event, body)
+        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
+            return _Unread(), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _read(state: _Unread, event: Event, body: Polled) -> Sequence[Finding]:
+        found: list[Finding] = []
+        for offset, operation in zip(body.offsets, body.operations, strict=True):
+            known = state.waiting.pop(offset, None)
+            if known is None:
+                state.early[offset] = operation
+            elif known[0] == operation:
+                state.confirmed += 1
+            else:
+                found.append(_lost(event, body, offset, known, f"{operation} is there"))
+        return found
+
+    @staticmethod
+    def _completed(state: _Unread, event: Event, body: ReadCompleted) -> Sequence[Finding]:
+        state.early.clear()
+        if body.outcome != "ok":
+            state.error = body.error or "it did not complete"
+            return NOTHING
+        found: list[Finding] = []
+        for offset in [o for o in state.waiting if o < body.end]:
+            known = state.waiting.pop(offset)
+            found.append(_lost(event, body, offset, known, "the reading did not show it"))
+        if state.confirmed and not found:
+            found.append(Exercised(event.ref, CLIENT))
+        state.error, state.confirmed = "", 0
+        return found
+
+    def end(self, state: _Unread, end: RunEnd) -> Sequence[Finding]:
+        if state.waiting and state.error:
+            message = (
+                f"{len(state.waiting)} acknowledged writes could not be read back: {state.error}"
+            )
+            return (Undecided(message),)
+        return NOTHING
+
+
+def _lost(
+    event: Event,
+    body: Polled | ReadCompleted,
+    offset: int,
+    known: tuple[str, str, int],
+    what: str,
+) -> Violated:
+    operation, process, seq = known
+    message = (
+        f"{operation}, acknowledged at offset {offset} of {body.topic}-{body.partition}, is lost: "
+        f"{what}"
+    )
+    return Violated(event.ref, CLIENT, message, (Cause(process, seq),))
+
+
+@dataclass(slots=True)
+class _Unseen:
+    """Acknowledged writes that no consumer has seen yet."""
+
+    waiting: dict[int, tuple[str, Cause]] = field(default_factory=dict)
+    top: int = -1
+    read_end: int = -1
+    """The end of the last complete reading; -1 until there is one."""
+    before: set[int] = field(default_factory=set)
+    """The waiting offsets that were acknowledged before that reading."""
+    seen: int = 0
+    deleted: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """JEPSEN-unseen. A write that was acknowledged before the last complete reading lies beyond its
+    end."""
+
+    clause: str = "JEPSEN-unseen"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ProduceCompleted, Polled, ReadCompleted, LeadershipStarted, ReplicaRemoved}
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Unseen:
+        return _Unseen()
+
+    def step(self, state: _Unseen, event: Event) -> tuple[_Unseen, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, ProduceCompleted):
+            if body.offset > state.top and body.acks == -1 and not state.deleted:
+                state.waiting[body.offset] = (body.operation, event.ref)
+        elif isinstance(body, Polled):
+            if body.offsets:
+                state.top = max(state.top, body.offsets[-1])
+                waiting = state.waiting
+                for offset in body.offsets:
+                    if waiting.pop(offset, None) is not None:
+                        state.seen += 1
+        elif isinstance(body, ReadCompleted):
+            if body.outcome == "ok":
+                # A write that is missing below the end is lost: that is JEPSEN-lost-write.
+                state.waiting = {o: w for o, w in state.waiting.items() if o >= body.end}
+                state.read_end, state.before = body.end, set(state.waiting)
+                if state.seen and not state.waiting:
+                    return state, (Exercised(event.ref, CLIENT),)
+        elif isinstance(body, LeadershipStarted):
+            state.deleted = False
+        elif isinstance(body, ReplicaRemoved) and body.reason == "deleted":
+            # Answers may still arrive, but the topic can no longer be read.
+            return _Unseen(deleted=True), NOTHING
+        return state, NOTHING
+
+    def end(self, state: _Unseen, end: RunEnd) -> Sequence[Finding]:
+        found: list[Finding] = []
+        for offset, (operation, ref) in state.waiting.items():
+            if offset in state.before:
+                message = (
+                    f"{operation}, acknowledged at offset {offset}, was never seen: the partition "
+                    f"was read up to {state.read_end}"
+                )
+                found.append(Violated(ref, CLIENT, message))
+        late = len(state.waiting) - len(found)
+        if late:
+            message = f"nothing was read after {late} writes had been acknowledged"
+            found.append(Undecided(message))
+        return found
+
+
+@dataclass(slots=True)
+class _Contents:
+    at: dict[int, str] = field(default_factory=dict)
+    """offset -> the operation first seen there."""
+    got: dict[int, tuple[int, Cause]] = field(default_factory=dict)
+    """What consumers received and no reading has returned yet: offset -> when last, and in which
+    poll."""
+    clashed: set[int] = field(default_factory=set)
+    """The offsets at which two different messages were seen."""
+    error: str = ""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class InconsistentOffsets:
+    """JEPSEN-inconsistent-offsets. A complete reading returns every message there is, so a
+    message that a consumer received and the reading lacks is gone, at the end of the log too.
+    Consecutive offsets are one violation. Exercised by each poll that returns an offset which
+    was seen before."""
+
+    clause: str = "JEPSEN-inconsistent-offsets"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ProduceCompleted, Polled, ReadCompleted, LeadershipEnded}
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Contents:
+        return _Contents()
+
+    def step(self, state: _Contents, event: Event) -> tuple[_Contents, Sequence[Finding]]:
+        body = event.body
+        at = state.at
+        if isinstance(body, ProduceCompleted):
+            if body.acks != -1 or body.offset < 0:
+                return state, NOTHING
+            if at.setdefault(body.offset, body.operation) != body.operation:
+                return state, _two(event, body, state, body.offset, body.operation)
+        elif isinstance(body, Polled):
+            return state, self._polled(state, event, body)
+        elif isinstance(body, ReadCompleted):
+            if body.outcome != "ok":
+                state.error = body.error or "it did not complete"
+                return state, NOTHING
+            return state, self._read(state, event, body)
+        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
+            return _Contents(), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _polled(state: _Contents, event: Event, body: Polled) -> Sequence[Finding]:
+        if not body.final:
+            state.got.update(dict.fromkeys(body.offsets, (event.at_ns, event.ref)))
+        elif state.got:
+            for offset in body.offsets:
+                state.got.pop(offset, None)
+        found: list[Finding] = []
+        at = state.at
+        before, agree = len(at), True
+        for offset, operation in zip(body.offsets, body.operations, strict=True):
+            if at.setdefault(offset, operation) != operation:
+                agree = False
+                found += _two(event, body, state, offset, operation)
+        if agree and len(at) - before < len(body.offsets):
+            return (Exercised(event.ref, CLIENT),)
+        return found
+
+    @staticmethod
+    def _read(state: _Contents, event: Event, body: ReadCompleted) -> Sequence[Finding]:
+        """Finds what is gone: offsets received before the reading asked for the end of the log that
+        are not below that end."""
+        later = {
+            offset: (at_ns, poll)
+            for offset, (at_ns, poll) in state.got.items()
+            if offset >= body.end and at_ns >= body.asked_ns
+        }
+        gone = [o for o in sorted(state.got) if o not in later and o >= body.start]
+        found = (_gone(event, body, gone, state),) if gone else NOTHING
+        state.got, state.error = later, ""
+        return found
+
+    def end(self, state: _Contents, end: RunEnd) -> Sequence[Finding]:
+        if state.got and state.error:
+            message = f"{len(state.got)} messages were not read again: {state.error}"
+            return (Undecided(message),)
+        return NOTHING
+
+
+def _two(
+    event: Event, body: Polled | ProduceCompleted, state: _Contents, offset: int, operation: str
+) -> Sequence[Finding]:
+    """A violation for a second message at this offset, unless this offset or the one right before
+    it was reported already."""
+    known = offset in state.clashed or offset - 1 in state.clashed
+    state.clashed.add(offset)
+    if known:
+        return NOTHING
+    message = (
+        f"offset {offset} of {body.topic}-{body.partition} held {state.at[offset]}, and "
+        f"{operation} according to {event.process}"
+    )
+    return (Violated(event.ref, CLIENT, message),)
+
+
+def _gone(event: Event, body: ReadCompleted, offsets: Sequence[int], state: _Contents) -> Violated:
+    """One violation for all the missing messages: they disappeared together."""
+    first = offsets[0]
+    _, poll = state.got[first]
+    others = f"; {len(offsets) - 1} more are gone, up to offset {offsets[-1]}"
+    message = (
+        f"offset {first} of {body.topic}-{body.partition} held {state.at[first]} when "
+        f"{poll.process} read it, and nothing when {event.process} read everything up to {body.end}"
+        f"{others if len(offsets) > 1 else ''}"
+    )
+    return Violated(event.ref, CLIENT, message, (poll,))
+
+
+@dataclass(slots=True)
+class _Position:
+    last: int = -1
+    ref: Cause | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NonmonotonicPoll:
+    """JEPSEN-nonmonotonic-poll. Offsets grow within a poll, too. Exercised by every poll after a
+    consumer's first."""
+
+    clause: str = "JEPSEN-nonmonotonic-poll"
+    kinds: frozenset[type[Struct]] = frozenset({Polled, ConsumerPositioned})
+    keys = staticmethod(by_reader)
+
+    def start(self, key: Key) -> _Position:
+        return _Position()
+
+    def step(self, state: _Position, event: Event) -> tuple[_Position, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, ConsumerPositioned):
+            return _Position(), NOTHING
+        assert isinstance(body, Polled)
+        offsets = body.offsets
+        if not offsets:
+            return state, NOTHING
+        before, because = state.last, state.ref
+        state.last, state.ref = offsets[-1], event.ref
+        back = next((b for a, b in pairwise((before, *offsets)) if b <= a), None)
+        if back is not None:
+            message = (
+                f"{event.process} got offset {back} of {body.topic}-{body.partition} after "
+                f"{max(before, *offsets)}"
+            )
+            refs = () if because is None else (because,)
+            return state, (Violated(event.ref, CLIENT, message, refs),)
+        return state, (Exercised(event.ref, CLIENT),) if before >= 0 else NOTHING
+
+    def end(self, state: _Position, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Skips:
+    """The next offset of each consumer, and the offsets it skipped that were not seen since."""
+
+    next: dict[str, int] = field(default_factory=dict)
+    gaps: list[tuple[int, int, str, Cause]] = field(default_factory=list)
+    read: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PollSkip:
+    """JEPSEN-poll-skip. A skipped offset counts once any reader finds a message there, at the
+    latest the final reading. Skipped offsets without a message are no violation."""
+
+    clause: str = "JEPSEN-poll-skip"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {Polled, ConsumerPositioned, ReadCompleted, LeadershipEnded}
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Skips:
+        return _Skips()
+
+    def step(self, state: _Skips, event: Event) -> tuple[_Skips, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, Polled):
+            return state, self._polled(state, event, body)
+        if isinstance(body, ConsumerPositioned):
+            state.next.pop(event.process, None)
+            if body.offset >= 0:
+                state.next[event.process] = body.offset
+        elif isinstance(body, ReadCompleted):
+            state.read = state.read or body.outcome == "ok"
+            if body.outcome == "ok":
+                state.gaps.clear()
+        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
+            return _Skips(), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _polled(state: _Skips, event: Event, body: Polled) -> Sequence[Finding]:
+        offsets = body.offsets
+        if not offsets:
+            return NOTHING
+        found = _met(state, body) if state.gaps else []
+        due = state.next.get(event.process)
+        state.next[event.process] = offsets[-1] + 1
+        begins = offsets[0] if due is None else due
+        if offsets[-1] - begins + 1 != len(offsets):
+            for a, b in pairwise((begins - 1, *offsets)):
+                if b > a + 1:
+                    state.gaps.append((a + 1, b, event.process, event.ref))
+        elif due is not None and not found:
+            return (Exercised(event.ref, CLIENT),)
+        return found
+
+    def end(self, state: _Skips, end: RunEnd) -> Sequence[Finding]:
+        if not state.gaps:
+            return NOTHING
+        start, stop, process, ref = state.gaps[0]
+        message = f"{process} jumped from {start} to {stop}, and nothing was read afterwards"
+        return (Undecided(message, ref),)
+
+
+def _met(state: _Skips, body: Polled) -> list[Finding]:
+    """The skipped ranges in which a message is found now; each is reported once."""
+    found: list[Finding] = []
+    kept: list[tuple[int, int, str, Cause]] = []
+    for start, stop, process, ref in state.gaps:
+        there = next((o for o in body.offsets if start <= o < stop), None)
+        if there is None:
+            kept.append((start, stop, process, ref))
+            continue
+        message = (
+            f"{process} got offset {stop} of {body.topic}-{body.partition} next after {start - 1}, "
+            f"though there is a message at {there}"
+        )
+        found.append(Violated(ref, CLIENT, message))
+    state.gaps = kept
+    return found
+
+
+@dataclass(slots=True)
+class _Failed:
+    operations: dict[str, Cause] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AbortedRead:
+    """JEPSEN-aborted-read. Exercised by a whole reading after a write that failed."""
+
+    clause: str = "JEPSEN-aborted-read"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ProduceCompleted, Polled, ReadCompleted, LeadershipEnded}
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Failed:
+        return _Failed()
+
+    def step(self, state: _Failed, event: Event) -> tuple[_Failed, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, ProduceCompleted):
+            if body.outcome == "failed":
+                state.operations[body.operation] = event.ref
+        elif isinstance(body, Polled):
+            if state.operations:
+                return state, [
+                    Violated(
+                        event.ref,
+                        CLIENT,
+                        f"{event.process} read {operation}, which had failed, in {body.topic}-"
+                        f"{body.partition}",
+                        (state.operations[operation],),
+                    )
+                    for operation in body.operations
+                    if operation in state.operations
+                ]
+        elif isinstance(body, ReadCompleted) and body.outcome == "ok" and state.operations:
+            return state, (Exercised(event.ref, CLIENT),)
+        return state, NOTHING
+
+    def end(self, state: _Failed, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

@@ -1,0 +1,1 @@
+"""What several families of promises share: keys, facts that rules fold, and shapes of clusters."""

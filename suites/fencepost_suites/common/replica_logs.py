@@ -1,0 +1,94 @@
+"""The logs of a partition's replicas as their events describe them, and which batches are
+committed."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import final
+
+from fencepost_kafka import LogAppended
+from fencepost_suites.common.keys import slot_of
+
+
+@final
+@dataclass(slots=True)
+class ReplicaLogs:
+    """The batches above each replica's high watermark, and the batches below any high watermark.
+
+    A replica is a slot: its disk outlives its processes, so a new process continues the log of the
+    one before. A replica declares everything below its own high watermark committed. The first
+    replica to do so sets what every other replica must have there.
+    """
+
+    open: dict[str, deque[LogAppended]] = field(default_factory=dict)
+    """process -> its batches above its high watermark."""
+    slots: dict[str, deque[LogAppended]] = field(default_factory=dict)
+    committed: dict[int, tuple[str, str, int]] = field(default_factory=dict)
+    """base offset -> digest, the process that was first, and the leader epoch."""
+
+    def of(self, process: str) -> deque[LogAppended]:
+        """The open batches of a process, or those of the process before it in its slot."""
+        log = self.open.get(process)
+        if log is None:
+            log = self.open[process] = self.slots.setdefault(slot_of(process), deque())
+        return log
+
+    def append(self, process: str, body: LogAppended) -> None:
+        """A replica stored a batch, which replaces what it had from that offset on."""
+        log = self.open.get(process)
+        if log is None:
+            log = self.of(process)
+        if log and log[-1].log_end > body.base_offset:
+            while log and log[-1].base_offset >= body.base_offset:
+                log.pop()
+        log.append(body)
+
+    def truncate(self, process: str, to_offset: int) -> list[LogAppended]:
+        """A replica truncated its log; returns the batches that it lost, newest first."""
+        log = self.of(process)
+        lost: list[LogAppended] = []
+        while log and log[-1].log_end > to_offset:
+            lost.append(log.pop())
+        return lost
+
+    def commit(self, process: str, high_watermark: int) -> tuple[bool, tuple[int, str] | None]:
+        """A replica's high watermark moved. Returns whether it agrees with what others had
+        committed.
+
+        The second value is the first offset where it does not, and the process that has another
+        batch there.
+        """
+        log = self.open.get(process)
+        committed = self.committed
+        agreed, conflict = False, None
+        while log and log[0].log_end <= high_watermark:
+            batch = log.popleft()
+            base = batch.base_offset
+            known = committed.get(base)
+            if known is None:
+                committed[base] = (batch.digest, process, batch.batch_epoch)
+            elif known[0] == batch.digest:
+                agreed = True
+            elif conflict is None:
+                conflict = (base, known[1])
+        return agreed and conflict is None, conflict
+
+    def is_committed(self, batch: LogAppended) -> bool:
+        """Whether this very batch is committed, by any replica.
+
+        A resend that a later leader stored has the same digest and is another batch.
+        """
+        known = self.committed.get(batch.base_offset)
+        return known is not None and (known[0], known[2]) == (batch.digest, batch.batch_epoch)
+
+    def diverging(self, process: str, below: int) -> int | None:
+        """The first offset where a replica holds, unconfirmed, a batch that differs from the
+        committed one."""
+        for batch in self.of(process):
+            if batch.base_offset >= below:
+                break
+            known = self.committed.get(batch.base_offset)
+            if known is not None and known[0] != batch.digest:
+                return batch.base_offset
+        return None

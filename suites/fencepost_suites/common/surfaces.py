@@ -1,0 +1,48 @@
+"""Promises about formats, defaults and surfaces. No event shows them, so a test checks them itself
+and records what it saw. The rule judges that record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    PromiseObserved,
+    RunEnd,
+    Violated,
+)
+from fencepost_suites.common.keys import NOTHING, whole_run
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SeenByTest:
+    """One such clause: exercised each time a test saw it hold, violated each time a test saw it
+    broken."""
+
+    clause: str
+    kinds: frozenset[type[Struct]] = frozenset({PromiseObserved})
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> None:
+        return None
+
+    def step(self, state: None, event: Event) -> tuple[None, Sequence[Finding]]:
+        body = event.body
+        if not isinstance(body, PromiseObserved) or body.clause != self.clause:
+            return state, NOTHING
+        source = Evidence(body.seen_by)
+        if body.held:
+            return state, (Exercised(event.ref, source),)
+        return state, (Violated(event.ref, source, body.evidence),)
+
+    def end(self, state: None, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

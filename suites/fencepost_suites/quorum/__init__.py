@@ -1,0 +1,1 @@
+"""What the quorum of controllers promises: epochs, metadata, snapshots, voters and metrics."""

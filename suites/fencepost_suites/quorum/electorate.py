@@ -1,0 +1,259 @@
+"""The identities of the quorum: ids are unique; brokers learn the voters and follow them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    ControllerElected,
+    HeartbeatAnswered,
+    HeartbeatRefused,
+    HeartbeatSent,
+    LeaseGranted,
+    QuorumLearned,
+)
+from fencepost_suites.common.keys import NOTHING, by_process, whole_run
+
+
+@dataclass(slots=True)
+class _Ids:
+    """The ids of controllers and of brokers."""
+
+    controllers: dict[int, tuple[str, Cause]] = field(default_factory=dict)
+    brokers: dict[int, Cause] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OneSpaceOfIds:
+    """QC-03. Each node that replays a registration under a controller's id reports it. The broker
+    itself reports the refusal it got."""
+
+    clause: str = "QC-03"
+    kinds: frozenset[type[Struct]] = frozenset({NodeStarted, BrokerCommitted, HeartbeatRefused})
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Ids:
+        return _Ids()
+
+    def step(self, state: _Ids, event: Event) -> tuple[_Ids, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case NodeStarted(role="controller"):
+                state.controllers[body.node_id] = (event.process, event.ref)
+                if body.node_id in state.brokers:
+                    because = state.brokers[body.node_id]
+                    return state, self._shared(state, event, body.node_id, because)
+            case BrokerCommitted() if body.broker_id not in state.brokers:
+                state.brokers[body.broker_id] = event.ref
+                if body.broker_id in state.controllers:
+                    because = state.controllers[body.broker_id][1]
+                    return state, self._shared(state, event, body.broker_id, because)
+            case HeartbeatRefused() if body.broker_id in state.controllers:
+                if body.error != "NOT_CONTROLLER":
+                    return state, (Exercised(event.ref, Evidence.PEER),)
+        return state, NOTHING
+
+    @staticmethod
+    def _shared(state: _Ids, event: Event, node: int, because: Cause) -> Sequence[Finding]:
+        message = (
+            f"broker {node} is registered, and {state.controllers[node][0]} is controller {node}"
+        )
+        return (Violated(event.ref, Evidence.PEER, message, (because,)),)
+
+    def end(self, state: _Ids, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Shared:
+    """Which nodes began in one process, by role."""
+
+    ids: dict[str, int] = field(default_factory=dict)
+    admitted: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TwoNodesInOneProcess:
+    """QC-02. Exercised when a controller accepts a broker whose process runs a controller as well,
+    under different ids."""
+
+    clause: str = "QC-02"
+    kinds: frozenset[type[Struct]] = frozenset({NodeStarted, HeartbeatAnswered})
+    keys = staticmethod(by_process)
+
+    def start(self, key: Key) -> _Shared:
+        return _Shared()
+
+    def step(self, state: _Shared, event: Event) -> tuple[_Shared, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case NodeStarted():
+                other = {r: i for r, i in state.ids.items() if r != body.role}
+                state.ids[body.role] = body.node_id
+                if body.node_id in other.values():
+                    message = f"{event.process} is broker and controller {body.node_id}"
+                    return state, (Violated(event.ref, Evidence.SELF, message),)
+            case HeartbeatAnswered(error="NONE", next_state="ACTIVE", active=True):
+                both = {"broker", "controller"} <= state.ids.keys()
+                if both and state.ids["broker"] == body.broker_id and not state.admitted:
+                    state.admitted = True
+                    return state, (Exercised(event.ref, Evidence.PEER),)
+        return state, NOTHING
+
+    def end(self, state: _Shared, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Known:
+    """The quorums that controllers know, and the ones that brokers were configured with and
+    learned."""
+
+    quorums: set[tuple[tuple[int, ...], tuple[str, ...]]] = field(default_factory=set)
+    addresses: dict[int, str] = field(default_factory=dict)
+    given: dict[str, tuple[frozenset[str], Cause]] = field(default_factory=dict)
+    """broker process -> its bootstrap addresses, and the event that recorded them."""
+    partial: set[str] = field(default_factory=set)
+    """Brokers whose configured addresses differ from those of the quorum."""
+
+    def learned(self, event: Event, body: QuorumLearned) -> bool:
+        """Records what a node takes for the quorum; returns whether some controller agrees."""
+        quorum = (body.voters, body.endpoints)
+        if not body.bootstrap:
+            self.quorums.add(quorum)
+            self.addresses.update(zip(body.voters, body.endpoints, strict=True))
+            return True
+        given = frozenset(body.bootstrap)
+        self.given[event.process] = (given, event.ref)
+        if given != set(body.endpoints):
+            self.partial.add(event.process)
+        return quorum in self.quorums
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LearnsTheQuorum:
+    """QC-05. The quorum that a broker learned must be one that some controller has. Exercised when
+    a broker registers that was configured with other addresses than the quorum's."""
+
+    clause: str = "QC-05"
+    kinds: frozenset[type[Struct]] = frozenset({QuorumLearned, HeartbeatAnswered})
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Known:
+        return _Known()
+
+    def step(self, state: _Known, event: Event) -> tuple[_Known, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case QuorumLearned():
+                if state.learned(event, body):
+                    return state, NOTHING
+                message = (
+                    f"{event.process} takes {list(body.endpoints)} for the quorum, but no "
+                    "controller does"
+                )
+                return state, (Violated(event.ref, Evidence.PEER, message),)
+            case HeartbeatAnswered(request_epoch=-1, error="NONE", active=True):
+                if body.client in state.partial:
+                    state.partial.discard(body.client)
+                    return state, (Exercised(event.ref, Evidence.PEER),)
+        return state, NOTHING
+
+    def end(self, state: _Known, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Followed:
+    """The active controller, the event of its election, and what each broker has done about it
+    since."""
+
+    known: _Known = field(default_factory=_Known)
+    ids: dict[str, int] = field(default_factory=dict)
+    epoch: int = -1
+    active: int = -1
+    elected: Cause | None = None
+    asked: set[str] = field(default_factory=set)
+    """Brokers that have sent it a heartbeat."""
+    refused: dict[str, Cause] = field(default_factory=dict)
+    """Brokers that learned from another controller that it is not the active one."""
+    followed: set[str] = field(default_factory=set)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FollowsNewAddresses:
+    """QC-29. Exercised by a lease from a controller at an address that the broker was not
+    configured with. Broken by a lease that ran out while other controllers answered and the active
+    one was never asked."""
+
+    clause: str = "QC-29"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(NodeStarted, QuorumLearned, ControllerElected, HeartbeatSent, HeartbeatRefused),
+            *(LeaseGranted, BrokerStateChanged),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Followed:
+        return _Followed()
+
+    def step(self, state: _Followed, event: Event) -> tuple[_Followed, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case NodeStarted(role="controller"):
+                state.ids[event.process] = body.node_id
+            case QuorumLearned():
+                state.known.learned(event, body)
+            case ControllerElected() if body.epoch > state.epoch:
+                state.epoch, state.elected = body.epoch, event.ref
+                state.active = state.ids.get(event.process, -1)
+                state.asked, state.refused, state.followed = set(), {}, set()
+            case HeartbeatSent() if body.controller == state.active:
+                state.asked.add(event.process)
+            case HeartbeatRefused(error="NOT_CONTROLLER") if body.controller != state.active:
+                state.refused[event.process] = event.ref
+            case LeaseGranted() if body.controller_epoch == state.epoch:
+                return state, self._granted(state, event)
+            case BrokerStateChanged(reason="lease_expired"):
+                return state, self._expired(state, event)
+        return state, NOTHING
+
+    @staticmethod
+    def _strange(state: _Followed, process: str) -> bool:
+        """Whether a broker was not configured with the active controller's address."""
+        given = state.known.given.get(process)
+        address = state.known.addresses.get(state.active)
+        return given is not None and address is not None and address not in given[0]
+
+    def _granted(self, state: _Followed, event: Event) -> Sequence[Finding]:
+        if event.process in state.followed or not self._strange(state, event.process):
+            return NOTHING
+        state.followed.add(event.process)
+        return (Exercised(event.ref, Evidence.PEER),)
+
+    def _expired(self, state: _Followed, event: Event) -> Sequence[Finding]:
+        refused = state.refused.get(event.process)
+        if refused is None or event.process in state.asked or state.elected is None:
+            return NOTHING
+        if not self._strange(state, event.process):
+            return NOTHING
+        message = (
+            f"{event.process} lost its lease without having asked controller {state.active}, the "
+            f"active one, whose address it was not configured with, though others answered it"
+        )
+        return (Violated(event.ref, Evidence.PEER, message, (state.elected, refused)),)
+
+    def end(self, state: _Followed, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

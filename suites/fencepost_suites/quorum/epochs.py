@@ -1,0 +1,326 @@
+"""The quorum: which process may be the active controller, and the metadata log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
+from fencepost_kafka import (
+    AdminCompleted,
+    BrokerCommitted,
+    ChangeAnswered,
+    ControllerElected,
+    ControllerResigned,
+    ElectionStarted,
+    IsrChangeAnswered,
+    MetadataCommitted,
+    MetadataTruncated,
+    PartitionCommitted,
+    ReadCompleted,
+    StateReverted,
+    VoteAnswered,
+)
+from fencepost_suites.common.keys import NOTHING, RUN, Keys, by_writer, slot_of, whole_run
+
+
+@dataclass(slots=True)
+class _Quorum:
+    """The votes, elections and committed records of a run."""
+
+    ids: dict[str, int] = field(default_factory=dict)
+    leaders: dict[int, tuple[str, Cause]] = field(default_factory=dict)
+    votes: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
+    """(voter's slot, epoch) -> the candidate it voted for."""
+    records: dict[int, tuple[int, str, str, int]] = field(default_factory=dict)
+    """offset -> epoch, digest, and the process and number of the event that committed it first."""
+    highest: dict[int, int] = field(default_factory=dict)
+    """epoch -> the highest committed offset of its records."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OneControllerAnEpoch:
+    """QC-07. Exercised by a vote refused for a second candidate or a shorter log, and by every
+    later election: the votes ensured that the winner had everything committed."""
+
+    clause: str = "QC-07"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {NodeStarted, ElectionStarted, VoteAnswered, ControllerElected, MetadataCommitted}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Quorum:
+        return _Quorum()
+
+    def step(self, state: _Quorum, event: Event) -> tuple[_Quorum, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case MetadataCommitted():
+                return state, self._committed(state, event, body)
+            case ControllerElected():
+                return state, self._elected(state, event, body)
+            case VoteAnswered():
+                return state, self._voted(state, event, body)
+            case ElectionStarted():
+                mine = state.ids.get(event.process, -1)
+                return state, self._vote(state, event, body.epoch, mine)
+            case NodeStarted(role="controller"):
+                state.ids[event.process] = body.node_id
+        return state, NOTHING
+
+    def _committed(
+        self, state: _Quorum, event: Event, body: MetadataCommitted
+    ) -> Sequence[Finding]:
+        known = state.records.get(body.offset)
+        if known is None:
+            state.records[body.offset] = (body.epoch, body.digest, event.process, event.node_seq)
+            state.highest[body.epoch] = max(body.offset, state.highest.get(body.epoch, -1))
+            return NOTHING
+        epoch, digest, process, seq = known
+        if (epoch, digest) == (body.epoch, body.digest):
+            return NOTHING
+        message = (
+            f"{event.process} committed another record at metadata offset {body.offset} "
+            f"(epoch {body.epoch}) than {process} had (epoch {epoch})"
+        )
+        return (Violated(event.ref, Evidence.PEER, message, (Cause(process, seq),)),)
+
+    def _elected(self, state: _Quorum, event: Event, body: ControllerElected) -> Sequence[Finding]:
+        found: list[Finding] = []
+        known = state.leaders.get(body.epoch)
+        if known is not None and known[0] != event.process:
+            message = f"{event.process} and {known[0]} were both elected in epoch {body.epoch}"
+            found.append(Violated(event.ref, Evidence.PEER, message, (known[1],)))
+        late = any(epoch > body.epoch for epoch in state.leaders)
+        before = [offset for epoch, offset in state.highest.items() if epoch < body.epoch]
+        if before and not late:
+            # A candidate that wins late, when later leaders exist, need not have their records.
+            top = max(before)
+            _, _, process, seq = state.records[top]
+            if top >= body.log_end:
+                message = (
+                    f"{event.process} won epoch {body.epoch} with a log that ends at "
+                    f"{body.log_end}, though {process} had committed offset {top}"
+                )
+                found.append(Violated(event.ref, Evidence.PEER, message, (Cause(process, seq),)))
+            elif state.leaders:
+                found.append(Exercised(event.ref, Evidence.PEER))
+        state.leaders.setdefault(body.epoch, (event.process, event.ref))
+        return found
+
+    def _voted(self, state: _Quorum, event: Event, body: VoteAnswered) -> Sequence[Finding]:
+        if body.granted:
+            return self._vote(state, event, body.epoch, body.candidate)
+        if body.reason in ("already_voted", "log_behind"):
+            return (Exercised(event.ref, Evidence.SELF),)
+        return NOTHING
+
+    def _vote(self, state: _Quorum, event: Event, epoch: int, candidate: int) -> Sequence[Finding]:
+        voter = slot_of(event.process)
+        known = state.votes.setdefault((voter, epoch), (candidate, event.ref))
+        if known[0] == candidate:
+            return NOTHING
+        message = f"{voter} voted for both {known[0]} and {candidate} in epoch {epoch}"
+        return (Violated(event.ref, Evidence.SELF, message, (known[1],)),)
+
+    def end(self, state: _Quorum, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Stored:
+    """All ISRs of one partition that were ever committed, with the newest epoch of each."""
+
+    isrs: dict[frozenset[int], int] = field(default_factory=dict)
+
+
+def _by_partition_of_change(event: Event) -> Keys:
+    body = event.body
+    if isinstance(body, PartitionCommitted | IsrChangeAnswered):
+        return ((body.topic, body.partition),)
+    return RUN
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class VisibleOnceCommitted:
+    """QC-08. The controller's own evidence is its high watermark at the answer. The leader's is
+    that it was granted an ISR which some node has committed by then."""
+
+    clause: str = "QC-08"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ChangeAnswered, IsrChangeAnswered, PartitionCommitted}
+    )
+    keys = staticmethod(_by_partition_of_change)
+
+    def start(self, key: Key) -> _Stored:
+        return _Stored()
+
+    def step(self, state: _Stored, event: Event) -> tuple[_Stored, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case PartitionCommitted():
+                isr = frozenset(body.isr)
+                state.isrs[isr] = max(body.leader_epoch, state.isrs.get(isr, -1))
+            case ChangeAnswered() if body.error == "NONE" and body.offset >= 0:
+                if body.offset < body.high_watermark:
+                    return state, (Exercised(event.ref, Evidence.SELF),)
+                message = (
+                    f"{event.process} answered {body.api} as done while its record at offset "
+                    f"{body.offset} was not committed (high watermark {body.high_watermark})"
+                )
+                return state, (Violated(event.ref, Evidence.SELF, message),)
+            case IsrChangeAnswered() if body.error == "NONE" and body.isr:
+                if state.isrs.get(frozenset(body.isr), -1) >= body.leader_epoch:
+                    return state, (Exercised(event.ref, Evidence.PEER),)
+                message = (
+                    f"{event.process} was granted the ISR {list(body.isr)} of {body.topic}-"
+                    f"{body.partition} before any node had committed it"
+                )
+                return state, (Violated(event.ref, Evidence.PEER, message),)
+        return state, NOTHING
+
+    def end(self, state: _Stored, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Deposed:
+    """What a former active controller must still do."""
+
+    resigned: Cause | None = None
+    epoch: int = -1
+    deposed: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DeposedControllerReverts:
+    """QC-09. Exercised when a former active controller drops records that it had written and that
+    were never committed: without the protection its state would include them."""
+
+    clause: str = "QC-09"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ControllerElected, ControllerResigned, StateReverted, MetadataTruncated}
+    )
+    keys = staticmethod(by_writer)
+
+    def start(self, key: Key) -> _Deposed:
+        return _Deposed()
+
+    def step(self, state: _Deposed, event: Event) -> tuple[_Deposed, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case ControllerResigned():
+                state.resigned, state.epoch, state.deposed = event.ref, body.epoch, True
+            case StateReverted():
+                because = () if state.resigned is None else (state.resigned,)
+                state.resigned = None
+                if body.offset > body.high_watermark:
+                    message = (
+                        f"{event.process} resigned in epoch {body.epoch} and kept state up to "
+                        f"offset {body.offset}, of which only {body.high_watermark} was committed"
+                    )
+                    return state, (Violated(event.ref, Evidence.SELF, message, because),)
+            case ControllerElected():
+                was, state.resigned, state.deposed = state.resigned, None, False
+                if was is not None:
+                    message = (
+                        f"{event.process} was elected in epoch {body.epoch} without having "
+                        f"reverted to the committed state after epoch {state.epoch}"
+                    )
+                    return state, (Violated(event.ref, Evidence.SELF, message, (was,)),)
+            case MetadataTruncated():
+                dropped = body.from_offset < body.log_end
+                if state.deposed and dropped and body.from_offset >= body.high_watermark:
+                    state.deposed = False
+                    return state, (Exercised(event.ref, Evidence.SELF),)
+        return state, NOTHING
+
+    def end(self, state: _Deposed, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Changes:
+    """The newest acknowledged change, and the topics whose creation was acknowledged to clients."""
+
+    offset: int = -1
+    by: Cause | None = None
+    what: str = ""
+    epoch: int = -1
+    terms: int = 0
+    topics: dict[str, int] = field(default_factory=dict)
+    """topic -> how many controllers there had been when its creation was acknowledged."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ChangesSurviveFailover:
+    """QC-28. A new controller's log must include every acknowledged change and every committed
+    registration. A client must find its topic after the failover."""
+
+    clause: str = "QC-28"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ChangeAnswered, BrokerCommitted, ControllerElected, AdminCompleted, ReadCompleted}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Changes:
+        return _Changes()
+
+    def step(self, state: _Changes, event: Event) -> tuple[_Changes, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case ChangeAnswered() if body.error == "NONE":
+                self._acknowledge(state, event, body.offset, f"an acknowledged {body.api}")
+            case BrokerCommitted():
+                what = f"the registration of broker {body.broker_id}"
+                self._acknowledge(state, event, body.offset, what)
+            case ControllerElected() if body.epoch > state.epoch:
+                return state, self._elected(state, event, body)
+            case AdminCompleted(api="create_topic", outcome="ok"):
+                state.topics[body.subject] = state.terms
+            case AdminCompleted(api="delete_topic") if body.outcome != "failed":
+                state.topics.pop(body.subject, None)
+            case ReadCompleted():
+                return state, self._read(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _acknowledge(state: _Changes, event: Event, offset: int, what: str) -> None:
+        if offset > state.offset:
+            state.offset, state.by, state.what = offset, event.ref, what
+
+    @staticmethod
+    def _elected(state: _Changes, event: Event, body: ControllerElected) -> Sequence[Finding]:
+        state.epoch = body.epoch
+        state.terms += 1
+        if state.by is None:
+            return NOTHING
+        if body.log_end > state.offset:
+            return (Exercised(event.ref, Evidence.PEER),)
+        message = (
+            f"{event.process} took over in epoch {body.epoch} with a log that ends at "
+            f"{body.log_end}: {state.what} at offset {state.offset} is lost"
+        )
+        return (Violated(event.ref, Evidence.PEER, message, (state.by,)),)
+
+    @staticmethod
+    def _read(state: _Changes, event: Event, body: ReadCompleted) -> Sequence[Finding]:
+        before = state.topics.get(body.topic)
+        if before is None or before == state.terms:
+            return NOTHING
+        if body.outcome == "ok":
+            return (Exercised(event.ref, Evidence.CLIENT),)
+        if "UNKNOWN_TOPIC" not in body.error:
+            return NOTHING
+        message = f"the topic {body.topic}, which was acknowledged, is unknown after a failover"
+        return (Violated(event.ref, Evidence.CLIENT, message),)
+
+    def end(self, state: _Changes, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

@@ -1,0 +1,339 @@
+"""The metadata as every node holds it: equal states, snapshots that rebuild them, and their
+format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    NodeStarted,
+    ProcessExited,
+    RunEnd,
+    Violated,
+)
+from fencepost_kafka import (
+    FeatureFinalized,
+    MetadataCommitted,
+    MetadataDigest,
+    SnapshotAsked,
+    SnapshotKnown,
+    SnapshotLoaded,
+    SnapshotStarted,
+    SnapshotStored,
+)
+from fencepost_suites.common.keys import NOTHING, slot_of, whole_run
+
+
+@dataclass(slots=True)
+class _Digests:
+    """The digest of the state at each offset, the first process that reported it, and how each
+    process got its state."""
+
+    controllers: set[str] = field(default_factory=set)
+    known: dict[int, tuple[MetadataDigest, Cause]] = field(default_factory=dict)
+    loaded: set[str] = field(default_factory=set)
+    """Processes whose state was rebuilt from a snapshot."""
+    writing: set[str] = field(default_factory=set)
+    changed: set[str] = field(default_factory=set)
+    """Processes that replayed a record while they were writing a snapshot."""
+
+    def compare(self, event: Event, offset: int, digest: str) -> tuple[bool | None, Cause | None]:
+        """Whether a state equals the known one at its offset (None: no process reported one), and
+        whose that is."""
+        before = self.known.get(offset)
+        if before is None:
+            return None, None
+        return before[0].digest == digest, before[1]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StandbysHoldState:
+    """QC-06. Exercised when two controllers have the same state at one offset: a follower with no
+    state, or another one, could not take over."""
+
+    clause: str = "QC-06"
+    kinds: frozenset[type[Struct]] = frozenset({NodeStarted, MetadataDigest})
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Digests:
+        return _Digests()
+
+    def step(self, state: _Digests, event: Event) -> tuple[_Digests, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, NodeStarted):
+            if body.role == "controller":
+                state.controllers.add(event.process)
+            return state, NOTHING
+        assert isinstance(body, MetadataDigest)
+        if event.process not in state.controllers:
+            return state, NOTHING
+        same, of = state.compare(event, body.offset, body.digest)
+        if of is None or same is None:
+            state.known[body.offset] = (body, event.ref)
+            return state, NOTHING
+        if not same:
+            message = (
+                f"{event.process} holds a state at metadata offset {body.offset} that differs "
+                f"from that of {of.process}"
+            )
+            return state, (Violated(event.ref, Evidence.PEER, message, (of,)),)
+        if slot_of(of.process) == slot_of(event.process):
+            return state, NOTHING
+        return state, (Exercised(event.ref, Evidence.PEER),)
+
+    def end(self, state: _Digests, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SnapshotRebuildsState:
+    """QC-11. Exercised by a snapshot that is complete although records were replayed while it was
+    written, and by a state that was rebuilt from a snapshot and equals another node's."""
+
+    clause: str = "QC-11"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {MetadataDigest, SnapshotStarted, SnapshotStored, SnapshotLoaded, MetadataCommitted}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Digests:
+        return _Digests()
+
+    def step(self, state: _Digests, event: Event) -> tuple[_Digests, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case MetadataCommitted():
+                if event.process in state.writing:
+                    state.changed.add(event.process)
+            case SnapshotStarted():
+                state.writing.add(event.process)
+                state.changed.discard(event.process)
+            case SnapshotStored():
+                return state, self._stored(state, event, body)
+            case SnapshotLoaded():
+                state.loaded.add(event.process)
+                state.writing.discard(event.process)
+                return state, self._judge(state, event, body.offset, body.digest, "a snapshot")
+            case MetadataDigest():
+                found: Sequence[Finding] = NOTHING
+                if event.process in state.loaded:
+                    what = "a snapshot and the log after it"
+                    found = self._judge(state, event, body.offset, body.digest, what)
+                state.known.setdefault(body.offset, (body, event.ref))
+                return state, found
+        return state, NOTHING
+
+    @staticmethod
+    def _judge(
+        state: _Digests, event: Event, offset: int, digest: str, what: str
+    ) -> Sequence[Finding]:
+        same, of = state.compare(event, offset, digest)
+        if of is None or same is None:
+            return NOTHING
+        if not same:
+            message = (
+                f"{event.process} rebuilt from {what} a state at metadata offset {offset} that "
+                f"differs from that of {of.process}"
+            )
+            return (Violated(event.ref, Evidence.PEER, message, (of,)),)
+        own = slot_of(of.process) == slot_of(event.process)
+        return (Exercised(event.ref, Evidence.SELF if own else Evidence.PEER),)
+
+    @staticmethod
+    def _stored(state: _Digests, event: Event, body: SnapshotStored) -> Sequence[Finding]:
+        changed = event.process in state.changed
+        state.writing.discard(event.process)
+        state.changed.discard(event.process)
+        known = state.known.get(body.offset)
+        if known is None:
+            return NOTHING
+        state_then, of = known
+        if body.digest != state_then.digest or body.records != state_then.entities:
+            message = (
+                f"{event.process} stored a snapshot of {body.records} records at metadata offset "
+                f"{body.offset}, which do not make the {state_then.entities} entities that "
+                f"{of.process} had there"
+            )
+            return (Violated(event.ref, Evidence.SELF, message, (of,)),)
+        own = slot_of(of.process) == slot_of(event.process)
+        evidence = Evidence.SELF if own else Evidence.PEER
+        return (Exercised(event.ref, evidence),) if changed else NOTHING
+
+    def end(self, state: _Digests, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Snapshotting:
+    """The snapshots that one active controller asked for, by its own events and those of others."""
+
+    ids: dict[str, int] = field(default_factory=dict)
+    epoch: int = -1
+    patience_ms: int = 0
+    asked: dict[int, tuple[int, int, Cause]] = field(default_factory=dict)
+    """controller -> offset of the snapshot it had, when it was asked, and the event."""
+    waited: set[int] = field(default_factory=set)
+    started: dict[str, tuple[int, Cause]] = field(default_factory=dict)
+    """process -> when it began the snapshot that this controller epoch asked for."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OneSnapshotAtATime:
+    """QC-12. Exercised by a snapshot that had to wait for another controller's. A snapshot that
+    takes longer than the active controller waits for it may be given up."""
+
+    clause: str = "QC-12"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            NodeStarted,
+            SnapshotAsked,
+            SnapshotKnown,
+            SnapshotStarted,
+            SnapshotStored,
+            SnapshotLoaded,
+            ProcessExited,
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Snapshotting:
+        return _Snapshotting()
+
+    def step(self, state: _Snapshotting, event: Event) -> tuple[_Snapshotting, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case NodeStarted(role="controller"):
+                state.ids[event.process] = body.node_id
+            case SnapshotAsked() if body.controller_epoch >= state.epoch:
+                return state, self._asked(state, event, body)
+            case SnapshotKnown() if body.controller_epoch == state.epoch:
+                asked = state.asked.get(body.controller)
+                if asked is not None and body.offset > asked[0]:
+                    del state.asked[body.controller]
+            case SnapshotStarted() if event.process in state.ids:
+                return state, self._started(state, event, body)
+            case SnapshotStored() | SnapshotLoaded():
+                state.started.pop(event.process, None)
+            case ProcessExited():
+                state.started.pop(body.ended, None)
+        return state, NOTHING
+
+    @staticmethod
+    def _asked(state: _Snapshotting, event: Event, body: SnapshotAsked) -> Sequence[Finding]:
+        if body.controller_epoch > state.epoch:
+            state.epoch = body.controller_epoch
+            state.asked.clear()
+            state.started.clear()
+        state.patience_ms = body.patience_ms
+        found: list[Finding] = []
+        for other, (_, at_ns, ref) in state.asked.items():
+            if other != body.controller and event.at_ns - at_ns < body.patience_ms * 1_000_000:
+                message = (
+                    f"{event.process} asked controller {body.controller} for a snapshot while, as "
+                    f"far as it knew, that of controller {other} was under way"
+                )
+                found.append(Violated(event.ref, Evidence.SELF, message, (ref,)))
+        state.asked = {body.controller: (body.last_offset, event.at_ns, event.ref)}
+        if body.waited:
+            state.waited.add(body.controller)
+        return found
+
+    @staticmethod
+    def _started(state: _Snapshotting, event: Event, body: SnapshotStarted) -> Sequence[Finding]:
+        if body.controller_epoch != state.epoch:
+            return NOTHING
+        found: list[Finding] = []
+        for other, (at_ns, ref) in state.started.items():
+            if other != event.process and event.at_ns - at_ns < state.patience_ms * 1_000_000:
+                message = (
+                    f"{event.process} began a snapshot while that of {other} was under way, both "
+                    f"requested by the active controller of epoch {body.controller_epoch}"
+                )
+                found.append(Violated(event.ref, Evidence.PEER, message, (ref,)))
+        state.started[event.process] = (event.at_ns, event.ref)
+        mine = state.ids[event.process]
+        if mine in state.waited and not found:
+            state.waited.discard(mine)
+            found.append(Exercised(event.ref, Evidence.PEER))
+        return found
+
+    def end(self, state: _Snapshotting, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+def written_version(kind: str, level: int) -> int:
+    """The version in which a kind of record is written at a level of metadata.format."""
+    return 1 if kind == "Broker" and level >= 2 else 0
+
+
+@dataclass(slots=True)
+class _Levels:
+    """The offsets at which levels of metadata.format were enabled."""
+
+    levels: dict[int, tuple[int, Cause]] = field(default_factory=dict)
+
+    def at(self, offset: int) -> tuple[int, Cause | None]:
+        """The level in force for the record at an offset; 1 before any level was finalized."""
+        before = [o for o in self.levels if o < offset]
+        return self.levels[max(before)] if before else (1, None)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FormatByLevel:
+    """QC-33. Exercised by records of a kind that has more than one version. Every node that reads a
+    record reports its version; the node that stores a snapshot reports the snapshot's format."""
+
+    clause: str = "QC-33"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {MetadataCommitted, FeatureFinalized, SnapshotStored}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Levels:
+        return _Levels()
+
+    def step(self, state: _Levels, event: Event) -> tuple[_Levels, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case FeatureFinalized(feature="metadata.format"):
+                state.levels.setdefault(body.offset, (body.level, event.ref))
+            case MetadataCommitted():
+                level, ref = state.at(body.offset)
+                wanted = written_version(body.kind, level)
+                if body.version != wanted:
+                    message = (
+                        f"the {body.kind} record at metadata offset {body.offset} is written in "
+                        f"version {body.version}, and level {level} of metadata.format wants "
+                        f"version {wanted}"
+                    )
+                    because = () if ref is None else (ref,)
+                    return state, (Violated(event.ref, Evidence.PEER, message, because),)
+                if body.kind == "Broker" and ref is not None:
+                    return state, (Exercised(event.ref, Evidence.PEER),)
+            case SnapshotStored():
+                level, ref = state.at(body.offset)
+                if body.level != level:
+                    message = (
+                        f"{event.process} stored a snapshot in the format of level {body.level}, "
+                        f"and at its offset {body.offset} level {level} was enabled"
+                    )
+                    because = () if ref is None else (ref,)
+                    return state, (Violated(event.ref, Evidence.SELF, message, because),)
+        return state, NOTHING
+
+    def end(self, state: _Levels, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

@@ -1,0 +1,196 @@
+"""KIP-631's metrics: what a node reports about itself, compared with what it and others did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    NodeStarted,
+    PromiseObserved,
+    RunEnd,
+    Violated,
+)
+from fencepost_kafka import (
+    ControllerElected,
+    HeartbeatAnswered,
+    MetadataCommitted,
+    MetricsReported,
+    SnapshotLoaded,
+    SnapshotStored,
+)
+from fencepost_suites.common.keys import NOTHING, whole_run
+
+PER_MS = 0.001
+"""The rounding error of a rate in a report, per millisecond of the time it covers."""
+
+
+@dataclass(slots=True)
+class _Node:
+    """What one process has done; `nodes` is how many nodes share it and its stream of events."""
+
+    nodes: int = 0
+    replayed: int = 0
+    last: Cause | None = None
+    commits: int = 0
+    snapshot: int = -1
+    answered: int = 0
+    newest_ns: int = 0
+    """The timestamp of its newest event."""
+    since_ns: int | None = None
+    """The timestamp of the event before its first election. A step reads its clock before its
+    events are stamped, so the term may have begun as early as that."""
+    report: MetricsReported | None = None
+
+
+@dataclass(slots=True)
+class _Metrics:
+    """Every process, and the highest offset that any node knew to be committed."""
+
+    nodes: dict[str, _Node] = field(default_factory=dict)
+    stable: int = 0
+    stable_ref: Cause | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MetricsMatchHistory:
+    """QC-25. A node learns only with a delay how far others have committed. So a lag is measured
+    from the last stable offset that the node knows, and some node must have committed that offset.
+    Exercised by a report of a node that is behind.
+
+    If a broker and a controller share a process, their events cannot be separated: their reports
+    are compared with their own figures only. What a test saw on a node's metrics page counts as
+    well.
+    """
+
+    clause: str = "QC-25"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(NodeStarted, MetadataCommitted, SnapshotLoaded, SnapshotStored, HeartbeatAnswered),
+            *(ControllerElected, MetricsReported, PromiseObserved),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Metrics:
+        return _Metrics()
+
+    def step(self, state: _Metrics, event: Event) -> tuple[_Metrics, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, PromiseObserved):
+            return state, self._observed(event, body)
+        node = state.nodes.setdefault(event.process, _Node())
+        before_ns, node.newest_ns = node.newest_ns, event.at_ns
+        match body:
+            case NodeStarted():
+                node.nodes += 1
+            case MetadataCommitted():
+                node.replayed, node.last = body.offset + 1, event.ref
+                node.commits += 1
+            case SnapshotLoaded():
+                node.replayed = max(node.replayed, body.offset)
+                node.snapshot = body.offset
+            case SnapshotStored():
+                node.snapshot = body.offset
+            case HeartbeatAnswered():
+                node.answered += 1
+            case ControllerElected():
+                if node.since_ns is None:
+                    node.since_ns = before_ns
+            case MetricsReported():
+                if body.last_stable > state.stable:
+                    state.stable, state.stable_ref = body.last_stable, event.ref
+                return state, self._reported(state, node, event, body)
+        return state, NOTHING
+
+    def _observed(self, event: Event, body: PromiseObserved) -> Sequence[Finding]:
+        if body.clause != self.clause:
+            return NOTHING
+        if body.held:
+            return (Exercised(event.ref, Evidence(body.seen_by)),)
+        return (Violated(event.ref, Evidence(body.seen_by), body.evidence),)
+
+    def _reported(
+        self, state: _Metrics, node: _Node, event: Event, body: MetricsReported
+    ) -> Sequence[Finding]:
+        alone = node.nodes == 1
+        replayed = node.replayed if alone else body.replayed
+        lag = max(0, body.last_stable - replayed)
+        evidence, because = self._others(state, event, body.last_stable)
+        wrong = self._wrong(node, event, body) if alone else ""
+        if body.metadata_lag != lag:
+            wrong = (
+                f"{event.process} reports a MetadataLag of {body.metadata_lag}, with the metadata "
+                f"replayed up to {replayed} and known to be committed up to {body.last_stable}"
+            )
+        node.report = body
+        if wrong:
+            return (Violated(event.ref, evidence, wrong, because),)
+        return (Exercised(event.ref, evidence),) if lag else NOTHING
+
+    @staticmethod
+    def _others(
+        state: _Metrics, event: Event, last_stable: int
+    ) -> tuple[Evidence, tuple[Cause, ...]]:
+        """The evidence that this offset was committed: another process, if one has replayed it."""
+        for process, other in state.nodes.items():
+            if process != event.process and other.last and other.replayed >= last_stable:
+                return Evidence.PEER, (other.last,)
+        return Evidence.SELF, ()
+
+    @staticmethod
+    def _wrong(node: _Node, event: Event, body: MetricsReported) -> str:
+        """Which of the other metrics contradicts what the process did; empty if none."""
+        process, before = event.process, node.report or MetricsReported(body.role, body.node_id)
+        if body.role == "broker":
+            return ""
+        snapshot_lag = body.last_stable - node.snapshot if node.snapshot >= 0 else 0
+        if body.snapshot_lag != snapshot_lag:
+            return (
+                f"{process} reports a MetadataSnapshotLag of {body.snapshot_lag}, with its last "
+                f"snapshot at {node.snapshot} (-1: none) and {body.last_stable} committed"
+            )
+        rates = (body.commit_rate, body.requests_rate, body.commits, body.requests)
+        if rates == (before.commit_rate, before.requests_rate, before.commits, before.requests):
+            return ""  # the event has offsets only, in the middle of a second
+        for name, rate, count in (
+            ("MetadataCommitRate", body.commit_rate, node.commits - before.commits),
+            ("ControllerRequestsRate", body.requests_rate, body.requests - before.requests),
+        ):
+            if abs(rate * body.over_ms / 1000 - count) > body.over_ms * PER_MS / 1000:
+                return f"{process} reports a {name} of {rate}, for {count} in {body.over_ms} ms"
+        if body.requests < node.answered:
+            return (
+                f"{process} reports {body.requests} requests, with {node.answered} "
+                f"heartbeats answered"
+            )
+        if body.commit_latency_ms > 0:
+            since = node.since_ns
+            if since is None or body.commit_latency_ms > (event.at_ns - since) / 1_000_000:
+                return (
+                    f"{process} reports a MetadataCommitLatencyMs of {body.commit_latency_ms}, "
+                    f"longer than it has been the active controller"
+                )
+        return ""
+
+    def end(self, state: _Metrics, end: RunEnd) -> Sequence[Finding]:
+        """An event that mentions a commit may come before the commit's own, so this is judged at
+        the end."""
+        committed = max((node.replayed for node in state.nodes.values()), default=0)
+        if not end.complete or state.stable_ref is None or state.stable <= committed:
+            return NOTHING
+        message = (
+            f"a node reports lags from a last stable offset of {state.stable}, but no node ever "
+            f"committed more than {committed}"
+        )
+        return (Violated(state.stable_ref, Evidence.PEER, message),)

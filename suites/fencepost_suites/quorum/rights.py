@@ -1,0 +1,57 @@
+"""Rights: what a client without rights may not do at a controller's own endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
+from fencepost_kafka import ProbeCompleted, RequestRefused
+from fencepost_suites.common.keys import NOTHING, by_slot_serving
+
+
+@dataclass(slots=True)
+class _Endpoint:
+    """One slot: whether it runs a controller, and which clients it refused for want of rights."""
+
+    controller: Cause | None = None
+    refused: dict[str, int] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ControllersWantRights:
+    """QC-04. The client's evidence: its request at the controller's endpoint was refused, and the
+    controller reports want of rights as the reason."""
+
+    clause: str = "QC-04"
+    kinds: frozenset[type[Struct]] = frozenset({NodeStarted, RequestRefused, ProbeCompleted})
+    keys = staticmethod(by_slot_serving)
+
+    def start(self, key: Key) -> _Endpoint:
+        return _Endpoint()
+
+    def step(self, state: _Endpoint, event: Event) -> tuple[_Endpoint, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case NodeStarted(role="controller"):
+                return _Endpoint(event.ref), NOTHING
+            case RequestRefused(reason="unauthorized"):
+                state.refused[body.client] = event.at_ns
+            case ProbeCompleted(api="CreateTopics") if state.controller is not None:
+                if body.outcome == "answered":
+                    message = (
+                        f"{body.slot} did what {event.process}, which has no rights, asked of it "
+                        f"at its controller's endpoint"
+                    )
+                    because = (state.controller,)
+                    return state, (Violated(event.ref, Evidence.CLIENT, message, because),)
+                if state.refused.get(event.process, -1) >= body.sent_at_ns:
+                    return state, (Exercised(event.ref, Evidence.CLIENT),)
+        return state, NOTHING
+
+    def end(self, state: _Endpoint, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

@@ -1,0 +1,1 @@
+"""What replication promises: logs, watermarks, in-sync replicas, leadership and failover."""

@@ -1,0 +1,263 @@
+"""Elections: which replicas may be made leader, and which one of several."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost_kafka import (
+    BrokerCommitted,
+    ControllerElected,
+    ControllerResigned,
+    HeartbeatAnswered,
+    HeartbeatSent,
+    PartitionCommitted,
+    TopicCommitted,
+)
+from fencepost_suites.brokers.leases import MS, Late, judge_late
+from fencepost_suites.common.committed import Brokers, Partitions, TopicPartition
+from fencepost_suites.common.keys import NOTHING, whole_run
+from fencepost_suites.common.words import span
+
+
+@dataclass(slots=True)
+class _Cluster:
+    partitions: Partitions = field(default_factory=Partitions)
+    brokers: Brokers = field(default_factory=Brokers)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DeadIsrHasNoLeader:
+    """RP-29. A broker is live if the records say that it is not fenced. Replicas that are eligible
+    beside the ISR count as members of it. Exercised by a partition left without a leader while a
+    replica outside the ISR is live: its last leader is fenced by then, or by the next record."""
+
+    clause: str = "RP-29"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {TopicCommitted, PartitionCommitted, BrokerCommitted}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Cluster:
+        return _Cluster()
+
+    def step(self, state: _Cluster, event: Event) -> tuple[_Cluster, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case BrokerCommitted():
+                state.brokers.take(body)
+            case TopicCommitted():
+                state.partitions.forget(body)
+            case PartitionCommitted():
+                return state, self._changed(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _changed(state: _Cluster, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+        news, before = state.partitions.take(body)
+        if not news or before is None:
+            return NOTHING
+        members = {*before.isr, *before.eligible}
+        dead = all(state.brokers.fenced(member) for member in members)
+        if dead and body.leader >= 0 and body.leader not in members:
+            message = (
+                f"broker {body.leader} was made leader of {body.topic}-{body.partition} while no "
+                f"member of its ISR {list(before.isr)} was live"
+            )
+            return (Violated(event.ref, Evidence.PEER, message),)
+        gone = all(state.brokers.fenced(member) for member in members - {before.leader})
+        others = [r for r in body.replicas if r not in members and not state.brokers.fenced(r)]
+        if gone and body.leader < 0 and others:
+            return (Exercised(event.ref, Evidence.PEER),)
+        return NOTHING
+
+    def end(self, state: _Cluster, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Failed:
+    """A fenced broker: the partitions it led with full ISRs, and their leaders since."""
+
+    survivors: tuple[int, ...]
+    due: dict[TopicPartition, int]
+    """Each partition -> the first live member of its ISR, in replica order."""
+    eligible_leaders: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Failures:
+    partitions: Partitions = field(default_factory=Partitions)
+    brokers: Brokers = field(default_factory=Brokers)
+    failed: dict[int, _Failed] = field(default_factory=dict)
+
+
+def _uneven(eligible_leaders: Iterable[int], survivors: Sequence[int]) -> bool:
+    counts = Counter({broker: 0 for broker in survivors})
+    counts.update(eligible_leaders)
+    return max(counts.values()) - min(counts.values()) > 1
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LeadershipsSpread:
+    """RP-02. Judged for a broker that led, with full ISRs, at least as many partitions as there are
+    survivors, if the next replica of each list would spread them evenly. Exercised by the record
+    that moves the last of them."""
+
+    clause: str = "RP-02"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {TopicCommitted, PartitionCommitted, BrokerCommitted}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Failures:
+        return _Failures()
+
+    def step(self, state: _Failures, event: Event) -> tuple[_Failures, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case BrokerCommitted():
+                news, before = state.brokers.take(body)
+                if news:
+                    state.failed.pop(body.broker_id, None)
+                if news and body.fenced and before is not None and not before.fenced:
+                    self._fenced(state, body.broker_id)
+            case TopicCommitted():
+                state.partitions.forget(body)
+            case PartitionCommitted():
+                return state, self._moved(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _fenced(state: _Failures, broker: int) -> None:
+        survivors = state.brokers.live()
+        due: dict[TopicPartition, int] = {}
+        for place in state.partitions.led_by(broker):
+            one = state.partitions.newest[place]
+            eligible_leaders = [b for b in one.replicas if b in survivors]
+            if set(one.isr) == set(one.replicas) and eligible_leaders:
+                due[place] = eligible_leaders[0]
+        if len(due) >= len(survivors) >= 2 and not _uneven(due.values(), survivors):
+            state.failed[broker] = _Failed(survivors, due)
+
+    @staticmethod
+    def _moved(state: _Failures, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+        news, before = state.partitions.take(body)
+        if not news or before is None:
+            return NOTHING
+        place = (body.topic, body.partition)
+        failed = state.failed.get(before.leader)
+        if failed is None or place not in failed.due:
+            return NOTHING
+        failed.eligible_leaders[place] = body.leader
+        if len(failed.eligible_leaders) < len(failed.due):
+            return NOTHING
+        del state.failed[before.leader]
+        if _uneven(failed.eligible_leaders.values(), failed.survivors):
+            message = (
+                f"of the {len(failed.due)} partitions that broker {before.leader} led, the "
+                f"survivors {list(failed.survivors)} got "
+                f"{[list(failed.eligible_leaders.values()).count(b) for b in failed.survivors]}"
+            )
+            return (Violated(event.ref, Evidence.PEER, message),)
+        return (Exercised(event.ref, Evidence.PEER),)
+
+    def end(self, state: _Failures, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Preferred:
+    partitions: Partitions = field(default_factory=Partitions)
+    brokers: Brokers = field(default_factory=Brokers)
+    stopping: set[int] = field(default_factory=set)
+    owed: dict[TopicPartition, int] = field(default_factory=dict)
+    """Partitions that the preferred replica could lead -> since when."""
+    suspects: list[Late] = field(default_factory=list)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PreferredLeadsAgain:
+    """RP-21. The controller reports how often it checks. Twice that interval and two seconds are
+    allowed, within one controller's term, for a broker that is neither fenced nor stopping.
+    Exercised when leadership returns from a leader that could have continued."""
+
+    clause: str = "RP-21"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(TopicCommitted, PartitionCommitted, BrokerCommitted, HeartbeatSent),
+            *(HeartbeatAnswered, ControllerElected, ControllerResigned),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Preferred:
+        return _Preferred()
+
+    def step(self, state: _Preferred, event: Event) -> tuple[_Preferred, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case HeartbeatAnswered():
+                if body.active and body.error == "NONE" and body.balance_ms and state.owed:
+                    self._looked(state, event, body)
+            case PartitionCommitted():
+                return state, self._changed(state, event, body)
+            case HeartbeatSent(target_state="SHUTDOWN"):
+                state.stopping.add(body.broker_id)
+            case HeartbeatSent() if body.broker_epoch < 0:
+                state.stopping.discard(body.broker_id)
+            case BrokerCommitted():
+                state.brokers.take(body)
+            case TopicCommitted():
+                for place in state.partitions.forget(body):
+                    state.owed.pop(place, None)
+            case ControllerElected() | ControllerResigned():
+                state.owed = dict.fromkeys(state.owed, event.at_ns)
+        return state, NOTHING
+
+    @staticmethod
+    def _changed(state: _Preferred, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+        news, before = state.partitions.take(body)
+        if not news:
+            return NOTHING
+        place = (body.topic, body.partition)
+        preferred = body.replicas[0]
+        moving = body.adding or body.removing
+        if body.leader in (preferred, -1) or preferred not in body.isr or moving:
+            state.owed.pop(place, None)
+        else:
+            state.owed.setdefault(place, event.at_ns)
+        if before is None or before.leader in (preferred, -1) or body.leader != preferred:
+            return NOTHING
+        gone_on = before.leader in body.isr and not state.brokers.fenced(before.leader)
+        again = body.replicas == before.replicas and preferred in before.isr
+        return (Exercised(event.ref, Evidence.PEER),) if gone_on and again else NOTHING
+
+    @staticmethod
+    def _looked(state: _Preferred, event: Event, body: HeartbeatAnswered) -> None:
+        allowed_ns = (2 * body.balance_ms + 2_000) * MS
+        for place, since_ns in list(state.owed.items()):
+            one = state.partitions.newest[place]
+            preferred = one.replicas[0]
+            if state.brokers.fenced(preferred) or preferred in state.stopping:
+                state.owed[place] = event.at_ns
+            elif event.at_ns - since_ns > allowed_ns:
+                state.owed[place] = event.at_ns
+                message = (
+                    f"broker {preferred}, the preferred replica of {place[0]}-{place[1]}, has been "
+                    f"in its ISR for {span(event.at_ns - since_ns)}, and broker {one.leader} leads"
+                )
+                violated = Violated(event.ref, Evidence.PEER, message)
+                late = Late(violated, event.process, since_ns, event.at_ns, allowed_ns)
+                state.suspects.append(late)
+
+    def end(self, state: _Preferred, end: RunEnd) -> Sequence[Finding]:
+        return judge_late(state.suspects, end)

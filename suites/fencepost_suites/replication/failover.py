@@ -1,0 +1,286 @@
+"""A leader that fails or steps down: what happens to writes in flight (RP-11 to RP-13 are the
+replication design's three cases of when it fails)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Undecided, Violated
+from fencepost_kafka import (
+    FollowingStarted,
+    HighWatermarkAdvanced,
+    LeadershipEnded,
+    LeadershipStarted,
+    LogAppended,
+    LogTruncated,
+    ProduceAnswered,
+    ProduceCompleted,
+    ProduceInvoked,
+    RequestRefused,
+)
+from fencepost_suites.common.keys import NOTHING, by_partition
+from fencepost_suites.common.replica_logs import ReplicaLogs
+from fencepost_suites.common.words import span
+
+FOUND_WITHIN_NS = 8_000_000_000
+"""A client gives up on a silent connection within five seconds, and then asks other brokers."""
+ANSWERED_WITHIN_NS = 5_000_000_000
+"""A leader that steps down answers at once; an event later than this shows that it is alive."""
+
+
+@dataclass(slots=True)
+class _Search:
+    """Which process leads one partition since when, which clients reached it, and the open
+    writes."""
+
+    leader: str = ""
+    since_ns: int = 0
+    log_end: int = 0
+    ref: Cause | None = None
+    reached: dict[str, int] = field(default_factory=dict)
+    """client -> when it last reached the present leader."""
+    open: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """operation -> when it was invoked, and by which client."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ResendFindsLeader:
+    """RP-11. Exercised by a write invoked under one leader and stored by the next. Broken by a
+    write that fails, or is still open when leadership moves on, although a leader served for eight
+    seconds without a request from its client."""
+
+    clause: str = "RP-11"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(ProduceInvoked, ProduceCompleted, ProduceAnswered, RequestRefused),
+            *(LeadershipStarted, LeadershipEnded),
+        }
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Search:
+        return _Search()
+
+    def step(self, state: _Search, event: Event) -> tuple[_Search, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, ProduceInvoked):
+            state.open[body.operation] = (event.at_ns, event.process)
+        elif isinstance(body, ProduceAnswered | RequestRefused):
+            if event.process == state.leader:
+                state.reached[body.client] = event.at_ns
+        elif isinstance(body, ProduceCompleted):
+            invoked = state.open.pop(body.operation, None)
+            if invoked is not None and state.leader:
+                return state, self._completed(state, event, body, invoked[0])
+        elif isinstance(body, LeadershipStarted):
+            if event.process != state.leader:
+                # The former leader may have been dead for long, so that it was not found proves
+                # nothing.
+                new = _Search(event.process, event.at_ns, body.log_end, event.ref, open=state.open)
+                return new, NOTHING
+        elif isinstance(body, LeadershipEnded) and event.process == state.leader:
+            return _Search(open=state.open), self._unheard(state, event)
+        return state, NOTHING
+
+    @staticmethod
+    def _unheard(state: _Search, event: Event) -> Sequence[Finding]:
+        """Writes that have been open too long while a leader steps down which their client never
+        reached."""
+        if not state.leader or state.ref is None:
+            return NOTHING
+        for operation, (invoked_ns, client) in state.open.items():
+            open_ns = event.at_ns - max(invoked_ns, state.since_ns)
+            if open_ns > FOUND_WITHIN_NS and client not in state.reached:
+                message = (
+                    f"{operation} of {client} was open for {span(open_ns)} while {state.leader} "
+                    "led, and never reached it"
+                )
+                return (Violated(event.ref, Evidence.CLIENT, message, (state.ref,)),)
+        return NOTHING
+
+    @staticmethod
+    def _completed(
+        state: _Search, event: Event, body: ProduceCompleted, invoked_ns: int
+    ) -> Sequence[Finding]:
+        if body.outcome == "ok":
+            later = invoked_ns < state.since_ns and body.offset >= state.log_end
+            return (Exercised(event.ref, Evidence.CLIENT),) if later else NOTHING
+        silent_ns = event.at_ns - max(invoked_ns, state.since_ns)
+        if silent_ns <= FOUND_WITHIN_NS or event.process in state.reached:
+            return NOTHING
+        message = (
+            f"{body.operation} of {event.process} ended as {body.outcome} ({body.error}); "
+            f"{state.leader} had led {body.topic}-{body.partition} for "
+            f"{span(event.at_ns - state.since_ns)} and was never reached"
+        )
+        because = () if state.ref is None else (state.ref,)
+        return (Violated(event.ref, Evidence.CLIENT, message, because),)
+
+    def end(self, state: _Search, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Sequences:
+    """The idempotent batches in each process's log, and which process stored each first."""
+
+    logs: ReplicaLogs = field(default_factory=ReplicaLogs)
+    at: dict[tuple[int, int, str], dict[int, str]] = field(default_factory=dict)
+    """producer, sequence and content -> offset -> the leader that stored it there."""
+
+
+def _content(body: LogAppended) -> str:
+    """A batch's checksum, whatever the epoch in which a leader stored it."""
+    return body.digest.partition(".")[0]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ResendIsStoredOnce:
+    """RP-12. A resend has the producer, sequence and bytes of the first request. It is stored
+    again only if the first was not kept. Exercised by a resend that a later leader recognises as
+    stored."""
+
+    clause: str = "RP-12"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {LogAppended, LogTruncated, HighWatermarkAdvanced, ProduceAnswered, LeadershipEnded}
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Sequences:
+        return _Sequences()
+
+    def step(self, state: _Sequences, event: Event) -> tuple[_Sequences, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, LogAppended):
+            state.logs.append(event.process, body)
+            if body.as_leader and body.producer_id >= 0:
+                place = (body.producer_id, body.base_sequence, _content(body))
+                state.at.setdefault(place, {})[body.base_offset] = event.process
+        elif isinstance(body, LogTruncated):
+            state.logs.truncate(event.process, body.to_offset)
+        elif isinstance(body, HighWatermarkAdvanced):
+            return state, self._commits(state, event, body)
+        elif isinstance(body, ProduceAnswered):
+            if body.duplicate and body.error == "NONE":
+                stored = [at for at in state.at.values() if body.base_offset in at]
+                if any(at[body.base_offset] != event.process for at in stored):
+                    return state, (Exercised(event.ref, Evidence.PEER),)
+        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
+            return _Sequences(), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _commits(state: _Sequences, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
+        """A batch that is committed twice in one log is stored twice, whatever is truncated
+        elsewhere."""
+        below = [b for b in state.logs.of(event.process) if b.log_end <= body.high_watermark]
+        _, conflict = state.logs.commit(event.process, body.high_watermark)
+        place = f"{body.topic}-{body.partition}"
+        if conflict is not None:
+            message = (
+                f"after a failover {event.process} and {conflict[1]} hold different writes at "
+                f"offset {conflict[0]} of {place}"
+            )
+            return (Violated(event.ref, Evidence.PEER, message),)
+        for batch in below:
+            if batch.producer_id < 0:
+                continue
+            at = state.at.get((batch.producer_id, batch.base_sequence, _content(batch)), {})
+            twice = [
+                offset
+                for offset in at
+                if offset < batch.base_offset and offset in state.logs.committed
+                and state.logs.committed[offset][0].partition(".")[0] == _content(batch)
+            ]  # fmt: skip
+            if twice:
+                message = (
+                    f"{event.process} holds one write of producer {batch.producer_id}, sequence "
+                    f"{batch.base_sequence}, at offset {twice[0]} of {place} and again at "
+                    f"{batch.base_offset}"
+                )
+                return (Violated(event.ref, Evidence.PEER, message),)
+        return NOTHING
+
+    def end(self, state: _Sequences, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Queue:
+    """The writes of clients that each leader has stored and not answered."""
+
+    waiting: dict[str, dict[Cause, Event]] = field(default_factory=dict)
+    stopped: dict[str, tuple[Cause, int]] = field(default_factory=dict)
+    """process -> when it stopped leading."""
+    last_ns: dict[str, int] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SteppingDownFailsWrites:
+    """RP-31. Exercised by a write that was still waiting when its leader stepped down, and was
+    answered with an error. Broken by a write that its leader leaves unanswered although it is
+    alive."""
+
+    clause: str = "RP-31"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {LogAppended, ProduceAnswered, LeadershipStarted, LeadershipEnded, FollowingStarted}
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Queue:
+        return _Queue()
+
+    def step(self, state: _Queue, event: Event) -> tuple[_Queue, Sequence[Finding]]:
+        body = event.body
+        process = event.process
+        state.last_ns[process] = event.at_ns
+        if isinstance(body, LogAppended):
+            if body.as_leader and event.cause is not None and event.cause.request:
+                state.waiting.setdefault(process, {})[event.cause] = event
+        elif isinstance(body, ProduceAnswered):
+            waited = None
+            if event.cause is not None:
+                waited = state.waiting.get(process, {}).pop(event.cause, None)
+            stopped = state.stopped.get(process)
+            if waited is not None and stopped is not None:
+                return state, self._answered(event, body, stopped[0])
+        elif isinstance(body, LeadershipStarted):
+            state.stopped.pop(process, None)
+        elif isinstance(body, LeadershipEnded):
+            state.stopped[process] = (event.ref, event.at_ns)
+        return state, NOTHING
+
+    @staticmethod
+    def _answered(event: Event, body: ProduceAnswered, ref: Cause) -> Sequence[Finding]:
+        if body.error != "NONE":
+            return (Exercised(event.ref, Evidence.SELF),)
+        if body.acks != -1 or body.high_watermark >= body.log_end:
+            return NOTHING
+        message = (
+            f"{event.process} acknowledged {body.topic}-{body.partition} up to offset "
+            f"{body.log_end} after it had stopped leading, with a high watermark of "
+            f"{body.high_watermark}"
+        )
+        return (Violated(event.ref, Evidence.SELF, message, (ref,)),)
+
+    def end(self, state: _Queue, end: RunEnd) -> Sequence[Finding]:
+        found: list[Finding] = []
+        for process, (ref, at_ns) in state.stopped.items():
+            waiting = state.waiting.get(process)
+            if not waiting:
+                continue
+            message = (
+                f"{process} stopped leading with {len(waiting)} writes and never answered them"
+            )
+            if state.last_ns[process] - at_ns > ANSWERED_WITHIN_NS:
+                found.append(Violated(ref, Evidence.SELF, message))
+            else:
+                found.append(Undecided(f"{message}; its events end soon after", ref))
+        return found

@@ -1,0 +1,286 @@
+"""The in-sync replicas: which are dropped, and which may return."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost_kafka import (
+    FollowerFetched,
+    HighWatermarkAdvanced,
+    IsrChangeAnswered,
+    IsrChangeAsked,
+    LeadershipEnded,
+    LeadershipStarted,
+    LogAppended,
+    PartitionCommitted,
+    ProduceAnswered,
+    TopicCommitted,
+)
+from fencepost_suites.brokers.leases import MS, Late, judge_late
+from fencepost_suites.common.committed import Partitions
+from fencepost_suites.common.keys import NOTHING, by_partition, by_topic
+from fencepost_suites.common.words import span
+
+KEEP_IN_SYNC_MS = 30_000
+"""Kafka's default of replica.lag.time.max.ms, used if a leader does not report its own."""
+
+
+@dataclass(slots=True)
+class _Blocked:
+    """How long the leader's oldest uncommitted message has waited, and what the leader did about
+    it."""
+
+    leader: str = ""
+    keep_ms: int = KEEP_IN_SYNC_MS
+    since_ns: int = 0
+    waiting: bool = False
+    dropping: tuple[int, frozenset[int]] | None = None
+    """The leader epoch of the request to drop replicas, and those replicas."""
+    stored: bool = False
+    suspects: list[Late] = field(default_factory=list)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LaggardIsDropped:
+    """RP-09. If the commits of a serving leader wait for twice the allowed time and 2 s, the leader
+    must have asked for a smaller ISR; a leader that could not even ask has lost its lease by then.
+    Exercised when the request was stored by the controller and commits continued."""
+
+    clause: str = "RP-09"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(LogAppended, HighWatermarkAdvanced, ProduceAnswered, IsrChangeAsked),
+            *(LeadershipStarted, LeadershipEnded, PartitionCommitted),
+        }
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Blocked:
+        return _Blocked()
+
+    def step(self, state: _Blocked, event: Event) -> tuple[_Blocked, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, LogAppended):
+            if event.process == state.leader:
+                if state.waiting:
+                    self._overdue(state, event)
+                else:
+                    state.waiting, state.since_ns = True, event.at_ns
+        elif isinstance(body, HighWatermarkAdvanced):
+            if body.as_leader and event.process == state.leader:
+                return state, self._commits(state, event, body)
+        elif isinstance(body, ProduceAnswered):
+            if body.error == "REQUEST_TIMED_OUT":
+                self._overdue(state, event)
+        else:
+            match body:
+                case IsrChangeAsked():
+                    dropped = frozenset(body.old_isr) - frozenset(body.new_isr)
+                    if dropped and body.lag_ns > 0:
+                        state.dropping, state.stored = (body.leader_epoch, dropped), False
+                    state.waiting = False
+                case PartitionCommitted() if state.dropping is not None:
+                    epoch, dropped = state.dropping
+                    if body.leader_epoch > epoch and not dropped & set(body.isr):
+                        state.stored = True
+                case LeadershipStarted():
+                    keep_ms = body.keep_in_sync_ms or KEEP_IN_SYNC_MS
+                    if event.process != state.leader:
+                        return _Blocked(event.process, keep_ms, suspects=state.suspects), NOTHING
+                    state.waiting = False
+                case LeadershipEnded() if event.process == state.leader:
+                    return _Blocked(suspects=state.suspects), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _commits(state: _Blocked, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
+        state.waiting, state.since_ns = body.high_watermark < body.log_end, event.at_ns
+        if state.stored and state.dropping and body.leader_epoch > state.dropping[0]:
+            state.dropping, state.stored = None, False
+            return (Exercised(event.ref, Evidence.PEER),)
+        return NOTHING
+
+    @staticmethod
+    def _overdue(state: _Blocked, event: Event) -> None:
+        waited_ns = event.at_ns - state.since_ns
+        if not state.waiting or event.process != state.leader:
+            return
+        if waited_ns <= (2 * state.keep_ms + 2_000) * MS:
+            return
+        state.waiting = False
+        message = (
+            f"{event.process} has had a write waiting for {span(waited_ns)} and asked to "
+            f"drop no follower, though {state.keep_ms} ms are allowed"
+        )
+        violated = Violated(event.ref, Evidence.SELF, message)
+        period_ns = state.keep_ms * MS
+        due_ns = state.since_ns + period_ns
+        state.suspects.append(
+            Late(violated, event.process, state.since_ns, event.at_ns, period_ns, due_ns)
+        )
+
+    def end(self, state: _Blocked, end: RunEnd) -> Sequence[Finding]:
+        return judge_late(state.suspects, end)
+
+
+@dataclass(slots=True)
+class _Outside:
+    """The end of each follower's own log, for followers outside the ISR."""
+
+    ends: dict[str, int] = field(default_factory=dict)
+    processes: dict[int, str] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ReturnsOnlyCaughtUp:
+    """RP-10. The leader's evidence is the log end it assumes for the follower; the follower's is
+    what it has stored. Exercised by every return to the ISR."""
+
+    clause: str = "RP-10"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {IsrChangeAsked, FollowerFetched, LogAppended, LeadershipEnded}
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Outside:
+        return _Outside()
+
+    def step(self, state: _Outside, event: Event) -> tuple[_Outside, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, LogAppended):
+            state.ends[event.process] = body.log_end
+        elif isinstance(body, FollowerFetched):
+            state.processes[body.follower] = body.client
+        elif isinstance(body, IsrChangeAsked):
+            return state, self._asked(state, event, body)
+        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
+            return _Outside(), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _asked(state: _Outside, event: Event, body: IsrChangeAsked) -> Sequence[Finding]:
+        found: list[Finding] = []
+        needed = max(body.high_watermark, body.epoch_start)
+        for replica, end in zip(body.new_isr, body.ends, strict=True):
+            if replica in body.old_isr:
+                continue
+            process = state.processes.get(replica, "")
+            own = state.ends.get(process, needed)
+            if end >= needed and own >= needed:
+                by_peer = process in state.ends
+                found.append(Exercised(event.ref, Evidence.PEER if by_peer else Evidence.SELF))
+                continue
+            evidence, reached = (Evidence.SELF, end) if end < needed else (Evidence.PEER, own)
+            message = (
+                f"{event.process} asked to take broker {replica} into the ISR of {body.topic}-"
+                f"{body.partition} at offset {reached}; the high watermark was "
+                f"{body.high_watermark}, the start of its epoch {body.epoch_start}"
+            )
+            found.append(Violated(event.ref, evidence, message))
+        return found
+
+    def end(self, state: _Outside, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+_STALE = ("FENCED_LEADER_EPOCH", "NOT_LEADER_OR_FOLLOWER", "STALE_BROKER_EPOCH")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class EpochsGuardIsrChanges:
+    """QC-32. The evidence is the leader's: the epoch in which it asked, and the epoch that the
+    controller's grant led to. A change between the two should have caused a refusal. Exercised by a
+    refusal."""
+
+    clause: str = "QC-32"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {TopicCommitted, PartitionCommitted, IsrChangeAnswered}
+    )
+    keys = staticmethod(by_topic)
+
+    def start(self, key: Key) -> Partitions:
+        return Partitions()
+
+    def step(self, state: Partitions, event: Event) -> tuple[Partitions, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case TopicCommitted():
+                state.forget(body)
+            case PartitionCommitted():
+                return state, self._changed(state, event, body)
+            case IsrChangeAnswered(error="NONE") if body.granted_epoch > body.leader_epoch + 1:
+                message = (
+                    f"the controller applied an AlterIsr that {event.process} had asked for in "
+                    f"leader epoch {body.leader_epoch} of {body.topic}-{body.partition}, though "
+                    f"the epoch was {body.granted_epoch - 1} by then"
+                )
+                return state, (Violated(event.ref, Evidence.PEER, message),)
+            case IsrChangeAnswered() if body.error in _STALE:
+                return state, (Exercised(event.ref, Evidence.PEER),)
+        return state, NOTHING
+
+    @staticmethod
+    def _changed(state: Partitions, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+        news, before = state.take(body)
+        if not news or before is None or body.leader_epoch > before.leader_epoch:
+            return NOTHING
+        if (body.leader, set(body.isr)) == (before.leader, set(before.isr)):
+            return NOTHING
+        message = (
+            f"{body.topic}-{body.partition} went from leader {before.leader} and ISR "
+            f"{list(before.isr)} to {body.leader} and {list(body.isr)}, and its leader epoch from "
+            f"{before.leader_epoch} to {body.leader_epoch}"
+        )
+        return (Violated(event.ref, Evidence.PEER, message),)
+
+    def end(self, state: Partitions, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class IsrOfReplicas:
+    """RP-19. Judged by the records: during a reassignment the replica list holds both the old and
+    the new replicas. Exercised when a member of the ISR is no longer a replica and has left the
+    ISR."""
+
+    clause: str = "RP-19"
+    kinds: frozenset[type[Struct]] = frozenset({TopicCommitted, PartitionCommitted})
+    keys = staticmethod(by_topic)
+
+    def start(self, key: Key) -> Partitions:
+        return Partitions()
+
+    def step(self, state: Partitions, event: Event) -> tuple[Partitions, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, TopicCommitted):
+            state.forget(body)
+            return state, NOTHING
+        assert isinstance(body, PartitionCommitted)
+        news, before = state.take(body)
+        if not news:
+            return state, NOTHING
+        place = f"{body.topic}-{body.partition}"
+        if len(set(body.replicas)) != len(body.replicas):
+            message = f"a broker holds two replicas of {place}: {list(body.replicas)}"
+            return state, (Violated(event.ref, Evidence.PEER, message),)
+        outside = sorted(set(body.isr) - set(body.replicas))
+        if outside:
+            message = (
+                f"{place} has brokers {outside} in its ISR, which are not among its replicas "
+                f"{list(body.replicas)}"
+            )
+            return state, (Violated(event.ref, Evidence.PEER, message),)
+        left = before is not None and set(before.isr) - set(body.replicas)
+        return state, (Exercised(event.ref, Evidence.PEER),) if left else NOTHING
+
+    def end(self, state: Partitions, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

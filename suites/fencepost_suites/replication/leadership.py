@@ -1,0 +1,435 @@
+"""Leadership: which broker leads a partition, in which epoch, and when another one must."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Undecided, Violated
+from fencepost_kafka import (
+    BrokerCommitted,
+    FetchServed,
+    FollowingStarted,
+    HeartbeatAnswered,
+    HeartbeatSent,
+    LeadershipEnded,
+    LeadershipStarted,
+    LeaseExpired,
+    LogAppended,
+    PartitionCommitted,
+    ProbeCompleted,
+    RequestRefused,
+    TopicCommitted,
+)
+from fencepost_suites.brokers.fencing import FETCH_WAIT_NS
+from fencepost_suites.common.committed import Brokers, Partitions, TopicPartition, eligible_leaders
+from fencepost_suites.common.keys import NOTHING, by_partition, by_topic, slot_of, whole_run
+from fencepost_suites.common.words import named, span
+
+MOVED_WITHIN_NS = 5_000_000_000
+"""How long after the fencing record a fenced broker may still have leaderships."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A broker that asks for SHUTDOWN: the partitions it led then, and when it was fenced since."""
+
+    leading: bool = False
+    held_back: bool = False
+    fenced: Cause | None = None
+    led: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(slots=True)
+class _Shutdowns:
+    partitions: Partitions = field(default_factory=Partitions)
+    brokers: Brokers = field(default_factory=Brokers)
+    asked: dict[int, _Asked] = field(default_factory=dict)
+    expired: set[int] = field(default_factory=set)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ShutdownAfterHandover:
+    """QC-18. Whether the broker still leads is judged by the committed records at the answer, or at
+    the fencing record that came with it. Exercised when SHUTDOWN was requested and at first not
+    granted."""
+
+    clause: str = "QC-18"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(TopicCommitted, PartitionCommitted, BrokerCommitted),
+            *(HeartbeatSent, HeartbeatAnswered, LeaseExpired),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Shutdowns:
+        return _Shutdowns()
+
+    def step(self, state: _Shutdowns, event: Event) -> tuple[_Shutdowns, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case PartitionCommitted():
+                state.partitions.take(body)
+            case TopicCommitted():
+                state.partitions.forget(body)
+            case BrokerCommitted():
+                news, _ = state.brokers.take(body)
+                asked = state.asked.get(body.broker_id)
+                if news and body.fenced and asked and body.broker_id not in state.expired:
+                    asked.fenced = event.ref
+                    asked.led = tuple(state.partitions.led_by(body.broker_id))
+                if news:
+                    state.expired.discard(body.broker_id)
+            case LeaseExpired():
+                state.expired.add(body.broker_id)
+            case HeartbeatSent(target_state="SHUTDOWN"):
+                before = state.asked.get(body.broker_id)
+                state.asked[body.broker_id] = _Asked(
+                    any(state.partitions.led_by(body.broker_id)),
+                    before is not None and before.held_back,
+                )
+            case HeartbeatAnswered(error="NONE", active=True):
+                return state, self._answered(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _answered(state: _Shutdowns, event: Event, body: HeartbeatAnswered) -> Sequence[Finding]:
+        asked = state.asked.get(body.broker_id)
+        leads = tuple(state.partitions.led_by(body.broker_id))
+        if body.next_state != "SHUTDOWN":
+            if asked is not None:
+                # The answer waits for the changes that the heartbeat caused, so leadership may have
+                # moved already.
+                asked.held_back = asked.held_back or asked.leading
+            return NOTHING
+        if asked is not None:
+            del state.asked[body.broker_id]
+        if leads or (asked is not None and asked.led):
+            still = leads or (asked.led if asked is not None else ())
+            message = f"{event.process} granted {body.client} SHUTDOWN while it led {named(still)}"
+            because = () if asked is None or asked.fenced is None else (asked.fenced,)
+            return (Violated(event.ref, Evidence.SELF, message, because),)
+        if asked is not None and asked.held_back:
+            return (Exercised(event.ref, Evidence.SELF),)
+        return NOTHING
+
+    def end(self, state: _Shutdowns, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Owed:
+    """A fenced broker, and the places that must still be taken from it."""
+
+    at: Cause
+    at_ns: int
+    places: set[TopicPartition]
+
+
+@dataclass(slots=True)
+class _Fencings:
+    partitions: Partitions = field(default_factory=Partitions)
+    brokers: Brokers = field(default_factory=Brokers)
+    owed: dict[int, _Owed] = field(default_factory=dict)
+    left: dict[int, int] = field(default_factory=dict)
+    """broker -> the offset of the record by which it last lost a leadership or its place in an
+    ISR."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FencedBrokerLosesLeaderships:
+    """QC-30. Exercised by a fencing record of a broker that led, or was in an ISR, once all of
+    these places are moved. The records right before count too, since every node that replays them
+    reports them."""
+
+    clause: str = "QC-30"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {TopicCommitted, PartitionCommitted, BrokerCommitted}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Fencings:
+        return _Fencings()
+
+    def step(self, state: _Fencings, event: Event) -> tuple[_Fencings, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case PartitionCommitted():
+                return state, self._moved(state, event, body)
+            case BrokerCommitted():
+                return state, self._fenced(state, event, body)
+            case TopicCommitted():
+                for place in state.partitions.forget(body):
+                    for owed in state.owed.values():
+                        owed.places.discard(place)
+        return state, NOTHING
+
+    @staticmethod
+    def _fenced(state: _Fencings, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
+        news, _ = state.brokers.take(body)
+        broker = body.broker_id
+        if not news:
+            return NOTHING
+        if body.fenced:
+            places = {
+                place
+                for place, one in state.partitions.newest.items()
+                if one.leader == broker or (broker in one.isr and len(one.isr) > 1)
+            }
+            if places and broker not in state.owed:
+                state.owed[broker] = _Owed(event.ref, event.at_ns, places)
+            if not places and state.left.get(broker, -1) == body.offset - 1 >= 0:
+                return (Exercised(event.ref, Evidence.PEER),)
+            return NOTHING
+        owed = state.owed.pop(broker, None)
+        if owed is None:
+            return NOTHING
+        message = f"broker {broker} was fenced and kept its place in {named(owed.places)}"
+        return (Violated(event.ref, Evidence.PEER, message, (owed.at,)),)
+
+    @staticmethod
+    def _moved(state: _Fencings, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+        news, before = state.partitions.take(body)
+        if not news:
+            return NOTHING
+        place = (body.topic, body.partition)
+        found: list[Finding] = []
+        if before is not None:
+            for broker in {before.leader, *before.isr} - {body.leader, *body.isr}:
+                state.left[broker] = body.offset
+        for broker, owed in list(state.owed.items()):
+            if place not in owed.places:
+                continue
+            if body.leader >= 0 and before is not None and before.leader == broker:
+                dead = state.brokers.fenced(body.leader)
+                if body.leader != broker and (
+                    dead or body.leader not in eligible_leaders(before, body)
+                ):
+                    why = "is fenced" if dead else f"was not in the ISR {list(before.isr)}"
+                    message = (
+                        f"{body.topic}-{body.partition} went from the fenced broker {broker} to "
+                        f"broker {body.leader}, which {why}"
+                    )
+                    found.append(Violated(event.ref, Evidence.PEER, message, (owed.at,)))
+            if body.leader != broker and (broker not in body.isr or body.isr == (broker,)):
+                owed.places.discard(place)
+                if not owed.places:
+                    del state.owed[broker]
+                    found.append(Exercised(event.ref, Evidence.PEER))
+        return found
+
+    def end(self, state: _Fencings, end: RunEnd) -> Sequence[Finding]:
+        found: list[Finding] = []
+        for broker, owed in state.owed.items():
+            if not owed.places:
+                continue
+            message = f"broker {broker} was fenced and kept its place in {named(owed.places)}"
+            if end.ended_at_ns - owed.at_ns > MOVED_WITHIN_NS:
+                found.append(Violated(owed.at, Evidence.PEER, message))
+            else:
+                found.append(Undecided(f"{message} when the run ended", owed.at))
+        return found
+
+
+@dataclass(slots=True)
+class _Leading:
+    """The processes that lead one partition by their own report, and those that know they do
+    not."""
+
+    epochs: dict[str, int] = field(default_factory=dict)
+    """process -> the epoch it leads in."""
+    ids: dict[str, int] = field(default_factory=dict)
+    leaders: dict[int, int] = field(default_factory=dict)
+    """leader epoch -> the leader, by the committed records."""
+    deposed: dict[str, tuple[int, Cause, Evidence]] = field(default_factory=dict)
+    """process -> when, and by which event, it learned that it does not lead."""
+    newest: dict[str, str] = field(default_factory=dict)
+    """slot -> its newest process with a replica."""
+    refused: dict[str, tuple[int, bool]] = field(default_factory=dict)
+    """client -> when it was last refused, and whether the reason was not leading."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OnlyLeaderServes:
+    """RP-18. A broker knows that it does not lead once it reported so, or has replayed a record
+    that names another leader. A lease that ended is judged by QC-17."""
+
+    clause: str = "RP-18"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(LeadershipStarted, LeadershipEnded, FollowingStarted, PartitionCommitted),
+            *(LogAppended, FetchServed, RequestRefused, ProbeCompleted),
+        }
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Leading:
+        return _Leading()
+
+    def step(self, state: _Leading, event: Event) -> tuple[_Leading, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, LogAppended):
+            process = event.process
+            if not body.as_leader or (process in state.epochs and process not in state.deposed):
+                return state, NOTHING
+            return state, self._served(state, event, "stored a client's write", 0)
+        match body:
+            case FetchServed():
+                if event.process in state.epochs and event.process not in state.deposed:
+                    return state, NOTHING
+                return state, self._served(state, event, "served a fetch", FETCH_WAIT_NS)
+            case RequestRefused() if body.requester < 0:
+                state.refused[body.client] = (event.at_ns, body.reason == "not_leader")
+                if body.reason == "not_leader" and event.process not in state.epochs:
+                    return state, (Exercised(event.ref, Evidence.SELF),)
+            case ProbeCompleted():
+                return state, self._probed(state, event, body)
+            case PartitionCommitted() if body.role != "controller":
+                self._committed(state, event, body)
+            case LeadershipStarted():
+                self._leads(state, event, body)
+            case LeadershipEnded():
+                if state.epochs.pop(event.process, None) is not None:
+                    state.deposed.setdefault(event.process, (event.at_ns, event.ref, Evidence.SELF))
+            case FollowingStarted():
+                state.newest[slot_of(event.process)] = event.process
+                state.deposed.setdefault(event.process, (event.at_ns, event.ref, Evidence.SELF))
+        return state, NOTHING
+
+    @staticmethod
+    def _leads(state: _Leading, event: Event, body: LeadershipStarted) -> None:
+        state.newest[slot_of(event.process)] = event.process
+        state.epochs[event.process] = body.leader_epoch
+        state.deposed.pop(event.process, None)
+        if body.leader_epoch in state.leaders:
+            state.ids[event.process] = state.leaders[body.leader_epoch]
+
+    @staticmethod
+    def _committed(state: _Leading, event: Event, body: PartitionCommitted) -> None:
+        state.leaders[body.leader_epoch] = body.leader
+        mine = state.ids.get(event.process)
+        led = state.epochs.get(event.process, -1)
+        if mine is not None and body.leader != mine and body.leader_epoch > led >= 0:
+            state.deposed.setdefault(event.process, (event.at_ns, event.ref, Evidence.PEER))
+
+    @staticmethod
+    def _served(state: _Leading, event: Event, what: str, waited_ns: int) -> Sequence[Finding]:
+        deposed = state.deposed.get(event.process)
+        if deposed is None:
+            message = f"{event.process} {what} though it never began to lead the partition"
+            return (Violated(event.ref, Evidence.SELF, message),)
+        at_ns, ref, evidence = deposed
+        if event.at_ns - waited_ns < at_ns:
+            return NOTHING
+        message = (
+            f"{event.process} {what} {span(event.at_ns - at_ns)} after it had learnt that "
+            f"it does not lead the partition"
+        )
+        return (Violated(event.ref, evidence, message, (ref,)),)
+
+    @staticmethod
+    def _probed(state: _Leading, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
+        process = state.newest.get(body.slot, "")
+        deposed = state.deposed.get(process)
+        if deposed is None or body.sent_at_ns <= deposed[0]:
+            return NOTHING
+        if body.outcome == "answered":
+            message = (
+                f"{process} answered a {body.api} of {event.process} sent after it had learnt that "
+                f"it does not lead the partition"
+            )
+            return (Violated(event.ref, Evidence.CLIENT, message, (deposed[1],)),)
+        at_ns, for_deposed = state.refused.get(event.process, (-1, True))
+        if "NOT_LEADER" in body.error and (for_deposed or at_ns < body.sent_at_ns):
+            return (Exercised(event.ref, Evidence.CLIENT),)
+        return NOTHING
+
+    def end(self, state: _Leading, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Epochs:
+    """The leaders and epochs of a topic's partitions; a topic that is created again begins anew."""
+
+    made: dict[str, int] = field(default_factory=dict)
+    """process -> offset of the topic record it replayed last."""
+    leaders: dict[tuple[int, int, int], tuple[str, Cause]] = field(default_factory=dict)
+    """topic record, partition, epoch -> the leader."""
+    tops: dict[tuple[int, int], tuple[int, str]] = field(default_factory=dict)
+    """topic record, partition -> the highest epoch, and its leader."""
+    records: dict[tuple[int, int], tuple[PartitionCommitted, Cause]] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OneLeaderAnEpoch:
+    """RP-24. Exercised when leadership goes to another process, in a later epoch."""
+
+    clause: str = "RP-24"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {TopicCommitted, PartitionCommitted, LeadershipStarted}
+    )
+    keys = staticmethod(by_topic)
+
+    def start(self, key: Key) -> _Epochs:
+        return _Epochs()
+
+    def step(self, state: _Epochs, event: Event) -> tuple[_Epochs, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case TopicCommitted():
+                if not body.deleted:
+                    state.made[event.process] = body.offset
+            case PartitionCommitted():
+                return state, self._committed(state, event, body)
+            case LeadershipStarted():
+                return state, self._led(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _led(state: _Epochs, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
+        made = state.made.get(event.process, -1)
+        place = (made, body.partition, body.leader_epoch)
+        name = f"{body.topic}-{body.partition}"
+        known = state.leaders.setdefault(place, (event.process, event.ref))
+        if known[0] != event.process:
+            message = (
+                f"{event.process} and {known[0]} both lead {name} in epoch {body.leader_epoch}"
+            )
+            return (Violated(event.ref, Evidence.PEER, message, (known[1],)),)
+        top, leader = state.tops.get((made, body.partition), (-1, event.process))
+        if body.leader_epoch < top and leader == event.process:
+            message = f"{event.process} leads {name} in epoch {body.leader_epoch}, after {top}"
+            return (Violated(event.ref, Evidence.SELF, message),)
+        if body.leader_epoch <= top:
+            return NOTHING
+        state.tops[made, body.partition] = (body.leader_epoch, event.process)
+        return (Exercised(event.ref, Evidence.PEER),) if leader != event.process else NOTHING
+
+    @staticmethod
+    def _committed(state: _Epochs, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+        place = (state.made.get(event.process, -1), body.partition)
+        known, ref = state.records.get(place, (None, None))
+        if known is not None and body.offset <= known.offset:
+            return NOTHING
+        state.records[place] = (body, event.ref)
+        if known is None or ref is None or body.leader_epoch > known.leader_epoch:
+            return NOTHING
+        if body.leader_epoch == known.leader_epoch and body.leader == known.leader:
+            return NOTHING
+        message = (
+            f"{body.topic}-{body.partition} went from broker {known.leader} in leader epoch "
+            f"{known.leader_epoch} to broker {body.leader} in {body.leader_epoch}"
+        )
+        return (Violated(event.ref, Evidence.PEER, message, (ref,)),)
+
+    def end(self, state: _Epochs, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

@@ -1,0 +1,483 @@
+"""Replication: what an acknowledgement means, and that replicas hold the same messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost_kafka import (
+    FollowerFetched,
+    FollowingStarted,
+    HighWatermarkAdvanced,
+    LeadershipEnded,
+    LeadershipStarted,
+    LogAppended,
+    LogTruncated,
+    PartitionCommitted,
+    ProduceAnswered,
+    ProduceCompleted,
+    ReadCompleted,
+)
+from fencepost_suites.common.committed import eligible_leaders
+from fencepost_suites.common.keys import NOTHING, by_partition
+from fencepost_suites.common.replica_logs import ReplicaLogs
+
+
+@dataclass(slots=True)
+class _Ends:
+    """The log end that each process reported, and which process is which replica."""
+
+    ends: dict[str, int] = field(default_factory=dict)
+    processes: dict[int, str] = field(default_factory=dict)
+    """follower's id -> the process that fetches as it."""
+    leaders: dict[int, int] = field(default_factory=dict)
+    """leader epoch -> the leader's id."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AcknowledgedByAllInSync:
+    """RP-04. The leader's evidence is its high watermark, or the log ends it knows; the followers'
+    is what they stored before. Exercised by every acks=all that had to wait for a follower."""
+
+    clause: str = "RP-04"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(ProduceAnswered, LogAppended, LogTruncated, FollowerFetched),
+            *(FollowingStarted, LeadershipStarted, LeadershipEnded, PartitionCommitted),
+        }
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Ends:
+        return _Ends()
+
+    def step(self, state: _Ends, event: Event) -> tuple[_Ends, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, LogAppended):
+            state.ends[event.process] = body.log_end
+        elif isinstance(body, FollowerFetched):
+            state.processes[body.follower] = body.client
+        elif isinstance(body, ProduceAnswered):
+            if body.error == "NONE" and body.base_offset >= 0:
+                return state, self._answered(state, event, body)
+        elif isinstance(body, FollowingStarted | LeadershipStarted):
+            state.ends[event.process] = body.log_end
+        elif isinstance(body, LogTruncated):
+            state.ends[event.process] = body.to_offset
+        elif isinstance(body, PartitionCommitted):
+            state.leaders[body.leader_epoch] = body.leader
+        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
+            return _Ends(), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _answered(state: _Ends, event: Event, body: ProduceAnswered) -> Sequence[Finding]:
+        end = body.log_end
+        own = state.ends.get(event.process, end)
+        if own < end:
+            message = (
+                f"{event.process} acknowledged {body.topic}-{body.partition} up to offset {end} "
+                f"with a log that ends at {own}"
+            )
+            return (Violated(event.ref, Evidence.SELF, message),)
+        if body.acks != -1 or len(body.isr) < 2:
+            return NOTHING
+        place = f"{body.topic}-{body.partition}"
+        leader = state.leaders.get(body.leader_epoch, -1)
+        by_peers = 0
+        for replica in body.isr:
+            process = state.processes.get(replica)
+            if process is None or replica == leader:
+                continue
+            reaches = state.ends.get(process)
+            if reaches is None:
+                continue
+            by_peers += 1
+            if reaches < end:
+                message = (
+                    f"{event.process} acknowledged acks=all of {place} up to offset {end} while "
+                    f"{process}, in the ISR, had stored up to {reaches}"
+                )
+                return (Violated(event.ref, Evidence.PEER, message),)
+        if body.high_watermark < end and min(body.ends, default=end) < end:
+            message = (
+                f"{event.process} acknowledged acks=all of {place} up to offset {end} knowing its "
+                f"ISR {list(body.isr)} only to reach {list(body.ends)}"
+            )
+            return (Violated(event.ref, Evidence.SELF, message),)
+        if body.duplicate:
+            return NOTHING
+        evidence = Evidence.PEER if by_peers == len(body.isr) - 1 else Evidence.SELF
+        return (Exercised(event.ref, evidence),)
+
+    def end(self, state: _Ends, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Agreement:
+    logs: ReplicaLogs = field(default_factory=ReplicaLogs)
+    anew: set[str] = field(default_factory=set)
+    """Processes that began to follow with messages in their log, and have not been compared
+    since."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ReplicasAgree:
+    """RP-05. Exercised by a replica that follows a leader with messages in its log, once what it
+    commits equals what another replica committed."""
+
+    clause: str = "RP-05"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {LogAppended, HighWatermarkAdvanced, LogTruncated, FollowingStarted, LeadershipEnded}
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Agreement:
+        return _Agreement()
+
+    def step(self, state: _Agreement, event: Event) -> tuple[_Agreement, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, LogAppended):
+            state.logs.append(event.process, body)
+            if body.base_offset != body.expected_base:
+                message = (
+                    f"{event.process} stored a batch of {body.topic}-{body.partition} at offset "
+                    f"{body.base_offset} though its log ended at {body.expected_base}"
+                )
+                return state, (Violated(event.ref, Evidence.SELF, message),)
+        elif isinstance(body, HighWatermarkAdvanced):
+            return state, self._commits(state, event, body)
+        elif isinstance(body, LogTruncated):
+            state.logs.truncate(event.process, body.to_offset)
+        elif isinstance(body, FollowingStarted):
+            if body.log_end > 0:
+                state.anew.add(event.process)
+        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
+            return _Agreement(), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _commits(state: _Agreement, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
+        process = event.process
+        agreed, conflict = state.logs.commit(process, body.high_watermark)
+        if conflict is not None:
+            offset, other = conflict
+            message = (
+                f"{event.process} and {other} hold different messages at offset {offset} of "
+                f"{body.topic}-{body.partition}, below the high watermark"
+            )
+            return (Violated(event.ref, Evidence.PEER, message),)
+        if agreed and process in state.anew:
+            state.anew.discard(process)
+            return (Exercised(event.ref, Evidence.PEER),)
+        return NOTHING
+
+    def end(self, state: _Agreement, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Committed:
+    """The highest committed offset of one partition, the event that reported it, and the leader."""
+
+    high_watermark: int = 0
+    process: str = ""
+    seq: int = -1
+    leader: str = ""
+    epoch: int = -1
+    leaders_watermark: int = 0
+    changes: int = 0
+    record: PartitionCommitted | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CommittedIsNeverLost:
+    """RP-06. A new leader's log must reach every high watermark reported before, including those
+    reported when a replica began to lead or to follow. The leader must come from the ISR. A
+    reader's evidence is the end of what it read after a change of leader."""
+
+    clause: str = "RP-06"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(HighWatermarkAdvanced, LeadershipStarted, LeadershipEnded, FollowingStarted),
+            *(PartitionCommitted, ReadCompleted),
+        }
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Committed:
+        return _Committed()
+
+    def step(self, state: _Committed, event: Event) -> tuple[_Committed, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, HighWatermarkAdvanced):
+            self._reported(state, event, body.high_watermark)
+            if event.process == state.leader:
+                state.leaders_watermark = body.high_watermark
+            return state, NOTHING
+        match body:
+            case FollowingStarted():
+                self._reported(state, event, body.high_watermark)
+            case LeadershipStarted():
+                found = self._led(state, event, body)
+                self._reported(state, event, body.high_watermark)
+                return state, found
+            case PartitionCommitted():
+                return state, self._elected(state, event, body)
+            case ReadCompleted(outcome="ok") if state.changes:
+                if body.end >= state.high_watermark:
+                    return state, (Exercised(event.ref, Evidence.CLIENT),)
+                # The new leader's high watermark may lag behind for a while, which alone loses
+                # nothing.
+                if state.leaders_watermark >= state.high_watermark:
+                    message = (
+                        f"{event.process} read {body.topic}-{body.partition} up to offset "
+                        f"{body.end}, though {state.high_watermark} had been committed"
+                    )
+                    because = (Cause(state.process, state.seq),)
+                    return state, (Violated(event.ref, Evidence.CLIENT, message, because),)
+            case LeadershipEnded(reason="deleted"):
+                return _Committed(), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _reported(state: _Committed, event: Event, high_watermark: int) -> None:
+        if high_watermark > state.high_watermark:
+            state.high_watermark = high_watermark
+            state.process, state.seq = event.process, event.node_seq
+
+    @staticmethod
+    def _led(state: _Committed, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
+        if body.leader_epoch < state.epoch:
+            return NOTHING  # an old record, replayed late: there is a newer leader
+        state.epoch = body.leader_epoch
+        before, state.leader = state.leader, event.process
+        state.leaders_watermark = body.high_watermark
+        if body.log_end < state.high_watermark:
+            message = (
+                f"{event.process} leads {body.topic}-{body.partition} in epoch {body.leader_epoch} "
+                f"with a log that ends at {body.log_end}, though {state.process} had committed up "
+                f"to {state.high_watermark}"
+            )
+            because = (Cause(state.process, state.seq),)
+            return (Violated(event.ref, Evidence.PEER, message, because),)
+        # If no other process has reported a high watermark yet, only a reader can find a loss.
+        if before in ("", event.process) or not (state.high_watermark or body.high_watermark):
+            return NOTHING
+        state.changes += 1
+        return (Exercised(event.ref, Evidence.PEER),) if state.high_watermark else NOTHING
+
+    @staticmethod
+    def _elected(state: _Committed, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+        known = state.record
+        if known is not None and body.offset <= known.offset:
+            return NOTHING
+        state.record = body
+        if known is None or body.leader < 0 or body.leader_epoch == 0 != known.leader_epoch:
+            return NOTHING
+        if not (known.isr or known.eligible) or body.leader in eligible_leaders(known, body):
+            return NOTHING
+        message = (
+            f"broker {body.leader} was made leader of {body.topic}-{body.partition} in epoch "
+            f"{body.leader_epoch} from outside the ISR {list(known.isr)}"
+        )
+        return (Violated(event.ref, Evidence.PEER, message),)
+
+    def end(self, state: _Committed, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Acknowledged:
+    """How far acks=all was answered, and reached a client, and the leader since."""
+
+    answered: int = 0
+    by: Cause | None = None
+    acked: int = -1
+    acked_by: Cause | None = None
+    leader: str = ""
+    epoch: int = -1
+    before_change: int = -1
+    """The highest offset that a client knew to be acknowledged when leadership last moved."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NewLeaderHasTheAcknowledged:
+    """RP-13. The client's evidence is the acknowledgement it received before leadership moved; the
+    former leader's, as a peer of the new one, is that it answered."""
+
+    clause: str = "RP-13"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ProduceAnswered, ProduceCompleted, LeadershipStarted, LeadershipEnded, ReadCompleted}
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Acknowledged:
+        return _Acknowledged()
+
+    def step(self, state: _Acknowledged, event: Event) -> tuple[_Acknowledged, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, ProduceAnswered):
+            if body.acks == -1 and body.error == "NONE" and body.log_end > state.answered:
+                state.answered, state.by = body.log_end, event.ref
+        elif isinstance(body, ProduceCompleted):
+            if body.offset > state.acked and body.acks == -1 and body.outcome == "ok":
+                state.acked, state.acked_by = body.offset, event.ref
+        elif isinstance(body, LeadershipStarted):
+            return state, self._led(state, event, body)
+        elif isinstance(body, ReadCompleted):
+            if body.outcome == "ok" and 0 <= state.before_change < body.end:
+                return state, (Exercised(event.ref, Evidence.CLIENT),)
+        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
+            return _Acknowledged(), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _led(state: _Acknowledged, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
+        if body.leader_epoch < state.epoch:
+            return NOTHING  # an old record, replayed late: there is a newer leader
+        state.epoch = body.leader_epoch
+        before, state.leader = state.leader, event.process
+        top, because, evidence = state.answered, state.by, Evidence.PEER
+        if body.log_end <= state.acked:
+            top, because, evidence = state.acked + 1, state.acked_by, Evidence.CLIENT
+        if body.log_end < top and because is not None:
+            message = (
+                f"{event.process} leads {body.topic}-{body.partition} in epoch {body.leader_epoch} "
+                f"with a log that ends at {body.log_end}, though acks=all was acknowledged up to "
+                f"{top}"
+            )
+            return (Violated(event.ref, evidence, message, (because,)),)
+        if before in ("", event.process) or max(top, state.acked + 1) == 0:
+            return NOTHING
+        state.before_change = state.acked
+        return (Exercised(event.ref, Evidence.PEER),)
+
+    def end(self, state: _Acknowledged, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Following:
+    logs: ReplicaLogs = field(default_factory=ReplicaLogs)
+    began: dict[str, tuple[FollowingStarted, bool]] = field(default_factory=dict)
+    """Processes that began to follow and have stored nothing since; and whether in a new epoch."""
+    followed: dict[str, int] = field(default_factory=dict)
+    """process -> the leader epoch in which it followed last."""
+    dropped: dict[int, tuple[str, int, LogAppended]] = field(default_factory=dict)
+    """base offset -> the process that last dropped that batch, and in which leader epoch; until the
+    offset is committed."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FollowerTruncatesByEpoch:
+    """RP-15. A follower drops only what its leader does not have. So what it drops is not
+    committed, and that leader will not commit it in the same epoch. Exercised by dropped messages
+    that the new leader does not have, and by messages above the follower's high watermark that it
+    kept: cutting the log there, as the seed literally says, would have lost them."""
+
+    clause: str = "RP-15"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(LogAppended, HighWatermarkAdvanced, LogTruncated),
+            *(FollowingStarted, LeadershipEnded),
+        }
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Following:
+        return _Following()
+
+    def step(self, state: _Following, event: Event) -> tuple[_Following, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, LogAppended):
+            process = event.process
+            found = NOTHING
+            if process in state.began:
+                found = self._resumed(state, event, body)
+            state.logs.append(process, body)
+            return state, found
+        if isinstance(body, HighWatermarkAdvanced):
+            _, conflict = state.logs.commit(event.process, body.high_watermark)
+            if conflict is not None:
+                message = (
+                    f"{event.process} kept, at offset {conflict[0]} of "
+                    f"{body.topic}-{body.partition}, a message that no leader confirmed: "
+                    f"{conflict[1]} has another one"
+                )
+                return state, (Violated(event.ref, Evidence.PEER, message),)
+            if body.as_leader and state.dropped:
+                return state, self._confirmed(state, event, body)
+        elif isinstance(body, LogTruncated):
+            return state, self._truncated(state, event, body)
+        elif isinstance(body, FollowingStarted):
+            anew = state.followed.get(event.process) != body.leader_epoch
+            state.followed[event.process] = body.leader_epoch
+            state.began[event.process] = (body, anew)
+        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
+            return _Following(), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _resumed(state: _Following, event: Event, body: LogAppended) -> Sequence[Finding]:
+        """Judges the first message stored in a new leader epoch: the follower must have truncated
+        by now."""
+        began, anew = state.began.pop(event.process)
+        if body.as_leader:
+            return NOTHING
+        offset = state.logs.diverging(event.process, body.base_offset)
+        if offset is not None:
+            message = (
+                f"{event.process} fetches {body.topic}-{body.partition} on from offset "
+                f"{body.base_offset} though its message at {offset} is not the committed one"
+            )
+            return (Violated(event.ref, Evidence.PEER, message),)
+        kept = anew and body.base_offset >= began.log_end > began.high_watermark
+        return (Exercised(event.ref, Evidence.SELF),) if kept else NOTHING
+
+    @staticmethod
+    def _truncated(state: _Following, event: Event, body: LogTruncated) -> Sequence[Finding]:
+        lost = state.logs.truncate(event.process, body.to_offset)
+        if body.reason == "recovery":
+            return NOTHING
+        committed = [batch for batch in lost if state.logs.is_committed(batch)]
+        if committed or body.to_offset < body.high_watermark:
+            first = committed[-1].base_offset if committed else body.to_offset
+            message = (
+                f"{event.process} dropped {body.topic}-{body.partition} from offset "
+                f"{body.to_offset} on ({body.reason}), though its message at {first} is committed"
+            )
+            return (Violated(event.ref, Evidence.PEER, message),)
+        for batch in lost:
+            state.dropped[batch.base_offset] = event.process, body.leader_epoch, batch
+        return (Exercised(event.ref, Evidence.SELF),)
+
+    @staticmethod
+    def _confirmed(
+        state: _Following, event: Event, body: HighWatermarkAdvanced
+    ) -> Sequence[Finding]:
+        """Whether a leader commits what was dropped in its epoch: if so, it had the message all
+        along."""
+        decided = [offset for offset in state.dropped if offset < body.high_watermark]
+        for offset in sorted(decided):
+            process, epoch, batch = state.dropped.pop(offset)
+            if epoch == body.leader_epoch and state.logs.is_committed(batch):
+                message = (
+                    f"{process} dropped {body.topic}-{body.partition} from offset {offset} on, "
+                    f"though the leader it follows since epoch {epoch} has its message"
+                )
+                return (Violated(event.ref, Evidence.PEER, message),)
+        return NOTHING
+
+    def end(self, state: _Following, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

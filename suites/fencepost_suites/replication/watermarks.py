@@ -1,0 +1,265 @@
+"""The high watermark: what may be read, how followers learn it, and which replicas it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost_kafka import (
+    FetchServed,
+    FollowingStarted,
+    HighWatermarkAdvanced,
+    IsrChangeAsked,
+    LeadershipEnded,
+    LeadershipStarted,
+    LogAppended,
+    PartitionCommitted,
+    Polled,
+)
+from fencepost_suites.common.keys import NOTHING, by_partition
+from fencepost_suites.common.words import span
+
+LEARNT_WITH_NS = 500_000_000
+"""How much later than the first message after a silence the high watermark may be reported."""
+LEARNT_WITHIN_NS = 2_000_000_000
+"""A follower that stores what it fetches has received several answers by then, each with the high
+watermark."""
+
+
+@dataclass(slots=True)
+class _Readable:
+    """How far any replica has committed the partition, and what lies beyond."""
+
+    high_watermark: int = -1
+    log_end: int = -1
+    withheld: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ReadsStayBelowWatermark:
+    """RP-07. The consumer's evidence: a replica had declared everything it received committed
+    before. Exercised when the leader held more than it served."""
+
+    clause: str = "RP-07"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {FetchServed, HighWatermarkAdvanced, Polled, LeadershipEnded}
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Readable:
+        return _Readable()
+
+    def step(self, state: _Readable, event: Event) -> tuple[_Readable, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, HighWatermarkAdvanced):
+            state.high_watermark = max(state.high_watermark, body.high_watermark)
+            if body.as_leader:
+                state.log_end = body.log_end
+        elif isinstance(body, FetchServed):
+            if body.to_offset > body.high_watermark:
+                message = (
+                    f"{event.process} served {body.topic}-{body.partition} up to offset "
+                    f"{body.to_offset} with a high watermark of {body.high_watermark}"
+                )
+                return state, (Violated(event.ref, Evidence.SELF, message),)
+            if body.to_offset == body.high_watermark < max(state.log_end, body.log_end):
+                state.withheld = True
+                return state, (Exercised(event.ref, Evidence.SELF),)
+        elif isinstance(body, Polled):
+            if body.offsets and body.offsets[-1] >= state.high_watermark >= 0:
+                message = (
+                    f"{event.process} read offset {body.offsets[-1]} of {body.topic}-"
+                    f"{body.partition}, of which only {state.high_watermark} was committed"
+                )
+                return state, (Violated(event.ref, Evidence.CLIENT, message),)
+            if state.withheld:
+                state.withheld = False
+                return state, (Exercised(event.ref, Evidence.CLIENT),)
+        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
+            return _Readable(), NOTHING
+        return state, NOTHING
+
+    def end(self, state: _Readable, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Learner:
+    """One follower: its own high watermark, and the one it must have learned by now."""
+
+    own: int
+    due: int = 0
+    due_since_ns: int = 0
+    late_ns: int = -1
+    """When it first stored a message later than allowed without the high watermark."""
+    learnt: bool = False
+
+
+@dataclass(slots=True)
+class _Marks:
+    leaders: int = 0
+    by: Cause | None = None
+    followers: dict[str, _Learner] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FollowersLearnWatermark:
+    """RP-27. Exercised when a follower that is new to its leader has learned a high watermark from
+    it, and when the follower's own log end caps it. A follower that stores fetched messages for two
+    seconds without learning the high watermark of that time never will."""
+
+    clause: str = "RP-27"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(HighWatermarkAdvanced, LogAppended),
+            *(FollowingStarted, LeadershipStarted, LeadershipEnded),
+        }
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Marks:
+        return _Marks()
+
+    def step(self, state: _Marks, event: Event) -> tuple[_Marks, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, LogAppended):
+            one = state.followers.get(event.process)
+            if one is None or body.as_leader:
+                return state, NOTHING
+            if one.own < one.due:
+                return state, self._late(event, body, one)
+            leaders, end = state.leaders, body.expected_base
+            one.due, one.due_since_ns = leaders if leaders < end else end, event.at_ns
+        elif isinstance(body, HighWatermarkAdvanced):
+            return state, self._advanced(state, event, body)
+        elif isinstance(body, FollowingStarted):
+            own = body.high_watermark
+            state.followers[event.process] = _Learner(own, own, event.at_ns)
+        elif isinstance(body, LeadershipStarted):
+            state.followers.pop(event.process, None)
+        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
+            return _Marks(), NOTHING
+        return state, NOTHING
+
+    @staticmethod
+    def _advanced(state: _Marks, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
+        if body.high_watermark > body.log_end:
+            message = (
+                f"{event.process} holds a high watermark of {body.high_watermark} for "
+                f"{body.topic}-{body.partition}, above its log end {body.log_end}"
+            )
+            return (Violated(event.ref, Evidence.SELF, message),)
+        if body.as_leader:
+            state.leaders = max(state.leaders, body.high_watermark)
+            return NOTHING
+        one = state.followers.get(event.process)
+        if one is None:
+            return NOTHING
+        one.own = body.high_watermark
+        capped = body.high_watermark == body.log_end < state.leaders
+        if capped or not one.learnt:
+            one.learnt = True
+            return (Exercised(event.ref, Evidence.PEER),)
+        return NOTHING
+
+    @staticmethod
+    def _late(event: Event, body: LogAppended, one: _Learner) -> Sequence[Finding]:
+        if event.at_ns - one.due_since_ns <= LEARNT_WITHIN_NS:
+            return NOTHING
+        if one.late_ns <= one.due_since_ns:
+            # After a silence, the first message that is stored brings the high watermark.
+            one.late_ns = event.at_ns
+        if event.at_ns - one.late_ns < LEARNT_WITH_NS:
+            return NOTHING
+        message = (
+            f"{event.process} has stored {body.topic}-{body.partition} from its leader for "
+            f"{span(event.at_ns - one.due_since_ns)} and still has a high watermark of {one.own}, "
+            f"though the leader had reported {one.due}"
+        )
+        one.own = one.due  # reported once
+        return (Violated(event.ref, Evidence.PEER, message),)
+
+    def end(self, state: _Marks, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Counted:
+    """The stored ISRs of a partition, and a requested shrink that is not stored yet."""
+
+    stored: dict[int, tuple[int, frozenset[int]]] = field(default_factory=dict)
+    """leader epoch -> offset of the newest record of that epoch, and the ISR in it."""
+    last: tuple[int, tuple[int, ...]] = (-1, ())
+    """Leader epoch and replicas counted, as last found correct."""
+    shrink: tuple[str, int] | None = None
+    """The leader that asked for a smaller ISR, and its epoch then."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StoredIsrCounts:
+    """RP-32. The stored ISR is what the committed records say for the leader's epoch. Exercised by
+    the first commit after a requested shrink was stored, and by a leader that steps down with its
+    shrink not stored."""
+
+    clause: str = "RP-32"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {HighWatermarkAdvanced, PartitionCommitted, IsrChangeAsked, LeadershipEnded}
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Counted:
+        return _Counted()
+
+    def step(self, state: _Counted, event: Event) -> tuple[_Counted, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, HighWatermarkAdvanced):
+            if not body.as_leader or (
+                (body.leader_epoch, body.counted) == state.last and state.shrink is None
+            ):
+                return state, NOTHING
+            return state, self._advanced(state, event, body)
+        match body:
+            case PartitionCommitted():
+                offset, _ = state.stored.get(body.leader_epoch, (-1, None))
+                if body.offset > offset:
+                    state.stored[body.leader_epoch] = (body.offset, frozenset(body.isr))
+                    state.last = (-1, ())
+            case IsrChangeAsked() if set(body.old_isr) - set(body.new_isr):
+                state.shrink = (event.process, body.leader_epoch)
+            case LeadershipEnded():
+                shrink = state.shrink
+                if body.reason == "deleted":
+                    return _Counted(), NOTHING
+                if shrink == (event.process, body.leader_epoch):
+                    state.shrink = None
+                    return state, (Exercised(event.ref, Evidence.SELF),)
+        return state, NOTHING
+
+    @staticmethod
+    def _advanced(state: _Counted, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
+        counted = frozenset(body.counted)
+        _, stored = state.stored.get(body.leader_epoch, (-1, None))
+        evidence = Evidence.SELF if stored is None else Evidence.PEER
+        missing = (frozenset(body.isr) if stored is None else stored) - counted
+        if missing:
+            message = (
+                f"{event.process} committed {body.topic}-{body.partition} up to offset "
+                f"{body.high_watermark} over {sorted(counted)}, without {sorted(missing)} of the "
+                f"stored ISR"
+            )
+            return (Violated(event.ref, evidence, message),)
+        state.last = (body.leader_epoch, body.counted)
+        if state.shrink is not None and body.leader_epoch > state.shrink[1]:
+            state.shrink = None
+            return (Exercised(event.ref, evidence),)
+        return NOTHING
+
+    def end(self, state: _Counted, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

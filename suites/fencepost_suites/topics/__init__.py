@@ -1,0 +1,1 @@
+"""What the administration of topics promises: placement, reassignment and deletion."""

@@ -1,0 +1,241 @@
+"""Deletion: of brokers, and of topics with their data on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    NodeStarted,
+    ProcessExited,
+    RunEnd,
+    Undecided,
+    Violated,
+)
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerDeleted,
+    BrokerStateChanged,
+    ControllerElected,
+    LogAppended,
+    PartitionCommitted,
+    ReplicaRemoved,
+    TopicCommitted,
+    TopicMarked,
+)
+from fencepost_suites.common.committed import Brokers, Partitions, TopicPartition
+from fencepost_suites.common.keys import NOTHING, slot_of, whole_run
+from fencepost_suites.common.words import named
+from fencepost_suites.replication.checkpoints import DUPLICATES
+
+DONE_WITHIN_NS = 10_000_000_000
+"""An active controller, or a running broker, has completed a deletion by then."""
+
+
+@dataclass(slots=True)
+class _Deletions:
+    partitions: Partitions = field(default_factory=Partitions)
+    brokers: Brokers = field(default_factory=Brokers)
+    owed: dict[int, tuple[Cause, set[TopicPartition]]] = field(default_factory=dict)
+    """deleted broker -> the partitions whose ISR it is still in, or which it leads."""
+    marked: dict[str, tuple[int, Cause, bool]] = field(default_factory=dict)
+    """topic id -> when it was marked, and whether a new controller was elected since."""
+    done: set[str] = field(default_factory=set)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DeletedIsGone:
+    """QC-26. Exercised by a deleted broker that had shared an ISR with others, once it has left
+    every such ISR, and by a marked topic that a later controller deleted."""
+
+    clause: str = "QC-26"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(PartitionCommitted, TopicCommitted, TopicMarked, BrokerCommitted, BrokerDeleted),
+            ControllerElected,
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Deletions:
+        return _Deletions()
+
+    def step(self, state: _Deletions, event: Event) -> tuple[_Deletions, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case PartitionCommitted():
+                return state, self._moved(state, event, body)
+            case BrokerDeleted():
+                if state.brokers.forget(body):
+                    self._deleted(state, event, body.broker_id)
+            case BrokerCommitted():
+                news, _ = state.brokers.take(body)
+                if news and body.broker_id in state.owed:
+                    ref, places = state.owed.pop(body.broker_id)
+                    message = f"broker {body.broker_id} was deleted and kept its place in "
+                    found = Violated(event.ref, Evidence.PEER, f"{message}{named(places)}", (ref,))
+                    return state, (found,)
+            case TopicMarked():
+                if body.topic_id not in state.done:
+                    state.marked.setdefault(body.topic_id, (event.at_ns, event.ref, False))
+            case TopicCommitted(deleted=True):
+                gone = state.partitions.forget(body)
+                for _, owed in state.owed.values():
+                    owed.difference_update(gone)
+                state.done.add(body.topic_id)
+                _, _, later = state.marked.pop(body.topic_id, (0, event.ref, False))
+                if later:
+                    return state, (Exercised(event.ref, Evidence.PEER),)
+            case ControllerElected():
+                state.marked = {
+                    topic: (event.at_ns, ref, True) for topic, (_, ref, _) in state.marked.items()
+                }
+        return state, NOTHING
+
+    @staticmethod
+    def _deleted(state: _Deletions, event: Event, broker: int) -> None:
+        places = {
+            place
+            for place, one in state.partitions.newest.items()
+            if one.leader == broker or (broker in one.isr and len(one.isr) > 1)
+        }
+        if places:
+            state.owed[broker] = (event.ref, places)
+
+    @staticmethod
+    def _moved(state: _Deletions, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+        news, _ = state.partitions.take(body)
+        if not news:
+            return NOTHING
+        place = (body.topic, body.partition)
+        for broker, (_, places) in list(state.owed.items()):
+            gone = broker not in body.isr or body.isr == (broker,)
+            if place in places and body.leader != broker and gone:
+                places.discard(place)
+                if not places:
+                    del state.owed[broker]
+                    return (Exercised(event.ref, Evidence.PEER),)
+        return NOTHING
+
+    def end(self, state: _Deletions, end: RunEnd) -> Sequence[Finding]:
+        found: list[Finding] = []
+        for broker, (ref, places) in state.owed.items():
+            if places:
+                message = f"broker {broker} was deleted and kept its place in {named(places)}"
+                found.append(Violated(ref, Evidence.PEER, message))
+        for topic, (at_ns, ref, _) in state.marked.items():
+            message = f"the topic {topic} was marked as being deleted, and is still there"
+            if end.ended_at_ns - at_ns > DONE_WITHIN_NS:
+                found.append(Violated(ref, Evidence.PEER, message))
+            else:
+                found.append(Undecided(message, ref))
+        return found
+
+
+Held = tuple[str, str, int]
+"""Slot, topic id and partition."""
+
+
+@dataclass(slots=True)
+class _Replicas:
+    ids: dict[tuple[str, str], str] = field(default_factory=dict)
+    """process and topic -> the topic's id as that process knows it."""
+    held: dict[Held, str] = field(default_factory=dict)
+    """The replicas on the slots' disks -> the topic's name."""
+    owed: dict[Held, tuple[int, Cause]] = field(default_factory=dict)
+    replayed: set[tuple[str, str]] = field(default_factory=set)
+    """process and topic id: the deletions that the process has replayed."""
+    since: dict[str, int] = field(default_factory=dict)
+    """process -> when it began."""
+    newest: dict[str, str] = field(default_factory=dict)
+    exited: set[str] = field(default_factory=set)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DeletedReplicasAreRemoved:
+    """RP-25. A broker that replayed the deletion, or started after it, has removed its replicas by
+    the time it is active. Exercised by the replicas that a broker finds and removes when it starts.
+    A replica is on a disk from its first append on. Duplicates are ignored, since their disks may
+    be empty."""
+
+    clause: str = "RP-25"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(TopicCommitted, ReplicaRemoved, LogAppended, NodeStarted),
+            *(BrokerStateChanged, ProcessExited),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Replicas:
+        return _Replicas()
+
+    def step(self, state: _Replicas, event: Event) -> tuple[_Replicas, Sequence[Finding]]:
+        body = event.body
+        slot = slot_of(event.process)
+        match body:
+            case NodeStarted():
+                state.since[event.process] = event.at_ns
+                state.newest[slot] = event.process
+            case ProcessExited():
+                state.exited.add(body.ended)
+            case TopicCommitted(deleted=False):
+                state.ids[event.process, body.topic] = body.topic_id
+            case TopicCommitted():
+                if body.role != "controller":
+                    state.replayed.add((event.process, body.topic_id))
+                for place in state.held:
+                    if place[1] == body.topic_id:
+                        state.owed.setdefault(place, (event.at_ns, event.ref))
+            case LogAppended():
+                topic_id = state.ids.get((event.process, body.topic))
+                if topic_id is not None and not slot.endswith(DUPLICATES):
+                    state.held[slot, topic_id, body.partition] = body.topic
+            case ReplicaRemoved():
+                place = (slot, body.topic_id, body.partition)
+                state.held.pop(place, None)
+                if state.owed.pop(place, None) is not None and body.reason == "stray":
+                    return state, (Exercised(event.ref, Evidence.SELF),)
+            case BrokerStateChanged(new="ACTIVE"):
+                return state, self._active(state, event, slot)
+        return state, NOTHING
+
+    @staticmethod
+    def _active(state: _Replicas, event: Event, slot: str) -> Sequence[Finding]:
+        began_ns = state.since.get(event.process, 0)
+        found: list[Finding] = []
+        for place, (at_ns, ref) in list(state.owed.items()):
+            knows = at_ns < began_ns or (event.process, place[1]) in state.replayed
+            if place[0] == slot and knows:
+                del state.owed[place]
+                message = (
+                    f"{event.process} is active and still has its log of "
+                    f"{state.held[place]}-{place[2]}, a topic that was deleted before"
+                )
+                found.append(Violated(event.ref, Evidence.SELF, message, (ref,)))
+        return found
+
+    def end(self, state: _Replicas, end: RunEnd) -> Sequence[Finding]:
+        found: list[Finding] = []
+        for (slot, topic_id, partition), (at_ns, ref) in state.owed.items():
+            process = state.newest.get(slot, "")
+            if process in state.exited:
+                continue
+            name = state.held[slot, topic_id, partition]
+            message = f"{process} has not removed its log of {name}-{partition}, a deleted topic"
+            if end.ended_at_ns - at_ns > DONE_WITHIN_NS:
+                found.append(Violated(ref, Evidence.SELF, message))
+            else:
+                found.append(Undecided(message, ref))
+        return found

@@ -1,0 +1,199 @@
+"""Where the replicas of a new topic are placed, and where they move when brokers are added."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost_kafka import (
+    AdminCompleted,
+    BrokerCommitted,
+    BrokerDeleted,
+    PartitionCommitted,
+    TopicCommitted,
+)
+from fencepost_suites.common.committed import Brokers, Partitions, TopicPartition
+from fencepost_suites.common.keys import NOTHING, whole_run
+
+_RECORDS = (TopicCommitted, PartitionCommitted, BrokerCommitted, BrokerDeleted)
+TURNS = 2
+"""From the second partition on that has the same preferred replica, the other replicas must
+differ."""
+
+
+@dataclass(slots=True)
+class _Cluster:
+    partitions: Partitions = field(default_factory=Partitions)
+    brokers: Brokers = field(default_factory=Brokers)
+
+    def made(self, event: Event) -> PartitionCommitted | None:
+        """Applies a record; returns the partition if it has just been created."""
+        match event.body:
+            case BrokerCommitted() as body:
+                self.brokers.take(body)
+            case BrokerDeleted() as body:
+                self.brokers.forget(body)
+            case TopicCommitted() as body:
+                self.partitions.forget(body)
+            case PartitionCommitted() as body:
+                news, before = self.partitions.take(body)
+                return body if news and before is None else None
+        return None
+
+
+def placed(brokers: Sequence[int], number: int, replicas: int) -> tuple[int, ...]:
+    """The replicas of a topic's partition of that number, by the replication design."""
+    n = len(brokers)
+    i, k = number % n, number // n
+    others = ((i + 1 + (j - 1 + k) % (n - 1)) % n for j in range(1, replicas))
+    return tuple(brokers[x] for x in (i, *others))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PlacedByFormula:
+    """RP-01. Judged by the records, over the brokers that were live then. A placement that a client
+    lists replica by replica is exempt; no client here does that. Exercised by the second and every
+    later partition that has the same preferred broker, with other replicas."""
+
+    clause: str = "RP-01"
+    kinds: frozenset[type[Struct]] = frozenset(_RECORDS)
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Cluster:
+        return _Cluster()
+
+    def step(self, state: _Cluster, event: Event) -> tuple[_Cluster, Sequence[Finding]]:
+        one = state.made(event)
+        if one is None:
+            return state, NOTHING
+        live = state.brokers.live()
+        if not set(one.replicas) <= set(live):
+            return state, NOTHING  # judged by another clause
+        due = placed(live, one.partition, len(one.replicas))
+        if one.replicas != due:
+            message = (
+                f"{one.topic}-{one.partition} was placed on brokers {list(one.replicas)}; over the "
+                f"live ones {list(live)} it belongs on {list(due)}"
+            )
+            return state, (Violated(event.ref, Evidence.PEER, message),)
+        turned = one.partition // len(live) + 1 >= TURNS and len(one.replicas) > 1
+        return state, (Exercised(event.ref, Evidence.PEER),) if turned else NOTHING
+
+    def end(self, state: _Cluster, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PlacedOnLive:
+    """RP-28. A broker is live if the records say that it is not fenced. Exercised by a partition
+    created while a registered broker was fenced."""
+
+    clause: str = "RP-28"
+    kinds: frozenset[type[Struct]] = frozenset(_RECORDS)
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Cluster:
+        return _Cluster()
+
+    def step(self, state: _Cluster, event: Event) -> tuple[_Cluster, Sequence[Finding]]:
+        one = state.made(event)
+        if one is None:
+            return state, NOTHING
+        dead = [b for b in one.replicas if state.brokers.fenced(b)]
+        if dead:
+            message = f"{one.topic}-{one.partition} was placed on broker {dead[0]}, which is fenced"
+            return state, (Violated(event.ref, Evidence.PEER, message),)
+        some = len(state.brokers.live()) < len(state.brokers.newest)
+        return state, (Exercised(event.ref, Evidence.PEER),) if some else NOTHING
+
+    def end(self, state: _Cluster, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Moves:
+    cluster: _Cluster = field(default_factory=_Cluster)
+    since: dict[TopicPartition, tuple[tuple[int, ...], tuple[int, ...]]] = field(
+        default_factory=dict
+    )
+    """The partitions that began to move since the last administrative call: from which replicas to
+    which."""
+
+
+def _target(one: PartitionCommitted) -> tuple[int, ...]:
+    return tuple(b for b in one.replicas if b not in one.removing)
+
+
+def _spread(counts: Counter[int], brokers: Sequence[int]) -> int:
+    held = [counts[b] for b in brokers]
+    return max(held, default=0) - min(held, default=0)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AddingMovesLittle:
+    """RP-03. Judged are the partitions that began to move by the time a client was answered that
+    its brokers are added. The counts must be even only if those of the old brokers were. Exercised
+    by a call that moved some."""
+
+    clause: str = "RP-03"
+    kinds: frozenset[type[Struct]] = frozenset({*_RECORDS, AdminCompleted})
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Moves:
+        return _Moves()
+
+    def step(self, state: _Moves, event: Event) -> tuple[_Moves, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, AdminCompleted):
+            found: Sequence[Finding] = NOTHING
+            if body.api == "add_brokers" and body.outcome == "ok":
+                new = [int(b) for b in body.subject.split(",")]
+                found = self._added(state, event, new)
+            if body.api in ("add_brokers", "rebalance", "reassign"):
+                state.since.clear()
+            return state, found
+        if isinstance(body, PartitionCommitted):
+            place = (body.topic, body.partition)
+            known = state.cluster.partitions.newest.get(place)
+            if known is not None and known.offset < body.offset:
+                before, after = _target(known), _target(body)
+                if set(before) != set(after):
+                    state.since[place] = (before, after)
+        state.cluster.made(event)
+        return state, NOTHING
+
+    @staticmethod
+    def _added(state: _Moves, event: Event, new: Sequence[int]) -> Sequence[Finding]:
+        before: Counter[int] = Counter()
+        after: Counter[int] = Counter()
+        for place, one in state.cluster.partitions.newest.items():
+            origin, target = state.since.get(place, (_target(one), _target(one)))
+            before.update(origin)
+            after.update(target)
+            stray = sorted(set(target) - set(origin) - set(new))
+            if stray:
+                message = (
+                    f"when brokers {list(new)} were added, {place[0]}-{place[1]} moved from "
+                    f"{list(origin)} to {list(target)}, to broker {stray[0]} as well"
+                )
+                return (Violated(event.ref, Evidence.PEER, message),)
+        live = state.cluster.brokers.live()
+        old = [b for b in live if b not in new]
+        if _spread(before, old) <= 1 < _spread(after, live):
+            message = (
+                f"brokers {list(new)} were added, and the brokers {list(live)} are to hold "
+                f"{[after[b] for b in live]} replicas"
+            )
+            return (Violated(event.ref, Evidence.PEER, message),)
+        return (Exercised(event.ref, Evidence.PEER),) if state.since else NOTHING
+
+    def end(self, state: _Moves, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

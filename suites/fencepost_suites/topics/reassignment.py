@@ -1,0 +1,58 @@
+"""Reassignment: when the replicas of a partition are replaced by others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost_kafka import PartitionCommitted, TopicCommitted
+from fencepost_suites.common.committed import Partitions
+from fencepost_suites.common.keys import NOTHING, by_topic
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SwitchesWhenCaughtUp:
+    """RP-20. Judged by the ISR in the record just before. Exercised by each switch that had to wait
+    for a new replica."""
+
+    clause: str = "RP-20"
+    kinds: frozenset[type[Struct]] = frozenset({TopicCommitted, PartitionCommitted})
+    keys = staticmethod(by_topic)
+
+    def start(self, key: Key) -> Partitions:
+        return Partitions()
+
+    def step(self, state: Partitions, event: Event) -> tuple[Partitions, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, TopicCommitted):
+            state.forget(body)
+            return state, NOTHING
+        assert isinstance(body, PartitionCommitted)
+        news, before = state.take(body)
+        if not news or before is None or body.adding or body.removing:
+            return state, NOTHING
+        place = f"{body.topic}-{body.partition}"
+        new = set(body.replicas)
+        early = sorted(new - set(before.isr))
+        moving = bool(before.adding or before.removing)
+        called_off = moving and new == set(before.replicas) - set(before.adding)
+        ended = (moving or new != set(before.replicas)) and not called_off
+        if ended and early:
+            message = (
+                f"{place} switched from {list(before.replicas)} to {list(body.replicas)} while "
+                f"brokers {early} were not in the ISR {list(before.isr)}"
+            )
+            return state, (Violated(event.ref, Evidence.PEER, message),)
+        if body.leader >= 0 and body.leader not in new:
+            message = f"broker {body.leader} leads {place}, but is not one of its replicas"
+            return state, (Violated(event.ref, Evidence.PEER, message),)
+        switched = bool(before.adding) and set(before.adding) <= new
+        return state, (Exercised(event.ref, Evidence.PEER),) if switched else NOTHING
+
+    def end(self, state: Partitions, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
