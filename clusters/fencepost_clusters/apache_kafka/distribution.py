@@ -10,23 +10,28 @@ side wait for each other.
 
 from __future__ import annotations
 
-import fcntl
-import os
-import re
 import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
-from xml.sax.saxutils import escape
 
 from fencepost import EnvironmentFailed
+from fencepost_clusters.java import (
+    Artifact,
+    alone,
+    cache_folder,
+    class_path,
+    download,
+    download_one,
+    find_java,
+    last_lines,
+    run,
+)
 
-JAVA_LEAST = 17
 MAIN = "kafka.Kafka"
 STARTED = "Kafka Server started"
 LOG4J = "2.25.4"
@@ -34,10 +39,8 @@ LOG4J = "2.25.4"
 AGENT = "1.0.1"
 """The version of Prometheus's `jmx_prometheus_javaagent`."""
 AGENT_IN_IMAGE = "metrics-agent.jar"
-_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
-_MAVEN_LIMIT_S = 480
+_AGENT = Artifact("io.prometheus.jmx", "jmx_prometheus_javaagent", AGENT)
 _JVM_LIMIT_S = 90
-_LAST_LINES = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ def installed(version: str, environment: Mapping[str, str], logging: str) -> Dis
     `logging` is the Log4j configuration to prepare with. Raises EnvironmentFailed without a Java of
     17 or newer, without Maven if the class path is missing, or if either fails.
     """
-    java, java_version = find_java(environment)
+    java, java_version = find_java(environment, "Kafka")
     home = cache(environment) / version
     archive = home / f"classes-{java_version}.jsa"
     agent = home.parent / f"jmx_prometheus_javaagent-{AGENT}.jar"
@@ -74,103 +77,41 @@ def installed(version: str, environment: Mapping[str, str], logging: str) -> Dis
     if archive.exists() and agent.exists():
         return found
     home.parent.mkdir(parents=True, exist_ok=True)
-    maven = shutil.which("mvn", path=environment.get("PATH"))
-    with _alone(home.parent / f"{version}.lock"):
+    with alone(home.parent / f"{version}.lock"):
         if not home.exists():
-            _bring(version, home, maven)
+            _bring(version, home, environment)
         if not archive.exists():
             _prepare(found, logging)
-    with _alone(home.parent / "agent.lock"):
+    with alone(home.parent / "agent.lock"):
         if not agent.exists():
-            _bring_agent(agent, maven)
+            download_one(_AGENT, agent, environment)
     return found
 
 
 def cache(environment: Mapping[str, str]) -> Path:
     """The folder that has one folder per version."""
-    root = environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME", "/")) / ".cache"
-    return Path(root) / "fencepost" / "kafka"
+    return cache_folder(environment) / "kafka"
 
 
-def find_java(environment: Mapping[str, str]) -> tuple[str, str]:
-    """The `java` of JAVA_HOME, or of the PATH, and its version.
-
-    Raises EnvironmentFailed if there is none, or only one older than 17.
-    """
-    wanted = environment.get("JAVA_HOME")
-    java = f"{wanted}/bin/java" if wanted else shutil.which("java", path=environment.get("PATH"))
-    if java is None or not os.access(java, os.X_OK):
-        where = f"{java} is no program" if java else "there is no java in the PATH"
-        raise EnvironmentFailed(f"Kafka needs Java {JAVA_LEAST} or newer, and {where}")
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    release = re.search(r'version "(\d+)[^"]*"', said)
-    if release is None or int(release[1]) < JAVA_LEAST:
-        first = said.partition("\n")[0] or "does not say its version"
-        raise EnvironmentFailed(f"Kafka needs Java {JAVA_LEAST} or newer, and {java} is: {first}")
-    build = re.search(r"\(build ([^,)]+)", said)
-    return java, re.sub(r"[^A-Za-z0-9.+-]", "-", build[1] if build else release[1])
-
-
-def pom(version: str) -> str:
+def artifacts(version: str) -> Sequence[Artifact]:
     """What Maven is asked for: Kafka, and its logging library."""
-    wanted = [("org.apache.kafka", "kafka_2.13", version)]
     bindings = ["log4j-slf4j-impl", "log4j-core"]
     if version.startswith("3."):
         bindings.append("log4j-1.2-api")
-    wanted += [("org.apache.logging.log4j", name, LOG4J) for name in bindings]
-    dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
-        f"<version>{escape(number)}</version></dependency>"
-        for group, name, number in wanted
-    )
     return (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>fencepost</groupId><artifactId>kafka</artifactId><version>1</version>"
-        f"<dependencies>{dependencies}</dependencies></project>"
+        Artifact("org.apache.kafka", "kafka_2.13", version),
+        *(Artifact("org.apache.logging.log4j", name, LOG4J) for name in bindings),
     )
 
 
-def _bring(version: str, home: Path, maven: str | None) -> None:
+def _bring(version: str, home: Path, environment: Mapping[str, str]) -> None:
     """Downloads the class path into a folder beside `home`, and renames it once it is complete."""
-    if maven is None:
-        raise _missing(f"Kafka {version}", home)
     with tempfile.TemporaryDirectory(dir=home.parent, prefix=f".{version}-") as made:
-        folder, whole = Path(made), Path(made) / "whole"
-        (folder / "pom.xml").write_text(pom(version))
-        _run(
-            [maven, "-B", "-q", "-f", str(folder / "pom.xml"), f"{_COPY}-dependencies",
-             "-DincludeScope=runtime", f"-DoutputDirectory={whole / 'lib'}"],
-            _MAVEN_LIMIT_S,
-            f"Maven could not download Kafka {version}",
-        )  # fmt: skip
+        whole = Path(made) / "whole"
+        download(f"Kafka {version}", artifacts(version), whole / "lib", home.parent, environment)
         if not list((whole / "lib").glob("kafka_2.13-*.jar")):
             raise EnvironmentFailed(f"Maven downloaded no kafka_2.13 for Kafka {version}")
         whole.rename(home)
-
-
-def _bring_agent(agent: Path, maven: str | None) -> None:
-    """Downloads the agent's jar into a folder beside `agent`, and renames it once it is
-    complete."""
-    if maven is None:
-        raise _missing(agent.name, agent)
-    with tempfile.TemporaryDirectory(dir=agent.parent, prefix=".agent-") as made:
-        _run(
-            [maven, "-B", "-q", _COPY, f"-DoutputDirectory={made}",
-             f"-Dartifact=io.prometheus.jmx:jmx_prometheus_javaagent:{AGENT}"],
-            _MAVEN_LIMIT_S,
-            f"Maven could not download {agent.name}",
-        )  # fmt: skip
-        brought = Path(made) / agent.name
-        if not brought.exists():
-            raise EnvironmentFailed(f"Maven downloaded no {agent.name}")
-        brought.rename(agent)
-
-
-def _missing(what: str, where: Path) -> EnvironmentFailed:
-    return EnvironmentFailed(
-        f"{what} is not in {where.parent}, and Maven (mvn), which would download it from Maven "
-        "Central, is not in the PATH"
-    )
 
 
 def _prepare(kafka: Distribution, logging: str) -> None:
@@ -186,9 +127,9 @@ def _prepare(kafka: Distribution, logging: str) -> None:
         java = [
             kafka.java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
             f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
-            "-cp", class_path(kafka.home),
+            "-cp", class_path(kafka.home / "lib"),
         ]  # fmt: skip
-        _run(
+        run(
             [*java, "kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAZQ",
              "-c", str(folder / "server.properties")],
             _JVM_LIMIT_S,
@@ -206,11 +147,6 @@ def _prepare(kafka: Distribution, logging: str) -> None:
         if not beside.exists():
             raise EnvironmentFailed(f"{kafka.java} made no class data archive of Kafka")
         beside.rename(kafka.archive)
-
-
-def class_path(home: Path) -> str:
-    """Every jar of a version, in the order in which a shell's pattern gives them."""
-    return ":".join(str(jar) for jar in sorted((home / "lib").glob("*.jar")))
 
 
 def _one_node(data: Path, client_port: int, controller_port: int) -> str:
@@ -231,18 +167,6 @@ def _one_node(data: Path, client_port: int, controller_port: int) -> str:
     )
 
 
-def _run(argv: Sequence[str], limit_s: int, failure: str) -> None:
-    try:
-        ran = subprocess.run(
-            argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit_s,
-            check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise EnvironmentFailed(f"{failure}: it was not done after {limit_s} s") from None
-    if ran.returncode:
-        raise EnvironmentFailed(failure, _last(ran.stdout.splitlines()))
-
-
 def _run_until_started(argv: Sequence[str], version: str) -> None:
     """Runs a node until it logs that it has started, and stops it in order."""
     said: list[str] = []
@@ -261,16 +185,4 @@ def _run_until_started(argv: Sequence[str], version: str) -> None:
             watchdog.cancel()
             node.kill()
     if not any(STARTED in line for line in said):
-        raise EnvironmentFailed(f"a node of Kafka {version} did not start", _last(said))
-
-
-@contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """Waits until no other process prepares the same version."""
-    with lock.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield
-
-
-def _last(lines: Sequence[str]) -> str:
-    return "\n".join(lines[-_LAST_LINES:])
+        raise EnvironmentFailed(f"a node of Kafka {version} did not start", last_lines(said))

@@ -12,7 +12,7 @@ import pytest
 from fencepost import EnvironmentFailed, UsageError
 from fencepost_clusters.apache_kafka import distribution
 from fencepost_clusters.apache_kafka.cluster import KRaft, resource
-from fencepost_clusters.apache_kafka.distribution import cache, find_java, installed
+from fencepost_clusters.apache_kafka.distribution import cache, installed
 
 pytestmark = pytest.mark.tool
 
@@ -33,24 +33,6 @@ def write_java(folder: Path, version: str) -> None:
     said = f'openjdk version "{version}"\nOpenJDK Runtime Environment (build {version}+6-Test)'
     program.write_text(f"#!/bin/sh\ncat >&2 <<'TEXT'\n{said}\nTEXT\n")
     program.chmod(0o755)
-
-
-def test_java_is_found_by_its_home_or_the_path(tools: Path, tmp_path: Path) -> None:
-    assert find_java({"PATH": str(tools)}) == (f"{tools}/java", "17.0.15+6-Test")
-    (tmp_path / "home" / "bin").mkdir(parents=True)
-    write_java(tmp_path / "home" / "bin", "21.0.1")
-    home = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(tools)}
-    assert find_java(home) == (f"{tmp_path}/home/bin/java", "21.0.1+6-Test")
-
-
-def test_an_old_java_and_a_missing_one_are_named(tools: Path, tmp_path: Path) -> None:
-    write_java(tools, "11.0.2")
-    with pytest.raises(EnvironmentFailed, match=r'Java 17 or newer.* is: openjdk version "11.0.2"'):
-        find_java({"PATH": str(tools)})
-    with pytest.raises(EnvironmentFailed, match="there is no java in the PATH"):
-        find_java({"PATH": str(tmp_path)})
-    with pytest.raises(EnvironmentFailed, match="is no program"):
-        find_java({"JAVA_HOME": "/nowhere"})
 
 
 def test_without_maven_and_without_a_cached_class_path_both_are_named(
@@ -149,9 +131,14 @@ def test_the_cache_is_the_users() -> None:
 
 
 def test_kafka_3_gets_a_bridge_from_log4j_1() -> None:
-    assert "log4j-1.2-api" in distribution.pom("3.9.2")
-    assert "log4j-1.2-api" not in distribution.pom("4.3.1")
-    assert "<version>4.3.1</version>" in distribution.pom("4.3.1")
+    wanted = {
+        version: [artifact.jar for artifact in distribution.artifacts(version)]
+        for version in ("3.9.2", "4.3.1")
+    }
+    bridge = f"log4j-1.2-api-{distribution.LOG4J}.jar"
+    assert bridge in wanted["3.9.2"]
+    assert bridge not in wanted["4.3.1"]
+    assert "kafka_2.13-4.3.1.jar" in wanted["4.3.1"]
 
 
 def test_a_version_is_named_after_the_system() -> None:

@@ -1,0 +1,167 @@
+"""Programs that run on Java: the Java that runs them, and their jars from Maven Central.
+
+Jars are kept below `$XDG_CACHE_HOME/fencepost` (`~/.cache` unless set). Maven downloads them. What
+is in the cache needs neither network nor Maven.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from fencepost import EnvironmentFailed
+
+JAVA_LEAST = 17
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
+_MAVEN_LIMIT_S = 480
+_LAST_LINES = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A jar on Maven Central."""
+
+    group: str
+    name: str
+    version: str
+
+    @property
+    def jar(self) -> str:
+        """The name of its file."""
+        return f"{self.name}-{self.version}.jar"
+
+
+def cache_folder(environment: Mapping[str, str]) -> Path:
+    """The folder that has one folder per program."""
+    root = environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME", "/")) / ".cache"
+    return Path(root) / "fencepost"
+
+
+def find_java(environment: Mapping[str, str], program: str) -> tuple[str, str]:
+    """The `java` of JAVA_HOME, or of the PATH, and its version.
+
+    Raises EnvironmentFailed, which names the program, if there is none or only one older than 17.
+    """
+    needed = f"{program} needs Java {JAVA_LEAST} or newer"
+    wanted = environment.get("JAVA_HOME")
+    java = f"{wanted}/bin/java" if wanted else shutil.which("java", path=environment.get("PATH"))
+    if java is None or not os.access(java, os.X_OK):
+        where = f"{java} is no program" if java else "there is no java in the PATH"
+        raise EnvironmentFailed(f"{needed}, and {where}")
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    release = re.search(r'version "(\d+)[^"]*"', said)
+    if release is None or int(release[1]) < JAVA_LEAST:
+        first = said.partition("\n")[0] or "does not say its version"
+        raise EnvironmentFailed(f"{needed}, and {java} is: {first}")
+    build = re.search(r"\(build ([^,)]+)", said)
+    return java, re.sub(r"[^A-Za-z0-9.+-]", "-", build[1] if build else release[1])
+
+
+def class_path(folder: Path) -> str:
+    """Every jar of a folder, in the order in which a shell's pattern gives them."""
+    return ":".join(str(jar) for jar in sorted(folder.glob("*.jar")))
+
+
+def download(
+    what: str,
+    artifacts: Sequence[Artifact],
+    into: Path,
+    cache: Path,
+    environment: Mapping[str, str],
+    *,
+    transitive: bool = True,
+) -> None:
+    """Downloads these jars, and what they depend on if `transitive`, into the folder `into`.
+
+    `cache` is the folder that lacks `what`, for the error. Raises EnvironmentFailed without Maven,
+    or if it fails.
+    """
+    maven = _maven(what, cache, environment)
+    with tempfile.TemporaryDirectory(dir=cache, prefix=".pom-") as made:
+        description = Path(made) / "pom.xml"
+        description.write_text(pom(artifacts))
+        run(
+            [maven, "-B", "-q", "-f", str(description), f"{_COPY}-dependencies",
+             "-DincludeScope=runtime", f"-DexcludeTransitive={str(not transitive).lower()}",
+             f"-DoutputDirectory={into}"],
+            _MAVEN_LIMIT_S,
+            f"Maven could not download {what}",
+        )  # fmt: skip
+
+
+def download_one(artifact: Artifact, jar: Path, environment: Mapping[str, str]) -> None:
+    """Downloads one jar into a folder beside `jar`, and renames it once it is complete.
+
+    Raises EnvironmentFailed as `download` does.
+    """
+    maven = _maven(jar.name, jar.parent, environment)
+    with tempfile.TemporaryDirectory(dir=jar.parent, prefix=".jar-") as made:
+        run(
+            [maven, "-B", "-q", _COPY, f"-DoutputDirectory={made}",
+             f"-Dartifact={artifact.group}:{artifact.name}:{artifact.version}"],
+            _MAVEN_LIMIT_S,
+            f"Maven could not download {jar.name}",
+        )  # fmt: skip
+        brought = Path(made) / artifact.jar
+        if not brought.exists():
+            raise EnvironmentFailed(f"Maven downloaded no {artifact.jar}")
+        brought.rename(jar)
+
+
+def pom(artifacts: Sequence[Artifact]) -> str:
+    """A project that depends on these artifacts."""
+    dependencies = "".join(
+        f"<dependency><groupId>{one.group}</groupId><artifactId>{one.name}</artifactId>"
+        f"<version>{escape(one.version)}</version></dependency>"
+        for one in artifacts
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>fencepost</groupId><artifactId>jars</artifactId><version>1</version>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )
+
+
+def run(argv: Sequence[str], limit_s: int, failure: str) -> None:
+    """Runs a program to its end; raises EnvironmentFailed with its last lines if it fails."""
+    try:
+        ran = subprocess.run(
+            argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit_s,
+            check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise EnvironmentFailed(f"{failure}: it was not done after {limit_s} s") from None
+    if ran.returncode:
+        raise EnvironmentFailed(failure, last_lines(ran.stdout.splitlines()))
+
+
+@contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Waits until no other process holds this lock file."""
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
+def last_lines(lines: Sequence[str]) -> str:
+    """The end of a log, as an error's detail."""
+    return "\n".join(lines[-_LAST_LINES:])
+
+
+def _maven(what: str, cache: Path, environment: Mapping[str, str]) -> str:
+    maven = shutil.which("mvn", path=environment.get("PATH"))
+    if maven is None:
+        raise EnvironmentFailed(
+            f"{what} is not in {cache}, and Maven (mvn), which would download it from Maven "
+            "Central, is not in the PATH"
+        )
+    return maven

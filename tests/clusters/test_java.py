@@ -1,0 +1,65 @@
+"""Java and Maven: what is found, what is asked for, and the one sentence about what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fencepost import EnvironmentFailed
+from fencepost_clusters.java import Artifact, cache_folder, class_path, find_java, pom
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    """A folder with a `java` of version 17 and nothing else, which is the whole PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    write_java(folder, "17.0.15")
+    return folder
+
+
+def write_java(folder: Path, version: str) -> None:
+    program = folder / "java"
+    said = f'openjdk version "{version}"\nOpenJDK Runtime Environment (build {version}+6-Test)'
+    program.write_text(f"#!/bin/sh\ncat >&2 <<'TEXT'\n{said}\nTEXT\n")
+    program.chmod(0o755)
+
+
+@pytest.mark.tool
+def test_java_is_found_by_its_home_or_the_path(tools: Path, tmp_path: Path) -> None:
+    assert find_java({"PATH": str(tools)}, "Kafka") == (f"{tools}/java", "17.0.15+6-Test")
+    (tmp_path / "home" / "bin").mkdir(parents=True)
+    write_java(tmp_path / "home" / "bin", "21.0.1")
+    home = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(tools)}
+    assert find_java(home, "Kafka") == (f"{tmp_path}/home/bin/java", "21.0.1+6-Test")
+
+
+@pytest.mark.tool
+def test_an_old_java_and_a_missing_one_are_named(tools: Path, tmp_path: Path) -> None:
+    write_java(tools, "11.0.2")
+    with pytest.raises(
+        EnvironmentFailed, match=r'Kafka needs Java 17 or newer.* is: openjdk version "11.0.2"'
+    ):
+        find_java({"PATH": str(tools)}, "Kafka")
+    with pytest.raises(EnvironmentFailed, match="there is no java in the PATH"):
+        find_java({"PATH": str(tmp_path)}, "Kafka")
+    with pytest.raises(EnvironmentFailed, match="is no program"):
+        find_java({"JAVA_HOME": "/nowhere"}, "Kafka")
+
+
+def test_a_project_names_group_name_and_version() -> None:
+    written = pom([Artifact("org.apache.zookeeper", "zookeeper", "3.9.5")])
+    assert "<groupId>org.apache.zookeeper</groupId><artifactId>zookeeper</artifactId>" in written
+    assert "<version>3.9.5</version>" in written
+
+
+def test_a_class_path_has_the_jars_of_a_folder_in_order(tmp_path: Path) -> None:
+    for name in ("b.jar", "a.jar", "notes.txt"):
+        (tmp_path / name).touch()
+    assert class_path(tmp_path) == f"{tmp_path}/a.jar:{tmp_path}/b.jar"
+
+
+def test_the_cache_is_the_users() -> None:
+    assert cache_folder({"XDG_CACHE_HOME": "/c"}) == Path("/c/fencepost")
+    assert cache_folder({"HOME": "/h"}) == Path("/h/.cache/fencepost")
