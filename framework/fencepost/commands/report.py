@@ -1,4 +1,4 @@
-"""`fencepost report`: judges recorded runs anew, and makes one page of them."""
+"""`fencepost report`: makes tables and pages of recorded runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def report(
     ] = DEFAULT_OUT / "report",
     json: Json = False,
 ) -> None:
-    """Judges runs anew and correlates their failures with epochs and fencing: tables, one page."""
+    """Makes tables and pages of runs, with what explains each failure; judges those that need it."""
     plugins = load_plugins()
     runs = [RunFolder(folder.absolute()) for folder in folders]
     say = progress()
