@@ -21,7 +21,7 @@ def report(
     ] = DEFAULT_OUT / "report",
     json: Json = False,
 ) -> None:
-    """Makes tables and pages of runs, with what explains each failure; judges those that need it."""
+    """Makes tables and pages of runs, with what explains each failure; judges where it must."""
     plugins = load_plugins()
     runs = [RunFolder(folder.absolute()) for folder in folders]
     say = progress()
