@@ -20,6 +20,7 @@ from msgspec import Struct
 from fencepost import NodeStarted, NodeStopped, ParsedEvent, Slot
 from fencepost_kafka import (
     BrokerStateChanged,
+    BrokerStateName,
     BrokerStopping,
     ControllerElected,
     ControllerFollowed,
@@ -37,8 +38,11 @@ from fencepost_kafka import (
     RecoveryEnded,
     RecoveryStarted,
     RequestRefused,
+    ResignReason,
     Role,
+    StateReason,
     VoteAnswered,
+    VoteReason,
 )
 
 LINE = re.compile(r"@(\d+) [A-Z]+ (\S+) (.*)")
@@ -69,7 +73,7 @@ class Memory:
     """Whether the node is a broker."""
     at_ns: int = 0
     """When the present line was printed."""
-    state: str = "INITIAL"
+    state: BrokerStateName = "INITIAL"
     broker_epoch: int = -1
     active_epoch: int = -1
     """The epoch in which it is the active controller (-1: it is not)."""
@@ -147,7 +151,7 @@ def _shuts_down(now: Memory, said: Match[str]) -> Bodies:
     yield _becomes(now, "SHUTDOWN", "shutdown_granted")
 
 
-def _becomes(now: Memory, state: str, reason: str) -> BrokerStateChanged:
+def _becomes(now: Memory, state: BrokerStateName, reason: StateReason) -> BrokerStateChanged:
     old, now.state = now.state, state
     return BrokerStateChanged(now.node_id, old, state, now.broker_epoch, reason)
 
@@ -183,8 +187,9 @@ def _election(now: Memory, said: Match[str]) -> Bodies:
 
 def _voted(now: Memory, said: Match[str]) -> Bodies:
     granted = said["answer"] == "granted"
+    reason: VoteReason = "granted" if granted else "rejected"
     yield VoteAnswered(
-        int(said["epoch"]), int(said["candidate"]), granted, said["answer"], -1, -1,
+        int(said["epoch"]), int(said["candidate"]), granted, reason, -1, -1,
         int(said["end"]), int(said["last"]),
     )  # fmt: skip
 
@@ -200,7 +205,7 @@ def _majority_lost(now: Memory, said: Match[str]) -> Bodies:
 
 
 def _resigned(now: Memory, said: Match[str]) -> Bodies:
-    reason = "no_majority" if now.majority_lost else "higher_epoch"
+    reason: ResignReason = "no_majority" if now.majority_lost else "higher_epoch"
     now.active_epoch, now.majority_lost = -1, False
     yield ControllerResigned(int(said[1]), reason)
 

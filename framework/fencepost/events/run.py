@@ -8,6 +8,8 @@ from msgspec import Struct
 
 from fencepost.events.words import because
 
+RunPhase = Literal["start", "load", "inject", "heal", "drain", "read", "end"]
+
 
 class RunStarted(Struct, frozen=True, tag="run.started"):
     """The harness began; its first event."""
@@ -21,7 +23,7 @@ class RunStarted(Struct, frozen=True, tag="run.started"):
 
 
 class PhaseStarted(Struct, frozen=True, tag="run.phase"):
-    """The run entered a phase: start, load, inject, heal, drain, read, end."""
+    """The run entered a phase: a `RunPhase`, or one of an older version."""
 
     phase: str
 
@@ -108,7 +110,7 @@ class TestEnded(Struct, frozen=True, tag="test.ended"):
 
     __test__: ClassVar[bool] = False
     nodeid: str
-    outcome: str
+    outcome: Literal["passed", "failed", "error"]
 
     def sentence(self) -> str:
         return f"the test {self.nodeid} {self.outcome}"

@@ -23,6 +23,7 @@ from typing import Self, final
 from msgspec import Struct
 
 from fencepost.events import ClusterRecovered, Event, PhaseStarted
+from fencepost.events.run import RunPhase
 from fencepost.history.run_end import RunEnd
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.folder import judge_folder
@@ -314,7 +315,7 @@ class Run:
         """Ends what still runs; a run that was not finished is not complete."""
         self.runtime.close(completed=False)
 
-    def enter(self, phase: str) -> None:
+    def enter(self, phase: RunPhase) -> None:
         """Begins a phase."""
         self.runtime.record(PhaseStarted(phase))
         self._on_phase(phase)

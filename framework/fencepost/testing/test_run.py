@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from traceback import walk_tb
-from typing import final
+from typing import Literal, final
 
 import pytest
 
@@ -61,7 +61,7 @@ class Ran:
     """A test that had a run of its own."""
 
     nodeid: str
-    outcome: str
+    outcome: Literal["passed", "failed", "skipped"]
     folder: RunFolder
 
 

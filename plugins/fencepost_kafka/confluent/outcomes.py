@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError
 
+from fencepost_kafka.events.values import CallOutcome
+
 NEVER_SENT = frozenset({KafkaError._QUEUE_FULL, KafkaError._FATAL, KafkaError._INVALID_ARG})
 """Errors of handing a message over: the library never accepted it."""
 
@@ -34,7 +36,7 @@ ADMIN_IN_DOUBT = frozenset(
 """A broker's answers to an administrative request that leave its effect open."""
 
 
-def of_produce(acks: int, error: KafkaError | None) -> str:
+def of_produce(acks: int, error: KafkaError | None) -> CallOutcome:
     """The outcome of a message that was handed over, from its delivery report."""
     if error is None:
         # With acks=0 there is no answer; the report says only that the bytes were written.
@@ -42,7 +44,7 @@ def of_produce(acks: int, error: KafkaError | None) -> str:
     return "failed" if error.code() in REFUSED_FOR_GOOD else "unknown"
 
 
-def of_admin(error: KafkaError | None) -> str:
+def of_admin(error: KafkaError | None) -> CallOutcome:
     """The outcome of an administrative call; errors of the library itself leave it open."""
     if error is None:
         return "ok"

@@ -45,6 +45,7 @@ from fencepost_kafka.commands import (
 )
 from fencepost_kafka.confluent.session import Session
 from fencepost_kafka.events import ProbeCompleted
+from fencepost_kafka.events.values import ProbeOutcome
 
 # kio's annotations give every number a type of its own, which its own coercion undoes: plain ints
 # work.
@@ -70,7 +71,7 @@ Known = ProbeFetch | ProbeProduce | ProbeMetadata | ProbeController | AddVoter |
 class ExchangeResult:
     """What came back, in the terms of `ProbeCompleted`."""
 
-    outcome: str
+    outcome: ProbeOutcome
     error: str = ""
     records: int = 0
     base_offset: int = -1

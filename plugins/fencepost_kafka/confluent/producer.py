@@ -14,6 +14,7 @@ from fencepost_kafka.commands import ProducerOptions
 from fencepost_kafka.confluent import outcomes
 from fencepost_kafka.confluent.session import SLICE_S, Session, named
 from fencepost_kafka.events import ProduceCompleted, ProduceInvoked, ProducerEpochChanged
+from fencepost_kafka.events.values import CallOutcome
 
 _STATISTICS_MS = 200
 """How often librdkafka reports statistics, which are the only source of its producer epoch."""
@@ -131,7 +132,7 @@ class ProducerWork:
         stored_at = offset if outcome == "ok" and offset is not None else -1
         self._complete(operation, outcome, stored_at, "" if error is None else error.name())
 
-    def _complete(self, operation: str, outcome: str, offset: int, error: str) -> None:
+    def _complete(self, operation: str, outcome: CallOutcome, offset: int, error: str) -> None:
         # A report may come after a flush gave up: the first result counts.
         place = self._open.pop(operation, None)
         if place is not None:

@@ -36,6 +36,7 @@ from fencepost_kafka.commands import (
     Rebalance,
 )
 from fencepost_kafka.confluent.probe import ExchangeResult, exchange, frame_request
+from fencepost_kafka.events.values import CallOutcome
 
 RawCommand = Reassign | ListReassignments | DeleteBroker | AddBrokers | Rebalance
 RAW = (Reassign, ListReassignments, DeleteBroker, AddBrokers, Rebalance)
@@ -81,7 +82,7 @@ class Ended:
 
     api: str
     subject: str
-    outcome: str
+    outcome: CallOutcome
     error: str = ""
     details: tuple[str, ...] = ()
 

@@ -20,6 +20,7 @@ from fencepost_kafka.confluent.consumer import (
 )
 from fencepost_kafka.confluent.session import SLICE_S, Session, named
 from fencepost_kafka.events import ReadCompleted
+from fencepost_kafka.events.values import CallOutcome
 
 ASK_S = 2.0
 """How long one request for a partition's bounds may take."""
@@ -101,6 +102,7 @@ class ReaderWork:
                         unasked.remove(place)
 
     def _report(self, place: tuple[str, int], progress: Progress) -> None:
+        outcome: CallOutcome
         if not progress.bounded:
             outcome, error = "unknown", progress.error
         elif progress.missing:

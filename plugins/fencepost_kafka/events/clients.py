@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from fencepost import Operation, OperationOutcome, because
+from fencepost_kafka.events.values import CallOutcome, ProbeOutcome
 from fencepost_kafka.events.words import at, scopes
 
 
@@ -40,7 +41,7 @@ class ProduceCompleted(Struct, frozen=True, tag="client.produce_completed"):
     topic: str
     partition: int
     acks: int
-    outcome: str
+    outcome: CallOutcome
     offset: int
     error: str
 
@@ -137,7 +138,7 @@ class ReadCompleted(Struct, frozen=True, tag="client.read_completed"):
     partition: int
     start: int
     end: int
-    outcome: str
+    outcome: CallOutcome
     error: str
     asked_ns: int = 0
 
@@ -172,7 +173,7 @@ class ProbeCompleted(Struct, frozen=True, tag="client.probe_completed"):
     slot: str
     topic: str
     partition: int
-    outcome: str
+    outcome: ProbeOutcome
     error: str
     records: int
     base_offset: int
@@ -210,7 +211,7 @@ class AdminCompleted(Struct, frozen=True, tag="client.admin_completed"):
     operation: str
     api: str
     subject: str
-    outcome: str
+    outcome: CallOutcome
     error: str
     details: tuple[str, ...] = ()
 

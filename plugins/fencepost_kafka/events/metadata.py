@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import Literal
 
 from msgspec import Struct
 
 from fencepost import OWN, Authority, Change, Nearest, Origin, numbers
+from fencepost_kafka.events.values import NodeRole
 from fencepost_kafka.events.words import at, broker_scope, partition_scope, scopes
 
 
@@ -171,7 +173,7 @@ class BrokerCommitted(Struct, frozen=True, tag="metadata.broker"):
     broker_epoch: int
     fenced: bool
     incarnation: str
-    role: str = ""
+    role: Literal[NodeRole, ""] = ""
 
     def sentence(self) -> str:
         state = "fenced" if self.fenced else "active"
@@ -202,7 +204,7 @@ class TopicCommitted(Struct, frozen=True, tag="metadata.topic"):
     topic: str
     topic_id: str
     deleted: bool
-    role: str = ""
+    role: Literal[NodeRole, ""] = ""
 
     def sentence(self) -> str:
         return (
@@ -231,7 +233,7 @@ class PartitionCommitted(Struct, frozen=True, tag="metadata.partition"):
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
-    role: str = ""
+    role: Literal[NodeRole, ""] = ""
     eligible: tuple[int, ...] = ()
 
     def sentence(self) -> str:

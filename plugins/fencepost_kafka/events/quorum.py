@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from msgspec import Struct
 
 from fencepost import Authority, Change, Origin, numbers
+from fencepost_kafka.events.values import NodeRole, ResignReason, VoteReason
 from fencepost_kafka.events.words import CONTROLLER_SCOPE, scopes, term_scope
 
 
@@ -34,7 +35,7 @@ class VoteAnswered(Struct, frozen=True, tag="quorum.vote_answered"):
     epoch: int
     candidate: int
     granted: bool
-    reason: str
+    reason: VoteReason
     log_end: int
     last_epoch: int
     candidate_log_end: int
@@ -85,7 +86,7 @@ class ControllerResigned(Struct, frozen=True, tag="quorum.controller_resigned"):
     """
 
     epoch: int
-    reason: str
+    reason: ResignReason
 
     def sentence(self) -> str:
         return f"resigned as active controller of epoch {self.epoch} ({self.reason})"
@@ -140,7 +141,7 @@ class MetricsReported(Struct, frozen=True, tag="metrics.reported"):
     process's, from its start to the end of that time. A broker has only a MetadataLag.
     """
 
-    role: str
+    role: NodeRole
     node_id: int
     metadata_lag: int = 0
     commit_latency_ms: float = 0.0

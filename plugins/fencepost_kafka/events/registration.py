@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import Literal
 
 from msgspec import Struct
 
 from fencepost import Authority, Change, Origin
+from fencepost_kafka.events.values import BrokerStateName, GlobalState, StateReason
 from fencepost_kafka.events.words import broker_scope, scopes
 
 
@@ -27,7 +29,7 @@ class HeartbeatAnswered(Struct, frozen=True, tag="controller.heartbeat_answered"
     request_epoch: int
     broker_epoch: int
     error: str
-    next_state: str
+    next_state: BrokerStateName
     lease_start_ms: int
     lease_end_ms: int
     lease_period_ms: int
@@ -36,7 +38,7 @@ class HeartbeatAnswered(Struct, frozen=True, tag="controller.heartbeat_answered"
     active: bool
     balance_ms: int = 0
     metadata_offset: int = -1
-    target_state: str = ""
+    target_state: Literal[BrokerStateName, ""] = ""
     features: tuple[str, ...] = ()
     most_behind: int = -1
 
@@ -107,11 +109,11 @@ class BrokerStateChanged(Struct, frozen=True, tag="broker.state_changed"):
     """
 
     broker_id: int
-    old: str
-    new: str
+    old: BrokerStateName
+    new: BrokerStateName
     broker_epoch: int
-    reason: str
-    global_state: str = ""
+    reason: StateReason
+    global_state: Literal[GlobalState, ""] = ""
 
     def sentence(self) -> str:
         return (
@@ -138,8 +140,8 @@ class BrokerStopping(Struct, frozen=True, tag="broker.stopping"):
     """
 
     broker_id: int
-    state: str
-    global_state: str
+    state: BrokerStateName
+    global_state: Literal[GlobalState, ""]
     limit_ms: int
 
     def sentence(self) -> str:
@@ -162,7 +164,7 @@ class HeartbeatSent(Struct, frozen=True, tag="broker.heartbeat_sent"):
     broker_epoch: int
     controller: int
     correlation: int
-    target_state: str
+    target_state: BrokerStateName
     lease_start_ms: int
     metadata_offset: int
 
@@ -188,7 +190,7 @@ class LeaseGranted(Struct, frozen=True, tag="broker.lease_granted"):
 
     broker_id: int
     broker_epoch: int
-    next_state: str
+    next_state: BrokerStateName
     lease_start_ms: int
     lease_end_ms: int
     ends_at_ns: int

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from fencepost import Authority, Change, numbers
+from fencepost_kafka.events.values import LeadershipReason, RemovalReason, TruncationReason
 from fencepost_kafka.events.words import at, offsets, partition_scope, scopes
 
 
@@ -69,7 +70,7 @@ class LeadershipEnded(Struct, frozen=True, tag="replica.leadership_ended"):
     topic: str
     partition: int
     leader_epoch: int
-    reason: str
+    reason: LeadershipReason
 
     def sentence(self) -> str:
         return f"stops leading {at(self)} in leader epoch {self.leader_epoch} ({self.reason})"
@@ -144,7 +145,7 @@ class LogTruncated(Struct, frozen=True, tag="replica.log_truncated"):
     from_log_end: int
     high_watermark: int
     leader_epoch: int
-    reason: str
+    reason: TruncationReason
 
     def sentence(self) -> str:
         return (
@@ -297,7 +298,7 @@ class ReplicaRemoved(Struct, frozen=True, tag="replica.removed"):
     topic: str
     partition: int
     topic_id: str
-    reason: str
+    reason: RemovalReason
 
     def sentence(self) -> str:
         return f"deletes its log of {at(self)} ({self.reason})"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from msgspec import Struct
 
 from fencepost import Authority, Change
+from fencepost_kafka.events.values import BrokerStateName
 from fencepost_kafka.events.words import at, offsets, partition_scope, scopes
 
 FENCING_REASONS = frozenset(
@@ -68,7 +70,7 @@ class FetchServed(Struct, frozen=True, tag="broker.fetch_served"):
     to_offset: int
     high_watermark: int
     leader_epoch: int
-    state: str
+    state: BrokerStateName
     log_end: int = -1
 
     def sentence(self) -> str:
@@ -97,7 +99,7 @@ class RequestRefused(Struct, frozen=True, tag="broker.request_refused"):
     requester: int
     error: str
     reason: str
-    state: str
+    state: Literal[BrokerStateName, ""]
 
     def sentence(self) -> str:
         where = f" for {at(self)}" if self.topic else ""

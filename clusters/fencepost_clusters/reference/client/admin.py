@@ -24,6 +24,7 @@ from fencepost_kafka import (
     AdminCommand,
     AdminCompleted,
     AdminOptions,
+    CallOutcome,
     ClientCommand,
     ProbeBytes,
     ProbeCommand,
@@ -32,6 +33,7 @@ from fencepost_kafka import (
     ProbeFetch,
     ProbeMetadata,
     ProbeMetrics,
+    ProbeOutcome,
     ProbeProduce,
     RemoveVoter,
 )
@@ -136,7 +138,7 @@ class AdminClient:
         return True
 
     def _complete(
-        self, one: _Doing, outcome: outcomes.Outcome, error: str, details: tuple[str, ...] = ()
+        self, one: _Doing, outcome: CallOutcome, error: str, details: tuple[str, ...] = ()
     ) -> None:
         asked = one.asked
         self._out.note(
@@ -198,7 +200,7 @@ class ProbeClient:
         """Takes an answer in; False if the call was not ours."""
         if self._doing is None or self._doing[0] != call_id:
             return False
-        outcome: outcomes.ProbeOutcome = "answered"
+        outcome: ProbeOutcome = "answered"
         error, records, base = "", 0, -1
         brokers: tuple[int, ...] = ()
         code = 0
@@ -238,7 +240,7 @@ class ProbeClient:
 
     def _complete(
         self,
-        outcome: outcomes.ProbeOutcome,
+        outcome: ProbeOutcome,
         error: str,
         records: int,
         base: int,

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from fencepost_clusters.reference.wire.errors import Error
-
-Outcome = Literal["ok", "failed", "unknown"]
-ProbeOutcome = Literal["answered", "refused", "closed", "timeout"]
+from fencepost_kafka import CallOutcome
 
 REFUSED_FOR_GOOD = frozenset({10, 17, 18, 21, 29, 31, 43, 87})
 """Codes of Produce that no retry changes: too large, invalid topic, acks, rights, format."""
@@ -21,7 +17,7 @@ def name_of(code: int) -> str:
     return Error(code).name if code in Error._value2member_map_ else f"ERROR_{code}"
 
 
-def of_admin(code: int) -> Outcome:
+def of_admin(code: int) -> CallOutcome:
     """The outcome of an administrative request that was answered."""
     if code == 0:
         return "ok"

@@ -19,7 +19,12 @@ from fencepost_clusters.reference.core.node.effects import Instant, Outbox
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_kafka import ProduceCompleted, ProduceInvoked, ProducerOptions
+from fencepost_kafka import (
+    CallOutcome,
+    ProduceCompleted,
+    ProduceInvoked,
+    ProducerOptions,
+)
 
 SECOND = 1_000 * MS
 MOST_IN_FLIGHT = 5
@@ -284,11 +289,11 @@ class ProducerClient:
         batch.tries += 1
         batch.again_ns = now.monotonic_ns + backoff_ns
 
-    def _end(self, batch: _Batch, outcome: outcomes.Outcome, base: int, error: str) -> None:
+    def _end(self, batch: _Batch, outcome: CallOutcome, base: int, error: str) -> None:
         for at, operation in enumerate(batch.operations):
             self._complete(operation, outcome, base + at if base >= 0 else -1, error)
 
-    def _complete(self, operation: str, outcome: outcomes.Outcome, offset: int, error: str) -> None:
+    def _complete(self, operation: str, outcome: CallOutcome, offset: int, error: str) -> None:
         place = self._open.pop(operation, None)
         if place is not None:
             topic, partition = place

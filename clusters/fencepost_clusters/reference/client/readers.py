@@ -16,6 +16,7 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import (
     BEGINNING,
+    CallOutcome,
     ConsumerOptions,
     ConsumerPositioned,
     Polled,
@@ -210,7 +211,8 @@ class ReaderClient:
             self._fetching.drop(came.place)
 
     def _report(self, place: Place, one: _Progress) -> None:
-        outcome, error = "ok", ""
+        outcome: CallOutcome = "ok"
+        error = ""
         if one.end < 0:
             outcome, error = "unknown", one.error
         elif one.missing:

@@ -1,8 +1,11 @@
-"""The states of a broker: KIP-631's, and the registration draft's words for them."""
+"""The states of a broker: KIP-631's, and the registration draft's names for them."""
 
 from __future__ import annotations
 
-from enum import IntEnum, StrEnum
+from collections.abc import Mapping
+from enum import IntEnum
+
+from fencepost_kafka import BrokerStateName, GlobalState
 
 
 class BrokerState(IntEnum):
@@ -19,25 +22,30 @@ class BrokerState(IntEnum):
         """The state of a number on the wire."""
         return cls(number) if 0 <= number <= 4 else cls.UNKNOWN
 
+    @property
+    def label(self) -> BrokerStateName:
+        """Its name, as events have it."""
+        return _NAMES[self]
 
-class GlobalState(StrEnum):
-    """The state of a broker as the whole cluster sees it, in the registration draft's words."""
 
-    OFFLINE = "Offline"
-    FENCED = "Fenced"
-    ONLINE = "Online"
-    STOPPING = "Stopping"
+_NAMES: Mapping[BrokerState, BrokerStateName] = {
+    BrokerState.UNKNOWN: "UNKNOWN",
+    BrokerState.INITIAL: "INITIAL",
+    BrokerState.FENCED: "FENCED",
+    BrokerState.ACTIVE: "ACTIVE",
+    BrokerState.SHUTDOWN: "SHUTDOWN",
+}
 
 
 def global_state(state: BrokerState, stopping: bool) -> GlobalState:
-    """The draft's word for a KIP-631 state; `stopping`: the broker targets SHUTDOWN (REG-01).
+    """The draft's name of a KIP-631 state; `stopping`: the broker targets SHUTDOWN (REG-01).
 
     A broker leaves INITIAL when its Register is answered: until then it is Offline.
     """
     match state:
         case BrokerState.ACTIVE:
-            return GlobalState.STOPPING if stopping else GlobalState.ONLINE
+            return "Stopping" if stopping else "Online"
         case BrokerState.FENCED:
-            return GlobalState.FENCED
+            return "Fenced"
         case _:
-            return GlobalState.OFFLINE
+            return "Offline"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
 from typing import Protocol
 from uuid import UUID
 
 from msgspec import Struct
 
 from fencepost_clusters.reference.core.node.effects import Instant
+from fencepost_kafka import BrokerStateName
 
 
 class Broker(Struct, frozen=True):
@@ -65,12 +65,21 @@ class ClusterState(Protocol):
     def setting(self, topic: str, name: str) -> str | None: ...
 
 
+class NamedState(Protocol):
+    """A state of a broker, in any plane."""
+
+    @property
+    def label(self) -> BrokerStateName:
+        """Its name, as events have it."""
+        ...
+
+
 class Session(Protocol):
     """This broker's registration: its epoch and state, and whether it may serve clients."""
 
     @property
     def epoch(self) -> int: ...
     @property
-    def state(self) -> Enum: ...
+    def state(self) -> NamedState: ...
 
     def serving(self, now: Instant) -> bool: ...

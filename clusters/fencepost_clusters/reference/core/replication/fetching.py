@@ -201,7 +201,7 @@ class Fetching:
             to_offset=end,
             high_watermark=one.high_watermark,
             leader_epoch=one.epoch,
-            state=self._session.state.name,
+            state=self._session.state.label,
             log_end=one.log.end,
         )
         return part, event

@@ -207,7 +207,7 @@ class Following:
                     requester=replica.replica_id,
                     error=Error.STALE_BROKER_EPOCH.name,
                     reason="stale_broker_epoch",
-                    state=self._session.state.name,
+                    state=self._session.state.label,
                 )
             )
             return Error.STALE_BROKER_EPOCH

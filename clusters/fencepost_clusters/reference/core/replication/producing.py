@@ -250,6 +250,6 @@ class Producing:
                 requester=-1,
                 error=error.name,
                 reason=reason,
-                state=self._session.state.name,
+                state=self._session.state.label,
             )
         )

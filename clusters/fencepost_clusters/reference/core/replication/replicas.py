@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
 from uuid import UUID
 
 from fencepost_clusters.reference.core.log.entry import Entry
@@ -26,10 +25,10 @@ from fencepost_clusters.reference.core.replication.replica import (
     ReplicaHost,
     log_name,
 )
-from fencepost_clusters.reference.core.replication.roles import RetireReason
+from fencepost_clusters.reference.core.replication.roles import LossReason, RetireReason
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_kafka import IsrChangeAnswered, IsrChangeAsked, ReplicaRemoved
+from fencepost_kafka import IsrChangeAnswered, IsrChangeAsked, RemovalReason, ReplicaRemoved
 
 MS = 1_000_000
 _CERTAIN = frozenset({Error.INELIGIBLE_REPLICA, Error.INVALID_REQUEST})
@@ -97,7 +96,7 @@ class Replicas:
             if partition is None or self.me not in partition.replicas:
                 if mine is not None:
                     del self.by_key[key]
-                    reason: RetireReason = "deleted" if partition is None else "unassigned"
+                    reason: LossReason = "deleted" if partition is None else "unassigned"
                     mine.retire(reason)
                     self._remove(mine.name, reason)
                 continue
@@ -123,7 +122,7 @@ class Replicas:
             del self._disk_logs[name]
             self._remove(name, "stray")
 
-    def _remove(self, name: str, reason: RetireReason | Literal["stray"]) -> None:
+    def _remove(self, name: str, reason: RemovalReason) -> None:
         topic, index, topic_id = name.rsplit("-", 2)
         self._out.note(
             ReplicaRemoved(

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
-RetireReason = Literal["deleted", "unassigned", "taken_over", "shutdown"]
+LossReason = Literal["deleted", "unassigned"]
+"""Why a broker has no replica of a partition any more."""
+RetireReason = Literal[LossReason, "taken_over", "shutdown"]
 """Why a replica stops leading or following for good."""
 CutReason = Literal["high_watermark", "leader_epoch"]
 """By what a follower's log was cut."""

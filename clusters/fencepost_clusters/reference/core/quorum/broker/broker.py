@@ -398,7 +398,7 @@ class BrokerNode:
     def _fenced_answer(self, received: Received) -> None:
         """A fenced broker processes no client request: an error, or a closed connection."""
         message = received.message
-        state = self.lifecycle.state.name
+        state = self.lifecycle.state.label
         name = type(message).__name__.removesuffix("Request")
         error = Error.NOT_LEADER_OR_FOLLOWER
         partitions: list[tuple[str, int]] = [("", -1)]

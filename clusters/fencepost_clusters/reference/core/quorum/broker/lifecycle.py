@@ -144,7 +144,7 @@ class Lifecycle:
             self._out.note(
                 BrokerStopping(
                     broker_id=self._settings.node_id,
-                    state=self.state.name,
+                    state=self.state.label,
                     global_state=global_state(self.state, True),
                     limit_ms=limit_ms,
                 )
@@ -173,8 +173,8 @@ class Lifecycle:
         self._out.note(
             BrokerStateChanged(
                 broker_id=self._settings.node_id,
-                old=old.name,
-                new=state.name,
+                old=old.label,
+                new=state.label,
                 broker_epoch=self.epoch,
                 reason=reason,
                 global_state=global_state(state, self._stop is not None),
@@ -210,7 +210,7 @@ class Lifecycle:
                 broker_epoch=self.epoch,
                 controller=target,
                 correlation=call,
-                target_state=goal.name,
+                target_state=goal.label,
                 lease_start_ms=now.wall_ms,
                 metadata_offset=applied - 1,
             )
@@ -270,7 +270,7 @@ class Lifecycle:
             LeaseGranted(
                 broker_id=self._settings.node_id,
                 broker_epoch=answer.broker_epoch,
-                next_state=next_state.name,
+                next_state=next_state.label,
                 lease_start_ms=beat.lease_start_ms,
                 lease_end_ms=answer.lease_end_time_ms,
                 ends_at_ns=ends_ns,

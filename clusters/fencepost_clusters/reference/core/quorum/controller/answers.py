@@ -169,7 +169,7 @@ class Answers:
             request_epoch=asked.broker_epoch,
             broker_epoch=answer.broker_epoch,
             error=Error(answer.error_code).name,
-            next_state=BrokerState.read(answer.next_state).name,
+            next_state=BrokerState.read(answer.next_state).label,
             lease_start_ms=asked.lease_start_time_ms,
             lease_end_ms=answer.lease_end_time_ms,
             lease_period_ms=self._settings.lease_ms,
@@ -178,7 +178,7 @@ class Answers:
             active=active,
             balance_ms=balance_ms(self._settings),
             metadata_offset=asked.cur_metadata_offset,
-            target_state=BrokerState.read(asked.target_state).name,
+            target_state=BrokerState.read(asked.target_state).label,
             features=tuple(f"{f.name}={f.min_level}-{f.max_level}" for f in asked.features),
             most_behind=self._settings.ms("metadata.max.lag.records"),
         )
