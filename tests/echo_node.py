@@ -1,8 +1,9 @@
-"""A tiny real node: listens, answers every frame, and talks to its peers, over TCP.
+"""A tiny node: listens, answers every frame, and talks to its peers, over TCP or simulated links.
 
-It is what the process runtime's own tests start: cheap, quick, and honest about what reached it.
+It is what the runtimes' own tests start: cheap, quick, and honest about what reached it.
 A frame is Kafka's (length, API key, version, correlation, client id), so Kafka's probe works.
 Run as a program it is a node (`echo_node.py node CONFIG`) or a client worker (`... client CONFIG`).
+`SimulatedEcho` does the same in virtual time.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import struct
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from msgspec import Struct
 
@@ -24,6 +26,7 @@ from fencepost import (
     ClientStarted,
     Command,
     Fold,
+    Host,
     Layout,
     Link,
     NodeStarted,
@@ -32,13 +35,18 @@ from fencepost import (
     Probe,
     Recorder,
     Shape,
+    Signal,
+    SimulatedDisk,
     Slot,
     View,
+    WorkerConfig,
 )
+from fencepost.model.simulable import Chance
 from fencepost_kafka import COUNTS, Role
 from fencepost_kafka.probe import kafka_probe
 
 PORT = 9092
+PROBE = "fencepost-probe"
 BEAT_S = 0.03
 BURST = 5000
 
@@ -154,6 +162,105 @@ class EchoSystem:
     def image(self) -> str:
         return "fencepost/pod"
 
+    def simulated_disk(self) -> NoDisk:
+        return NoDisk()
+
+    def simulated_probe(self) -> object:
+        return SimulatedFrame(PROBE)
+
+    def simulated_node(
+        self, place: Place, shape: Shape, disk: SimulatedDisk, host: Host
+    ) -> SimulatedEcho:
+        slot = place.slot
+        peers = [link.target for link in place.layout.links if link.source == slot.name]
+        mode = dict(self.modes).get(slot.name, "")
+        first = NodeStarted(str(slot.role), slot.node_id, str(place.process), 0)
+        return SimulatedEcho(host, slot.name, first, peers, self.port, mode)
+
+    def simulated_client(self, config: WorkerConfig, host: Host) -> SimulatedEcho:
+        name, _, port = config.bootstrap[0].partition(":")
+        first = ClientStarted("echo", "simulated")
+        return SimulatedEcho(host, config.process, first, [name], int(port))
+
+
+class NoDisk:
+    """An echo node stores nothing."""
+
+    def copy(self) -> Self:
+        return self
+
+    def lose_power(self, chance: Chance) -> None:
+        """Nothing is there to be forgotten."""
+
+
+class SimulatedFrame(Struct, frozen=True):
+    """A frame of a peer, or of a probe."""
+
+    peer: str
+
+
+class SimulatedAnswer(Struct, frozen=True):
+    """The answer to a frame."""
+
+
+@dataclass(slots=True)
+class SimulatedEcho:
+    """A node or a client in the simulator; see `SimulatedProcess`. It sends a frame a beat."""
+
+    host: Host
+    name: str
+    first: Struct
+    peers: Sequence[str]
+    port: int
+    mode: str = ""
+    dialled: dict[int, str] = field(default_factory=dict)
+    """connection -> the peer at its other end."""
+    next_ns: int | None = 0
+
+    def wake(self) -> None:
+        if self.next_ns == 0:
+            if self.mode == "dies":
+                self.host.exit(3)
+                return
+            self.host.record(self.first)
+            if self.mode == "leaves":
+                self.signalled(Signal.TERM)
+                return
+        for peer in self.peers:
+            if peer not in self.dialled.values():
+                self.dialled[self.host.dial(peer, self.port)] = peer
+        for connection in self.dialled:
+            self.host.send(connection, SimulatedFrame(self.name))
+        self.next_ns = self.host.monotonic_ns() + int(BEAT_S * 1_000_000_000)
+
+    def deadline_ns(self) -> int | None:
+        return self.next_ns
+
+    def accepted(self, connection: int, port: int) -> None:
+        """Nothing is said before it is asked."""
+
+    def received(self, connection: int, message: object) -> None:
+        if connection in self.dialled:
+            self.host.record(Answered(self.dialled[connection]))
+        elif self.mode != "deaf":
+            assert isinstance(message, SimulatedFrame)
+            if message.peer != PROBE:
+                self.host.record(Heard(message.peer))
+            self.host.send(connection, SimulatedAnswer())
+
+    def broken(self, connection: int, reason: str) -> None:
+        peer = self.dialled.pop(connection, None)
+        if peer is not None:
+            self.host.record(Closed(peer))
+
+    def signalled(self, what: Signal) -> None:
+        if self.mode != "stubborn":
+            self.host.record(NodeStopped("asked"))
+            self.host.exit(0)
+
+    def told(self, command: Mapping[str, object]) -> None:
+        self.host.record(Told(str(command["say"])))
+
 
 def frame(client: str, correlation: int = 1) -> bytes:
     body = struct.pack(">hhih", 18, 0, correlation, len(client)) + client.encode()
@@ -174,7 +281,7 @@ async def serve(
             body = await read_frame(reader)
             (length,) = struct.unpack(">h", body[8:10])
             peer = body[10 : 10 + length].decode()
-            if not peer.startswith("fencepost-probe"):
+            if not peer.startswith(PROBE):
                 recorder.record(Heard(peer))
             writer.write(struct.pack(">i", 10) + body[4:8] + bytes(6))
             await writer.drain()

@@ -1,4 +1,4 @@
-"""What tests of the process runtime share: runs of echo nodes, and waiting for what they say."""
+"""What tests of the runtimes share: runs of echo nodes, and waiting for what they record."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from pathlib import Path
 
 from tests import echo_node
 
-from fencepost import Condition, Event, Shape, Slot, View
+from fencepost import Condition, Event, Runtime, Shape, Slot, View
 from fencepost.history.run_folder import RunFolder
-from fencepost.model.clock import SECOND, now_ns
+from fencepost.model.clock import SECOND
 from fencepost.runtimes.process.backend import BackendKind
 from fencepost.runtimes.process.runtime import ProcessRuntime
+from fencepost.runtimes.simulated.runtime import SimulatedRuntime
 from fencepost.supervision.launcher import state_of
 from fencepost_kafka import Role, kafka_shape
 from fencepost_kafka.probe import kafka_probe
@@ -38,25 +39,43 @@ def echo_run(
     )
 
 
+def simulated_run(
+    path: Path, system: echo_node.EchoSystem | None = None, shape: Shape = PAIR
+) -> SimulatedRuntime:
+    """As `echo_run`, in virtual time."""
+    return SimulatedRuntime(
+        system or echo_node.EchoSystem(),
+        shape,
+        RunFolder.create(path),
+        seed=7,
+        kinds=echo_node.KINDS,
+    )
+
+
 def talking_pair(
     path: Path, system: echo_node.EchoSystem | None = None, backend: BackendKind | None = None
 ) -> ProcessRuntime:
     """Two brokers that talk to each other."""
     runtime = echo_run(path, system, backend=backend)
-    for broker in runtime.layout.of(Role.BROKER):
-        runtime.start(broker)
-    talk(runtime)
+    start_brokers(runtime)
     return runtime
 
 
-def talk(runtime: ProcessRuntime) -> None:
+def start_brokers(runtime: Runtime) -> None:
+    """Starts both brokers, and waits until they talk to each other."""
+    for broker in runtime.layout.of(Role.BROKER):
+        runtime.start(broker)
+    talk(runtime)
+
+
+def talk(runtime: Runtime) -> None:
     """Waits until both brokers hear from each other, from now on."""
     for name in ("broker-1", "broker-2"):
         assert advance(runtime, more("echo.answered", name, runtime.view)), "they do not talk"
 
 
-def advance(runtime: ProcessRuntime, until: Condition, limit_s: float = 30) -> Event | None:
-    return runtime.advance(until, now_ns() + int(limit_s * SECOND))
+def advance(runtime: Runtime, until: Condition, limit_s: float = 30) -> Event | None:
+    return runtime.advance(until, runtime.now_ns() + int(limit_s * SECOND))
 
 
 def more(kind: str, slot: str, view: View) -> Condition:
@@ -67,25 +86,25 @@ def more(kind: str, slot: str, view: View) -> Condition:
     )
 
 
-def goes_on(runtime: ProcessRuntime, kind: str, name: str) -> bool:
+def goes_on(runtime: Runtime, kind: str, name: str) -> bool:
     """Whether a slot's process still records such events, once what was on its way is past."""
     _let_past(runtime, name)
     return advance(runtime, more(kind, name, runtime.view)) is not None
 
 
-def is_silent(runtime: ProcessRuntime, kind: str, name: str) -> bool:
+def is_silent(runtime: Runtime, kind: str, name: str) -> bool:
     """Whether a slot's process records no such event, once what was on its way is past."""
     _let_past(runtime, name)
     return advance(runtime, more(kind, name, runtime.view), 0.5) is None
 
 
-def _let_past(runtime: ProcessRuntime, name: str) -> None:
-    """A node that answers now has taken in what had reached it, however slow it was until then;
-    none is asked that is stopped, or in a container, where nobody is heard past the links."""
-    process = runtime.living(slot(runtime, name))
-    here = runtime.folder.info().runtime == "process"
-    if here and process is not None and state_of(process.pid) != "T":
-        assert kafka_probe(runtime.place(process.slot).address, echo_node.PORT, 30)
+def _let_past(runtime: Runtime, name: str) -> None:
+    """A node that answers now has taken in what had reached it, however slow it was until then. A
+    stopped node is not asked, nor one in a container, which can be reached by its links only."""
+    if isinstance(runtime, ProcessRuntime) and runtime.folder.info().runtime == "process":
+        process = runtime.living(slot(runtime, name))
+        if process is not None and state_of(process.pid) != "T":
+            assert kafka_probe(runtime.place(process.slot).address, echo_node.PORT, 30)
     advance(runtime, NEVER, 0.2)
 
 
@@ -94,5 +113,5 @@ def answered(process: str) -> Condition:
     return Condition(f"{process} to talk", lambda view: (process, "echo.answered") in view.latest)
 
 
-def slot(runtime: ProcessRuntime, name: str) -> Slot:
+def slot(runtime: Runtime, name: str) -> Slot:
     return runtime.layout.slot(name)

@@ -91,7 +91,7 @@ class _Check:
         try:
             return (yield)
         finally:
-            if fixturedef.scope != "function" and len(_started) > before:
+            if fixturedef.scope != "function":  # set up anew for each of its parameters
                 self._shared[fixturedef.baseid, fixturedef.argname] = _started[before:]
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

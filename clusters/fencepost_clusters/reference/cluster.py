@@ -213,6 +213,12 @@ class ReferenceQuorum:
         policies = policies_with(shape.defects)
         return processes.node(place, settings, self.ports(place.slot), policies, disk, host)
 
+    def simulated_probe(self) -> object:
+        """ApiVersions, as on real sockets."""
+        from fencepost_clusters.reference.simulation.shell import probe  # noqa: PLC0415
+
+        return probe()
+
     def simulated_client(self, config: WorkerConfig, host: Host) -> SimulatedProcess:
         """One client's core on the simulator's host."""
         from fencepost_clusters.reference.simulation import processes  # noqa: PLC0415

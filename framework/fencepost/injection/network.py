@@ -1,17 +1,18 @@
 """The links of a run as faults see them: cuts that accumulate, changes that bring a receipt.
 
-What is measured is judged in `fencepost.injection.receipts`; what is set, and how, is in
-`fencepost.injection.links`.
+Every runtime uses it: links, prober and time are arguments. What is measured is judged in
+`fencepost.injection.receipts`. What is set, and how, is in `fencepost.injection.links` for
+toxiproxies, and in `fencepost.runtimes.simulated.network` for simulated links.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import final
+from typing import Protocol, final
 
-from fencepost.injection.links import Bytes, Links
+from fencepost.injection.links import Bytes
 from fencepost.injection.probes import Answer, Prober
 from fencepost.injection.receipts import Trial, bulk, is_cut, judge, judge_release
 from fencepost.injection.toxics import DOWNSTREAM, UPSTREAM, toxics
@@ -35,6 +36,50 @@ QUICK_MS = 250
 ASKED_AGAIN = 3
 
 
+Poll = Callable[[Callable[[], bool], float, float], bool]
+"""Asks until something holds, or a limit has passed: see `fencepost.model.clock.poll`, which is the
+one of real time. Both times are in seconds."""
+
+
+class LinkControl(Protocol):
+    """What sets links into states, and counts what they drop."""
+
+    def state(self, link: Link) -> LinkState:
+        """What the link is wanted to do."""
+        ...
+
+    def apply(self, wanted: Mapping[Link, LinkState]) -> Sequence[str]:
+        """Brings these links into these states; returns a sentence for each thing that had to be
+        repaired for it. Raises UsageError, with nothing changed, for a state that makes no sense.
+        """
+        ...
+
+    def differences(self, links: Sequence[Link]) -> Sequence[str]:
+        """A sentence for each of these links that is not in the state that is wanted."""
+        ...
+
+    def bytes_passed(self, links: Sequence[Link]) -> Mapping[tuple[Link, str], Bytes]:
+        """What went in and came out so far, by link and stream."""
+        ...
+
+    def hold(self, link: Link, what: Hold) -> None:
+        """See `Runtime.hold`."""
+        ...
+
+    def held(self, link: Link) -> HoldCounts:
+        """See `Runtime.held`."""
+        ...
+
+    def release(self, link: Link) -> None:
+        """Has the link let go what it holds; `held` says when it has."""
+        ...
+
+    @property
+    def holding(self) -> Sequence[Link]:
+        """The links that choose among messages."""
+        ...
+
+
 @final
 class Network:
     """The links of a run with what cuts them and what they do by themselves."""
@@ -42,12 +87,14 @@ class Network:
     def __init__(
         self,
         layout: Layout,
-        links: Links,
+        links: LinkControl,
         prober: Prober,
         lives: Callable[[str], bool],
+        *,
         unanswered: str = "",
+        wait: Poll = poll,
     ) -> None:
-        """`lives` says whether a process lives in a slot now.
+        """`lives` says whether a process lives in a slot now; `wait` is how time passes.
 
         `unanswered` is the sentence for a probe that no node has ever answered, if it is known not
         to fit every system; without it such a change has no receipt.
@@ -57,6 +104,7 @@ class Network:
         self._prober = prober
         self._lives = lives
         self._unanswered = unanswered
+        self._wait = wait
         self._cuts: Counter[tuple[str, str]] = Counter()
         self._own = dict.fromkeys(layout.links, HEALTHY)
 
@@ -71,6 +119,10 @@ class Network:
             for link in self._layout.links
             if (link.source, link.target) in cut or (link.target, link.source) in cut
         ]
+
+    def ends(self, cut: Cut) -> Collection[str]:
+        """The slots at the ends of those links; raises UsageError as `crossed` does."""
+        return {end for link in self.crossed(cut) for end in (link.source, link.target)}
 
     def apply_cut(self, cut: Cut) -> Receipt:
         """See `Runtime.apply_cut`."""
@@ -115,7 +167,7 @@ class Network:
             counts = self._links.held(link)
             return not counts.waiting
 
-        poll(gone, RELEASE_LIMIT_S, 0.01)
+        self._wait(gone, RELEASE_LIMIT_S, 0.01)
         return judge_release(counts)
 
     def heal(self) -> Receipt:
@@ -236,7 +288,7 @@ class Network:
             ]
             return not waiting
 
-        poll(answered, limit_s, 0.02)
+        self._wait(answered, limit_s, 0.02)
         return answers
 
     def _connections(self, links: Sequence[Link], limit_s: float) -> Mapping[Link, int]:
@@ -247,7 +299,7 @@ class Network:
             seen.update(self._prober.open_connections(links))
             return any(seen.values()) or not seen
 
-        poll(any_open, limit_s, 0.02)
+        self._wait(any_open, limit_s, 0.02)
         return seen
 
     def _vanished(
@@ -268,7 +320,8 @@ class Network:
                 if is_cut(new[link])
             )
 
-        poll(shown, COUNT_LIMIT_S if any(is_cut(new[link]) for link in links) else 0, 0.01)
+        limit_s = COUNT_LIMIT_S if any(is_cut(new[link]) for link in links) else 0
+        self._wait(shown, limit_s, 0.01)
         return passed
 
 

@@ -1,8 +1,9 @@
 """The contract of runtimes: where processes run and time passes.
 
-A test holds no client object, starts no thread and never sleeps: all time passes in
-`Runtime.advance`. The process, docker and simulated runtimes satisfy this protocol and differ in
-nothing that a test can see.
+A test holds no client object, starts no thread and never sleeps: time passes in `Runtime.advance`,
+and while a change of links or a signal is measured. The process, docker and simulated runtimes
+satisfy this protocol and differ in nothing that a test can see. One suite of tests runs on all
+three.
 """
 
 from __future__ import annotations

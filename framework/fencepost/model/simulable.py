@@ -116,6 +116,11 @@ class Simulable(Protocol):
         """One node's process, about to be woken. The paths of the place must not be used."""
         ...
 
+    def simulated_probe(self) -> object:
+        """The message that asks whether a link answers: a node answers it on each of its listeners,
+        by any message, and changes nothing."""
+        ...
+
     def simulated_client(self, config: WorkerConfig, host: Host) -> SimulatedProcess:
         """One client's process; the bootstrap's addresses are `slot:port`."""
         ...

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random  # noqa: TID251 - seeded
 
 import pytest
 
-from fencepost import HEALTHY, Hold, HoldCounts, Layout, Link, Slot, UsageError, two_way
+from fencepost import HEALTHY, Hold, HoldCounts, Layout, Link, LinkState, Slot, UsageError
+from fencepost.injection.network import Network
 from fencepost.runtimes.simulated.network import NetworkProfile, SimulatedNetwork
+from fencepost.runtimes.simulated.prober import SimulatedProber
 from fencepost.runtimes.simulated.virtual_time import Agenda
 
 PORT = 9
@@ -55,12 +58,21 @@ class Bench:
             LAYOUT, self.agenda, Random(1), self.living.get, NetworkProfile(),
             lambda message, port: None if message == b"answer" else message,  # type: ignore[return-value]
         )  # fmt: skip
+        prober = SimulatedProber(self.network, self.agenda, b"probe", self.pass_time)
+        self.links = Network(
+            LAYOUT, self.network, prober, lambda slot: slot in self.living, wait=prober.wait
+        )
         self.connection = self.network.dial(self.a, "b", PORT)
 
     def send(self, *messages: bytes) -> None:
         for message in messages:
             self.network.send(self.a, self.connection, message)
         self.rest()
+
+    def pass_time(self, until_ns: int, enough: Callable[[], bool]) -> None:
+        while not enough() and (due_ns := self.agenda.next_ns()) is not None and due_ns <= until_ns:
+            self.agenda.step()
+        self.agenda.rest_until(self.agenda.now_ns if enough() else until_ns)
 
     def rest(self) -> None:
         """Until nothing is due."""
@@ -69,7 +81,7 @@ class Bench:
 
     @property
     def counts(self) -> HoldCounts:
-        return self.network.held(LINK)
+        return self.links.held(LINK)
 
 
 @pytest.fixture
@@ -78,11 +90,11 @@ def bench() -> Bench:
 
 
 def test_what_is_behind_a_held_message_waits_and_all_leaves_in_order(bench: Bench) -> None:
-    bench.network.hold(LINK, FIVES)
+    bench.links.hold(LINK, FIVES)
     bench.send(b"1", b"5", b"2", b"3")
     assert bench.b.got == [b"1"]
     assert bench.counts == HoldCounts(seen=4, matched=1, taken=1, held=1)
-    receipt = bench.network.release(LINK)
+    receipt = bench.links.release(LINK)
     bench.rest()
     assert receipt.true
     assert receipt.evidence == "4 messages seen, 1 matched, 1 taken: 1 released"
@@ -91,15 +103,15 @@ def test_what_is_behind_a_held_message_waits_and_all_leaves_in_order(bench: Benc
 
 
 def test_later_messages_overtake_a_held_one_where_they_may(bench: Bench) -> None:
-    bench.network.hold(LINK, Hold((b"5",), overtake=True))
+    bench.links.hold(LINK, Hold((b"5",), overtake=True))
     bench.send(b"5", b"2")
     assert bench.b.got == [b"2"]
-    bench.network.release(LINK)
+    bench.links.release(LINK)
     assert bench.b.got == [b"2", b"5"]
 
 
 def test_the_first_ones_after_those_skipped_are_chosen_over_all_connections(bench: Bench) -> None:
-    bench.network.hold(LINK, Hold((b"5",), skip=1, first=2, action="drop"))
+    bench.links.hold(LINK, Hold((b"5",), skip=1, first=2, action="drop"))
     for message in (b"5a", b"5b", b"5c", b"5d"):
         bench.connection = bench.network.dial(bench.a, "b", PORT)
         bench.send(message)
@@ -109,7 +121,7 @@ def test_the_first_ones_after_those_skipped_are_chosen_over_all_connections(benc
 
 def test_a_delayed_message_comes_late_and_keeps_its_place(bench: Bench) -> None:
     began_ns = bench.agenda.now_ns
-    bench.network.hold(LINK, Hold((b"5",), action="delay", delay_ms=400))
+    bench.links.hold(LINK, Hold((b"5",), action="delay", delay_ms=400))
     bench.send(b"5", b"2")
     assert bench.b.got == [b"5", b"2"]
     assert bench.agenda.now_ns - began_ns >= 400_000_000
@@ -117,20 +129,20 @@ def test_a_delayed_message_comes_late_and_keeps_its_place(bench: Bench) -> None:
 
 
 def test_a_message_is_chosen_by_what_it_contains(bench: Bench) -> None:
-    bench.network.hold(LINK, Hold((b"5",), containing=(b"orders",)))
+    bench.links.hold(LINK, Hold((b"5",), containing=(b"orders",)))
     bench.send(b"5 payments", b"5 orders")
     assert bench.b.got == [b"5 payments"]
 
 
 def test_a_message_outlives_its_connection_and_reaches_a_restarted_target(bench: Bench) -> None:
-    bench.network.hold(LINK, Hold((b"5",), first=0))
+    bench.links.hold(LINK, Hold((b"5",), first=0))
     bench.send(b"5a", b"2", b"5b")
     bench.network.gone(bench.b)
     bench.rest()
     assert bench.a.told == [bench.connection]
     assert bench.counts == HoldCounts(seen=3, matched=2, taken=2, orphans=2)
     restarted = bench.living["b"] = Process("b", bench)
-    receipt = bench.network.release(LINK)
+    receipt = bench.links.release(LINK)
     bench.rest()
     assert receipt.true
     assert restarted.got == [b"5a", b"5b"]
@@ -140,65 +152,65 @@ def test_a_message_outlives_its_connection_and_reaches_a_restarted_target(bench:
 
 
 def test_a_message_is_lost_where_nothing_listens_at_the_release(bench: Bench) -> None:
-    bench.network.hold(LINK, FIVES)
+    bench.links.hold(LINK, FIVES)
     bench.send(b"5")
     bench.network.gone(bench.b)
     del bench.living["b"]
-    receipt = bench.network.release(LINK)
+    receipt = bench.links.release(LINK)
     assert not receipt.true
     assert receipt.evidence.endswith("1 taken: 1 lost")
 
 
 def test_a_message_that_may_not_outlive_its_connection_is_dropped_with_it(bench: Bench) -> None:
-    bench.network.hold(LINK, Hold((b"5",), outlives=False))
+    bench.links.hold(LINK, Hold((b"5",), outlives=False))
     bench.send(b"5")
     bench.network.hang_up(bench.a, bench.connection)
     assert bench.counts == HoldCounts(seen=1, matched=1, taken=1, dropped=1)
-    assert bench.network.release(LINK).true
+    assert bench.links.release(LINK).true
     assert bench.counts == HoldCounts(seen=1, matched=1, taken=1, dropped=1)
     assert bench.b.got == []
 
 
 def test_the_other_direction_and_other_links_pass(bench: Bench) -> None:
-    bench.network.hold(BACK, FIVES)
+    bench.links.hold(BACK, FIVES)
     bench.send(b"5")
     assert bench.b.got == [b"5"]
     assert bench.a.got == [b"answer"]
-    assert bench.network.held(BACK) == HoldCounts()
+    assert bench.links.held(BACK) == HoldCounts()
 
 
 def test_healing_all_links_releases_what_they_hold(bench: Bench) -> None:
-    bench.network.hold(LINK, FIVES)
+    bench.links.hold(LINK, FIVES)
     bench.send(b"5")
-    bench.network.heal()
+    bench.links.heal()
     assert bench.b.got == [b"5"]
 
 
 def test_a_cut_swallows_what_is_released_into_it(bench: Bench) -> None:
-    bench.network.hold(LINK, FIVES)
+    bench.links.hold(LINK, FIVES)
     bench.send(b"5")
-    bench.network.apply_cut(two_way(["a"], ["b"]))
-    bench.network.release(LINK)
+    bench.network.apply({LINK: LinkState(cut_upstream=True)})
+    bench.links.release(LINK)
     assert bench.b.got == []
 
 
 def test_a_link_holds_once_at_a_time_and_anew_after_its_release(bench: Bench) -> None:
-    bench.network.hold(LINK, FIVES)
+    bench.links.hold(LINK, FIVES)
     with pytest.raises(UsageError, match="a -> b:9 holds messages already"):
-        bench.network.hold(LINK, FIVES)
-    bench.network.release(LINK)
-    assert bench.network.release(LINK).true
-    bench.network.hold(LINK, FIVES)
-    bench.network.set_link(LINK, HEALTHY)
+        bench.links.hold(LINK, FIVES)
+    bench.links.release(LINK)
+    assert bench.links.release(LINK).true
+    bench.links.hold(LINK, FIVES)
+    bench.network.apply({LINK: HEALTHY})
     bench.send(b"5")
     assert bench.counts.held == 1
 
 
-def test_links_without_messages_hold_nothing() -> None:
+def test_links_without_messages_hold_nothing(bench: Bench) -> None:
     network = SimulatedNetwork(
         Layout(LAYOUT.slots, LAYOUT.links), Agenda(), Random(1), lambda slot: None, NetworkProfile()
     )
     with pytest.raises(UsageError, match="a -> b:9 holds nothing"):
         network.hold(LINK, FIVES)
     with pytest.raises(UsageError, match="there is no link a -> c:9"):
-        network.hold(Link("a", "c", PORT), FIVES)
+        bench.links.hold(Link("a", "c", PORT), FIVES)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
-from fencepost.injection.links import Bytes, Links
+import pytest
+
+from fencepost import UsageError
+from fencepost.injection.links import Bytes
 from fencepost.injection.network import QUICK_MS, Network
 from fencepost.injection.probes import Answer
 from fencepost.injection.receipts import is_cut
@@ -32,6 +34,8 @@ class MadeUp:
     states: dict[Link, LinkState] = field(default_factory=lambda: {LINK: HEALTHY})
     silent_s: list[float] = field(default_factory=list)
     counted: int = 0
+    silent: bool = False
+    """Nothing ever answers."""
 
     def state(self, link: Link) -> LinkState:
         return self.states[link]
@@ -54,7 +58,7 @@ class MadeUp:
     def ask(self, asked: Mapping[Link, tuple[float, int]]) -> Mapping[Link, Answer]:
         answers = {}
         for link, (patience_s, _) in asked.items():
-            cut = is_cut(self.states[link])
+            cut = self.silent or is_cut(self.states[link])
             if cut:
                 self.silent_s.append(patience_s)
             answers[link] = Answer(not cut, patience_s * 1000 if cut else self.takes_ms.pop(0))
@@ -65,7 +69,7 @@ class MadeUp:
 
 
 def cut(made_up: MadeUp) -> Receipt:
-    network = Network(LAYOUT, cast(Links, made_up), made_up, lambda slot: True)
+    network = Network(LAYOUT, made_up, made_up, lambda slot: True)
     return network.apply_cut(one_way(["broker-1"], ["broker-2"]))
 
 
@@ -105,3 +109,28 @@ def test_a_cut_in_which_nothing_ever_vanishes_has_no_receipt() -> None:
     receipt = cut(MadeUp([5], vanishes_after_s=60))
     assert not receipt.true
     assert "no byte was seen to vanish upstream" in receipt.evidence
+
+
+def at_once(holds: Callable[[], bool], limit_s: float, every_s: float) -> bool:
+    """Time that is over before anything happens."""
+    return holds()
+
+
+def test_a_probe_that_nothing_ever_answered_is_refused_where_it_may_not_fit() -> None:
+    made_up = MadeUp([], silent=True)
+    cut = one_way(["broker-1"], ["broker-2"])
+    network = Network(LAYOUT, made_up, made_up, lambda slot: True, wait=at_once)
+    assert "nothing answered before" in network.apply_cut(cut).evidence
+    network = Network(
+        LAYOUT, MadeUp([], silent=True), made_up, lambda slot: True, unanswered="no", wait=at_once
+    )
+    with pytest.raises(UsageError, match="no"):
+        network.apply_cut(cut)
+
+
+def test_a_probe_that_was_answered_once_fits() -> None:
+    made_up = MadeUp([5, 5])
+    network = Network(LAYOUT, made_up, made_up, lambda slot: True, unanswered="no", wait=at_once)
+    assert network.set_link(LINK, HEALTHY).true
+    made_up.silent = True
+    assert not network.apply_cut(one_way(["broker-1"], ["broker-2"])).true

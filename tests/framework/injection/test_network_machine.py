@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random  # noqa: TID251 - seeded: hypothesis chooses the seed
 
 from hypothesis import settings
@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 )
 
 from fencepost.model.runtime import HEALTHY, LinkState
-from fencepost.model.topology import Layout, Link, Slot, one_way
+from fencepost.model.topology import Layout, Link, Slot
 from fencepost.runtimes.simulated.network import NetworkProfile, SimulatedNetwork
 from fencepost.runtimes.simulated.virtual_time import Agenda
 from fencepost_kafka import Role
@@ -86,6 +86,7 @@ class Networking(RuleBasedStateMachine):
         )
         self.dialled: dict[int, Dialled] = {}
         self.cuts: Counter[tuple[str, str]] = Counter()
+        self.slowed: dict[tuple[str, str], LinkState] = {}
         self.messages = 0
 
     @rule(pair=PAIRS)
@@ -124,31 +125,32 @@ class Networking(RuleBasedStateMachine):
         """One direction of a connection: of what nobody dialled little is to be seen."""
         _, one = self._any(data)
         pair = one.ends[::-1] if back else one.ends
-        assert self.network.apply_cut(one_way([pair[0]], [pair[1]])).true
         self.cuts[pair] += 1
+        self._bring()
         self._cross()
 
     @precondition(lambda self: +self.cuts)
     @rule(data=st.data())
     def lift(self, data: st.DataObject) -> None:
         pair = data.draw(st.sampled_from(sorted(+self.cuts)))
-        self.network.lift_cut(one_way([pair[0]], [pair[1]]))
         self.cuts[pair] -= 1
+        self._bring()
         if not self.cuts[pair]:
             self._lifted({pair})
 
     @rule()
     def heal(self) -> None:
         lifted = set(+self.cuts)
-        self.network.heal()
         self.cuts.clear()
+        self.slowed.clear()
+        self._bring()
         self._lifted(lifted)
 
-    @rule(pair=PAIRS, latency_ms=st.integers(0, 50))
-    def slow(self, pair: tuple[str, str], latency_ms: int) -> None:
-        """Order holds whatever the latency; and that of a link that is slow no more."""
-        state = LinkState(latency_ms=latency_ms) if latency_ms else HEALTHY
-        self.network.set_link(Link(*pair, PORT), state)
+    @rule(pair=PAIRS, latency_ms=st.integers(0, 50), rate_kb=st.sampled_from([0, 20, 1000]))
+    def slow(self, pair: tuple[str, str], latency_ms: int, rate_kb: int) -> None:
+        """Order holds whatever the latency and the rate; and on a link that is slow no more."""
+        self.slowed[pair] = LinkState(latency_ms=latency_ms, rate_kb=rate_kb)
+        self._bring()
 
     @rule(steps=st.integers(1, 20))
     def pass_time(self, steps: int) -> None:
@@ -183,6 +185,18 @@ class Networking(RuleBasedStateMachine):
     def _any(self, data: st.DataObject) -> tuple[int, Dialled]:
         number = data.draw(st.sampled_from(sorted(self.dialled)))
         return number, self.dialled[number]
+
+    def _bring(self) -> None:
+        """Each link into the state that the cuts and its own slowness make."""
+        for link in LAYOUT.links:
+            there, back = (link.source, link.target), (link.target, link.source)
+            state = replace(
+                self.slowed.get(there, HEALTHY),
+                cut_upstream=self.cuts[there] > 0,
+                cut_downstream=self.cuts[back] > 0,
+            )
+            self.network.apply({link: state})
+            assert self.network.state(link) == state
 
     def _is_cut(self, one: Dialled) -> bool:
         source, target = one.ends

@@ -92,7 +92,7 @@ SYSTEM = {
     **{"plane": "lamps", "counts": {}, "folds": (), "workload": "switches"},
     **dict.fromkeys(("layout", "missing", "recovery_bound_ms", "command"), print),
 }
-SIMULABLE = dict.fromkeys(("simulated_disk", "simulated_node", "simulated_client"), print)
+SIMULABLE = {f"simulated_{name}": print for name in ("disk", "node", "probe", "client")}
 
 
 def system(*without: str, **beside: object) -> SimpleNamespace:
@@ -139,7 +139,7 @@ def lamp_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool
         (
             plugin(systems=[system(simulated_node=print, simulated_client=print)]),
             "the system acme/lamps has simulated_node and simulated_client and lacks "
-            "simulated_disk: fencepost.Simulable needs all of them",
+            "simulated_disk and simulated_probe: fencepost.Simulable needs all of them",
         ),
         (
             plugin(systems=[system("command", image=print, **SIMULABLE)]),

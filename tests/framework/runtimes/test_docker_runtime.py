@@ -15,7 +15,6 @@ from tests.echo_run import (
     advance,
     answered,
     echo_run,
-    goes_on,
     is_silent,
     more,
     slot,
@@ -27,17 +26,14 @@ from fencepost import (
     ClientSpec,
     Condition,
     EnvironmentFailed,
-    LinkState,
     ProcessExited,
     Shape,
     Signal,
     UsageError,
-    one_way,
     two_way,
 )
 from fencepost.history import merge as history
 from fencepost.model.clock import SECOND, now_ns
-from fencepost.model.topology import Link
 from fencepost.runtimes.docker import host as module
 from fencepost.runtimes.docker.engine import Engine, Leftover, owner
 from fencepost.runtimes.docker.host import DockerHost
@@ -126,15 +122,6 @@ def test_a_killed_process_is_gone_and_the_next_one_takes_its_place_and_disk(
     assert reading.end.complete, reading.end.damage
 
 
-def test_a_terminated_process_ends_in_its_own_time(pair: ProcessRuntime) -> None:
-    first = pair.living(slot(pair, "broker-1"))
-    assert first is not None
-    assert pair.signal(first, Signal.TERM).true
-    assert advance(pair, Condition("its end", lambda view: first.name not in view.alive))
-    assert pair.view.latest["harness", "process.exited"].body == ProcessExited(LIVING, 0, 0, True)
-    assert (LIVING, "node.stopped") in pair.view.latest
-
-
 def test_no_event_is_lost_over_a_kill(make: Make) -> None:
     runtime = make(EchoSystem(modes=(("broker-1", "bursts"),)), kafka_shape(0, 1))
     runtime.start(slot(runtime, "broker-1"))
@@ -153,17 +140,6 @@ def test_a_process_that_dies_at_start_is_named_with_its_last_lines(make: Make) -
     with pytest.raises(EnvironmentFailed, match=r"broker-1#1.*ended with exit code 3") as failed:
         advance(runtime, Condition("up", lambda view: False), 20)
     assert "line 29 of my last words" in failed.value.detail
-
-
-def test_a_paused_process_is_stopped_until_it_is_resumed(pair: ProcessRuntime) -> None:
-    process = pair.living(slot(pair, "broker-1"))
-    assert process is not None
-    stopped = pair.signal(process, Signal.STOP)
-    assert stopped.true
-    assert stopped.evidence.endswith("is in state T")
-    assert is_silent(pair, "echo.answered", "broker-1")
-    assert pair.signal(process, Signal.CONT).true
-    assert goes_on(pair, "echo.answered", "broker-1")
 
 
 def test_a_duplicate_has_a_pod_of_its_own_and_may_have_a_copy_of_the_disk(make: Make) -> None:
@@ -185,33 +161,6 @@ def test_a_duplicate_has_a_pod_of_its_own_and_may_have_a_copy_of_the_disk(make: 
 
 
 # ------------------------------------------------------------------------------------------ links
-
-
-def test_a_cut_silences_both_ends_and_has_a_receipt(pair: ProcessRuntime) -> None:
-    cut = two_way(["broker-1"], ["broker-2"])
-    receipt = pair.apply_cut(cut)
-    assert receipt.true, receipt.evidence
-    assert "connections were open" in receipt.evidence
-    assert is_silent(pair, "echo.answered", "broker-1")
-    healed = pair.lift_cut(cut)
-    assert healed.true, healed.evidence
-    talk(pair)
-
-
-def test_a_one_way_cut_drops_its_direction_only(pair: ProcessRuntime) -> None:
-    assert pair.apply_cut(one_way(["broker-1"], ["broker-2"])).true
-    assert is_silent(pair, "echo.heard", "broker-2")
-    assert pair.heal_links().true
-    talk(pair)
-
-
-def test_a_slow_link_shows_in_its_receipt(pair: ProcessRuntime) -> None:
-    link = Link("broker-1", "broker-2", echo_node.PORT)
-    receipt = pair.set_link(link, LinkState(latency_ms=80))
-    assert receipt.true, receipt.evidence
-    took = re.search(r"took (\d+) ms or more", receipt.evidence)
-    assert took is not None
-    assert int(took[1]) >= 160
 
 
 def test_a_clients_link_is_published_and_can_be_cut(pair: ProcessRuntime) -> None:

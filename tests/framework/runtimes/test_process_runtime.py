@@ -19,8 +19,6 @@ from tests.echo_run import (
     PAIR,
     advance,
     echo_run,
-    goes_on,
-    is_silent,
     more,
     slot,
     talk,
@@ -166,13 +164,6 @@ def test_the_run_records_what_it_is(make: Make) -> None:
     assert info.clock_origin_ns < first.at_ns
 
 
-def test_a_slot_holds_one_process(pair: ProcessRuntime) -> None:
-    with pytest.raises(UsageError, match="broker-1#1 is alive in broker-1"):
-        pair.start(slot(pair, "broker-1"))
-    with pytest.raises(UsageError, match="clients is a slot for clients"):
-        pair.start(slot(pair, "clients"))
-
-
 def test_a_killed_process_is_gone_and_the_next_one_takes_its_place(pair: ProcessRuntime) -> None:
     broker = slot(pair, "broker-1")
     first = pair.living(broker)
@@ -198,17 +189,6 @@ def test_a_killed_process_is_gone_and_the_next_one_takes_its_place(pair: Process
     assert (pair.place(broker).data_dir / "disk").read_text() == "kept"
 
 
-def test_a_terminated_process_ends_in_its_own_time(pair: ProcessRuntime) -> None:
-    first = pair.living(slot(pair, "broker-1"))
-    assert first is not None
-    assert pair.signal(first, Signal.TERM).true
-    assert advance(pair, Condition("its end", lambda v: first.name not in v.alive))
-    assert pair.view.latest["harness", "process.exited"].body == ProcessExited(
-        "broker-1#1", 0, 0, True
-    )
-    assert ("broker-1#1", "node.stopped") in pair.view.latest
-
-
 def test_a_process_that_ignores_sigterm_is_ended_by_close(make: Make) -> None:
     runtime = make(EchoSystem(modes=(("broker-1", "stubborn"),)))
     runtime.start(slot(runtime, "broker-1"))
@@ -220,16 +200,6 @@ def test_a_process_that_ignores_sigterm_is_ended_by_close(make: Make) -> None:
     assert runtime.living(slot(runtime, "broker-1")) == stubborn
     runtime.close()
     assert state_of(stubborn.pid) == ""
-
-
-def test_a_paused_process_is_stopped_until_it_is_resumed(pair: ProcessRuntime) -> None:
-    process = pair.living(slot(pair, "broker-1"))
-    assert process is not None
-    stopped = pair.signal(process, Signal.STOP)
-    assert stopped == Receipt(True, f"broker-1#1 (process {process.pid}) is in state T")
-    assert is_silent(pair, "echo.answered", "broker-1")
-    assert pair.signal(process, Signal.CONT).true
-    assert goes_on(pair, "echo.answered", "broker-1")
 
 
 # ---------------------------------------------------------------------------------- time passing

@@ -20,11 +20,16 @@ from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.codec import CLIENT_CALLS, NODE_CALLS, encode_request
+from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import ClientCommand
 
 MS = 1_000_000
 MOST_RECOVERY_MS = 100
 """The longest that a node takes to recover its logs; how long is drawn."""
+
+
+VERSIONS = m.ApiVersionsResponse(error_code=Error.NONE, api_keys=())
+"""The answer to ApiVersions: messages travel as values, so nothing depends on their versions."""
 
 
 class Core(Protocol):
@@ -52,6 +57,11 @@ def frame(message: object, to_clients: bool) -> bytes | None:
         return None
     calls = CLIENT_CALLS if to_clients else NODE_CALLS
     return encode_request(message.client, message.correlation, message.message, calls)[4:]
+
+
+def probe() -> object:
+    """ApiVersions, which the shell answers by itself, as the real one does."""
+    return _Request("fencepost-probe", 0, m.ApiVersionsRequest(), "")
 
 
 @dataclass(slots=True)
@@ -145,6 +155,9 @@ class Shell:
             request_id = self._next_request
             incoming.order.append(request_id)
             self._requests[request_id] = (connection, message.correlation)
+            if isinstance(message.message, m.ApiVersionsRequest):
+                self._reply(e.Reply(request_id, VERSIONS))
+                return
             self._step(
                 e.Received(
                     request_id=request_id,

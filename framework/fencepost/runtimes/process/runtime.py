@@ -149,7 +149,7 @@ class ProcessRuntime:
             self._links,
             self._backend.prober(probe_of(self._system)),
             lambda slot: self._processes.living(slot) is not None,
-            unanswered_probe(self._system),
+            unanswered=unanswered_probe(self._system),
         )
         self._waiting = finish.enter_context(selectors.DefaultSelector())
         self._waiting.register(self._feed.fileno(), selectors.EVENT_READ)
@@ -357,10 +357,10 @@ class ProcessRuntime:
         )
 
     def apply_cut(self, cut: Cut) -> Receipt:
-        return self._on_links(self._ends(cut), lambda: self._network.apply_cut(cut))
+        return self._on_links(self._network.ends(cut), lambda: self._network.apply_cut(cut))
 
     def lift_cut(self, cut: Cut) -> Receipt:
-        return self._on_links(self._ends(cut), lambda: self._network.lift_cut(cut))
+        return self._on_links(self._network.ends(cut), lambda: self._network.lift_cut(cut))
 
     def hold(self, link: Link, what: Hold) -> None:
         self._network.hold(link, what)
@@ -479,9 +479,6 @@ class ProcessRuntime:
             receipt = change()
         self._take_in()
         return replace(receipt, evidence="; ".join([receipt.evidence, *resumed]))
-
-    def _ends(self, cut: Cut) -> Collection[str]:
-        return {end for link in self._network.crossed(cut) for end in (link.source, link.target)}
 
     def _advertised(self, slot: Slot) -> str:
         clients, addresses = self._layout.of(CLIENT), self._backend.addresses

@@ -1,29 +1,35 @@
 """The network of a simulated run: connections that delay, drop, break, and are cut.
 
 On one connection messages arrive in their order; between two connections nothing is ordered. A cut
-swallows what would arrive, as toxiproxy's `timeout` toxic does, and breaks the connections it
-crossed when it is lifted. It does not imitate half-closed connections, full buffers or bytes that
-are split.
+drops what would arrive, as toxiproxy's `timeout` toxic does, and breaks the connections it crossed
+when it is lifted. A message counts as a kilobyte, unless its sender says how large it is. It does
+not imitate half-closed connections, full buffers or bytes that are split.
+
+It is a `LinkControl`: `fencepost.injection.network` keeps the cuts and measures their receipts.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random  # noqa: TID251 - a seeded stream, passed in
 from typing import Protocol, final
 
-from fencepost.injection.receipts import judge_release
-from fencepost.model.clock import MS
-from fencepost.model.errors import UsageError, no_such
+from fencepost.injection.links import Bytes
+from fencepost.injection.toxics import DOWNSTREAM, UPSTREAM, toxics
+from fencepost.model.clock import MS, SECOND
+from fencepost.model.errors import UsageError
 from fencepost.model.hold import Hold, HoldCounts
-from fencepost.model.runtime import HEALTHY, LinkState, Receipt, describe
-from fencepost.model.topology import Cut, Layout, Link
+from fencepost.model.runtime import HEALTHY, LinkState
+from fencepost.model.topology import Layout, Link
 from fencepost.runtimes.simulated.holding import LinkHold, Waiting
 from fencepost.runtimes.simulated.virtual_time import Agenda
 
-MOST_LATENCY_MS = 10_000
+KILOBYTE = 1_000
+"""The bytes of a message."""
+_STREAMS = (DOWNSTREAM, UPSTREAM)
+"""By the end that a message goes to: the dialling one, or the accepting one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,8 @@ class _Connection:
     link: Link
     ends: list[End | None]
     last: list[int] = field(default_factory=lambda: [0, 0])
+    sent: list[int] = field(default_factory=lambda: [0, 0])
+    """When a link with a rate has passed on all that it was sent, by the end it goes to."""
     open: bool = True
     untold: int | None = None
     """The end that would have been notified of the close if the cut had not swallowed the
@@ -90,8 +98,8 @@ class SimulatedNetwork:
         self._living = living
         self._weather = profile
         self._links = {(link.source, link.target, link.port): link for link in layout.links}
-        self._own = dict.fromkeys(layout.links, HEALTHY)
-        self._cuts: Counter[tuple[str, str]] = Counter()
+        self._states = dict.fromkeys(layout.links, HEALTHY)
+        self._dropped: Counter[tuple[Link, str]] = Counter()
         self._connections: dict[int, _Connection] = {}
         self._dialled = 0
         self._least = profile.least_delay_ns
@@ -109,11 +117,11 @@ class SimulatedNetwork:
         self._dialled += 1
         one = _Connection(self._dialled, link, [dialler, None])
         self._connections[one.number] = one
-        self._schedule(one, 1, self._connect, one, port)
+        self._schedule(one, 1, 0, self._connect, one, port)
         return one.number
 
-    def send(self, sender: End, number: int, message: object) -> None:
-        """Sends a message; a message on a connection that is gone is lost."""
+    def send(self, sender: End, number: int, message: object, size: int = KILOBYTE) -> None:
+        """Sends a message of `size` bytes; a message on a connection that is gone is lost."""
         one = self._connections.get(number)
         if one is None or not one.open:
             return
@@ -121,7 +129,7 @@ class SimulatedNetwork:
             self._break(one, "connection reset")
             return
         side = 1 if one.ends[0] is sender else 0
-        self._schedule(one, side, self._arrive, one, side, message)
+        self._schedule(one, side, size, self._arrive, one, side, message, size)
 
     def hang_up(self, end: End, number: int, reason: str = "connection closed") -> None:
         """Closes a connection from one end."""
@@ -130,7 +138,7 @@ class SimulatedNetwork:
             return
         one.open = False
         side = 1 if one.ends[0] is end else 0
-        self._schedule(one, side, self._tell, one, side, reason)
+        self._schedule(one, side, 0, self._tell, one, side, reason)
 
     def gone(self, end: End) -> None:
         """A process is gone: the other ends of its connections are notified."""
@@ -140,29 +148,37 @@ class SimulatedNetwork:
     # ------------------------------------------------------------------------------------- workings
 
     def _schedule(
-        self, one: _Connection, side: int, action: Callable[..., None], *arguments: object
+        self,
+        one: _Connection,
+        side: int,
+        size: int,
+        action: Callable[..., None],
+        *arguments: object,
     ) -> None:
-        """Schedules something for the time when the next message of this direction would arrive."""
+        """Schedules something for the time when the next message of this direction, of that size,
+        would arrive."""
         draw = self._random
         delay = self._least + int(draw() * self._spread)
         if draw() < self._slow:
             delay *= 10
-        state = self._own[one.link]
+        state = self._states[one.link]
         if state is not HEALTHY:
             jitter = int((2 * draw() - 1) * state.jitter_ms * MS)
             delay += max(0, state.latency_ms * MS + jitter)
             if state.rate_kb:
-                delay += MS // state.rate_kb  # a message counts as a kilobyte
+                takes_ns = size * SECOND // (state.rate_kb * KILOBYTE)
+                one.sent[side] = max(one.sent[side], self._agenda.now_ns) + takes_ns
+                delay += one.sent[side] - self._agenda.now_ns
         at = max(one.last[side] + 1, self._agenda.now_ns + delay)
         one.last[side] = at
         self._agenda.at(at, action, *arguments)
 
     def _is_cut(self, one: _Connection, side: int) -> bool:
         """Whether nothing reaches this end now."""
-        link, state = one.link, self._own[one.link]
-        if side == 1:
-            return self._cuts[link.source, link.target] > 0 or state.cut_upstream
-        return self._cuts[link.target, link.source] > 0 or state.cut_downstream
+        state = self._states[one.link]
+        if state is HEALTHY:
+            return False
+        return state.cut_upstream if side == 1 else state.cut_downstream
 
     def _connect(self, one: _Connection, port: int) -> None:
         if not one.open:
@@ -170,27 +186,28 @@ class SimulatedNetwork:
         target = self._living(one.link.target)
         if target is None or not target.listens(port):
             one.open = False
-            self._schedule(one, 0, self._tell, one, 0, "connection refused")
+            self._schedule(one, 0, 0, self._tell, one, 0, "connection refused")
             return
         one.ends[1] = target
         target.connected(one.number, port)
 
-    def _arrive(self, one: _Connection, side: int, message: object) -> None:
+    def _arrive(self, one: _Connection, side: int, message: object, size: int) -> None:
         if not one.open:
             return
         hold = self._holds.get(one.link) if side == 1 else None
         if hold is None:
-            self._deliver(one, side, message)
+            self._deliver(one, side, message, size)
             return
         match hold.take(one, message):
             case "pass":
-                self._deliver(one, side, message)
+                self._deliver(one, side, message, size)
             case Waiting() as waiting if waiting.chosen and hold.what.action == "delay":
                 due_ns = self._agenda.now_ns + hold.what.delay_ms * MS
                 self._agenda.at(due_ns, self._due, hold, waiting)
 
-    def _deliver(self, one: _Connection, side: int, message: object) -> None:
+    def _deliver(self, one: _Connection, side: int, message: object, size: int = KILOBYTE) -> None:
         if self._is_cut(one, side):
+            self._dropped[one.link, _STREAMS[side]] += size
             return
         end = one.ends[side]
         if end is not None:
@@ -218,8 +235,7 @@ class SimulatedNetwork:
     # ---------------------------------------------------------------------------------- holding
 
     def hold(self, link: Link, what: Hold) -> None:
-        """See `Runtime.hold`."""
-        self._known(link)
+        """See `LinkControl.hold`."""
         frame, port = self._frame, link.port
         if frame is None or not self._layout.framed:
             raise UsageError(
@@ -232,21 +248,23 @@ class SimulatedNetwork:
         self._holds[link] = LinkHold(what, lambda message: frame(message, port))
 
     def held(self, link: Link) -> HoldCounts:
-        """See `Runtime.held`."""
-        self._known(link)
+        """See `LinkControl.held`."""
         hold = self._holds.get(link)
         return hold.counts if hold is not None else HoldCounts()
 
-    def release(self, link: Link) -> Receipt:
-        """See `Runtime.release`."""
-        self._known(link)
+    def release(self, link: Link) -> None:
+        """See `LinkControl.release`."""
         hold = self._holds.get(link)
         if hold is not None:
             hold.release()
             self._let_go(hold)
             for orphans in hold.orphans():
                 self._redeliver(link, hold, orphans)
-        return judge_release(self.held(link))
+
+    @property
+    def holding(self) -> Sequence[Link]:
+        """See `LinkControl.holding`."""
+        return [link for link, hold in self._holds.items() if hold.active]
 
     def _due(self, hold: LinkHold[_Connection], waiting: Waiting[_Connection]) -> None:
         waiting.free = True
@@ -280,70 +298,39 @@ class SimulatedNetwork:
         self._redelivering[one.number] = hold, left - 1
         if left == 1:
             one.open = False
-            self._schedule(one, 1, self._tell, one, 1, "connection closed")
+            self._schedule(one, 1, 0, self._tell, one, 1, "connection closed")
 
     # ---------------------------------------------------------------------------- what faults do
 
-    def apply_cut(self, cut: Cut) -> Receipt:
-        """See `Runtime.apply_cut`."""
-        links = self._crossed(cut)
-        if not links:
-            return Receipt(False, f"no link carries {_directions(cut)}")
-        self._cuts.update(cut)
-        return self._receipt(links, f"{_directions(cut)} cut")
+    def state(self, link: Link) -> LinkState:
+        """See `LinkControl.state`."""
+        return self._states[link]
 
-    def lift_cut(self, cut: Cut) -> Receipt:
-        """See `Runtime.lift_cut`."""
-        links = self._crossed(cut)
+    def apply(self, wanted: Mapping[Link, LinkState]) -> Sequence[str]:
+        """See `LinkControl.apply`; nothing ever has to be repaired."""
+        for state in wanted.values():
+            toxics(state)
         were = self._cut_ones()
-        for direction in cut:
-            self._cuts[direction] = max(0, self._cuts[direction] - 1)
+        for link, state in wanted.items():
+            self._states[link] = HEALTHY if state == HEALTHY else state
         self._healed(were)
-        return Receipt(True, f"{_directions(cut)} lifted on {len(links)} links")
+        return ()
 
-    def set_link(self, link: Link, state: LinkState) -> Receipt:
-        """See `Runtime.set_link`."""
-        self._known(link)
-        were = self._cut_ones()
-        self._own[link] = state
-        self._healed(were)
-        if state == HEALTHY:
-            return Receipt(True, f"{link.source} -> {link.target} is healthy")
-        return self._receipt([link], f"{link.source} -> {link.target} set to {state}")
+    def differences(self, links: Sequence[Link]) -> Sequence[str]:
+        """None: a simulated link is in the state that is wanted."""
+        return ()
 
-    def heal(self) -> Receipt:
-        """See `Runtime.heal_links`."""
-        for link, hold in self._holds.items():
-            if hold.active:
-                self.release(link)
-        were = self._cut_ones()
-        self._cuts.clear()
-        self._own = dict.fromkeys(self._layout.links, HEALTHY)
-        self._healed(were)
-        return Receipt(True, f"every link is healthy; {len(were)} connections were cut")
+    def bytes_passed(self, links: Sequence[Link]) -> Mapping[tuple[Link, str], Bytes]:
+        """What was dropped; what arrived is not counted."""
+        return {(k, stream): Bytes(self._dropped[k, stream]) for k in links for stream in _STREAMS}
 
-    def _known(self, link: Link) -> None:
-        if link not in self._own:
-            raise UsageError(f"there is no link {link.source} -> {link.target}:{link.port}")
-
-    def _crossed(self, cut: Cut) -> Sequence[Link]:
-        known = {slot.name for slot in self._layout.slots}
-        for name in sorted({name for direction in cut for name in direction}):
-            if name not in known:
-                raise no_such("slot", name, known)
-        return [
-            link
-            for link in self._layout.links
-            if (link.source, link.target) in cut or (link.target, link.source) in cut
-        ]
-
-    def _receipt(self, links: Sequence[Link], what: str) -> Receipt:
-        live = [k for k in links if self._living(k.source) and self._living(k.target)]
-        if not live:
-            pairs = {(link.source, link.target) for link in links}
-            return Receipt(False, f"no process runs at both ends of {_directions(pairs)}")
-        crossed = sum(1 for one in self._connections.values() if one.open and one.link in links)
-        return Receipt(True, f"{what}: {len(live)} links, {crossed} open connections on them")
+    def open_connections(self, links: Iterable[Link]) -> Mapping[Link, int]:
+        """How many connections through each of these links both ends have."""
+        wanted = {link: 0 for link in links}
+        for one in self._connections.values():
+            if one.open and one.ends[1] is not None and one.link in wanted:
+                wanted[one.link] += 1
+        return wanted
 
     def _cut_ones(self) -> list[_Connection]:
         return [
@@ -362,7 +349,3 @@ class SimulatedNetwork:
                 self._break(one, "connection reset by its link")
             elif one.untold is not None:
                 self._tell(one, one.untold, "connection reset by its link")
-
-
-def _directions(pairs: Iterable[tuple[str, str]]) -> str:
-    return describe(f"{a} -> {b}" for a, b in sorted(pairs))

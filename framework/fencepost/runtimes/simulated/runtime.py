@@ -14,7 +14,8 @@ the system's own, held to real ones by a test.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from random import Random  # noqa: TID251 - every stream is seeded by the run's seed
 from types import TracebackType
 from typing import Self, final
@@ -35,6 +36,7 @@ from fencepost.events import (
 )
 from fencepost.history.merge import HARNESS
 from fencepost.history.run_folder import RunFolder, info_of
+from fencepost.injection.network import Network
 from fencepost.model.errors import EnvironmentFailed, UsageError
 from fencepost.model.hold import Hold, HoldCounts
 from fencepost.model.runtime import (
@@ -55,6 +57,8 @@ from fencepost.model.view import View
 from fencepost.model.worker_config import WorkerConfig
 from fencepost.runtimes.simulated.machine import Clock, Machine
 from fencepost.runtimes.simulated.network import NetworkProfile, SimulatedNetwork
+from fencepost.runtimes.simulated.prober import SimulatedProber
+from fencepost.runtimes.simulated.session import SimulatedSession
 from fencepost.runtimes.simulated.virtual_time import START_NS, Agenda
 
 MOST_DRIFT_PPB = 20_000
@@ -104,13 +108,23 @@ class SimulatedRuntime:
         self._pids = 0
         self._closed = False
         self._watch = watch
-        self._network = SimulatedNetwork(
+        self._connections = SimulatedNetwork(
             self._layout,
             self._agenda,
             self._stream("network"),
             self._end_in,
             profile or NetworkProfile(),
             system.frame if isinstance(system, Framing) else None,
+        )
+        prober = SimulatedProber(
+            self._connections, self._agenda, system.simulated_probe(), self._pass
+        )
+        self._network = Network(
+            self._layout,
+            self._connections,
+            prober,
+            lambda slot: self._end_in(slot) is not None,
+            wait=prober.wait,
         )
         self._write_info()
         self.record(RunStarted(system.name, "simulated", seed))
@@ -171,9 +185,7 @@ class SimulatedRuntime:
             if due_ns is None or due_ns > deadline_ns:
                 agenda.rest_until(deadline_ns)
                 return None
-            agenda.step()
-            if self._watch is not None:
-                self._watch(self._nodes())
+            self._step()
             if self._applied < len(self._events):
                 self._apply()
                 if until.holds(self._view):
@@ -218,13 +230,13 @@ class SimulatedRuntime:
                 machine.expected = True
                 machine.end()
                 self._record_exit(machine, 0, 9)
-                return Receipt(True, f"{process.name} ended by {what}")
+                return Receipt(not machine.alive, f"{process.name} was ended by {what}")
             case Signal.STOP:
                 machine.stop()
-                return Receipt(True, f"{process.name} stands still")
+                return Receipt(machine.stopped, f"{process.name} stands still")
             case Signal.CONT:
                 machine.go_on()
-                return Receipt(True, f"{process.name} goes on")
+                return Receipt(not machine.stopped, f"{process.name} goes on")
             case _:
                 machine.expected = True
                 machine.signalled(what)
@@ -241,8 +253,8 @@ class SimulatedRuntime:
         return receipt
 
     def living(self, slot: Slot) -> Process | None:
-        machine = self._machines.get(slot.name)
-        return machine.process if machine is not None and machine.alive else None
+        machine = self._end_in(slot.name)
+        return None if machine is None else machine.process
 
     def copy_disk(self, source: Slot | None, target: Slot) -> None:
         """See `Runtime.copy_disk`."""
@@ -297,13 +309,15 @@ class SimulatedRuntime:
     # ------------------------------------------------------------------------------------ links
 
     def set_link(self, link: Link, state: LinkState) -> Receipt:
-        return self._network.set_link(link, state)
+        return self._on_links(
+            (link.source, link.target), lambda: self._network.set_link(link, state)
+        )
 
     def apply_cut(self, cut: Cut) -> Receipt:
-        return self._network.apply_cut(cut)
+        return self._on_links(self._network.ends(cut), lambda: self._network.apply_cut(cut))
 
     def lift_cut(self, cut: Cut) -> Receipt:
-        return self._network.lift_cut(cut)
+        return self._on_links(self._network.ends(cut), lambda: self._network.lift_cut(cut))
 
     def hold(self, link: Link, what: Hold) -> None:
         self._network.hold(link, what)
@@ -315,7 +329,7 @@ class SimulatedRuntime:
         return self._network.release(link)
 
     def heal_links(self) -> Receipt:
-        return self._network.heal()
+        return self._on_links([slot.name for slot in self._layout.slots], self._network.heal)
 
     # -------------------------------------------------------------------------------------- end
 
@@ -336,6 +350,33 @@ class SimulatedRuntime:
             self._folder.events_of(process).write_bytes(b"".join(several))
 
     # --------------------------------------------------------------------------------- workings
+
+    def _step(self) -> None:
+        self._agenda.step()
+        if self._watch is not None:
+            self._watch(self._nodes())
+
+    def _pass(self, until_ns: int, enough: Callable[[], bool]) -> None:
+        """Lets virtual time pass until then, or until it is enough, whatever happens meanwhile."""
+        while not enough():
+            due_ns = self._agenda.next_ns()
+            if due_ns is None or due_ns > until_ns:
+                self._agenda.rest_until(until_ns)
+                return
+            self._step()
+
+    def _on_links(self, slots: Collection[str], change: Callable[[], Receipt]) -> Receipt:
+        """Changes links while no process at their ends is stopped, as the process runtime does: a
+        stopped process answers no probe."""
+        machines = (*self._machines.values(), *self._clients.values())
+        stopped = [m for m in machines if m.alive and m.stopped and m.slot_name in slots]
+        for machine in stopped:
+            machine.go_on()
+        receipt = change()
+        for machine in stopped:
+            machine.stop()
+        resumed = [f"{m.process.name} was resumed for the change of its links" for m in stopped]
+        return replace(receipt, evidence="; ".join([receipt.evidence, *resumed]))
 
     def _record(self, process: str, body: Struct, cause: Cause | None = None) -> Event:
         number = self._numbers[process]
@@ -373,7 +414,7 @@ class SimulatedRuntime:
             clock,
             self._stream(process),
             self._agenda,
-            self._network,
+            self._connections,
             ports,
             self._record,
             self._ended,
@@ -413,8 +454,8 @@ class SimulatedRuntime:
         machine = self._machines.get(slot)
         if machine is not None and machine.alive:
             return machine
-        living = (m for m in self._clients.values() if m.alive and m.slot_name == slot)
-        return next(living, None)
+        clients = reversed(self._clients.values())
+        return next((m for m in clients if m.alive and m.slot_name == slot), None)
 
     def _found(self, process: Process) -> Machine | None:
         machine = self._clients.get(process.name) or self._machines.get(process.slot.name)
@@ -427,39 +468,3 @@ class SimulatedRuntime:
                 self._seed, START_NS, {},
             )
         )  # fmt: skip
-
-
-@final
-class SimulatedSession:
-    """See `ClientSession`."""
-
-    def __init__(self, machine: Machine, signal: Callable[[Process, Signal], Receipt]) -> None:
-        self._machine = machine
-        self._signal = signal
-        self._stopping = False
-
-    @property
-    def process(self) -> str:
-        return self._machine.process.name
-
-    def tell(self, command: Mapping[str, object]) -> None:
-        """See `ClientSession.tell`; raises UsageError after `stop`, EnvironmentFailed after its
-        end."""
-        if self._stopping:
-            raise UsageError(f"{self.process} was asked to stop")
-        if not self._machine.alive:
-            raise EnvironmentFailed(f"{self.process} takes no commands: it has ended")
-        self._machine.told(command)
-
-    def stop(self) -> None:
-        """See `ClientSession.stop`; safe to call twice."""
-        if not self._stopping:
-            self._stopping = True
-            self._machine.expected = True
-            if self._machine.alive:
-                self._machine.signalled(Signal.TERM)
-
-    def end(self) -> None:
-        """See `ClientSession.end`; safe to call twice."""
-        self._stopping = True
-        self._signal(self._machine.process, Signal.KILL)

@@ -1,0 +1,413 @@
+"""The contract of runtimes: one suite, which each of them passes.
+
+Echo nodes run as processes, in containers (skipped without an engine) and simulated. What a test
+of a cluster can see is the same everywhere: names, events, ends, what passes a link, and receipts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests import docker_bench, echo_node
+from tests.echo_node import EchoSystem
+from tests.echo_run import (
+    NEVER,
+    PAIR,
+    advance,
+    answered,
+    echo_run,
+    goes_on,
+    is_silent,
+    more,
+    simulated_run,
+    slot,
+    start_brokers,
+    talk,
+)
+
+from fencepost import (
+    HEALTHY,
+    ClientSpec,
+    Condition,
+    EnvironmentFailed,
+    Link,
+    LinkState,
+    NodeStopped,
+    Process,
+    ProcessExited,
+    ProcessSpawned,
+    Receipt,
+    RunEnded,
+    RunStarted,
+    Runtime,
+    Shape,
+    Signal,
+    UsageError,
+    one_way,
+    two_way,
+)
+from fencepost_kafka import kafka_shape
+
+Make = Callable[..., Runtime]
+LINK = Link("broker-1", "broker-2", echo_node.PORT)
+THERE, BOTH = one_way(["broker-1"], ["broker-2"]), two_way(["broker-1"], ["broker-2"])
+KILLED = 9
+
+
+def make_on(
+    runtime: str, path: Path, system: EchoSystem | None = None, shape: Shape = PAIR
+) -> Runtime:
+    """A run of echo nodes that are not started."""
+    match runtime:
+        case "simulated":
+            return simulated_run(path, system, shape)
+        case "docker":
+            return echo_run(path, system, shape, docker_bench.ground())
+        case _:
+            return echo_run(path, system, shape)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("process", marks=pytest.mark.real),
+        pytest.param("docker", marks=pytest.mark.real),
+        "simulated",
+    ],
+)
+def kind(request: pytest.FixtureRequest) -> str:
+    """The name of the runtime."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def shared(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+    """Two brokers that talk to each other."""
+    runtime = make_on(kind, tmp_path_factory.mktemp(kind) / "run")
+    try:
+        start_brokers(runtime)
+        yield runtime
+    finally:
+        runtime.close()
+
+
+@pytest.fixture
+def pair(shared: Runtime) -> Iterator[Runtime]:
+    """The shared runtime, in which each test leaves the nodes alive and the links healthy."""
+    yield shared
+    for broker in shared.layout.nodes():
+        living = shared.living(broker)
+        if living is None:
+            shared.start(broker)
+        else:
+            shared.signal(living, Signal.CONT)
+    healed = shared.heal_links()
+    assert healed.true, healed.evidence
+    talk(shared)
+
+
+@pytest.fixture
+def make(kind: str, tmp_path: Path) -> Iterator[Make]:
+    """Runtimes of echo nodes that are not started; closed at the end."""
+    made: list[Runtime] = []
+
+    def build(system: EchoSystem | None = None, shape: Shape = PAIR) -> Runtime:
+        made.append(make_on(kind, tmp_path / f"run-{len(made) + 1}", system, shape))
+        return made[-1]
+
+    yield build
+    for runtime in made:
+        runtime.close()
+
+
+def living(runtime: Runtime, name: str) -> Process:
+    process = runtime.living(slot(runtime, name))
+    assert process is not None, f"no process lives in {name}"
+    return process
+
+
+# ------------------------------------------------------------------------------ starting, ending
+
+
+def test_a_started_process_is_named_and_recorded(pair: Runtime) -> None:
+    process = living(pair, "broker-1")
+    assert process.name.startswith("broker-1#")
+    assert pair.view.slot_of[process.name] == "broker-1"
+    assert pair.view.node_of[process.name] == ("broker", 1)
+    first = pair.events()[0]
+    assert isinstance(first.body, RunStarted)
+    spawned = [e.body for e in pair.events() if isinstance(e.body, ProcessSpawned)]
+    assert ProcessSpawned(process.name, "broker-1", "broker", 1, process.pid) in spawned
+
+
+def test_a_slot_holds_one_process(pair: Runtime) -> None:
+    with pytest.raises(UsageError, match=r"broker-1#\d is alive in broker-1"):
+        pair.start(slot(pair, "broker-1"))
+    with pytest.raises(UsageError, match="clients is a slot for clients"):
+        pair.start(slot(pair, "clients"))
+    with pytest.raises(UsageError, match="its disk is in use"):
+        pair.copy_disk(slot(pair, "broker-2"), slot(pair, "broker-1"))
+
+
+def test_a_killed_process_is_gone_and_the_next_one_takes_its_place(pair: Runtime) -> None:
+    first = living(pair, "broker-1")
+    receipt = pair.signal(first, Signal.KILL)
+    assert receipt.true
+    assert "was ended by SIGKILL" in receipt.evidence
+    assert pair.living(first.slot) is None
+    assert first.name not in pair.view.alive
+    exited = pair.view.latest["harness", "process.exited"].body
+    assert exited == ProcessExited(first.name, 0, KILLED, True)
+    again = pair.signal(first, Signal.KILL)
+    assert not again.true
+    assert "is not alive" in again.evidence
+    second = pair.start(first.slot)
+    slot_name, number = first.name.split("#")
+    assert second.name == f"{slot_name}#{int(number) + 1}"
+    talk(pair)
+
+
+def test_a_terminated_process_ends_in_its_own_time(pair: Runtime) -> None:
+    first = living(pair, "broker-2")
+    assert pair.signal(first, Signal.TERM).true
+    assert advance(pair, Condition("its end", lambda view: first.name not in view.alive))
+    exited = pair.view.latest["harness", "process.exited"].body
+    assert exited == ProcessExited(first.name, 0, 0, True)
+    assert pair.view.latest[first.name, "node.stopped"].body == NodeStopped("asked")
+
+
+def test_a_paused_process_stands_still_until_it_is_resumed(pair: Runtime) -> None:
+    process = living(pair, "broker-1")
+    assert pair.signal(process, Signal.STOP).true
+    assert is_silent(pair, "echo.answered", "broker-1")
+    assert pair.signal(process, Signal.CONT).true
+    assert goes_on(pair, "echo.answered", "broker-1")
+
+
+def test_a_process_that_dies_at_start_is_named_until_another_is_started(make: Make) -> None:
+    runtime = make(EchoSystem(modes=(("broker-1", "dies"),)), kafka_shape(0, 1))
+    broker = slot(runtime, "broker-1")
+    runtime.start(broker)
+    for _ in range(2):
+        with pytest.raises(EnvironmentFailed, match=r"broker-1#1.*3.*and should live"):
+            advance(runtime, NEVER, 20)
+    runtime.start(broker)
+    with pytest.raises(EnvironmentFailed, match=r"broker-1#2"):
+        advance(runtime, NEVER, 20)
+
+
+def test_a_process_that_leaves_in_good_order_is_not_missed(make: Make) -> None:
+    runtime = make(EchoSystem(modes=(("broker-1", "leaves"),)), kafka_shape(0, 1))
+    process = runtime.start(slot(runtime, "broker-1"))
+    gone = Condition("it to leave", lambda view: view.kinds["process.exited"] == 1)
+    assert advance(runtime, gone)
+    assert advance(runtime, NEVER, 0.1) is None
+    exited = runtime.view.latest["harness", "process.exited"].body
+    assert exited == ProcessExited(process.name, 0, 0, False)
+
+
+def test_a_client_takes_commands_and_ends_when_it_is_asked_to(pair: Runtime) -> None:
+    session = pair.client(ClientSpec("second", "echo"))
+    assert advance(pair, answered(session.process)), "the client does not talk"
+    session.tell({"say": "hello"})
+    told = Condition("the command", lambda view: (session.process, "echo.told") in view.latest)
+    assert advance(pair, told)
+    session.stop()
+    ended = Condition("its end", lambda view: session.process not in view.alive)
+    assert advance(pair, ended)
+    with pytest.raises(UsageError, match="was asked to stop"):
+        session.tell({"say": "more"})
+    with pytest.raises(UsageError, match="is not lower-case words"):
+        pair.client(ClientSpec("Second One", "echo"))
+
+
+def test_time_passes_up_to_the_deadline(pair: Runtime) -> None:
+    until_ns = pair.now_ns() + 50_000_000
+    assert pair.advance(NEVER, until_ns) is None
+    assert pair.now_ns() >= until_ns
+    held = pair.advance(Condition("what holds", lambda view: True), 0)
+    assert held is not None
+    assert held == pair.view.last
+
+
+def test_a_closed_run_has_ended_and_closes_again(make: Make) -> None:
+    runtime = make(shape=kafka_shape(0, 1))
+    runtime.start(slot(runtime, "broker-1"))
+    assert advance(runtime, Condition("it to start", lambda view: view.kinds["node.started"] == 1))
+    runtime.close()
+    runtime.close()
+    last = runtime.events()[-1]
+    assert last.body == RunEnded(True)
+
+
+# ------------------------------------------------------------------------------------------ cuts
+
+
+@pytest.mark.parametrize("swap", [False, True], ids=["1-to-2", "2-to-1"])
+def test_a_one_way_cut_silences_one_direction_of_both_links(pair: Runtime, swap: bool) -> None:
+    a, b = ("broker-2", "broker-1") if swap else ("broker-1", "broker-2")
+    receipt = pair.apply_cut(one_way([a], [b]))
+    assert receipt.true, receipt.evidence
+    assert "2 links answered within" in receipt.evidence
+    assert "2 connections were open" in receipt.evidence
+    assert is_silent(pair, "echo.heard", b)  # what a asks does not reach b
+    assert is_silent(pair, "echo.answered", b)  # nor do its answers
+    assert goes_on(pair, "echo.heard", a)  # while a hears b all the time
+    healed = pair.heal_links()
+    assert healed.true, healed.evidence
+    talk(pair)
+
+
+def test_a_cut_both_ways_silences_both_and_breaks_their_connections_when_it_is_lifted(
+    pair: Runtime,
+) -> None:
+    assert pair.apply_cut(BOTH).true
+    for name in ("broker-1", "broker-2"):
+        assert is_silent(pair, "echo.heard", name)
+        assert is_silent(pair, "echo.closed", name)
+    closed = more("echo.closed", "broker-1", pair.view)
+    lifted = pair.lift_cut(BOTH)
+    assert lifted.true, lifted.evidence
+    assert "2 links answered within" in lifted.evidence
+    assert advance(pair, closed)
+    talk(pair)
+
+
+def test_cuts_accumulate_and_each_is_lifted_by_itself(pair: Runtime) -> None:
+    assert pair.apply_cut(THERE).true
+    assert pair.apply_cut(BOTH).true
+    assert is_silent(pair, "echo.heard", "broker-1")
+    assert pair.lift_cut(BOTH).true
+    assert is_silent(pair, "echo.heard", "broker-2")  # the first one still holds
+    assert goes_on(pair, "echo.heard", "broker-1")
+    assert pair.lift_cut(THERE).true
+    talk(pair)
+    assert pair.lift_cut(THERE).true  # once too often does no harm
+    assert pair.apply_cut(THERE).true
+    assert is_silent(pair, "echo.heard", "broker-2")
+
+
+def test_healing_heals_everything(pair: Runtime) -> None:
+    pair.set_link(LINK, LinkState(latency_ms=20, cut_downstream=True))
+    pair.apply_cut(BOTH)
+    healed = pair.heal_links()
+    assert healed.true, healed.evidence
+    assert "2 links answered" in healed.evidence
+    assert pair.heal_links() == Receipt(True, "every link was healthy")
+    talk(pair)
+
+
+# ------------------------------------------------------------------------------------- slow links
+
+
+def test_a_slow_link_is_slow_and_stays_cut_where_it_is_cut(pair: Runtime) -> None:
+    slow = pair.set_link(LINK, LinkState(latency_ms=80))
+    assert slow.true, slow.evidence
+    took = re.search(r"1 link took (\d+) ms or more", slow.evidence)
+    assert took is not None, slow.evidence
+    assert int(took[1]) >= 160
+    assert pair.apply_cut(THERE).true
+    assert pair.set_link(LINK, HEALTHY).true
+    assert is_silent(pair, "echo.heard", "broker-2")
+
+
+def test_a_throttled_link_shows_its_rate(pair: Runtime) -> None:
+    receipt = pair.set_link(LINK, LinkState(rate_kb=100))
+    assert receipt.true, receipt.evidence
+
+
+def test_a_delay_that_cannot_be_measured_has_no_receipt(pair: Runtime) -> None:
+    receipt = pair.set_link(LINK, LinkState(latency_ms=1))
+    assert not receipt.true
+    assert "a delay of 1.6 ms is too short to be measured" in receipt.evidence
+
+
+def test_a_state_that_makes_no_sense_changes_nothing(pair: Runtime) -> None:
+    with pytest.raises(UsageError, match="latency"):
+        pair.set_link(LINK, LinkState(latency_ms=-1))
+    assert pair.heal_links() == Receipt(True, "every link was healthy")
+
+
+# ------------------------------------------------------------------------- changes that have missed
+
+
+def test_a_cut_of_a_link_without_a_connection_has_missed(pair: Runtime) -> None:
+    """The client talks to the first broker only."""
+    client = pair.client(ClientSpec("first", "echo"))
+    assert advance(pair, answered(client.process)), "the client does not talk"
+    busy = pair.apply_cut(two_way(["clients"], ["broker-1"]))
+    assert busy.true, busy.evidence
+    idle = pair.apply_cut(two_way(["clients"], ["broker-2"]))
+    missed = "no connection was open through any of these links"
+    assert idle == Receipt(False, missed, unused=True)
+    client.stop()
+
+
+def test_a_cut_of_a_dead_process_has_missed(pair: Runtime) -> None:
+    pair.signal(living(pair, "broker-2"), Signal.KILL)
+    missed = "no process runs at both ends of broker-1 -> broker-2 and broker-2 -> broker-1"
+    assert pair.apply_cut(BOTH) == Receipt(False, missed)
+    assert pair.heal_links().true
+
+
+def test_a_cut_in_front_of_a_deaf_process_has_missed(make: Make) -> None:
+    runtime = make(EchoSystem(modes=(("broker-2", "deaf"),)))
+    for broker in runtime.layout.nodes():
+        runtime.start(broker)
+    assert advance(runtime, Condition("both up", lambda v: v.kinds["node.started"] == 2))
+    receipt = runtime.apply_cut(THERE)
+    assert not receipt.true
+    assert "broker-1 -> broker-2:9092: nothing answered before" in receipt.evidence
+
+
+def test_a_cut_where_no_link_runs_has_missed(make: Make) -> None:
+    runtime = make(shape=kafka_shape(controllers=1, brokers=1))
+    receipt = runtime.apply_cut(one_way(["clients"], ["controller-1"]))
+    assert receipt == Receipt(False, "no link carries clients -> controller-1")
+
+
+def test_an_unknown_name_in_a_cut_is_refused(pair: Runtime) -> None:
+    with pytest.raises(UsageError, match="no slot named 'broker-11'; did you mean 'broker-1'"):
+        pair.apply_cut(one_way(["broker-11"], ["broker-2"]))
+    with pytest.raises(UsageError, match="there is no link broker-1 -> broker-2:9"):
+        pair.set_link(Link("broker-1", "broker-2", 9), HEALTHY)
+
+
+# ------------------------------------------------------------- links of processes in other states
+
+
+def test_a_node_that_was_just_started_is_given_time_to_answer(pair: Runtime) -> None:
+    """Else a restart and a cut in quick succession would never have a receipt."""
+    victim = living(pair, "broker-2")
+    pair.signal(victim, Signal.KILL)
+    second = pair.start(victim.slot)
+    receipt = pair.apply_cut(THERE)
+    assert receipt.true, receipt.evidence
+    pair.signal(second, Signal.KILL)
+    pair.start(victim.slot)
+    healed = pair.heal_links()
+    assert healed.true, healed.evidence
+
+
+def test_a_paused_process_runs_while_its_links_change_and_stands_still_again(
+    pair: Runtime,
+) -> None:
+    """A stopped process answers no probe, and it can hang the toxiproxies that dial it."""
+    process = living(pair, "broker-2")
+    pair.signal(process, Signal.STOP)
+    changes: list[Callable[[], Receipt]] = [
+        lambda: pair.apply_cut(THERE),
+        lambda: pair.lift_cut(THERE),
+        lambda: pair.set_link(pair.layout.links[0], LinkState(latency_ms=20)),
+        pair.heal_links,
+    ]
+    for change in changes:
+        receipt = change()
+        assert receipt.true, receipt.evidence
+        assert "was resumed for the change of its links" in receipt.evidence
+        assert is_silent(pair, "echo.answered", "broker-2")
+    assert pair.signal(process, Signal.CONT).true
+    talk(pair)
