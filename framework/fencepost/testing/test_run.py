@@ -133,7 +133,9 @@ def listen_quietly(wanted: Wanted, heard: ResultCollector) -> int:
     Raises KeyboardInterrupt when it is interrupted, as any other command.
     """
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-        ended = listen(None, wanted, heard, "-p", "no:cacheprovider")
+        # Of a failure only its sentence is read, and what a session leaves open is the caller's.
+        options = ("-p", "no:cacheprovider", "-p", "no:unraisableexception", "--tb=no")
+        ended = listen(None, wanted, heard, *options)
     if heard.interrupted:
         raise KeyboardInterrupt
     return ended
