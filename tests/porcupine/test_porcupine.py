@@ -181,20 +181,14 @@ def test_both_agree_on_real_processes(
     assert ops.judge(program, ops.of_metadata(events))[ops.METADATA].result == "Ok"
 
 
-@pytest.mark.parametrize("runtime", ["simulated", pytest.param("process", marks=pytest.mark.real)])
 @pytest.mark.parametrize("defect", ["", "answers-uncommitted"])
 def test_both_agree_on_the_metadata_log(
-    defect: str, runtime: str, plugins: Plugins, program: Path, tmp_path: Path
+    defect: str, plugins: Plugins, program: Path, tmp_path: Path
 ) -> None:
     """QC-08: what is answered is committed; its breach shows in no partition's log."""
     defects = (defect,) if defect else ()
     result, events = play(
-        plugins,
-        tmp_path / "run",
-        create_beside_the_quorum,
-        *defects,
-        runtime=runtime,
-        settings=UNHURRIED,
+        plugins, tmp_path / "run", create_beside_the_quorum, *defects, settings=UNHURRIED
     )
     metadata = ops.judge(program, ops.of_metadata(events))[ops.METADATA]
     assert metadata.result == ("Illegal" if defect else "Ok")

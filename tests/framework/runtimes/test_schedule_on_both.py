@@ -29,6 +29,8 @@ STRIKES = (
 """No pause: a real process that stood still past its lease may have served before it noticed, which
 its stall explains and so leaves open (QC-17)."""
 APART_MS = 6_000
+RATE = 40
+"""Messages a second: enough for each injection to meet some under way, in a run of a minute."""
 ABOUT = frozenset(
     {
         *("QC-08", "QC-13", "QC-14", "QC-16", "QC-20", "QC-21", "QC-28", "QC-30"),
@@ -51,7 +53,7 @@ def test_a_schedule_recorded_on_processes_means_the_same_in_the_simulator(tmp_pa
     )
     spec = RunSpec(plugins.system("reference/quorum"), seed=1)
     with Run.start(spec, plugins, RunFolder.create(tmp_path / "recorded")) as run:
-        run.clients.produce("replayed")
+        run.clients.produce("replayed", rate=RATE)
         run.clients.consume("replayed")
         run.faults.follow(planned)
         recorded = run.finish()

@@ -27,6 +27,8 @@ SMALL = """
         return kafka_shape(controllers=1, brokers=1, settings=settings)
 """
 """A conftest: the smallest cluster there is, since each test starts one."""
+SIMULATED = "--fencepost-runtime=simulated"
+"""For tests of what becomes of a run, wherever its nodes live."""
 
 NOSE = '''
     """A plugin with a clause that a test breaks by writing a certain topic."""
@@ -76,6 +78,8 @@ def nose(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(pytester: pytest.Pytester, *args: str) -> pytest.RunResult:
     """Pytest in a process of its own, where nothing of this one is loaded."""
+    if not (pytester.path / "conftest.py").exists():
+        pytester.makeconftest("import sys; sys.modules['hypothesis'] = None  # as in SMALL")
     left_out = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
     return pytester.runpytest_subprocess(*left_out, "-W", "error", *args)
 
@@ -152,7 +156,7 @@ def test_an_assertion_of_a_helper_shows_its_values(pytester: pytest.Pytester) ->
         from itertools import count
 
         from fencepost.testing import kit
-        from fencepost_suites import shapes
+        from fencepost_suites.common import shapes
 
         numbers = count()
 
@@ -284,7 +288,6 @@ def test_a_broken_promise_fails_the_test_and_prints_how_to_repeat_it(
     assert (folder / "data").exists()
 
 
-@pytest.mark.real
 @pytest.mark.usefixtures("nose")
 def test_a_test_that_fails_by_itself_is_judged_too(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(SMALL)
@@ -295,12 +298,11 @@ def test_a_test_that_fails_by_itself_is_judged_too(pytester: pytest.Pytester) ->
             assert 1 == 2
         """
     )
-    result = run(pytester)
+    result = run(pytester, SIMULATED)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*assert 1 == 2", "*NOSE-1 is violated*", "*sneezed at pepper*"])
 
 
-@pytest.mark.real
 @pytest.mark.usefixtures("nose")
 def test_a_marked_clause_that_nothing_exercised_fails_the_test(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(SMALL)
@@ -313,12 +315,11 @@ def test_a_marked_clause_that_nothing_exercised_fails_the_test(pytester: pytest.
             assert cluster.holds(cluster.recovered)
         """
     )
-    result = run(pytester)
+    result = run(pytester, SIMULATED)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*the test is marked NOSE-1, which nothing in it exercised*"])
 
 
-@pytest.mark.real
 def test_what_never_happens_fails_within_its_limit(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(SMALL)
     pytester.makepyfile(
@@ -327,12 +328,11 @@ def test_what_never_happens_fails_within_its_limit(pytester: pytest.Pytester) ->
             cluster.eventually(cluster.brokers[0].fenced, within_ms=300)
         """
     )
-    result = run(pytester)
+    result = run(pytester, SIMULATED)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*waited 300 ms for broker-1 to be FENCED, in vain*"])
 
 
-@pytest.mark.real
 def test_a_fault_that_missed_leaves_the_test_undecided(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(SMALL)
     pytester.makepyfile(
@@ -342,12 +342,11 @@ def test_a_fault_that_missed_leaves_the_test_undecided(pytester: pytest.Pytester
                 faults.pause("broker-1")
         """
     )
-    result = run(pytester)
+    result = run(pytester, SIMULATED)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*Inconclusive: without a receipt: pause-2*"])
 
 
-@pytest.mark.real
 def test_workers_of_xdist_each_have_clusters_of_their_own(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(SMALL)
     pytester.makepyfile(
@@ -359,7 +358,7 @@ def test_workers_of_xdist_each_have_clusters_of_their_own(pytester: pytest.Pytes
             assert cluster.holds(cluster.brokers[0].active)
         """
     )
-    run(pytester, "-n", "2").assert_outcomes(passed=2)
+    run(pytester, SIMULATED, "-n", "2").assert_outcomes(passed=2)
     runs = [json.loads((folder / "run.json").read_text()) for folder in folders(pytester)]
     assert len(runs) == 2
     assert runs[0]["seed"] == runs[1]["seed"]
