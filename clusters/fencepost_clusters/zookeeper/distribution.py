@@ -1,0 +1,91 @@
+"""The ZooKeeper server from Maven Central, in the user's cache folder.
+
+`<cache>/zookeeper/<version>/lib` holds seven jars, each with the SHA-256 below. The last two are
+not among the dependencies that Maven finds: without metrics-core the server does not start, without
+snappy-java it starts and lets no session be made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fencepost import EnvironmentFailed
+from fencepost_clusters.java import Artifact, alone, cache_folder, download, find_java
+
+VERSION = "3.9.5"
+JARS: Mapping[Artifact, str] = {
+    Artifact("org.apache.zookeeper", "zookeeper", VERSION): (
+        "936d025db1a85f085edea25048c3f5b3de5fc29329c371a10925e3b78b0b38a0"
+    ),
+    Artifact("org.apache.zookeeper", "zookeeper-jute", VERSION): (
+        "abcbc7f9d6c493daa118da6fa3061a201e2c521217526e8535adfb56b629e52a"
+    ),
+    Artifact("org.slf4j", "slf4j-api", "2.0.13"): (
+        "e7c2a48e8515ba1f49fa637d57b4e2f590b3f5bd97407ac699c3aa5efb1204a9"
+    ),
+    Artifact("ch.qos.logback", "logback-classic", "1.3.15"): (
+        "06c68fb7468143c3c6512d13bb8eb6676724b019330de3a5ab493e267dde2084"
+    ),
+    Artifact("ch.qos.logback", "logback-core", "1.3.15"): (
+        "90b72ec457f30f8f42a280a409ab2bc4499fec16983005d1d91015199be7047b"
+    ),
+    Artifact("io.dropwizard.metrics", "metrics-core", "4.1.12.1"): (
+        "cec34936faa625039f4e46123eccaa10a9eb9d9a40c6075830cd81330e259cf9"
+    ),
+    Artifact("org.xerial.snappy", "snappy-java", "1.1.10.5"): (
+        "0f3f1857ed33116583f480b4df5c0218836c47bfbc9c6221c0d73f356decf37b"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """ZooKeeper, ready to start: `home/lib` is its class path."""
+
+    home: Path
+    java: str
+
+
+def installed(environment: Mapping[str, str]) -> Distribution:
+    """ZooKeeper, downloaded if necessary, which takes some seconds.
+
+    Raises EnvironmentFailed without a Java of 17 or newer; without Maven if jars are missing; or if
+    a jar is not the one that is expected.
+    """
+    java, _ = find_java(environment, "ZooKeeper")
+    home = cache(environment) / VERSION
+    if not home.exists():
+        home.parent.mkdir(parents=True, exist_ok=True)
+        with alone(home.parent / f"{VERSION}.lock"):
+            if not home.exists():
+                _bring(home, environment)
+    lacking = [one.jar for one in JARS if not (home / "lib" / one.jar).exists()]
+    if lacking:
+        raise EnvironmentFailed(
+            f"ZooKeeper {VERSION} lacks {', '.join(lacking)}: remove {home}, and it is downloaded"
+        )
+    return Distribution(home, java)
+
+
+def cache(environment: Mapping[str, str]) -> Path:
+    """The folder that has one folder per version."""
+    return cache_folder(environment) / "zookeeper"
+
+
+def _bring(home: Path, environment: Mapping[str, str]) -> None:
+    """Downloads the jars into a folder beside `home`, and renames it once they are checked."""
+    what = f"ZooKeeper {VERSION}"
+    with tempfile.TemporaryDirectory(dir=home.parent, prefix=f".{VERSION}-") as made:
+        whole = Path(made) / "whole"
+        download(what, [*JARS], whole / "lib", home.parent, environment, transitive=False)
+        for artifact, digest in JARS.items():
+            jar = whole / "lib" / artifact.jar
+            if not jar.exists():
+                raise EnvironmentFailed(f"Maven downloaded no {artifact.jar} for {what}")
+            if hashlib.sha256(jar.read_bytes()).hexdigest() != digest:
+                raise EnvironmentFailed(f"{artifact.jar}, as Maven downloaded it, is another file")
+        whole.rename(home)

@@ -1,0 +1,41 @@
+"""Questions to a server that change nothing: a four-letter word, and whether a link answers."""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+_MOST_PADDING = 32_000
+_UNKNOWN_SESSION = 1
+_ENDED = 0
+
+
+def ask(address: str, port: int, word: str, timeout_s: float) -> str:
+    """The answer to a four-letter word, such as `srvr`; raises OSError if none comes in time."""
+    with socket.create_connection((address, port), timeout=timeout_s) as connection:
+        connection.sendall(word.encode())
+        answer = b""
+        while part := connection.recv(65_536):
+            answer += part
+    return answer.decode(errors="replace")
+
+
+def zookeeper_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool:
+    """Asks a client port to resume a session that never was; a server that serves says it ended.
+
+    The password is as long as `size` asks for. No transaction is made, unlike by a new session.
+    """
+    password = bytes(max(16, min(size, _MOST_PADDING)))
+    body = struct.pack(">iqiqi", 0, 0, 1000, _UNKNOWN_SESSION, len(password)) + password + b"\0"
+    try:
+        with socket.create_connection((address, port), timeout=timeout_s) as connection:
+            connection.sendall(struct.pack(">i", len(body)) + body)
+            answer = b""
+            while len(answer) < 20 and (part := connection.recv(4096)):
+                answer += part
+    except OSError:
+        return False
+    if len(answer) < 20:
+        return False
+    _, _, _, session = struct.unpack(">iiiq", answer[:20])
+    return bool(session == _ENDED)

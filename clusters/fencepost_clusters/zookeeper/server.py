@@ -1,0 +1,111 @@
+"""How a ZooKeeper server is configured and started, and what its answer to `srvr` says.
+
+A server alone and a member of an ensemble differ in their configuration only. Members know each
+other by name; a hosts file of its own tells each server its ends of the links.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+
+from fencepost import Command
+from fencepost_clusters.zookeeper.distribution import Distribution
+
+CLIENT_PORT, PEER_PORT, ELECTION_PORT = 2181, 2888, 3888
+_JVM_OPTIONS = ("-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The server's clock.
+
+    A session's timeout is what its client asks for, not less than `min_session_ms` and not more
+    than `max_session_ms`; it ends at the first tick after its timeout. Unless set, ZooKeeper has
+    a least timeout of two ticks.
+    """
+
+    tick_ms: int = 500
+    min_session_ms: int = 1000
+    max_session_ms: int = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One server: where it listens, where its disk is.
+
+    `members` has the host of each member of its ensemble by number, this server's `number` among
+    them; a server alone has none. `hosts` resolves names to addresses. `settings` are further lines
+    of its configuration.
+    """
+
+    address: str
+    data: str
+    port: int = CLIENT_PORT
+    number: int = 0
+    members: Mapping[int, str] = field(default_factory=dict)
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    timing: Timing = field(default_factory=Timing)
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def config(server: Server) -> str:
+    """The text of `zoo.cfg`; raises ValueError for a number that is not a member's."""
+    timing = server.timing
+    lines = {
+        "tickTime": str(timing.tick_ms),
+        "minSessionTimeout": str(timing.min_session_ms),
+        "maxSessionTimeout": str(timing.max_session_ms),
+        "dataDir": server.data,
+        "admin.enableServer": "false",
+        "4lw.commands.whitelist": "ruok,srvr,mntr,cons",
+    }
+    if server.members:
+        if server.number not in server.members:
+            raise ValueError(f"{server.number} is none of {sorted(server.members)}")
+        lines |= {"initLimit": "20", "syncLimit": "10", "standaloneEnabled": "false"}
+        for number, host in sorted(server.members.items()):
+            peers = f"{host}:{PEER_PORT}:{ELECTION_PORT}:participant"
+            lines[f"server.{number}"] = f"{peers};{host}:{server.port}"
+    else:
+        lines |= {"clientPort": str(server.port), "clientPortAddress": server.address}
+    lines |= server.settings
+    return "".join(f"{name}={value}\n" for name, value in lines.items())
+
+
+def command(zookeeper: Distribution, server: Server) -> Command:
+    """How to start this server; its work folder is the process's own."""
+    hosts = {**server.hosts, "localhost": "127.0.0.1"}
+    return Command(
+        ("/bin/sh", "start.sh"),
+        {
+            "DATA": server.data,
+            "NUMBER": str(server.number) if server.members else "",
+            "ZOOKEEPER_HOME": str(zookeeper.home),
+            "JAVA": zookeeper.java,
+            "JVM_OPTIONS": " ".join(_JVM_OPTIONS),
+            "CLASSPATH": "",
+        },
+        {
+            "start.sh": _resource("start.sh"),
+            "logback.xml": _resource("logback.xml"),
+            "hosts": "".join(f"{address} {name}\n" for name, address in hosts.items()),
+            "zoo.cfg": config(server),
+        },
+    )
+
+
+def mode(srvr: str) -> str | None:
+    """`standalone`, `leader`, `follower` or `observer` as the answer to `srvr` tells.
+
+    None from a server that serves nobody yet. The answer to `ruok` is no readiness: a server says
+    `imok` while it is without a majority.
+    """
+    found = re.search(r"^Mode: (\w+)$", srvr, re.MULTILINE)
+    return found[1] if found else None
+
+
+def _resource(name: str) -> str:
+    return files("fencepost_clusters.zookeeper").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,106 @@
+"""How a server is configured, when it is ready, and that real ones start: alone, and three."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from zookeeper_servers import NOT_DURABLE, RunningServer, available, standalone
+
+from fencepost.model.clock import poll
+from fencepost.supervision.addresses import claim
+from fencepost_clusters.zookeeper.probe import zookeeper_probe
+from fencepost_clusters.zookeeper.server import Server, config, mode
+
+NAMES = {1: "zookeeper-1.fencepost", 2: "zookeeper-2.fencepost", 3: "zookeeper-3.fencepost"}
+
+
+def test_a_server_alone_listens_at_its_address_only() -> None:
+    lines = config(Server("127.0.0.1", "/data", 2200)).splitlines()
+    assert {"clientPort=2200", "clientPortAddress=127.0.0.1", "dataDir=/data"} <= set(lines)
+    assert not [line for line in lines if line.startswith("server.")]
+
+
+def test_the_shortest_session_is_set() -> None:
+    """ZooKeeper would raise what a client asks for to two ticks, and say nothing."""
+    assert "minSessionTimeout=1000" in config(Server("127.0.0.1", "/data")).splitlines()
+
+
+def test_members_know_each_other_by_name() -> None:
+    lines = config(Server("127.0.0.1", "/data", number=2, members=NAMES)).splitlines()
+    assert (
+        "server.3=zookeeper-3.fencepost:2888:3888:participant;zookeeper-3.fencepost:2181" in lines
+    )
+    assert not [line for line in lines if line.startswith("clientPort")]
+
+
+def test_a_number_that_is_no_members_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"4 is none of \[1, 2, 3\]"):
+        config(Server("127.0.0.1", "/data", number=4, members=NAMES))
+
+
+def test_only_a_mode_is_readiness() -> None:
+    assert mode("Zxid: 0x0\nMode: standalone\nNode count: 5\n") == "standalone"
+    assert mode("This ZooKeeper instance is not currently serving requests\n") is None
+    assert mode("imok") is None
+
+
+@available
+@pytest.mark.real
+def test_a_real_server_serves_and_its_probe_makes_no_transaction(tmp_path: Path) -> None:
+    server = standalone(tmp_path)
+    address, port = server.server.address, server.server.port
+    try:
+        assert server.mode() == "standalone"
+        before = re.search("Zxid: .*", server.said("srvr"))
+        for size in (0, 20_000):
+            assert zookeeper_probe(address, port, 5.0, size)
+        after = re.search("Zxid: .*", server.said("srvr"))
+        assert before is not None
+        assert after is not None
+        assert before[0] == after[0]
+    finally:
+        server.end()
+    assert not zookeeper_probe(address, port, 1.0)
+
+
+@pytest.fixture
+def ensemble(tmp_path: Path) -> Iterator[dict[int, RunningServer]]:
+    network = claim()
+    addresses = {number: f"127.{network.run}.{number}.{number}" for number in NAMES}
+    hosts = {NAMES[number]: address for number, address in addresses.items()}
+    running: dict[int, RunningServer] = {}
+    try:
+        for number, address in addresses.items():
+            folder = tmp_path / str(number)
+            server = Server(
+                address, str(folder / "data"), number=number, members=NAMES, hosts=hosts,
+                settings=NOT_DURABLE,
+            )  # fmt: skip
+            running[number] = RunningServer(server, folder)
+        yield running
+    finally:
+        for one in running.values():
+            one.end()
+        network.close()
+
+
+@available
+@pytest.mark.real
+def test_three_real_servers_elect_a_leader_and_none_serves_without_a_majority(
+    ensemble: dict[int, RunningServer],
+) -> None:
+    for server in ensemble.values():
+        server.wait()
+    modes = [server.mode() for server in ensemble.values()]
+    assert sorted(map(str, modes)) == ["follower", "follower", "leader"]
+    alone, *others = ensemble.values()
+    for server in others:
+        server.end()
+    assert poll(lambda: alone.mode() is None, 30.0, 0.05)
+    # The trap: it still says that it is well.
+    assert alone.said("ruok") == "imok"
+    assert "not currently serving" in alone.said("srvr")
+    assert not zookeeper_probe(alone.server.address, alone.server.port, 2.0)
