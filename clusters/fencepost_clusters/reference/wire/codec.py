@@ -23,7 +23,8 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from fencepost_clusters.reference.wire import administration as a
-from fencepost_clusters.reference.wire import guard, heartbeats, rebalance
+from fencepost_clusters.reference.wire import guard, heartbeats, legacy, rebalance
+from fencepost_clusters.reference.wire import legacy_schemas as z
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 
@@ -105,13 +106,33 @@ REPLICATION_APIS = (
     Api(51, m.ControllerHeartbeatRequest, m.ControllerHeartbeatResponse, 0, 0),
 )
 
+LEGACY_APIS = (
+    Api(1, m.FetchRequest, m.FetchResponse, 16, 16),
+    Api(18, m.ApiVersionsRequest, m.ApiVersionsResponse, 0, 3),
+    Api(z.LEADER_AND_ISR, legacy.LeaderAndIsrRequest, legacy.LeaderAndIsrResponse, 2, 2),
+    Api(z.STOP_REPLICA, legacy.StopReplicaRequest, legacy.StopReplicaResponse, 1, 1),
+    Api(z.UPDATE_METADATA, legacy.UpdateMetadataRequest, legacy.UpdateMetadataResponse, 5, 5),
+    Api(
+        z.CONTROLLED_SHUTDOWN, legacy.ControlledShutdownRequest,
+        legacy.ControlledShutdownResponse, 2, 2,
+    ),
+    Api(
+        z.METADATA_HEARTBEAT, legacy.MetadataHeartbeatRequest,
+        legacy.MetadataHeartbeatResponse, 0, 0,
+    ),
+    Api(z.ISR_CHANGE, legacy.IsrChangeRequest, legacy.IsrChangeResponse, 0, 0),
+)  # fmt: skip
+"""What nodes of the plane over ZooKeeper ask of each other."""
+
 LISTENERS: Mapping[str, Mapping[int, Api]] = {
     "CLIENT": {api.key: api for api in CLIENT_APIS},
     "CONTROLLER": {api.key: api for api in CONTROLLER_APIS},
     "REPLICATION": {api.key: api for api in REPLICATION_APIS},
+    "LEGACY": {api.key: api for api in LEGACY_APIS},
 }
 Calls = Mapping[type, Api]
 NODE_CALLS: Calls = {api.request: api for api in (*REPLICATION_APIS, *CONTROLLER_APIS)}
+LEGACY_CALLS: Calls = {api.request: api for api in LEGACY_APIS}
 CLIENT_CALLS: Calls = {api.request: api for api in CLIENT_APIS}
 """What a request is sent as: by a node to another, and by a client core to a broker."""
 
@@ -119,11 +140,23 @@ _SEED_REQUESTS = {
     50: heartbeats.BrokerHeartbeatRequest,
     51: heartbeats.ControllerHeartbeatRequest,
     rebalance.KEY: rebalance.RebalanceRequest,
+    z.LEADER_AND_ISR: z.LeaderAndIsrRequest,
+    z.STOP_REPLICA: z.StopReplicaRequest,
+    z.UPDATE_METADATA: z.UpdateMetadataRequest,
+    z.CONTROLLED_SHUTDOWN: z.ControlledShutdownRequest,
+    z.METADATA_HEARTBEAT: z.MetadataHeartbeatRequest,
+    z.ISR_CHANGE: z.IsrChangeRequest,
 }
 _SEED_RESPONSES = {
     50: heartbeats.BrokerHeartbeatResponse,
     51: heartbeats.ControllerHeartbeatResponse,
     rebalance.KEY: rebalance.RebalanceResponse,
+    z.LEADER_AND_ISR: z.LeaderAndIsrResponse,
+    z.STOP_REPLICA: z.StopReplicaResponse,
+    z.UPDATE_METADATA: z.UpdateMetadataResponse,
+    z.CONTROLLED_SHUTDOWN: z.ControlledShutdownResponse,
+    z.METADATA_HEARTBEAT: z.MetadataHeartbeatResponse,
+    z.ISR_CHANGE: z.IsrChangeResponse,
 }
 
 

@@ -52,3 +52,6 @@ class Error(IntEnum):
     INELIGIBLE_REPLICA = 107
     DUPLICATE_VOTER = 126
     VOTER_NOT_FOUND = 127
+    STALE_CONTROLLER_EPOCH = 11
+    INVALID_INCARNATION_ID = 10_343
+    """KIP-343 gives it no number: this one is beyond Kafka's."""
