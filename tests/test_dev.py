@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
+TOXIPROXY = "framework/fencepost/injection/toxiproxy"
 TOOLS = ("bash", "cat", "cksum", "dirname", "env", "grep", "head", "sed")
 
 
@@ -22,6 +27,7 @@ def checkout(tmp_path: Path) -> Path:
     folder.mkdir()
     for name in ("dev", "pyproject.toml", "requirements.lock"):
         shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / TOXIPROXY, folder / TOXIPROXY)
     tools = tmp_path / "bin"
     tools.mkdir()
     for name in TOOLS:
@@ -64,7 +70,7 @@ def test_python_go_and_java_are_each_asked_for_by_name(checkout: Path) -> None:
 
     assert "Python 3.11 or newer is missing" in refusal()
     add(checkout, "python3", f'exec {sys.executable} "$@"')
-    assert "Go is missing" in refusal()
+    assert "Go 1.23 or newer is missing" in refusal()
     add(checkout, "go", "exit 1")
     assert "Java 17 or newer is missing" in refusal()
     add(checkout, "java", java("11.0.2"))
@@ -92,13 +98,57 @@ def test_kafka_may_be_left_out_of_containers_unless_they_are_required(checkout: 
     for name in ("python", "pytest"):
         (programs / name).write_text("#!/usr/bin/env bash\n")
         (programs / name).chmod(0o755)
-    fingerprint = "{ pwd; cat dev pyproject.toml requirements.lock; } | cksum >.venv/.set-up"
-    subprocess.run(["bash", "-c", fingerprint], cwd=checkout, check=True)
+    fingerprint = "source <(sed -n '/^TOXIPROXY=/p; /^fingerprint()/,/^}/p' dev); fingerprint"
+    with (checkout / ".venv" / ".set-up").open("wb") as stamp:
+        subprocess.run(["bash", "-c", fingerprint], cwd=checkout, stdout=stamp, check=True)
     for required, code in (("", 0), ("required", 4)):
         done = dev(checkout, "test-docker", FENCEPOST_DOCKER=required)
         assert (done.returncode, done.stdout) == (code, "")
         (sentence,) = done.stderr.splitlines()
         assert "Apache Kafka was left out: Maven (mvn)" in sentence
+
+
+@dataclass(frozen=True)
+class SuiteTest:
+    """A test of the suites: the runtimes it is marked for, what it shows of real nodes, and the
+    faults it injects."""
+
+    name: str
+    only: frozenset[str]
+    physical: frozenset[str]
+    faults: frozenset[str]
+
+
+def suite_tests() -> Iterator[SuiteTest]:
+    for path in sorted((ROOT / "suites" / "fencepost_suites").rglob("test_*.py")):
+        module = import_module(f"fencepost_suites.{path.parent.name}.{path.stem}")
+        shared = getattr(module, "pytestmark", [])
+        for function in ast.parse(path.read_text()).body:
+            if isinstance(function, ast.FunctionDef) and function.name.startswith("test_"):
+                marks = [
+                    *(shared if isinstance(shared, list) else [shared]),
+                    *getattr(getattr(module, function.name), "pytestmark", []),
+                ]
+                yield SuiteTest(
+                    function.name,
+                    frozenset(name for mark in marks if mark.name == "only" for name in mark.args),
+                    frozenset(w for mark in marks if mark.name == "physical" for w in mark.args),
+                    frozenset(re.findall(r"\bfaults\.(\w+)\(", ast.unparse(function))),
+                )
+
+
+def test_real_nodes_run_what_the_simulator_cannot_and_every_kind_of_fault() -> None:
+    """`./dev test` runs the suites in the simulator, and those marked `physical` on processes."""
+    tests = [test for test in suite_tests() if "apache/kraft" not in test.only]
+    physical = [test for test in tests if test.physical]
+    assert {what for test in physical for what in test.physical} == {
+        *("sockets", "disks", "signals", "clocks"),
+    }
+    of_processes = [test for test in tests if "process" in test.only]
+    assert of_processes
+    assert [test.name for test in of_processes if not test.physical] == []
+    injected = {fault for test in physical for fault in test.faults}
+    assert injected == {f for test in tests if test.only != {"simulated"} for f in test.faults}
 
 
 def test_the_lock_holds_exact_versions_and_no_places() -> None:

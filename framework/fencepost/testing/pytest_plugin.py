@@ -98,6 +98,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "only(*names, reason): the runtimes, or the systems, that can show what this test checks",
     )
+    config.addinivalue_line(
+        "markers",
+        "physical(*what): real nodes show more here than simulated ones, of their sockets, disks, "
+        "signals or clocks; `-m physical` selects what should run on them, too",
+    )
     config.stash[_SETTINGS] = _settings(config)
 
 

@@ -13,6 +13,7 @@ from fencepost_kafka.testing import KafkaClients, KafkaCluster
 from fencepost_suites.common.shapes import OUTLASTING_LEASE, shaped
 
 clause = pytest.mark.clause
+physical = pytest.mark.physical
 
 
 @OUTLASTING_LEASE
@@ -30,6 +31,7 @@ def test_a_broker_is_fenced_when_its_session_runs_out(
 
 
 @OUTLASTING_LEASE
+@physical("sockets")
 @clause("REG-07")
 def test_a_fenced_broker_is_left_out_of_metadata_answers(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
@@ -51,6 +53,7 @@ def test_a_fenced_broker_is_left_out_of_metadata_answers(
 
 
 @pytest.mark.parametrize("signal", ["SIGINT", "SIGTERM"])
+@physical("signals")
 @clause("REG-08", "REG-01")
 def test_a_broker_that_is_asked_to_stop_ends_once_its_leaderships_are_moved(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, signal: str

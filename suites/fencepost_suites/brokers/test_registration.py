@@ -13,6 +13,7 @@ from fencepost_kafka.testing import KafkaClients, KafkaCluster
 from fencepost_suites.common.shapes import LONG_LEASE
 
 clause = pytest.mark.clause
+physical = pytest.mark.physical
 
 
 @LONG_LEASE
@@ -45,6 +46,7 @@ def test_a_starting_broker_answers_no_client_before_it_is_online(
     assert clients.ask_metadata(victim, "orders").answered
 
 
+@physical("disks")
 @clause("REG-02")
 def test_a_broker_registers_once_its_logs_are_recovered(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients

@@ -12,6 +12,7 @@ from fencepost_kafka import Role, kafka_shape
 from fencepost_kafka.testing import KafkaClients, KafkaCluster
 
 clause = pytest.mark.clause
+physical = pytest.mark.physical
 
 BROKER = {"process.roles": "broker", "broker.id": "1", "controller.connect": "controller-1:9093"}
 CONTROLLER = {
@@ -126,6 +127,7 @@ def test_a_broker_with_a_controllers_id_is_refused(
     ],
     ids=["one-good"],
 )
+@physical("sockets")
 @clause("QC-05")
 def test_a_broker_learns_the_quorum_from_its_only_valid_address(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
@@ -141,6 +143,7 @@ def test_a_broker_learns_the_quorum_from_its_only_valid_address(
 
 
 @pytest.mark.parametrize("fencepost_shape", [kafka_shape(combined=2)], ids=["combined"])
+@physical("signals")
 @clause("QC-02")
 def test_a_controller_and_a_broker_share_a_process_and_not_an_id(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
@@ -168,6 +171,7 @@ def test_a_controller_and_a_broker_share_a_process_and_not_an_id(
 @pytest.mark.parametrize(
     "fencepost_shape", [kafka_shape(spares=(Spare(Role.CONTROLLER, 104),))], ids=["spare"]
 )
+@physical("sockets")
 @clause("QC-29")
 def test_brokers_follow_a_controller_that_was_replaced_at_a_new_address(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
@@ -190,6 +194,7 @@ def test_brokers_follow_a_controller_that_was_replaced_at_a_new_address(
 @pytest.mark.parametrize(
     "fencepost_shape", [Shape(settings={"sasl.enabled.mechanisms": "PLAIN"})], ids=["sasl"]
 )
+@physical("sockets")
 @clause("QC-04")
 def test_controllers_refuse_a_client_without_rights(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients

@@ -10,6 +10,7 @@ from fencepost_kafka import Role, kafka_shape
 from fencepost_kafka.testing import KafkaClients, KafkaCluster
 
 clause = pytest.mark.clause
+physical = pytest.mark.physical
 
 
 def shape(**of: object) -> pytest.MarkDecorator:
@@ -23,6 +24,7 @@ LATER = (Spare(Role.BROKER, 4),)
 
 
 @shape(settings=OFTEN, spares=LATER)
+@physical("disks")
 @clause("QC-06", "QC-11", "QC-12")
 def test_controllers_take_snapshots_in_turn_and_a_lagging_one_starts_from_one(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients

@@ -13,6 +13,7 @@ from fencepost_kafka import MetricsReported, Role
 from fencepost_kafka.testing import KafkaClients, KafkaCluster, KafkaNode
 
 clause = pytest.mark.clause
+physical = pytest.mark.physical
 seldom = pytest.mark.parametrize(
     "fencepost_shape",
     [
@@ -68,6 +69,7 @@ def test_a_node_that_lags_reports_its_lag(
 
 @pytest.mark.only("process", "docker", reason="the metrics page is read over HTTP")
 @seldom
+@physical("sockets")
 @clause("QC-25", "QC-37")
 def test_a_nodes_metrics_page_has_the_seeds_names_and_says_what_the_history_shows(
     cluster: KafkaCluster, clients: KafkaClients, history: EventLog

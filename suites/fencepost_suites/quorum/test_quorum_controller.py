@@ -11,8 +11,10 @@ from fencepost_kafka.testing import KafkaClients, KafkaCluster
 from fencepost_suites.common.shapes import LONG_LEASE
 
 clause = pytest.mark.clause
+physical = pytest.mark.physical
 
 
+@physical("sockets")
 @clause("QC-13", "QC-14", "QC-16", "QC-17", "QC-20")
 def test_a_broker_cut_off_from_the_controllers_fences_itself_and_serves_no_client(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
@@ -34,6 +36,7 @@ HOURS_WRONG = {
 
 
 @pytest.mark.parametrize("fencepost_shape", [Shape(own=HOURS_WRONG)], ids=["hours-wrong"])
+@physical("clocks")
 @clause("QC-13", "QC-14")
 def test_wall_clocks_that_are_hours_wrong_change_no_lease(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
@@ -61,6 +64,7 @@ def test_a_fenced_brokers_leaderships_go_to_live_members_of_the_isr(
 
 
 @LONG_LEASE
+@physical("signals")
 @clause("QC-35", "REG-03")
 def test_a_bounce_within_the_lease_gets_its_id_back_at_once(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
@@ -73,6 +77,7 @@ def test_a_bounce_within_the_lease_gets_its_id_back_at_once(
 
 
 @pytest.mark.only("reference/quorum", reason="Kafka's brokers keep their epochs over a failover")
+@physical("sockets")
 @clause("QC-36", "QC-07", "QC-21", "QC-28", "QC-22")
 def test_an_isolated_controller_resigns_and_its_successor_has_all_committed_metadata(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
@@ -126,6 +131,7 @@ def test_shutdown_is_granted_once_leadership_is_off_the_broker(
 
 
 @pytest.mark.parametrize("disk", ["empty", "copy"])
+@physical("disks")
 @clause("QC-19")
 def test_of_two_processes_with_one_id_the_newest_wins(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, disk: str
@@ -148,6 +154,7 @@ def test_of_two_processes_with_one_id_the_newest_wins(
     [Shape(settings={"auto.leader.rebalance.enable": "0"})],
     ids=["leaders-stay"],
 )
+@physical("signals")
 @clause("QC-20")
 def test_a_broker_that_was_paused_past_its_lease_does_not_serve_from_memory(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients

@@ -13,6 +13,7 @@ from fencepost_kafka import ControllerElected, ControllerResigned, HeartbeatAnsw
 from fencepost_kafka.testing import KafkaClients, KafkaCluster, KafkaNode
 from fencepost_suites.quorum import wire_format as w
 
+pytestmark = pytest.mark.physical("sockets")
 clause = pytest.mark.clause
 as_bytes = pytest.mark.only(
     "process", "docker", reason="in the simulator messages travel as values"

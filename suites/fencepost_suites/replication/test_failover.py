@@ -11,10 +11,12 @@ from fencepost_kafka.testing import KafkaClients, KafkaCluster
 from fencepost_suites.common.shapes import OUTLASTING_LEASE, shaped
 
 clause = pytest.mark.clause
+physical = pytest.mark.physical
 PATIENT = shaped("patient", replica_lag_time_max_ms="30000", registration_lease_timeout_ms="9000")
 """Followers that are cut off stay in the ISR until the test goes on, however long that takes."""
 
 
+@physical("sockets")
 @clause("RP-11", "RP-12", "RP-13", "JEPSEN-duplicate")
 def test_a_write_whose_answer_was_lost_with_the_leader_is_sent_again_and_stored_once(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
@@ -94,6 +96,7 @@ def test_an_isr_change_asked_for_in_a_former_epoch_is_refused(
 
 
 @PATIENT
+@physical("disks")
 @clause("RP-08", "RP-15")
 def test_a_restarted_replica_begins_with_its_checkpointed_high_watermark(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients

@@ -9,6 +9,7 @@ from fencepost.testing import Faults
 from fencepost_kafka.testing import KafkaClients, KafkaCluster
 
 clause = pytest.mark.clause
+physical = pytest.mark.physical
 LEADERS_STAY = Shape(
     settings={"auto.leader.rebalance.enable": "0", "registration.lease.timeout.ms": "6000"}
 )
@@ -24,6 +25,7 @@ LEASE_OUTLASTS_LAG = Shape(
 """A leader that is cut off from every node asks for a smaller ISR long before its lease ends."""
 
 
+@physical("signals")
 @clause("RP-06", "RP-13", "RP-05", "JEPSEN-lost-write", "JEPSEN-duplicate")
 def test_acked_writes_survive_failover(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
@@ -60,6 +62,7 @@ def test_a_follower_that_does_not_keep_up_leaves_the_isr_and_returns_caught_up(
     "reference/quorum", reason="an isolated leader of Kafka's goes on serving (QC-17)"
 )
 @pytest.mark.parametrize("fencepost_shape", [LEADERS_STAY], ids=["leaders-stay"])
+@physical("disks")
 @clause("RP-15", "RP-24", "RP-18")
 def test_a_former_leader_truncates_what_no_other_replica_has(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
@@ -84,6 +87,7 @@ def test_a_former_leader_truncates_what_no_other_replica_has(
     assert not clients.produce_directly(old, "orders", 0, acks=1).answered
 
 
+@physical("disks")
 @clause("RP-15")
 def test_a_follower_without_the_newest_high_watermark_keeps_its_log(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients

@@ -12,6 +12,7 @@ from fencepost_kafka.testing import KafkaClients, KafkaCluster
 from fencepost_suites.common.shapes import LONG_LEASE
 
 clause = pytest.mark.clause
+physical = pytest.mark.physical
 FOUR = pytest.mark.parametrize("fencepost_shape", [kafka_shape(brokers=4)], ids=["four-brokers"])
 ONE_LATER = pytest.mark.parametrize(
     "fencepost_shape", [kafka_shape(spares=(Spare(Role.BROKER, 4),))], ids=["one-later"]
@@ -49,6 +50,7 @@ def test_a_topic_is_placed_on_live_brokers(
     "reference/quorum", reason="Kafka places replicas at random, so the links in use differ too"
 )
 @FOUR
+@physical("disks")
 @clause("RP-20", "RP-19", "RP-06")
 def test_a_partition_moves_while_it_is_written_to_and_the_controller_fails(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
@@ -157,6 +159,7 @@ def test_a_deleted_brokers_id_goes_to_no_process_that_lost_it(
     cluster.eventually(cluster.recovered)
 
 
+@physical("disks")
 @pytest.mark.only("reference/quorum", reason="a deleted broker of Kafka's does not register again")
 def test_a_topic_deleted_while_a_broker_had_no_registration_is_removed_there(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
