@@ -1,13 +1,15 @@
 """The program `fencepost`: its commands, put together, and its exit codes.
 
 Data go to standard output, progress and errors to standard error. Exit codes: 0 clean, 1 a clause
-was violated, 2 usage, 3 inconclusive, 4 the environment failed, 130 interrupted.
+was violated, 2 usage, 3 inconclusive, 4 the environment failed, 70 an internal error, 130
+interrupted.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,10 +30,11 @@ from fencepost.commands.replay import replay
 from fencepost.commands.report import report
 from fencepost.commands.run import run
 from fencepost.commands.soak import soak
-from fencepost.commands.terminal import print_failure
+from fencepost.commands.terminal import print_failure, printable
 from fencepost.model.configuration import configured_for
 from fencepost.model.errors import (
     EXIT_CLEAN,
+    EXIT_INTERNAL,
     EXIT_INTERRUPTED,
     EXIT_USAGE,
     FencepostError,
@@ -78,6 +81,13 @@ def _main() -> int:
         return _failed(INTERRUPTED, EXIT_INTERRUPTED)
     except (FencepostError, Violation) as error:
         return _failed(str(error), error.exit_code)
+    except Exception as error:
+        typer.echo(printable(traceback.format_exc()), err=True)
+        return _failed(
+            f"internal error: {type(error).__name__}: {error}. This is a bug of Fencepost or of a "
+            "plugin: report it with the lines above",
+            EXIT_INTERNAL,
+        )
 
 
 def _failed(message: str, code: int) -> int:

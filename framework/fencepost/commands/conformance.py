@@ -17,6 +17,7 @@ from fencepost.commands.terminal import (
     print_json,
     print_matrix,
     progress,
+    show,
 )
 from fencepost.judging.judge import Outcome
 from fencepost.model.errors import (
@@ -75,5 +76,5 @@ def _runtimes_here(system: System) -> Sequence[str]:
             check_runtime(name)
             able.append(name)
         except EnvironmentFailed as lacking:
-            errors().print(f"[yellow]without {name}:[/yellow] {lacking}")
+            show(errors(), (f"without {name}:", "yellow"), f" {lacking}")
     return able

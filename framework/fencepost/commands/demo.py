@@ -5,7 +5,14 @@ from __future__ import annotations
 import typer
 
 from fencepost.commands.options import DEFAULT_OUT, DEFAULT_SYSTEM, Json, Out, Seed, System
-from fencepost.commands.terminal import load_plugins, output, print_json, print_verdicts, progress
+from fencepost.commands.terminal import (
+    load_plugins,
+    output,
+    print_json,
+    print_verdicts,
+    progress,
+    show,
+)
 from fencepost.judging.judge import Outcome
 from fencepost.model.errors import EXIT_CLEAN, EXIT_INCONCLUSIVE, EXIT_VIOLATED
 from fencepost.runs import demo as demos
@@ -31,18 +38,18 @@ def demo(
 def _show_demo(result: demos.DemoResult) -> None:
     console = output()
     healthy, planted = (run.result for run in result.runs)
-    console.print("\n[bold]The healthy cluster[/bold]")
+    show(console, ("\nThe healthy cluster", "bold"))
     print_verdicts(healthy.judgement, console)
-    console.print(f"\n[bold]With the defect '{result.runs[1].defect}' planted[/bold]")
+    show(console, (f"\nWith the defect '{result.runs[1].defect}' planted", "bold"))
     broken = planted.judgement.of(Outcome.VIOLATED)
     if broken:
-        console.print(explain_violations(planted.judgement.verdicts), soft_wrap=True)
+        show(console, explain_violations(planted.judgement.verdicts))
     else:
-        console.print("nothing was found: that is a hole in a rule or in this demo")
+        show(console, "nothing was found: that is a hole in a rule or in this demo")
     missed = [r.fault_id for run in result.runs for r in run.receipts if not r.receipt]
     if missed:
-        console.print(f"\n[yellow]faults without a receipt: {', '.join(missed)}[/yellow]")
-    console.print(f"\n{result.elapsed_s:.0f} s. The page: {result.page}", soft_wrap=True)
+        show(console, (f"\nfaults without a receipt: {', '.join(missed)}", "yellow"))
+    show(console, f"\n{result.elapsed_s:.0f} s. The page: {result.page}")
 
 
 def _demo_code(result: demos.DemoResult) -> int:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from fencepost.commands.options import Json
-from fencepost.commands.terminal import errors, output, print_json
+from fencepost.commands.terminal import errors, output, print_json, show
 from fencepost.injection.toxiproxies import find_toxiproxy, toxiproxy_version
 from fencepost.model.errors import EXIT_CLEAN, EXIT_ENVIRONMENT, EnvironmentFailed
 from fencepost.runtimes.docker.engine import connect
@@ -45,15 +45,15 @@ def doctor(
 ) -> None:
     """Checks what this machine has of what runs need, and lists what is left of dead runs."""
     for gone in remove_leftovers() if reap else ():
-        errors().print(f"removed {gone}")
+        show(errors(), f"removed {gone}")
     found = examine()
     if json:
         print_json([asdict(one) for one in found])
     else:
         console = output()
         for one in found:
-            mark = "[green]ok[/green]  " if one.good else "[red]lacks[/red]"
-            console.print(f"{mark} {one.what}: {one.message}", soft_wrap=True)
+            mark = ("ok   ", "green") if one.good else ("lacks", "red")
+            show(console, mark, f" {one.what}: {one.message}")
     raise typer.Exit(EXIT_CLEAN if all(one.good for one in found) else EXIT_ENVIRONMENT)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from fencepost.commands.options import Json
-from fencepost.commands.terminal import load_plugins, output, print_json
+from fencepost.commands.terminal import load_plugins, output, print_json, show
 from fencepost.model.errors import EXIT_CLEAN, EXIT_ENVIRONMENT
 
 
@@ -32,9 +32,9 @@ def plugins(json: Json = False) -> None:
     console = output()
     for name, offered in offers.items():
         words = ", ".join(f"{k}: {_words(v)}" for k, v in offered.items() if v)
-        console.print(f"[bold]{name}[/bold]  {words}", soft_wrap=True)
+        show(console, (name, "bold"), f"  {words}")
     for name, why in loaded.broken.items():
-        console.print(f"[red]{name}[/red]  set apart: {why}", soft_wrap=True)
+        show(console, (name, "red"), f"  set apart: {why}")
     raise typer.Exit(code)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fencepost.commands.options import DEFAULT_OUT, Json
-from fencepost.commands.terminal import errors, load_plugins, print_json, progress
+from fencepost.commands.terminal import errors, load_plugins, print_json, progress, show
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.folder import judge_folder
 from fencepost.model.errors import EXIT_CLEAN, EXIT_INCONCLUSIVE, EXIT_VIOLATED
@@ -34,7 +34,7 @@ def report(
     print_json({"report": str(page)}) if json else typer.echo(str(page))
     for one, (_, end) in zip(runs, judged, strict=True):
         if not end.complete:
-            errors().print(f"{one.run} is not complete: {'; '.join(end.damage)}")
+            show(errors(), f"{one.run} is not complete: {'; '.join(end.damage)}")
     if any(judgement.broken for judgement, _ in judged):
         raise typer.Exit(EXIT_VIOLATED)
     raise typer.Exit(EXIT_CLEAN if all(end.complete for _, end in judged) else EXIT_INCONCLUSIVE)

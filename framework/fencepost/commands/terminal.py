@@ -1,8 +1,13 @@
-"""What commands print: warnings of plugins, progress, tables of verdicts, one JSON object."""
+"""What commands print: warnings of plugins, progress, tables of verdicts, one JSON object.
+
+What a run, a path or a plugin says is data: it is never read as markup, and its control characters
+are printed as escapes (`printable`).
+"""
 
 from __future__ import annotations
 
 import sys
+import unicodedata
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
@@ -11,6 +16,7 @@ import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from fencepost.campaigns.conformance import MatrixRow
 from fencepost.judging.judge import Judgement, Outcome
@@ -28,13 +34,33 @@ _STYLE = {
 
 def errors() -> Console:
     """Standard error."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def output() -> Console:
     """Standard output; a file or a pipe gets whole lines, however long."""
     width = None if sys.stdout.isatty() else 200
-    return Console(highlight=False, width=width)
+    return Console(highlight=False, markup=False, emoji=False, width=width)
+
+
+def printable(data: str) -> str:
+    """The same text, with control characters and marks of direction as escapes (`\\x1b`).
+
+    A terminal would obey them. Ends of lines and tabs stay.
+    """
+    return "".join(
+        character
+        if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs")
+        else character.encode("unicode_escape").decode()
+        for character in data
+    )
+
+
+def show(console: Console, *parts: str | tuple[str, str]) -> None:
+    """Prints one line of parts, each text or (text, style)."""
+    styled = [(one, "") if isinstance(one, str) else one for one in parts]
+    text = Text.assemble(*((printable(words), style) for words, style in styled))
+    console.print(text, soft_wrap=True)
 
 
 def load_plugins() -> Plugins:
@@ -43,13 +69,13 @@ def load_plugins() -> Plugins:
         warnings.simplefilter("always", PluginWarning)
         plugins = load()
     for warning in caught:
-        errors().print(f"[yellow]warning:[/yellow] {warning.message}")
+        show(errors(), ("warning:", "yellow"), f" {warning.message}")
     return plugins
 
 
 def print_failure(message: str) -> None:
     """The sentence that tells why a command failed, to standard error."""
-    typer.echo(f"fencepost: {message}", err=True)
+    typer.echo(printable(f"fencepost: {message}"), err=True)
 
 
 def print_json(value: object) -> None:
@@ -65,7 +91,7 @@ def progress() -> Callable[[str], None]:
         if not sys.stderr.isatty():
             return
         seconds = (wall_clock() - began).total_seconds()
-        console.print(f"[dim]{seconds:6.1f} s[/dim]  {line}")
+        show(console, (f"{seconds:6.1f} s", "dim"), f"  {line}")
 
     return tell
 
@@ -78,10 +104,11 @@ def print_verdicts(judgement: Judgement, console: Console) -> None:
         table.add_column(name, justify=align, no_wrap=True, min_width=width)
     table.add_column("promise", no_wrap=True, overflow="ellipsis", ratio=1)
     for clause, verdict in judgement.verdicts.items():
-        word = f"[{_STYLE[verdict.verdict]}]{verdict.verdict}[/]"
+        word = Text(verdict.verdict, _STYLE[verdict.verdict])
         known = f"known: {', '.join(verdict.known)}" if verdict.known else ""
         says = known or verdict.reason or verdict.sentence
-        table.add_row(clause, word, str(verdict.exercised), verdict.evidence or "", says)
+        count = str(verdict.exercised)
+        table.add_row(clause, word, count, verdict.evidence or "", printable(says))
     console.print(table)
 
 
@@ -103,12 +130,12 @@ def print_matrix(rows: Sequence[MatrixRow], loaded: Plugins, console: Console) -
     table.add_column("promise", no_wrap=True, overflow="ellipsis", ratio=1)
     order = {clause: at for at, clause in enumerate(loaded.clauses)}
     for row in sorted(rows, key=lambda row: order[row.clause]):
-        word = f"[{_STYLE[row.verdict]}]{row.verdict}[/]"
+        word = Text(row.verdict, _STYLE[row.verdict])
         known = f"known: {', '.join(row.known)}" if row.known else ""
         says = known or row.reason or loaded.clause(row.clause).says
         count, tests = str(row.exercised), str(len(row.tests))
         where = row.system, row.runtime
-        table.add_row(row.clause, *where, word, count, row.evidence or "", tests, says)
+        table.add_row(row.clause, *where, word, count, row.evidence or "", tests, printable(says))
     console.print(table)
 
 
@@ -124,8 +151,8 @@ def print_run_table(
     print_matrix(decided, loaded, console)
     idle = sum(row.verdict is Outcome.NOT_EXERCISED for row in rows)
     alien = sum(row.verdict is Outcome.NOT_APPLICABLE for row in rows)
-    console.print(f"{idle} clauses were not exercised; {alien} do not apply to this system")
+    show(console, f"{idle} clauses were not exercised; {alien} do not apply to this system")
     faults = sum(map(len, receipts))
     without = [fault for one in receipts for fault, true in one.items() if not true]
     missing = f"without a receipt: {', '.join(without)}" if without else "each with a receipt"
-    console.print(f"{faults} faults were injected{', ' + missing if faults else ''}")
+    show(console, f"{faults} faults were injected{', ' + missing if faults else ''}")

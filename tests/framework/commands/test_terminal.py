@@ -1,13 +1,14 @@
-"""What is printed for people: every column of a table is there, however long a promise is."""
+"""What is printed for people: whole tables, and data that is neither markup nor control."""
 
 from __future__ import annotations
 
 from io import StringIO
 
+import pytest
 from rich.console import Console
 
 from fencepost.campaigns.conformance import MatrixRow
-from fencepost.commands.terminal import print_matrix
+from fencepost.commands.terminal import errors, print_matrix, printable, show
 from fencepost.judging.judge import Outcome
 from fencepost.judging.rules import Evidence
 from fencepost.plugins.manager import load
@@ -35,3 +36,32 @@ def test_a_matrix_has_every_column_and_a_clauses_lines_together() -> None:
         ("RP-29", "apache/kraft@3.9.2"),
     ]
     assert lines[0][2:7] == ["process", "holds", "12", "client", "2"]
+
+
+@pytest.mark.parametrize(
+    ("data", "seen"),
+    [
+        ("a path [v2]/x[/y]z", "a path [v2]/x[/y]z"),
+        ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),
+        ("\x9b31m", "\\x9b31m"),
+        ("user\u202etxt.exe", "user\\u202etxt.exe"),
+        ("two\nlines\tand a tab", "two\nlines\tand a tab"),
+        ("\udcff", "\\udcff"),
+        ("äöü 漢", "äöü 漢"),
+    ],
+)
+def test_control_characters_are_printed_as_escapes(data: str, seen: str) -> None:
+    assert printable(data) == seen
+
+
+def test_data_is_never_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    show(errors(), ("[red]out[/red]", "bold"), " proj[v2] x[/y]z :warning: \x1b[2J")
+    assert capsys.readouterr().err == "[red]out[/red] proj[v2] x[/y]z :warning: \\x1b[2J\n"
+
+
+def test_a_cell_of_a_table_is_never_markup() -> None:
+    printed = StringIO()
+    why = "takes ['controller-2:9093'] [/] for \x1b[31mthe quorum"
+    row = MatrixRow("QC-05", "x", "process", Outcome.UNKNOWN, 0, None, (), reason=why)
+    print_matrix([row], load(), Console(file=printed, width=220, markup=False))
+    assert "takes ['controller-2:9093'] [/] for \\x1b[31mthe quorum" in printed.getvalue()
