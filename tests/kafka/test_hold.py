@@ -1,13 +1,15 @@
 """The fault `hold`: what it makes of its arguments, and what it does to a real cluster's requests,
-on processes and in the simulator alike."""
+on processes, in containers and in the simulator alike."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
 import pytest
+from tests import docker_bench
 
 from fencepost import FaultInjected, FaultTookEffect, UsageError
 from fencepost.history.run_folder import RunFolder
@@ -76,11 +78,17 @@ def test_requests_are_chosen_by_their_api_and_by_the_topic_that_they_name_or_mea
     assert not chosen.matches(framed(m.VoteRequest(topics=())))
 
 
+@contextmanager
+def started(runtime: str, tmp_path: Path) -> Iterator[Run]:
+    plugins = load()
+    spec = RunSpec(plugins.system("reference/quorum"), runtime=runtime, seed=3)
+    with Run.start(spec, plugins, RunFolder.create(tmp_path / "run")) as run:
+        yield run
+
+
 @pytest.fixture(params=["simulated", pytest.param("process", marks=pytest.mark.real)])
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Run]:
-    plugins = load()
-    spec = RunSpec(plugins.system("reference/quorum"), runtime=request.param, seed=3)
-    with Run.start(spec, plugins, RunFolder.create(tmp_path / "run")) as run:
+    with started(request.param, tmp_path) as run:
         yield run
 
 
@@ -118,6 +126,13 @@ def test_a_held_isr_change_is_stored_only_after_its_release(run: Run) -> None:
     assert (recorded.fault, recorded.receipt) == ("hold", True)
     assert result.missed == ()
     assert any(isinstance(e.body, IsrChangeAsked) for e in events)
+
+
+@pytest.mark.real
+def test_a_held_isr_change_is_stored_only_after_its_release_in_containers(tmp_path: Path) -> None:
+    docker_bench.ground()
+    with started("docker", tmp_path) as run:
+        test_a_held_isr_change_is_stored_only_after_its_release(run)
 
 
 def test_a_held_request_holds_up_what_is_behind_it_and_none_overtakes(run: Run) -> None:
