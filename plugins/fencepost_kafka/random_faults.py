@@ -105,6 +105,10 @@ def _has_begun(view: View, slot: Slot) -> bool:
 _IN_QUORUM = (kind_name(ControllerElected), kind_name(ControllerFollowed))
 
 
+_FETCHED_WITHIN_MS = 2_000
+"""A follower fetches several times within it, however little there is to fetch."""
+
+
 @final
 @dataclass(slots=True)
 class _Draw:
@@ -158,6 +162,28 @@ class _Draw:
         if than not in asked:
             names = [name for name in names if name in asked] or names
         return self.one(names or [than])
+
+    def fetching(self) -> tuple[str, str]:
+        """A node, and one that it fetches from all the time: the active controller, or the leader
+        of a partition of which the node is an in-sync follower."""
+        brokers = {slot.node_id: slot.name for slot in self.situation.layout.of(Role.BROKER)}
+        pairs = sorted(
+            (brokers[replica], brokers[one.leader])
+            for one in self.situation.kafka.partitions.values()
+            for replica in one.isr
+            if replica != one.leader and {replica, one.leader} <= brokers.keys()
+        )
+        if pairs and self.random.random() < 0.6:
+            return pairs[self.random.randrange(len(pairs))]
+        target = self.active() or self.controller()
+        others = [*self.names(Role.BROKER), *self.names(Role.CONTROLLER)]
+        return self.one([name for name in others if name != target] or [target]), target
+
+    @property
+    def fates(self) -> Sequence[Mapping[str, object]]:
+        """What becomes of a request that is chosen."""
+        delay_ms = self.situation.timing.lease_ms // 4
+        return ({"action": "hold"}, {"action": "drop"}, {"action": "delay", "delay_ms": delay_ms})
 
     def names(self, role: Role) -> Sequence[str]:
         return [slot.name for slot in self.situation.layout.of(role)]
@@ -253,6 +279,20 @@ def _slow(d: _Draw) -> Planned:
     return _cut("slow_link", arguments, d.around_lease(), [source, target], [source, target])
 
 
+def _hold(d: _Draw) -> Planned:
+    source, target = d.fetching()
+    arguments = {
+        "sources": source,
+        "targets": target,
+        "apis": "Fetch",
+        "skip": d.between(0, 2),
+        "first": d.between(1, 3),
+        **d.fates[d.between(0, len(d.fates) - 1)],
+    }
+    for_ms = max(_FETCHED_WITHIN_MS, d.around_lease())
+    return _cut("hold", arguments, for_ms, [source, target], [source, target])
+
+
 def _planned(
     fault: str, arguments: Mapping[str, object], for_ms: int, *victims: str, alone: bool = False
 ) -> Planned:
@@ -282,6 +322,7 @@ _MENU: Sequence[tuple[int, str, Callable[[_Draw], Planned]]] = (
     (3, "duplicate_id", _duplicate),
     (1, "lose_power", _lose_power),
     (1, "slow_link", _slow),
+    (2, "hold", _hold),
 )
 """How often a fault is drawn, which fault it is, and how its targets and its time are drawn."""
 

@@ -16,6 +16,7 @@ from fencepost_kafka import (
     Role,
     Timing,
 )
+from fencepost_kafka.hold import hold
 from fencepost_kafka.random_faults import KafkaFaultChooser, starting
 
 CONTROLLERS = tuple(Slot(f"controller-{n}", Role.CONTROLLER, 100 + n, n) for n in (1, 2, 3))
@@ -135,6 +136,23 @@ def test_a_slow_link_is_one_that_is_dialled() -> None:
     dialled = [a["targets"] for a in slow if str(a["sources"]).startswith("controller")]
     assert slow
     assert set(dialled) == {"controller-1"}
+
+
+def test_what_is_held_are_requests_that_come_for_certain() -> None:
+    """A follower's fetches from its leader, and any node's from the active controller."""
+    view = begun()
+    planned = strikes(view, "hold")
+    pairs = {(p.arguments["sources"], p.arguments["targets"]) for p in planned}
+    to_leaders = {("broker-3", "broker-1"), ("broker-3", "broker-2")}
+    nodes = {slot.name for slot in (*CONTROLLERS, *BROKERS)} - {"controller-1"}
+    assert pairs == to_leaders | {(name, "controller-1") for name in nodes}
+    assert {p.arguments["apis"] for p in planned} == {"Fetch"}
+    assert {p.arguments["action"] for p in planned} == {"hold", "drop", "delay"}
+    assert all(hold(**p.arguments).arguments() for p in planned)
+    assert min(p.for_ms for p in planned) >= 2_000
+    view.of(KafkaView).active_controller = None
+    without = {p.arguments["targets"] for p in strikes(view, "hold")}
+    assert without == {"broker-1", "broker-2"}
 
 
 def held(view: View) -> View:

@@ -108,3 +108,5 @@ def conduct(run: Run, seed: int, span_ms: int, offered: Collection[str]) -> None
                 lasting.append(_Lasting(until_ns, active, planned))
         else:
             run.clients.probe(random, sorted(affected))
+    for one in lasting:  # a fault that was injected last may still wait for something to act on
+        one.active.await_receipt()
