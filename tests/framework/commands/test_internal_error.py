@@ -23,6 +23,6 @@ def test_an_unforeseen_error_is_internal_and_says_what_to_do(
     said = capsys.readouterr().err
     assert said.startswith("Traceback")
     last = said.splitlines()[-1]
-    assert last.startswith("fencepost: internal error: RuntimeError: orders \\x1b[2J. This is a bug")
+    assert last.startswith("fencepost: internal error: RuntimeError: orders \\x1b[2J. This")
     assert last.endswith("report it with the lines above")
     assert "\x1b" not in said
