@@ -1,12 +1,10 @@
-"""Run folders for the tests of reports: written histories, and one of a cluster of bare cores."""
+"""Run folders for the tests of reports: written histories, and one of a simulated cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-import chaos
-import pytest
 from acme_lamps import CLAUSES, RULES, LampSwitched
 from msgspec import Struct
 
@@ -14,6 +12,7 @@ import fencepost as f
 import fencepost_kafka as k
 from fencepost.history.run_folder import RunSlot, write_whole
 from fencepost.reporting import Promises, RunFolder, RunInfo, load
+from fencepost.runs.run import Run, RunSpec
 from fencepost.testing import HistoryBuilder
 
 SYSTEM, PLANE = "reference/quorum", "quorum"
@@ -25,15 +24,15 @@ KINDS: tuple[type[Struct], ...] = (LampSwitched, *k.KINDS)
 CODEC = f.Codec(KINDS)
 
 
-def info(run: str, defects: tuple[str, ...] = ()) -> RunInfo:
+def info(run: str) -> RunInfo:
     return RunInfo(
         run=run,
         system=SYSTEM,
-        runtime="world",
+        runtime="simulated",
         seed=1,
         counts={"controller": 3, "broker": 3},
         settings={},
-        defects=defects,
+        defects=(),
         slots=SLOTS,
         versions={},
         started_at="2026-01-01T00:00:00Z",
@@ -41,10 +40,10 @@ def info(run: str, defects: tuple[str, ...] = ()) -> RunInfo:
     )
 
 
-def write(root: Path, run: str, events: Sequence[f.Event], defects: tuple[str, ...] = ()) -> Path:
+def write(root: Path, run: str, events: Sequence[f.Event]) -> Path:
     """A run folder that holds this history; `verdicts.json` is not among what it has."""
     folder = RunFolder.create(root / run)
-    folder.write_info(info(run, defects))
+    folder.write_info(info(run))
     folder.history.write_bytes(b"".join(CODEC.encode(event) for event in events))
     return folder.path
 
@@ -96,14 +95,20 @@ NIGHT = (("a", True), ("b", True), ("a", True), ("b", False), ("c", True), ("a",
 BROKEN = (("a", True), ("a", False), ("broken", True), ("a", True), ("a", False), ("a", False))
 
 
-DEFECT = ("serves-without-lease",)
-
-
-def cut_from_controllers(defects: tuple[str, ...]) -> Sequence[f.Event]:
-    """The history of a whole cluster of bare cores, of which one broker loses its controllers."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chaos, "STRIKES", chaos.STRIKES[:1])
-        return chaos.chaos(2, defects)[0]
+def cut_from_controllers(root: Path, run: str, defects: tuple[str, ...]) -> Path:
+    """The folder of a simulated run in which a leader loses its controllers, and clients ask it."""
+    plugins = load()
+    spec = RunSpec(plugins.system(SYSTEM), f.Shape(defects=defects), "simulated", seed=2)
+    with Run.start(spec, plugins, RunFolder.create(root / run)) as started:
+        cluster, clients = started.cluster, started.clients
+        clients.produce("orders")
+        victim = cluster.leader("orders", 0)
+        with started.faults.cut_from_controllers(victim):
+            cluster.eventually(victim.fenced_by_controller)
+            clients.fetch_directly(victim, "orders", 0)
+            clients.produce_directly(victim, "orders", 0)
+        cluster.eventually(victim.active)
+        return started.finish().folder.path
 
 
 def folders(root: Path) -> dict[str, Path]:
@@ -116,7 +121,7 @@ def folders(root: Path) -> dict[str, Path]:
         "unended": write(root, "unended", lamps(*NIGHT).events()),
         "many": write(root, "many", ended(lamps(*(((f"l{n}", True)) for n in range(30))))),
         "fenced": write(root, "fenced", ended(fenced())),
-        "defect": write(root, "defect", cut_from_controllers(DEFECT), DEFECT),
+        "defect": cut_from_controllers(root, "defect", ("serves-without-lease",)),
     }
     torn = made["torn"] = write(root, "torn", ended(lamps(*NIGHT)))
     lines = RunFolder(torn).history.read_bytes().splitlines(keepends=True)
