@@ -12,9 +12,10 @@ from msgspec.structs import replace
 
 from fencepost import Shape, SimulatedProcess
 from fencepost.history.run_folder import RunFolder
+from fencepost.judging.judge import Outcome
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs import random_schedule
-from fencepost.runs.run import Run, RunSpec
+from fencepost.runs.run import Run, RunResult, RunSpec
 from fencepost.runtimes.simulated.network import LOSSY
 from fencepost.runtimes.simulated.runtime import SimulatedRuntime
 from fencepost_clusters.reference.core.quorum.broker.broker import BrokerNode
@@ -27,6 +28,8 @@ from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.simulation.shell import Shell
 
 SPAN_MS = 15_000
+OFTEN = {"metadata.snapshot.interval.records": "20", "metadata.snapshot.slice.records": "2"}
+"""Snapshots are taken all the time."""
 
 
 @dataclass
@@ -127,12 +130,18 @@ def plugins() -> Plugins:
     return load()
 
 
-def conduct(seed: int, plugins: Plugins, folder: Path, *defects: str) -> Invariants:
-    """A random schedule in a storm, watched; then everything heals, and must recover."""
+def conduct(
+    seed: int,
+    plugins: Plugins,
+    folder: Path,
+    *defects: str,
+    settings: Mapping[str, str] | None = None,
+) -> tuple[Invariants, RunResult]:
+    """A random schedule on a lossy network, watched; then everything heals, and must recover."""
     invariants = Invariants()
     system = plugins.system("reference/quorum")
     made = RunFolder.create(folder)
-    shape = Shape(defects=defects)
+    shape = Shape(settings=settings or {}, defects=defects)
     runtime = SimulatedRuntime(system, shape, made, seed=seed, profile=LOSSY, watch=invariants.look)
     spec = RunSpec(system, shape, "simulated", seed)
     with Run(runtime, spec, plugins, made) as run:
@@ -142,12 +151,19 @@ def conduct(seed: int, plugins: Plugins, folder: Path, *defects: str) -> Invaria
         result = run.finish()
     assert result.recovered is not None
     assert result.recovered.recovered, result.recovered.missing
-    return invariants
+    return invariants, result
 
 
-@pytest.mark.parametrize("seed", [501, 502, 503])
-def test_the_invariants_hold_after_every_step(seed: int, plugins: Plugins, tmp_path: Path) -> None:
-    invariants = conduct(seed, plugins, tmp_path / "run")
+@pytest.mark.parametrize(
+    ("seed", "settings"), [(501, {}), (502, {}), (503, OFTEN)], ids=["501", "502", "503-snapshots"]
+)
+def test_the_invariants_and_all_promises_hold(
+    seed: int, settings: Mapping[str, str], plugins: Plugins, tmp_path: Path
+) -> None:
+    """The invariants after every step, the promises at the end."""
+    invariants, result = conduct(seed, plugins, tmp_path / "run", settings=settings)
+    assert not result.judgement.of(Outcome.VIOLATED)
+    assert not result.judgement.of(Outcome.UNKNOWN)
     assert invariants.steps > 5_000
     assert len(invariants.committed) > 20
     assert len(invariants.leaders) >= 6

@@ -1,0 +1,88 @@
+"""Simulated runs with several faults at once. No test of the suites combines them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fencepost import Condition, Spare, View, kind_name
+from fencepost.history.run_folder import RunFolder
+from fencepost.plugins.manager import Plugins, load
+from fencepost.runs.run import Run, RunSpec
+from fencepost_kafka import KafkaView, MetadataDigest, Role, SnapshotStored, kafka_shape
+
+OFTEN = {"metadata.snapshot.interval.records": "20", "metadata.snapshot.slice.records": "2"}
+
+
+@pytest.fixture(scope="module")
+def plugins() -> Plugins:
+    return load()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_nothing_committed_is_lost_when_nodes_die_during_a_reassignment(
+    seed: int, plugins: Plugins, tmp_path: Path
+) -> None:
+    """In turn the new replica dies, the leader, and the active controller."""
+    shape = kafka_shape(brokers=4)
+    spec = RunSpec(plugins.system("reference/quorum"), shape, "simulated", seed)
+    with Run.start(spec, plugins, RunFolder.create(tmp_path / "run")) as run:
+        cluster, clients = run.cluster, run.clients
+        clients.create_topic("orders", partitions=1)
+        writes = clients.produce("orders", rate=30)
+        first, second, third, fourth = cluster.brokers
+        moves = (
+            ((fourth, second, third), lambda: fourth),
+            ((fourth, first, third), lambda: cluster.leader("orders", 0)),
+            ((second, first, fourth), lambda: cluster.active_controller),
+        )
+        for replicas, victim in moves:
+            cluster.eventually(writes.acked_at_least(len(writes.acked) + 30))
+            clients.reassign("orders", 0, replicas)
+            died = victim()
+            with run.faults.kill(died):
+                if died.role is Role.BROKER:
+                    cluster.eventually(died.fenced_by_controller)
+                else:
+                    cluster.eventually(cluster.another_controller(died))
+            cluster.eventually(cluster.assigned("orders", 0, replicas))
+            cluster.eventually(cluster.recovered)
+        result = run.finish()
+    result.check(marked=("RP-20", "RP-06", "JEPSEN-lost-write"))
+
+
+def test_nodes_that_were_left_behind_get_a_snapshot_and_have_the_same_state(
+    plugins: Plugins, tmp_path: Path
+) -> None:
+    """A standby controller and a broker miss records that are then removed from the log. A new
+    broker has an empty disk."""
+    shape = kafka_shape(settings=OFTEN, spares=(Spare(Role.BROKER, 4),))
+    spec = RunSpec(plugins.system("reference/quorum"), shape, "simulated", seed=1)
+    with Run.start(spec, plugins, RunFolder.create(tmp_path / "run")) as run:
+        cluster, clients = run.cluster, run.clients
+        active = cluster.active_controller
+        standby = next(c for c in cluster.controllers if c != active)
+        behind, newcomer = cluster.brokers[2], cluster.node("broker-4")
+        with run.faults.isolate(standby), run.faults.cut_from_controllers(behind):
+            cluster.eventually(behind.fenced_by_controller)
+            missed = run.runtime.view.of(KafkaView).committed
+
+            def stored_since(view: View) -> bool:
+                stored = view.latest.get((active.process(view), kind_name(SnapshotStored)))
+                return stored is not None and stored.body.offset > missed
+
+            for number in range(3):
+                clients.create_topic(f"orders-{number}", partitions=30, replication=2)
+            cluster.eventually(Condition(f"a snapshot by {active}", stored_since))
+            cluster.start(newcomer)
+            cluster.eventually(newcomer.active)
+        cluster.eventually(standby.from_snapshot & behind.from_snapshot & newcomer.from_snapshot)
+        result = run.finish()
+    result.check(marked=("QC-06", "QC-11", "QC-12"))
+    digested = {
+        event.process.partition("#")[0]
+        for event in run.runtime.events()
+        if isinstance(event.body, MetadataDigest)
+    }
+    assert digested >= {standby.name, behind.name, newcomer.name}
