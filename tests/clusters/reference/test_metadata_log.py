@@ -10,17 +10,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from world import World
 
-from fencepost import NodeStopped
-from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.quorum.metadata import snapshots
 from fencepost_clusters.reference.core.quorum.metadata.image import Image
-from fencepost_clusters.reference.core.quorum.raft import messages as quorum_messages
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog, Snapshot
 from fencepost_clusters.reference.core.quorum.raft.timing import Vote
 from fencepost_clusters.reference.shell.storage import DamagedFile, Disk
-from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch, records
 
 names = st.text("abcdef", min_size=1, max_size=5)
@@ -222,60 +217,3 @@ def test_a_damaged_vote_is_one_sentence(tmp_path: Path, content: str) -> None:
         Disk(tmp_path, 100).stored()
     (tmp_path / "quorum-state.json").write_text(json.dumps({"epoch": 3, "voted_for": None}))
     assert Disk(tmp_path, 100).stored().vote == Vote(3)
-
-
-# -------------------------------------------------------------------------- what a node cannot read
-
-
-@pytest.fixture
-def world() -> World:
-    """A healthy cluster."""
-    made = World(1)
-    assert made.until(made.healthy, 20)
-    return made
-
-
-def test_a_node_that_meets_an_unknown_record_ends_with_a_sentence(world: World) -> None:
-    active = world.active()
-    assert active is not None
-    data = record_batch.build([b"\x63\x00"], active.log.end, active.raft.epoch, 1)
-    part = m.PartitionData(
-        partition_index=0,
-        error_code=0,
-        high_watermark=0,
-        current_leader=m.LeaderIdAndEpoch(leader_id=active.raft.me, leader_epoch=active.raft.epoch),
-        records=data,
-    )
-    core = world.broker("broker-1")
-    core.raft._fetched(active.raft.me, part, world.instant())
-    wanted = core._out.drain()
-    assert wanted[-1] == e.Exit(wanted[-2].body.reason, e.EXIT_UNREADABLE)  # type: ignore[union-attr]
-    assert isinstance(wanted[-2], e.Note)
-    assert isinstance(wanted[-2].body, NodeStopped)
-    assert "type 99 is not known" in wanted[-2].body.reason
-    core._out.note(NodeStopped("too late"))
-    assert core._out.drain() == ()
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        m.FetchResponse(error_code=0, responses=()),
-        m.VoteResponse(error_code=0, topics=()),
-        m.BeginQuorumEpochResponse(error_code=0, topics=()),
-    ],
-)
-def test_an_answer_about_nothing_is_as_good_as_none(world: World, answer: m.Response) -> None:
-    core = world.broker("broker-1")
-    core.raft._calls[10_000] = (101, 1)
-    core.raft._fetch_call = 10_000
-    assert core.raft.answered(10_000, answer, world.instant())
-
-
-def test_an_epoch_out_of_all_reason_is_not_adopted(world: World) -> None:
-    slot = next(c for c in ("controller-1", "controller-2") if c != world.active_slot())
-    epoch = world.alive[slot].core.raft.epoch
-    for said in (quorum_messages.MAX_EPOCH, epoch + quorum_messages.FARTHEST_EPOCH + 1):
-        number = world.ask(slot, quorum_messages.vote(said, 103, 9, 9), "x#1", "CONTROLLER")
-        assert world.until(lambda n=number: n in world.closed, 5)
-    assert world.alive[slot].core.raft.epoch == epoch
