@@ -34,7 +34,7 @@ def report(
     print_json({"report": str(page)}) if json else typer.echo(str(page))
     for one, (_, end) in zip(runs, judged, strict=True):
         if not end.complete:
-            show(errors(), f"{one.run} is not complete: {'; '.join(end.damage)}")
+            show(errors(), f"{one.run} is not complete: {end.lacks}")
     if any(judgement.broken for judgement, _ in judged):
         raise typer.Exit(EXIT_VIOLATED)
     raise typer.Exit(EXIT_CLEAN if all(end.complete for _, end in judged) else EXIT_INCONCLUSIVE)

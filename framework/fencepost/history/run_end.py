@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+DAMAGE_NAMED = 5
+"""How much of its damage an incomplete history names."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
@@ -18,6 +21,13 @@ class RunEnd:
     ended_at_ns: int
     damage: tuple[str, ...] = ()
     stalls: tuple[tuple[str, int, int], ...] = ()
+
+    @property
+    def lacks(self) -> str:
+        """Why the history is not complete, in words: the first of its damage."""
+        more = len(self.damage) - DAMAGE_NAMED
+        named = "; ".join(self.damage[:DAMAGE_NAMED]) or "the run was cut short"
+        return f"{named}; and {more} more" if more > 0 else named
 
     def stalled_ns(self, from_ns: int, to_ns: int, process: str | None = None) -> int:
         """How many nanoseconds of the interval were stalls, of one process or of any."""

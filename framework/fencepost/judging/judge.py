@@ -167,8 +167,7 @@ def _weigh(tally: Tally, end: RunEnd, missed: Sequence[str]) -> tuple[Outcome, s
     if tally.crashed:
         return Outcome.UNKNOWN, tally.crashed
     if not end.complete:
-        why = "; ".join(end.damage[:MESSAGES_KEPT]) or "the run was cut short"
-        return Outcome.UNKNOWN, f"the history is not complete: {why}"
+        return Outcome.UNKNOWN, f"the history is not complete: {end.lacks}"
     if tally.undecided:
         return Outcome.UNKNOWN, "; ".join(sorted(set(tally.messages)))
     if tally.exercised:

@@ -194,7 +194,7 @@ class RunResult:
 
     def _check_evidence(self) -> None:
         if not self.end.complete:
-            raise Inconclusive(f"the history is not complete: {'; '.join(self.end.damage)}")
+            raise Inconclusive(f"the history is not complete: {self.end.lacks}")
         if self.missed:
             raise Inconclusive(f"without a receipt: {', '.join(self.missed)}")
         if self.unread:

@@ -338,7 +338,7 @@ def check_history(run: Run) -> RunResult:
     and no fault is without a receipt. Returns what the run came to."""
     result = run.finish()
     assert result.trouble is None, str(result.trouble)
-    assert result.end.complete, f"the history has gaps: {'; '.join(result.end.damage)}"
+    assert result.end.complete, f"the history has gaps: {result.end.lacks}"
     assert result.recovered is not None
     assert result.recovered.recovered, "; ".join(result.recovered.missing)
     assert not result.missed, f"without a receipt: {', '.join(result.missed)}"

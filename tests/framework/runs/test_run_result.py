@@ -88,6 +88,11 @@ def test_a_cluster_that_did_not_recover_breaks_a_promise() -> None:
     ("result", "says"),
     [
         (replace(GOOD, end=RunEnd(False, 0, ("an event is missing",))), "an event is missing"),
+        (replace(GOOD, end=RunEnd(False, 0)), "not complete: the run was cut short"),
+        (
+            replace(GOOD, end=RunEnd(False, 0, tuple("abcdefg"))),
+            "not complete: a; b; c; d; e; and 2 more",
+        ),
         (replace(GOOD, missed=("cut-1", "kill-2")), "without a receipt: cut-1, kill-2"),
         (replace(GOOD, unread=("orders-0",)), "not read to the end: orders-0"),
     ],
