@@ -284,7 +284,10 @@ class Session(Protocol):
         ...
 
     async def close(self) -> None:
-        """Ends the session and its ephemeral nodes, if a server can be reached."""
+        """Ends the session and its ephemeral nodes, if a server can be reached.
+
+        Has to be awaited after `Ended`, too: it frees what the session held.
+        """
         ...
 
 

@@ -6,16 +6,14 @@ clients'. A forwarder is a minimal stand-in for toxiproxy: a link passes, refuse
 
 from __future__ import annotations
 
-import contextlib
 import os
-import selectors
 import signal
-import socket
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from threading import Thread
-from typing import IO, Literal, final
+from typing import IO, final
+
+from forwarder import Forwarder, Mode
 
 from fencepost.model.clock import poll
 from fencepost_clusters.etcd.clients import messages
@@ -23,7 +21,6 @@ from fencepost_clusters.etcd.clients.http import Gateway
 from fencepost_clusters.etcd.clients.observing import observed
 from fencepost_clusters.etcd.events import MemberObserved
 
-Mode = Literal["pass", "refuse", "mute", "mute-up", "mute-down"]
 PEER_PORT, CLIENT_PORT = 2380, 2379
 MEMBERS = (1, 2, 3)
 CLIENTS = 4
@@ -35,119 +32,6 @@ def name(member: int) -> str:
 
 def host(member: int) -> str:
     return f"{name(member)}.fencepost"
-
-
-@final
-class Forwarder:
-    """The connections that `source` dials to a port of `target`."""
-
-    def __init__(self, listen: tuple[str, int], target: tuple[str, int]) -> None:
-        self._target = target
-        self._listen = listen
-        self.mode: Mode = "pass"
-        self._pairs: dict[socket.socket, socket.socket] = {}
-        self._dialled: set[socket.socket] = set()
-        """The ends towards the target: what comes from them is the answer."""
-        self._selector = selectors.DefaultSelector()
-        self._listener: socket.socket | None = None
-        self._wake, self._woken = socket.socketpair()
-        self._selector.register(self._woken, selectors.EVENT_READ)
-        self._wanted: list[Mode | None] = []
-        self._open()
-        self._thread = Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def set(self, mode: Mode) -> None:
-        """`refuse` closes all connections and the listener; `mute` keeps both and passes nothing.
-
-        `mute-up` stops only what the source sends, `mute-down` only what the target sends.
-        """
-        self._wanted.append(mode)
-        self._wake.send(b".")
-
-    def close(self) -> None:
-        """Closes all connections and sockets."""
-        self._wanted.append(None)
-        self._wake.send(b".")
-        self._thread.join(5)
-        self._wake.close()
-
-    def _open(self) -> None:
-        self._listener = socket.create_server(self._listen)
-        self._selector.register(self._listener, selectors.EVENT_READ)
-
-    def _run(self) -> None:
-        while True:
-            for key, _ in self._selector.select():
-                ready = key.fileobj
-                assert isinstance(ready, socket.socket)
-                if ready is self._woken:
-                    self._woken.recv(1)
-                    mode = self._wanted.pop(0)
-                    self._change(mode or "refuse")
-                    if mode is None:
-                        self._selector.close()
-                        self._woken.close()
-                        return
-                elif ready is self._listener:
-                    self._accept()
-                elif ready in self._pairs:
-                    self._move(ready)
-
-    def _change(self, mode: Mode) -> None:
-        for one in list(self._pairs):
-            if mode == "refuse":
-                self._close(one)
-            elif self._muted(one, mode) and not self._muted(one, self.mode):
-                self._selector.unregister(one)
-            elif self._muted(one, self.mode) and not self._muted(one, mode):
-                self._selector.register(one, selectors.EVENT_READ)
-        if mode == "refuse" and self._listener is not None:
-            self._selector.unregister(self._listener)
-            self._listener.close()
-            self._listener = None
-        if mode != "refuse" and self._listener is None:
-            self._open()
-        self.mode = mode
-
-    def _muted(self, one: socket.socket, mode: Mode) -> bool:
-        return mode in {"mute", "mute-down" if one in self._dialled else "mute-up"}
-
-    def _accept(self) -> None:
-        assert self._listener is not None
-        near, _ = self._listener.accept()
-        try:
-            far = socket.create_connection(self._target, timeout=2)
-        except OSError:
-            near.close()
-            return
-        far.settimeout(None)
-        self._pairs |= {near: far, far: near}
-        self._dialled.add(far)
-        for one in (near, far):
-            if not self._muted(one, self.mode):
-                self._selector.register(one, selectors.EVENT_READ)
-
-    def _move(self, ready: socket.socket) -> None:
-        try:
-            come = ready.recv(65536)
-            if come:
-                self._pairs[ready].sendall(come)
-                return
-        except OSError:
-            pass
-        self._close(ready)
-
-    def _close(self, one: socket.socket) -> None:
-        other = self._pairs.pop(one, None)
-        if other is None:
-            return
-        del self._pairs[other]
-        self._dialled -= {one, other}
-        for each in (one, other):
-            with contextlib.suppress(KeyError, ValueError):
-                self._selector.unregister(each)
-            each.close()
 
 
 @final

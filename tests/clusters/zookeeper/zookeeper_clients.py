@@ -1,0 +1,86 @@
+"""A client of a real ZooKeeper for tests: it asks and waits, and keeps all that it was told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import final
+
+from fencepost_clusters.zookeeper.kazoo_session import Ensemble, KazooSession
+from fencepost_clusters.zookeeper.port import (
+    Answer,
+    Answered,
+    Connected,
+    Ended,
+    Fired,
+    Request,
+    Suspended,
+    Told,
+)
+
+LIMIT_S = 60.0
+
+
+@final
+class Client:
+    """One session."""
+
+    def __init__(self, host: str, timeout_ms: int = 30_000, limit_ms: int = 30_000) -> None:
+        self.told: list[Told] = []
+        self.also: Callable[[Told], None] = lambda told: None
+        """Is told, too."""
+        self._changed = asyncio.Event()
+        self._number = 0
+        hosts, slash, chroot = host.partition("/")
+        self.session = KazooSession(
+            Ensemble(tuple(hosts.split(",")), slash + chroot), timeout_ms, self._tell, limit_ms
+        )
+
+    def _tell(self, told: Told) -> None:
+        self.told.append(told)
+        self.also(told)
+        self._changed.set()
+
+    def start(self, request: Request) -> int:
+        """Asks, and returns the request's number."""
+        self._number += 1
+        self.session.ask(self._number, request)
+        return self._number
+
+    async def wait(self, holds: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
+        """Waits until something that is told makes it true."""
+        async with asyncio.timeout(limit_s):
+            while not holds():
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def answer(self, number: int) -> Answer:
+        """Waits for an answer."""
+        await self.wait(lambda: number in self.answers)
+        return self.answers[number]
+
+    async def ask(self, request: Request) -> Answer:
+        """Asks, and waits for the answer."""
+        return await self.answer(self.start(request))
+
+    async def connected(self) -> int:
+        """Waits for the session; its id."""
+        await self.wait(lambda: any(isinstance(one, Connected) for one in self.told))
+        (first, *_) = (one.session for one in self.told if isinstance(one, Connected))
+        return first
+
+    @property
+    def answers(self) -> dict[int, Answer]:
+        return {one.number: one.answer for one in self.told if isinstance(one, Answered)}
+
+    @property
+    def fired(self) -> list[Fired]:
+        return [one for one in self.told if isinstance(one, Fired)]
+
+    @property
+    def states(self) -> list[Told]:
+        """The session's changes."""
+        return [one for one in self.told if isinstance(one, Connected | Suspended | Ended)]
+
+    async def close(self) -> None:
+        await self.session.close()
