@@ -99,4 +99,4 @@ def test_a_row_has_its_evidence_and_its_tests(matrix: Sequence[MatrixRow]) -> No
     row = next(row for row in matrix if row.clause == "QC-17")
     assert row.exercised > 0
     assert row.evidence == "client"
-    assert any("serves_nobody" in test for test in row.tests)
+    assert any("serves_no_client" in test for test in row.tests)
