@@ -13,7 +13,7 @@ from fencepost_clusters.etcd.view import EtcdView, leading_slot
 @final
 @dataclass(frozen=True, slots=True, order=True)
 class Member:
-    """A member by its slot. Of the slot's processes the newest is meant."""
+    """A member by its slot. It means the newest process of the slot."""
 
     slot: Slot
 
@@ -31,7 +31,7 @@ class Member:
         return self.name
 
     def process(self, view: View) -> str:
-        """Its newest process, alive or not; empty when it never had one."""
+        """Its newest process, alive or not; empty if it never had one."""
         return view.newest.get(self.name, "")
 
     @property
@@ -68,7 +68,7 @@ class Member:
 
 @final
 class EtcdCluster:
-    """The cluster under test, in etcd's words. Waiting is the framework's `Cluster`."""
+    """The cluster under test, with etcd's terms. Waiting is the framework's `Cluster`."""
 
     def __init__(self, base: Cluster) -> None:
         self.base = base
@@ -110,7 +110,7 @@ class EtcdCluster:
 
     @property
     def recovered(self) -> Condition:
-        """Every member serves and follows the leader, and no duplicate lives."""
+        """Every member serves and follows the leader, and no duplicate runs."""
         return self.base.recovered
 
     def holds(self, condition: Condition) -> bool:

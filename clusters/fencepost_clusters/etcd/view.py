@@ -1,7 +1,7 @@
-"""The state of an etcd cluster as its events tell it: who leads, and what clients have done.
+"""The state of an etcd cluster by its events: the leader, and what clients have done.
 
-"Leads" is what a member's own log says. Of two members that lead, in different terms, the one of
-the newer term is meant.
+"Leads" means: by a member's own log. If two members lead, in different terms, the one of the newer
+term counts.
 """
 
 from __future__ import annotations

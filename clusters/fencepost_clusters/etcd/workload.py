@@ -1,4 +1,4 @@
-"""etcd's clients as a test sees them: workers that are started, and what their events say."""
+"""etcd's clients as a test sees them: workers that were started, and their events."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from fencepost_reference.loaded import plugins
 from fencepost_reference.text import code, docstring, line, prose, table
 
 BROKER = {"process.roles": "broker", "broker.id": "1", "controller.connect": "controller-1:9093"}
-"""The least that a node of the reference cluster must be told; the rest are defaults."""
+"""The smallest configuration of a node of the reference cluster; everything else is a default."""
 
 
 def faults() -> str:

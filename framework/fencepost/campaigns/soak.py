@@ -131,11 +131,11 @@ def _told(conducted: Conducted, seed: int) -> SoakRun:
 
 
 def _known(verdicts: Mapping[str, Verdict]) -> Mapping[str, Sequence[str]]:
-    told: dict[str, list[str]] = {}
+    clauses_of: dict[str, list[str]] = {}
     for clause, verdict in verdicts.items():
         for one in verdict.known:
-            told.setdefault(one, []).append(clause)
-    return told
+            clauses_of.setdefault(one, []).append(clause)
+    return clauses_of
 
 
 def _sentence(run: SoakRun) -> str:

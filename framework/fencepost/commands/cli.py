@@ -42,14 +42,16 @@ from fencepost.model.errors import (
 )
 
 app = typer.Typer(
-    help="Breaks clusters where authority changes hands, and says "
-    "which epoch or fencing event explains each failure.",
+    help=(
+        "Breaks clusters where authority changes hands, and names the epoch or fencing event "
+        "that explains each failure."
+    ),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-cluster_app = typer.Typer(help="Clusters for a client of your own.", no_args_is_help=True)
+cluster_app = typer.Typer(help="Clusters for your own client.", no_args_is_help=True)
 for command in (demo, run, replay, report, defects, conformance, soak, plugins, doctor):
     app.command()(command)
 cluster_app.command()(up)

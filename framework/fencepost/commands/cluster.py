@@ -19,7 +19,8 @@ def up(
     system: System = DEFAULT_SYSTEM,
     runtime: Runtime = "process",
     workload: Annotated[
-        str, typer.Option(help="Whose clients put load on the cluster; none if not given.")
+        str,
+        typer.Option(help="The workload whose clients put load on the cluster; none if not given."),
     ] = "",
     seed: Seed = 0,
     count: Annotated[

@@ -1,4 +1,4 @@
-"""`fencepost conformance`: what each clause comes to on systems and runtimes."""
+"""`fencepost conformance`: the verdict of each clause on systems and runtimes."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def conformance(
         list[str] | None, typer.Option(help="System under test; may be given more than once.")
     ] = None,
     runtime: Annotated[
-        str | None, typer.Option(help="One runtime; each that can, if none.")
+        str | None, typer.Option(help="One runtime; all that can run the system if not given.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Drawn anew if not given.")] = None,
     out: Out = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
-    """Runs the suites and says of every clause what it came to, by whose word and which test."""
+    """Runs the suites and shows the verdict of every clause, its evidence and its tests."""
     loaded = load_plugins()
     for name in [runtime] if runtime else []:
         check_runtime(name)
@@ -69,7 +69,7 @@ def conformance(
 
 
 def _runtimes_here(system: System) -> Sequence[str]:
-    """The runtimes that can run a system on this machine; says which cannot, and why."""
+    """The runtimes that can run a system on this machine; prints which cannot, and why."""
     able = []
     for name in runtimes_of(system):
         try:

@@ -1,4 +1,4 @@
-"""`fencepost defects`: looks for each of a system's defects, then for false alarms."""
+"""`fencepost defects`: searches for each of a system's defects, then for false alarms."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def defects(
     out: Out = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
-    """Switches each defect on in turn and looks for it; then for false alarms without one."""
+    """Switches on each defect in turn and searches for it; then looks for false alarms without
+    one."""
     loaded = load_plugins()
     check_runtime(runtime)
     budget = BUDGETS[runtime]

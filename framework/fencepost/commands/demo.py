@@ -25,7 +25,7 @@ def demo(
     out: Out = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
-    """Starts a cluster, breaks it, judges it; once more with a planted defect; explains it."""
+    """Breaks a healthy cluster and judges it; then one with a planted defect, and explains it."""
     plugins = load_plugins()
     result = demos.demo(plugins.system(system), plugins, out, seed, progress())
     if json:
@@ -45,7 +45,7 @@ def _show_demo(result: demos.DemoResult) -> None:
     if broken:
         show(console, explain_violations(planted.judgement.verdicts))
     else:
-        show(console, "nothing was found: that is a hole in a rule or in this demo")
+        show(console, "the planted defect was not found: a rule or this demo is wrong")
     missed = [r.fault_id for run in result.runs for r in run.receipts if not r.receipt]
     if missed:
         show(console, (f"\nfaults without a receipt: {', '.join(missed)}", "yellow"))

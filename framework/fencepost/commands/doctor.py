@@ -1,4 +1,4 @@
-"""`fencepost doctor`: what this machine has of what runs need, one finding a thing."""
+"""`fencepost doctor`: whether this machine meets the requirements of runs, one finding each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LIMIT_S = 20
 
 
 class Finding(Struct, frozen=True):
-    """One thing that was looked for: whether it is good, and what was found, in words."""
+    """One requirement: whether it is met, and what was found, in words."""
 
     what: str
     good: bool
@@ -39,11 +39,12 @@ class Finding(Struct, frozen=True):
 
 def doctor(
     reap: Annotated[
-        bool, typer.Option("--reap", help="First remove what dead runs left in containers.")
+        bool,
+        typer.Option("--reap", help="First remove what dead runs left in the container engine."),
     ] = False,
     json: Json = False,
 ) -> None:
-    """Checks what this machine has of what runs need, and lists what is left of dead runs."""
+    """Checks whether this machine meets the requirements of runs, and lists what dead runs left."""
     for gone in remove_leftovers() if reap else ():
         show(errors(), f"removed {gone}")
     found = examine()
@@ -58,7 +59,7 @@ def doctor(
 
 
 def examine() -> Sequence[Finding]:
-    """Looks at everything; takes a second or two."""
+    """Checks everything; takes a second or two."""
     looks: Sequence[tuple[str, Callable[[], tuple[bool, str]]]] = (
         ("Python", _python),
         ("toxiproxy", _toxiproxy),
@@ -72,9 +73,10 @@ def examine() -> Sequence[Finding]:
 
 
 def remove_leftovers() -> Sequence[str]:
-    """Removes what dead runs left in the container engine, and nothing without our labels.
+    """Removes what dead runs left in the container engine, and nothing without Fencepost's labels.
 
-    What that was, in words. Raises EnvironmentFailed when there is no engine, or one thing stays.
+    Returns what that was, in words. Raises EnvironmentFailed if there is no engine, or something
+    could not be removed.
     """
     engine = connect(os.environ)
     try:
@@ -104,12 +106,12 @@ def _java() -> tuple[bool, str]:
     )
     version = re.search(r'version "(\d+)', said.stderr)
     if version is None:
-        return False, f"{java} does not say its version"
+        return False, f"{java} does not print its version"
     return int(version[1]) >= JAVA_LEAST, f"{version[1]} at {java}"
 
 
 def _loopback() -> tuple[bool, str]:
-    """Slots live on addresses all over 127.0.0.0/8, which some systems do not offer."""
+    """Slots use addresses all over 127.0.0.0/8, which some systems do not offer."""
     try:
         with socket.socket() as probe:
             probe.bind(("127.222.1.1", 0))
@@ -119,7 +121,7 @@ def _loopback() -> tuple[bool, str]:
 
 
 def _engine() -> tuple[bool, str]:
-    """Only the docker runtime needs one, so its absence is no fault of the machine."""
+    """Only the docker runtime needs an engine, so a machine without one is not at fault."""
     try:
         engine = connect(os.environ)
     except EnvironmentFailed as missing:
@@ -133,21 +135,22 @@ def _engine() -> tuple[bool, str]:
 
 
 def _containers() -> tuple[bool, str]:
-    """What dead runs left in the container engine; of living ones and other hosts', how much."""
+    """What dead runs left in the container engine, and how much belongs to live runs or other
+    hosts."""
     try:
         engine = connect(os.environ)
     except EnvironmentFailed:
-        return True, "no engine, so nothing in it"
+        return True, "no engine, so nothing is left there"
     try:
         found = engine.leftovers()
     finally:
         engine.close()
     abandoned = [str(left) for left in found if left.abandoned]
     others = len(found) - len(abandoned)
-    beside = f"; {others} things of runs that live, or of other hosts" if others else ""
+    beside = f"; {others} belong to live runs or other hosts" if others else ""
     if abandoned:
         return False, f"left of dead runs, see --reap: {', '.join(abandoned)}{beside}"
-    return True, f"nothing of a dead run{beside}"
+    return True, f"nothing of dead runs{beside}"
 
 
 def is_supervisor(words: Sequence[bytes]) -> bool:
@@ -157,7 +160,7 @@ def is_supervisor(words: Sequence[bytes]) -> bool:
 
 
 def _leftovers() -> tuple[bool, str]:
-    """Supervisors whose owner is gone: there should never be one."""
+    """Supervisors without an owner: there should never be one."""
     orphans = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:

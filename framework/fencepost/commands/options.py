@@ -11,9 +11,11 @@ import typer
 from fencepost.model.configuration import DEFAULTS
 
 System = Annotated[str, typer.Option(help="System under test.")]
-Runtime = Annotated[str, typer.Option(help="Where its processes live.")]
-Workload = Annotated[str, typer.Option(help="Whose clients work on it; the system's, if none.")]
-Seed = Annotated[int, typer.Option(help="What every choice of chance derives from.")]
+Runtime = Annotated[str, typer.Option(help="Where its processes run.")]
+Workload = Annotated[
+    str, typer.Option(help="The workload whose clients work on it; by default the system's own.")
+]
+Seed = Annotated[int, typer.Option(help="The seed of every random choice.")]
 Out = Annotated[Path, typer.Option(help="Folder below which run folders are made.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to standard output.")]
 

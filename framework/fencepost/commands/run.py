@@ -24,7 +24,8 @@ from fencepost.testing import test_run as testrun
 
 def run(
     path: Annotated[
-        str | None, typer.Argument(help="Tests: a file, a folder or a node id; the suites if none.")
+        str | None,
+        typer.Argument(help="Tests: a file, a folder or a node id; by default the suites."),
     ] = None,
     system: System = DEFAULT_SYSTEM,
     runtime: Runtime = "process",
@@ -33,7 +34,7 @@ def run(
     out: Out = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
-    """Runs tests against a system, with verdicts and receipts; the suites, if no path is given."""
+    """Runs tests against a system, by default the suites, and shows verdicts and receipts."""
     plugins = load_plugins()
     tested = plugins.system(system)
     check_runtime(runtime)

@@ -1,4 +1,4 @@
-"""`fencepost soak`: random schedules, run after run; what all of them found, joined."""
+"""`fencepost soak`: random schedules, run after run, with all findings joined."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ def soak(
         float, typer.Option(min=0.05, help="How long faults are injected in each.")
     ] = 3.0,
     faults: Annotated[
-        bool, typer.Option("--faults/--no-faults", help="Random schedules, or load at peace.")
+        bool,
+        typer.Option("--faults/--no-faults", help="Inject faults by random schedules, or none."),
     ] = True,
     workload: Workload = "",
     seed: Seed = 1,
     out: Out = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
-    """Keeps a system under load and random schedules, run after run, and joins what was found."""
+    """Keeps a system under load with random schedules, run after run, and joins the findings."""
     loaded = load_plugins()
     check_runtime(runtime)
     spec = RunSpec(

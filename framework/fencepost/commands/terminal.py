@@ -97,7 +97,8 @@ def progress() -> Callable[[str], None]:
 
 
 def print_verdicts(judgement: Judgement, console: Console) -> None:
-    """A table, one line a clause: the verdict, how often exercised, the evidence, the sentence."""
+    """A table with one line per clause: the verdict, how often exercised, the evidence, the
+    sentence."""
     table = Table(box=None, pad_edge=False, expand=True)
     for name, width in (("clause", 27), ("verdict", 14), ("exercised", 9), ("evidence", 8)):
         align: Literal["left", "right"] = "right" if name == "exercised" else "left"
@@ -113,7 +114,7 @@ def print_verdicts(judgement: Judgement, console: Console) -> None:
 
 
 def print_matrix(rows: Sequence[MatrixRow], loaded: Plugins, console: Console) -> None:
-    """A table, one line a clause, system and runtime; the lines of a clause stand together."""
+    """A table with one line per clause, system and runtime; the lines of a clause are together."""
     table = Table(box=None, pad_edge=False, expand=True)
     widths = {
         "clause": 27,
@@ -145,8 +146,8 @@ def print_run_table(
     loaded: Plugins,
     console: Console,
 ) -> None:
-    """What the tests of `fencepost run` came to: a line a clause that decided anything, then how
-    many did not, then the receipts of the faults."""
+    """The results of `fencepost run`'s tests: a line for each clause with a verdict, then how many
+    have none, then the receipts of the faults."""
     decided = [r for r in rows if r.verdict not in (Outcome.NOT_EXERCISED, Outcome.NOT_APPLICABLE)]
     print_matrix(decided, loaded, console)
     idle = sum(row.verdict is Outcome.NOT_EXERCISED for row in rows)

@@ -237,7 +237,7 @@ class _Subjects:
         """Whether it is about the slot of a process."""
         return _SLOT + _slot(process) in self.own
 
-    def struck(self, process: str) -> bool:
+    def affected(self, process: str) -> bool:
         """Whether what ends or hinders a process bears on the violation."""
         return self.of_slot(process) or _SLOT + _slot(process) in self.holders
 
@@ -292,9 +292,9 @@ def _concerns(event: Event, subjects: _Subjects) -> bool:
     """Whether an event of authority is about the subject of the violation."""
     body = event.body
     if isinstance(body, FaultInjected):
-        return any(subjects.struck(target) for target in body.targets)
+        return any(subjects.affected(target) for target in body.targets)
     if isinstance(body, ProcessExited):
-        return subjects.struck(body.ended)
+        return subjects.affected(body.ended)
     if isinstance(body, NodeStarted):
         return subjects.of_slot(event.process)
     if not changes_authority(body):

@@ -88,7 +88,7 @@ class SimulatedProcess(Protocol):
         """SIGTERM or SIGINT; the simulator itself carries out the other signals."""
         ...
 
-    def told(self, command: Mapping[str, object]) -> None:
+    def command(self, command: Mapping[str, object]) -> None:
         """A command for a client."""
         ...
 

@@ -440,11 +440,13 @@ def _works(process: str) -> Condition:
 
     def holds(view: View) -> bool:
         bodies = [e.body for (p, kind), e in view.latest.items() if p == process]
-        told = [body for body in bodies if isinstance(body, OperationEvent)]
+        operations = [body for body in bodies if isinstance(body, OperationEvent)]
         done = any(
-            one.outcome is OperationOutcome.OK for body in told for one in body.client_operations()
+            one.outcome is OperationOutcome.OK
+            for body in operations
+            for one in body.client_operations()
         )
-        return done or (not told and len(bodies) > 1)
+        return done or (not operations and len(bodies) > 1)
 
     return Condition(f"{process} to complete an operation", holds)
 

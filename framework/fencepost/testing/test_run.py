@@ -127,7 +127,7 @@ class ResultCollector:
         return report
 
 
-def listen_quietly(wanted: Wanted, heard: ResultCollector) -> int:
+def listen_quietly(wanted: Wanted, results: ResultCollector) -> int:
     """Runs the suites without pytest's own output; returns its exit code.
 
     Raises KeyboardInterrupt when it is interrupted, as any other command.
@@ -135,8 +135,8 @@ def listen_quietly(wanted: Wanted, heard: ResultCollector) -> int:
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
         # Of a failure only its sentence is read, and what a session leaves open is the caller's.
         options = ("-p", "no:cacheprovider", "-p", "no:unraisableexception", "--tb=no")
-        ended = listen(None, wanted, heard, *options)
-    if heard.interrupted:
+        ended = listen(None, wanted, results, *options)
+    if results.interrupted:
         raise KeyboardInterrupt
     return ended
 
@@ -146,19 +146,19 @@ def run_tests(path: str | None, wanted: Wanted, quiet: bool) -> tuple[int, Resul
 
     `quiet` sends pytest's own output to standard error.
     """
-    heard = ResultCollector(wanted.clauses)
+    results = ResultCollector(wanted.clauses)
     stdout = sys.stdout
     if quiet:
         sys.stdout = sys.stderr
     try:
-        ended = listen(path, wanted, heard)
+        ended = listen(path, wanted, results)
     finally:
         sys.stdout = stdout
-    return _code(ended, heard), heard
+    return _code(ended, results), results
 
 
-def listen(path: str | None, wanted: Wanted, heard: ResultCollector, *options: str) -> int:
-    """Runs the tests at `path`, or the suites, with `heard` as a plugin; returns pytest's exit
+def listen(path: str | None, wanted: Wanted, results: ResultCollector, *options: str) -> int:
+    """Runs the tests at `path`, or the suites, with `results` as a plugin; returns pytest's exit
     code."""
     arguments = [path] if path is not None else ["--pyargs", wanted.suite]
     arguments += [
@@ -175,17 +175,17 @@ def listen(path: str | None, wanted: Wanted, heard: ResultCollector, *options: s
     ]
     if wanted.seed is not None:
         arguments.append(f"--fencepost-seed={wanted.seed}")
-    return int(pytest.main(arguments, plugins=[heard]))
+    return int(pytest.main(arguments, plugins=[results]))
 
 
-def _code(ended: int, heard: ResultCollector) -> int:
+def _code(ended: int, results: ResultCollector) -> int:
     match ended:
         case pytest.ExitCode.OK:
             return EXIT_CLEAN
         case pytest.ExitCode.INTERRUPTED:
             return EXIT_INTERRUPTED
         case pytest.ExitCode.TESTS_FAILED:
-            return next((code for code in _WEIGHT if code in heard.codes), EXIT_VIOLATED)
+            return next((code for code in _WEIGHT if code in results.codes), EXIT_VIOLATED)
         case pytest.ExitCode.USAGE_ERROR | pytest.ExitCode.NO_TESTS_COLLECTED:
             return EXIT_USAGE
         case _:

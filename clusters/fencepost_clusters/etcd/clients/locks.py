@@ -1,7 +1,7 @@
 """The script of a client that works under a lock bound to a lease, with fencing tokens.
 
-The client trusts no clock: it goes on until etcd tells it that its lease is gone, or the store that
-a newer holder wrote. So a client that stood still, or was cut off, writes with an old token; it is
+The client trusts no clock: it goes on until etcd reports that its lease is gone, or the store that
+a newer holder wrote. So a client that stalled, or was cut off, writes with an old token; it is
 the store that must refuse it.
 """
 

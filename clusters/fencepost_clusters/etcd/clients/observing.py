@@ -1,4 +1,4 @@
-"""The script of the observer: what each member's status shows, told when it changes."""
+"""The script of the observer: it records each member's status when it changes."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def completed_by(invoked: RegisterInvoked, answer: Response) -> RegisterComplete
             if not succeeded:
                 outcome, error = "failed", COMPARE_FAILED
         case _:
-            if outcome == "ok":  # answered, and nobody can tell what
+            if outcome == "ok":  # answered, but the answer cannot be decoded
                 outcome, error = "unknown", "the answer cannot be read"
     return RegisterCompleted(
         operation=invoked.operation,

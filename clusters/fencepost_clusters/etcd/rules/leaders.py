@@ -1,7 +1,7 @@
-"""ETCD-01: who leads a term.
+"""ETCD-01: which member leads a term.
 
-Evidence is the members' logs. What the status API shows is none, since it reads the leader and the
-term one after the other, the term being that of the last entry applied.
+The evidence is the members' logs. The status API is no evidence, since it reads the leader and the
+term one after the other, and the term is that of the last entry applied.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fencepost_clusters.etcd.rules.keys import NOTHING, by_term
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """The member that leads a term, the process that said so of itself, and the first event."""
+    """The member that leads a term, the process that logged it, and the first event."""
 
     leader: str = ""
     process: str = ""

@@ -27,7 +27,7 @@ KEPT = 2_048
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """The greatest token that a holder was told, and the event that told it."""
+    """The greatest token that a holder was given, and the event of that."""
 
     token: int = -1
     lease: int = 0
@@ -97,7 +97,7 @@ class _Store:
     taken: dict[int, tuple[int, Cause]] = field(default_factory=dict)
     """Revision of a write that the store took -> its token."""
     in_doubt: tuple[int, Cause] | None = None
-    """The write of the greatest token that nobody knows the end of."""
+    """The write of the greatest token whose outcome is not known."""
     greatest: int = -1
     decided: bool = False
 

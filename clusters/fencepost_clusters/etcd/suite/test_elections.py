@@ -48,7 +48,7 @@ def test_a_leader_that_restarts_at_once_does_not_lead_on_in_its_term(
 
 
 @clause("ETCD-01", "ETCD-03")
-def test_a_leader_that_stood_still_steps_down(
+def test_a_leader_that_stalled_steps_down(
     cluster: EtcdCluster, faults: Faults, clients: EtcdClients
 ) -> None:
     old = cluster.leader()

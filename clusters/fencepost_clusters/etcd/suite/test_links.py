@@ -12,7 +12,7 @@ clause = pytest.mark.clause
 
 
 @clause("ETCD-02", "ETCD-03")
-def test_a_follower_that_hears_nothing_of_the_leader_serves_no_stale_read(
+def test_a_follower_cut_off_from_the_leader_serves_no_stale_read(
     cluster: EtcdCluster, faults: Faults, clients: EtcdClients
 ) -> None:
     leader, deaf = cluster.leader(), cluster.followers()[0]
@@ -40,7 +40,7 @@ def test_the_larger_side_of_a_partition_goes_on(
 
 
 @clause("ETCD-02", "ETCD-03")
-def test_slow_links_between_members_cost_time_and_no_order(
+def test_slow_links_between_members_keep_the_order(
     cluster: EtcdCluster, faults: Faults, clients: EtcdClients
 ) -> None:
     leader, followers = cluster.leader(), cluster.followers()

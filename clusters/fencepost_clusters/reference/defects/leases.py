@@ -82,7 +82,7 @@ DEFECTS = (
         Defect(
             "fences-at-takeover",
             ("QC-31",),
-            "a new active controller fences everyone it has not heard from",
+            "a new active controller fences every broker it has not heard from",
         ),
         _fences_at_takeover,
     ),

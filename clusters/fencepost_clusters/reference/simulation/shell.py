@@ -188,7 +188,7 @@ class Shell:
     def signalled(self, what: Signal) -> None:
         self._step(e.ShutdownAsked())
 
-    def told(self, command: Mapping[str, object]) -> None:
+    def command(self, command: Mapping[str, object]) -> None:
         self._step(Commanded(msgspec.convert(command, ClientCommand)))
 
     # ------------------------------------------------------------------------------------ stepping

@@ -77,7 +77,7 @@ class Pod:
         """Its agent accepts requests from now on, by `send`."""
         self._send = send
 
-    def told(self, data: bytes) -> None:
+    def received(self, data: bytes) -> None:
         """Its agent wrote this."""
         *ends, rest = data.split(b"\n")
         for end in ends:
@@ -242,7 +242,7 @@ class Pods:
             if not self._closing:
                 self._ended(pod.toxiproxy, container)
 
-        stream = self._engine.attach(container, pod.told, pod.logged, ended)
+        stream = self._engine.attach(container, pod.received, pod.logged, ended)
         self._streams.append(stream)
         pod.opened(stream.send)
         self._engine.start(container)

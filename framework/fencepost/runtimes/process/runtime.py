@@ -95,8 +95,8 @@ class ProcessRuntime:
         kinds: tuple[type[Struct], ...] = (),
         backend: BackendKind | None = None,
     ) -> None:
-        """`kinds` are the loaded plugins' event kinds; `ground` is the backend (by default this
-        host).
+        """`kinds` are the loaded plugins' event kinds; `backend` is where processes run (by
+        default this host).
 
         Raises UsageError for a system without programs or a bad shape, EnvironmentFailed if
         toxiproxy is missing, a port is taken, or something that the backend needs is missing.
@@ -327,10 +327,10 @@ class ProcessRuntime:
         work = self._folder.work_of(process)
         work.mkdir()
         config = work / "config.json"
-        told = worker_config(
+        config_of_worker = worker_config(
             self._folder, self._layout, self._backend.addresses, process, slot, spec, self.bootstrap
         )
-        config.write_bytes(msgspec.json.format(msgspec.json.encode(told)))
+        config.write_bytes(msgspec.json.format(msgspec.json.encode(config_of_worker)))
         theirs, ours = os.pipe()
         os.set_blocking(ours, False)
         try:

@@ -140,10 +140,10 @@ class Machine:
 
     # ---------------------------------------------------------------------- what the harness does
 
-    def told(self, command: Mapping[str, object]) -> None:
+    def command(self, command: Mapping[str, object]) -> None:
         """Gives a client a command."""
         assert self._program is not None
-        self._do(self._program.told, command)
+        self._do(self._program.command, command)
 
     def signalled(self, what: Signal) -> None:
         """SIGTERM or SIGINT."""

@@ -233,7 +233,7 @@ class SimulatedRuntime:
                 return Receipt(not machine.alive, f"{process.name} was ended by {what}")
             case Signal.STOP:
                 machine.stop()
-                return Receipt(machine.stopped, f"{process.name} stands still")
+                return Receipt(machine.stopped, f"{process.name} is stopped")
             case Signal.CONT:
                 machine.go_on()
                 return Receipt(not machine.stopped, f"{process.name} goes on")

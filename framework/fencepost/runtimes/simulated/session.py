@@ -30,7 +30,7 @@ class SimulatedSession:
             raise UsageError(f"{self.process} was asked to stop")
         if not self._machine.alive:
             raise EnvironmentFailed(f"{self.process} takes no commands: it has ended")
-        self._machine.told(command)
+        self._machine.command(command)
 
     def stop(self) -> None:
         """See `ClientSession.stop`; safe to call twice."""

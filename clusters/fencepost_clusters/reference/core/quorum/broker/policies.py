@@ -52,12 +52,12 @@ def has_lost_id(registered: Broker | None, incarnation: UUID) -> bool:
 
 
 def named_brokers(image: Image) -> tuple[int, ...]:
-    """The brokers that clients are told of: those that are not fenced (REG-07)."""
+    """The brokers in metadata answers to clients: those that are not fenced (REG-07)."""
     return image.live()
 
 
 def named_leader(partition: Partition) -> int:
-    """The leader that clients are told of: the committed one (RP-11)."""
+    """The leader in metadata answers to clients: the committed one (RP-11)."""
     return partition.leader
 
 
