@@ -14,6 +14,7 @@ bytes that it cannot read; redelivery needs a listener without authentication.
 from __future__ import annotations
 
 import struct
+from base64 import urlsafe_b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast, final, get_args
@@ -54,6 +55,7 @@ API_KEYS: Mapping[str, int] = {
 }
 """Requests between nodes by name, as in Kafka's message schemas; others are chosen by key."""
 _MOST_DELAY_MS = 600_000
+_BASE64_ID = 22
 
 
 @final
@@ -189,8 +191,16 @@ def _named(topic: str, topic_id: str | None) -> tuple[bytes, ...]:
     name = topic.encode()
     ways = [struct.pack(">h", len(name)) + name, _unsigned_varint(len(name) + 1) + name]
     if topic_id:
-        ways.append(UUID(topic_id).bytes)
+        ways.append(_id_bytes(topic_id))
     return tuple(ways)
+
+
+def _id_bytes(text: str) -> bytes:
+    """An id as events have it: like `Uuid.toString` of Kafka, 22 characters of URL-safe base 64, or
+    in the usual hexadecimal form."""
+    if len(text) == _BASE64_ID:
+        return urlsafe_b64decode(f"{text}==")
+    return UUID(text).bytes
 
 
 def _unsigned_varint(number: int) -> bytes:

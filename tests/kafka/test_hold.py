@@ -73,6 +73,8 @@ def test_requests_are_chosen_by_their_api_and_by_the_topic_that_they_name_or_mea
 
     assert chosen.matches(alter_partition(TOPIC_ID))
     assert not chosen.matches(alter_partition(UUID(int=8)))
+    in_base_64 = what.on_links({"orders": "AAAAAAAAAAAAAAAAAAAABw"})  # as Kafka prints the id
+    assert in_base_64 == chosen
     assert chosen.matches(metadata("orders"))
     assert not chosen.matches(metadata("orders-2"))
     assert not chosen.matches(framed(m.VoteRequest(topics=())))
@@ -164,6 +166,15 @@ def test_a_hold_that_nothing_met_has_no_receipt(run: Run) -> None:
     with run.faults.hold(cluster.brokers[0], cluster.brokers[1], 999) as held:
         assert not held.await_receipt(limit_ms=50).true
     assert run.finish().missed == (held.fault_id,)
+
+
+@pytest.mark.parametrize("target_dies", [False, True], ids=["lives", "dies"])
+def test_the_fault_conforms(run: Run, target_dies: bool) -> None:
+    cluster, clients = parts(run)
+    clients.produce("orders")
+    leader, follower = cluster.leader("orders", 0), cluster.followers("orders", 0)[0]
+    fault = hold(follower.name, leader.name, "Fetch", first=2)
+    kit.check_injection(run, fault, target_dies=target_dies)
 
 
 def test_a_held_request_reaches_a_process_that_was_restarted_meanwhile(run: Run) -> None:

@@ -103,8 +103,9 @@ class HoldCounts:
             "lost": self.lost,
         }
         counted = ", ".join(f"{number} {fate}" for fate, number in fates.items() if number)
+        several = "" if self.seen == 1 else "s"
         return (
-            f"{self.seen} messages seen, {self.matched} matched, {self.taken} taken"
+            f"{self.seen} message{several} seen, {self.matched} matched, {self.taken} taken"
             + (f": {counted}" if counted else "")
             + (f"; {self.unframed} connections without messages" if self.unframed else "")
             + (f"; {self.last_error}" if self.last_error else "")

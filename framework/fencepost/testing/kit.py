@@ -280,14 +280,15 @@ def check_deaths(run: Run) -> None:
 
 
 def check_injection(run: Run, fault: Fault, *, target_dies: bool = False) -> None:
-    """A fault has a receipt, heals with a receipt, heals again without harm, and the cluster
-    recovers from it.
+    """A fault has a receipt, at once or in time, heals with a receipt, heals again without harm,
+    and the cluster recovers from it.
 
     With `target_dies` the processes among its targets are killed before it heals: healing then
     raises nothing, and the cluster recovers once all nodes were started again.
     """
     active = run.faults.inject(_HealedTwice(fault, target_dies))
-    assert active.receipt.true, f"{fault.name} has no receipt: {active.receipt.evidence}"
+    receipt = active.await_receipt()
+    assert receipt.true, f"{fault.name} has no receipt: {receipt.evidence}"
     healed = active.heal()
     assert target_dies or healed.true, f"{fault.name} did not heal: {healed.evidence}"
     for slot in run.runtime.layout.nodes():
@@ -400,7 +401,7 @@ class _HealedTwice:
                 first.true and second.true, f"{first.evidence}; again: {second.evidence}"
             )
 
-        return Injected(injected.targets, injected.receipt, heal)
+        return Injected(injected.targets, injected.receipt, heal, injected.measure)
 
 
 def _kill(runtime: Runtime, targets: Sequence[str]) -> None:
