@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fencepost import hookimpl
+from fencepost import EnvironmentFailed, hookimpl
+from fencepost_reports.many_runs.java import check_java
+
+
+@hookimpl
+def fencepost_report_lacks(runs: int) -> str:
+    """A report over more than one run is a Spark job, which needs Java 17 or newer."""
+    if runs > 1:
+        try:
+            check_java()
+        except EnvironmentFailed as lacking:
+            return str(lacking)
+    return ""
 
 
 @hookimpl

@@ -12,8 +12,10 @@ import pytest
 from fencepost import EnvironmentFailed, UsageError
 from fencepost.reporting import Promises, RunFolder, RunInfo, load
 from fencepost_reports import report
-from fencepost_reports.many_runs import session as job
+from fencepost_reports.many_runs import java as javas
+from fencepost_reports.many_runs.session import session
 from fencepost_reports.one_run.run import check, sources
+from fencepost_reports.plugin import fencepost_report_lacks
 
 pytestmark = pytest.mark.tool
 
@@ -42,7 +44,7 @@ def test_a_java_too_old_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, says: str
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(java(tmp_path, script)))
-    with pytest.raises(EnvironmentFailed, match=says) as failed, job.session():
+    with pytest.raises(EnvironmentFailed, match=says) as failed, session():
         pass
     assert "\n" not in str(failed.value)
 
@@ -51,9 +53,9 @@ def test_a_java_that_hangs_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(java(tmp_path, "exec sleep 60")))
-    monkeypatch.setattr(job, "JAVA_LIMIT_S", 0.2)
+    monkeypatch.setattr(javas, "LIMIT_S", 0.2)
     with pytest.raises(EnvironmentFailed, match="does not run"):
-        job.check_java()
+        javas.check_java()
 
 
 @pytest.mark.parametrize("home", ["", "nowhere"])
@@ -63,11 +65,20 @@ def test_a_java_that_is_missing_is_named(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / home) if home else "")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(EnvironmentFailed, match="Java is missing: the report needs Java 17"):
-        job.check_java()
+        javas.check_java()
+
+
+def test_only_a_report_over_several_runs_lacks_a_java_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert fencepost_report_lacks(1) == ""
+    assert "Java is missing: the report needs Java 17" in fencepost_report_lacks(2)
 
 
 def test_the_java_of_this_machine_will_do() -> None:
-    job.check_java()
+    javas.check_java()
 
 
 def test_a_plugin_that_reports_is_loaded_without_spark() -> None:

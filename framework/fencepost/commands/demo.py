@@ -32,6 +32,8 @@ def demo(
         print_json(result.as_json())
     else:
         _show_demo(result)
+    if result.trouble is not None:
+        raise result.trouble
     raise typer.Exit(EXIT_CLEAN if result.clean else _demo_code(result))
 
 
@@ -49,7 +51,8 @@ def _show_demo(result: demos.DemoResult) -> None:
     missed = [r.fault_id for run in result.runs for r in run.receipts if not r.receipt]
     if missed:
         show(console, (f"\nfaults without a receipt: {', '.join(missed)}", "yellow"))
-    show(console, f"\n{result.elapsed_s:.0f} s. The page: {result.page}")
+    page = "" if result.page is None else f" The page: {result.page}"
+    show(console, f"\n{result.elapsed_s:.0f} s.{page}")
 
 
 def _demo_code(result: demos.DemoResult) -> int:

@@ -24,6 +24,7 @@ def report(
     """Makes tables and pages of runs, with what explains each failure; judges where it must."""
     plugins = load_plugins()
     runs = [RunFolder(folder.absolute()) for folder in folders]
+    plugins.check_report(len(runs))
     say = progress()
     judged = []
     for one in runs:

@@ -96,6 +96,15 @@ def fencepost_run_judged(run_folder: Path, make_report: Callable[[], Path]) -> N
     raise NotImplementedError
 
 
+@hookspec
+def fencepost_report_lacks(runs: int) -> str:
+    """What this machine lacks for a report over that many runs, in one sentence; empty: nothing.
+
+    It is asked before work begins whose end is a report.
+    """
+    raise NotImplementedError
+
+
 @hookspec(firstresult=True)
 def fencepost_report(run_folders: Sequence[Path], out: Path) -> Path | None:
     """Correlates any number of run folders into tables and one page below `out`; returns the page's

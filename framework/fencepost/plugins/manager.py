@@ -23,7 +23,7 @@ from fencepost.events import Codec, kind_name, nested_fields
 from fencepost.judging.folder import Promises
 from fencepost.judging.known_findings import KnownFinding
 from fencepost.judging.rules import Applicability, Clause, Rule
-from fencepost.model.errors import FencepostError, UsageError, no_such
+from fencepost.model.errors import EnvironmentFailed, FencepostError, UsageError, no_such
 from fencepost.model.faults import Fault, FaultFactory
 from fencepost.model.runtime import describe
 from fencepost.model.systems import System, Versioned
@@ -132,6 +132,13 @@ class Plugins:
                 _call(impl, run_folder=run_folder, make_report=make_report)
             except Exception as error:
                 _warn(impl.plugin_name, f"failed on {run_folder.name}: {_why(error)}")
+
+    def check_report(self, runs: int) -> None:
+        """Raises EnvironmentFailed when a report over that many runs cannot be made here."""
+        impls = self._manager.hook.fencepost_report_lacks.get_hookimpls()
+        lacks = [said for said in (_call(impl, runs=runs) for impl in impls) if said]
+        if lacks:
+            raise EnvironmentFailed("; ".join(lacks))
 
     def report(self, run_folders: Sequence[Path], out: Path) -> Path:
         """The page of the first plugin that makes one; raises UsageError when none does."""

@@ -16,7 +16,7 @@ from fencepost.events import FaultInjected
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.judge import Outcome
 from fencepost.model.clock import now_ns
-from fencepost.model.errors import UsageError
+from fencepost.model.errors import EnvironmentFailed, UsageError
 from fencepost.model.shape import Shape
 from fencepost.model.systems import HasDefects, System
 from fencepost.plugins.manager import Plugins
@@ -40,11 +40,15 @@ class DemoRun:
 @final
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """The result of the demo. `planted` are the clauses that the planted defect breaks."""
+    """The result of the demo. `planted` are the clauses that the planted defect breaks.
+
+    `page` is the report's; without one, `trouble` says why it could not be made.
+    """
 
     runs: Sequence[DemoRun]
     planted: Sequence[str]
-    page: Path
+    page: Path | None
+    trouble: EnvironmentFailed | None
     elapsed_s: float
     found: Sequence[str] = field(default=())
 
@@ -90,7 +94,7 @@ class DemoResult:
                 for run in self.runs
             ],
             "found": list(self.found),
-            "report": str(self.page),
+            "report": None if self.page is None else str(self.page),
             "elapsed_s": round(self.elapsed_s, 1),
         }
 
@@ -98,10 +102,14 @@ class DemoResult:
 def demo(
     system: System, plugins: Plugins, out: Path, seed: int, report: ReportProgress
 ) -> DemoResult:
-    """Runs the demo below `out`; raises as `Run.start`, or when no plugin makes the page, and
-    UsageError for a system without a demonstration."""
+    """Runs the demo below `out`.
+
+    Raises as `Run.start`; EnvironmentFailed at once if this machine lacks what the report needs;
+    UsageError for a system without a demonstration.
+    """
     if not isinstance(system, Demonstrable) or not isinstance(system, HasDefects):
         raise UsageError(f"{system.name} has no demonstration")
+    plugins.check_report(2)
     shown = system.demonstration()
     planted = next(one for one in system.defects() if one.name == shown.planted)
     began_ns = now_ns()
@@ -113,10 +121,14 @@ def demo(
         folder = new_folder(out, label)
         runs.append(_run(RunSpec(system, shape, seed=seed), plugins, folder, defect, shown, report))
     report("the Spark job correlates both histories")
-    page = plugins.report([run.result.folder.path for run in runs], out)
+    page, trouble = None, None
+    try:
+        page = plugins.report([run.result.folder.path for run in runs], out)
+    except EnvironmentFailed as failed:
+        trouble = failed
     found = runs[1].result.judgement.of(Outcome.VIOLATED)
     elapsed_s = (now_ns() - began_ns) / 1e9
-    return DemoResult(runs, planted.breaks, page, elapsed_s, found)
+    return DemoResult(runs, planted.breaks, page, trouble, elapsed_s, found)
 
 
 def _run(

@@ -6,8 +6,6 @@ The only place where a session is made: local, one task a core, small, quiet, no
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,9 +19,8 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from fencepost import EnvironmentFailed
+from fencepost_reports.many_runs.java import check_java
 
-JAVA = 17
-"""The oldest Java that Spark 4 runs on."""
 JAVA_LIMIT_S = 20
 LOG_LINES = 8
 PARTITIONS = 2
@@ -97,22 +94,3 @@ def _end(gateway: Any) -> None:
         gateway.proc.kill()
         gateway.proc.wait()
     SparkContext._gateway = SparkContext._jvm = None
-
-
-def check_java() -> None:
-    """Raises EnvironmentFailed unless Spark will find a Java that is new enough."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    needed = f"the report needs Java {JAVA} or newer"
-    if java is None or not Path(java).exists():
-        raise EnvironmentFailed(f"Java is missing: {needed}, as JAVA_HOME or on the path")
-    try:
-        said = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, check=False, timeout=JAVA_LIMIT_S
-        ).stderr
-    except (OSError, subprocess.TimeoutExpired) as failed:
-        raise EnvironmentFailed(f"{java} does not run: {needed}") from failed
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
-    if found is None or int(found[1]) < JAVA:
-        version = found[1] if found else "of an unknown version"
-        raise EnvironmentFailed(f"{java} is Java {version}: {needed}")

@@ -14,6 +14,7 @@ from msgspec import Struct
 from fencepost import (
     Applicability,
     Clause,
+    EnvironmentFailed,
     FaultFactory,
     Promise,
     UsageError,
@@ -215,6 +216,17 @@ def test_a_plugin_whose_hook_raises_is_set_apart() -> None:
     with pytest.warns(PluginWarning, match="'nose' is set apart: RuntimeError: no pepper"):
         plugins = load_from((), {"nose": module(fencepost_faults=fencepost_faults)})
     assert dict(plugins.faults) == {}
+
+
+def test_what_reports_lack_is_asked_before_work_begins() -> None:
+    @hookimpl
+    def fencepost_report_lacks(runs: int) -> str:
+        return f"paper for {runs} pages is missing" if runs > 1 else ""
+
+    plugins = load_from((), {"printer": module(fencepost_report_lacks=fencepost_report_lacks)})
+    plugins.check_report(1)
+    with pytest.raises(EnvironmentFailed, match="paper for 2 pages is missing"):
+        plugins.check_report(2)
 
 
 def test_a_plugin_that_cannot_be_imported_is_set_apart() -> None:

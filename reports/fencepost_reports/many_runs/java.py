@@ -1,0 +1,34 @@
+"""Whether Spark will find a Java that is new enough. Imports nothing of Spark."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from fencepost import EnvironmentFailed
+
+JAVA = 17
+"""The oldest Java that Spark 4 runs on."""
+LIMIT_S = 20
+
+
+def check_java() -> None:
+    """Raises EnvironmentFailed unless Spark will find a Java that is new enough."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    needed = f"the report needs Java {JAVA} or newer"
+    if java is None or not Path(java).exists():
+        raise EnvironmentFailed(f"Java is missing: {needed}, as JAVA_HOME or on the path")
+    try:
+        said = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, check=False, timeout=LIMIT_S
+        ).stderr
+    except (OSError, subprocess.TimeoutExpired) as failed:
+        raise EnvironmentFailed(f"{java} does not run: {needed}") from failed
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    if found is None or int(found[1]) < JAVA:
+        version = found[1] if found else "of an unknown version"
+        raise EnvironmentFailed(f"{java} is Java {version}: {needed}")
