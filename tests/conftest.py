@@ -1,4 +1,4 @@
-"""What holds for every test: Hypothesis measures no time, for the machine may stand still."""
+"""What holds for every test: Hypothesis measures no time, since the machine may stall."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ BURST = 5000
 
 
 class Heard(Struct, frozen=True, tag="echo.heard"):
-    """This node got a frame of a peer's."""
+    """This node received a frame from a peer."""
 
     peer: str
 
@@ -237,7 +237,7 @@ class SimulatedEcho:
         return self.next_ns
 
     def accepted(self, connection: int, port: int) -> None:
-        """Nothing is said before it is asked."""
+        """A node sends nothing before it was asked."""
 
     def received(self, connection: int, message: object) -> None:
         if connection in self.dialled:

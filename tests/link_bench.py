@@ -23,7 +23,7 @@ from fencepost_kafka import Role
 
 PORT = 9092
 PATIENCE_S = 5.0
-"""How long an answer may take, on a machine that stands still now and then."""
+"""How long an answer may take on a machine that stalls now and then."""
 SILENCE_S = 0.3
 """How long nothing has to come for a link to be mute."""
 SLOTS = tuple(Slot(f"broker-{n}", Role.BROKER, n, n) for n in (1, 2, 3))

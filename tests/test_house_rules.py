@@ -237,7 +237,7 @@ def test_links_in_markdown_resolve(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SOURCES + TESTS + MARKDOWN, ids=relative)
 def test_the_project_speaks_of_itself_alone(path: Path) -> None:
-    """Paths of one machine and names of package hosts are nobody else's."""
+    """Paths of one machine and names of package hosts do not belong in the repository."""
     private = re.compile(
         "|".join(["/" + "work/", "/" + "root/", "pypi" + r"\.", "issue #" + r"\d"])
     )

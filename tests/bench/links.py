@@ -42,7 +42,7 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Direct:
-    """A system whose brokers tell clients their own addresses, past every link."""
+    """A system whose brokers give clients their own addresses, without a link."""
 
     inner: ReferenceQuorum
 
@@ -57,7 +57,7 @@ class Client:
     """Producers and a consumer of one cluster, connected and warm."""
 
     def __init__(self, bootstrap: str) -> None:
-        # Not a word of brokers that are gone: they are, when all has been measured.
+        # Metadata of brokers that are gone is ignored: they are gone once everything was measured.
         common = {"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": lambda error: None}
         produces = {**common, "acks": "all"}
         self._bulk = Producer({**produces, "queue.buffering.max.messages": 2 * MESSAGES})

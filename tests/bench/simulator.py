@@ -91,7 +91,7 @@ class Quorum:
             self.beat_all()
 
     def start(self, stored: DiskContents) -> ControllerNode:
-        """A controller's process on what is stored, in office."""
+        """The process of an active controller, with what is stored."""
         site = Site("controller-1", "controller-1", {"CONTROLLER": 9093}, "controller-1#1")
         now = e.Instant(self.now_ns, 0)
         core = assemble(self.settings, site, stored, Random(1).randint, Policies(), now)

@@ -1,4 +1,4 @@
-"""A broker whose disk is full: whoever runs the test is told which, and what it said last."""
+"""A broker whose disk is full: the error names the broker and has the last lines of its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A client library that does not fit: whoever runs the test is told which, and what it said."""
+"""A client library that does not fit: the error names the client and has the last lines of its
+log."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def start(folder: Path) -> ProcessRuntime:
     for slot in runtime.layout.of(Role.CONTROLLER) + runtime.layout.of(Role.BROKER):
         runtime.start(slot)
     runtime.client(ClientSpec("one", "echo"))
-    up = Condition(  # each by its own word: nodes may talk long before their client does
+    up = Condition(  # each by its own events: nodes may write long before their client does
         "all to be up",
         lambda view: all((process, "echo.answered") in view.latest for process in view.alive),
     )

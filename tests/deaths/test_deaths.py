@@ -234,7 +234,8 @@ def test_an_interrupt_of_the_plugins_own_run(begin: Callable[[str], Owned]) -> N
 def test_an_interrupt_from_the_terminal_reaches_the_owner_only(
     begin: Callable[[str], Owned], owner: str
 ) -> None:
-    """Ctrl-C goes to the whole foreground group; the run lives on for the owner's teardown."""
+    """Ctrl-C is sent to the whole foreground group; the run continues until the owner's
+    teardown."""
     owned = begin(owner)
     run = owned.run
     os.killpg(owned.owner.pid, signal.SIGINT)

@@ -1,4 +1,4 @@
-"""What is done about a topic whose request got no answer: pure, over a scripted administrator."""
+"""What is done about a topic whose request got no answer: pure, with a scripted administrator."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ GONE = TopicCommitted(6, "orders", "id", True)
 
 
 class Administered:
-    """A run in which an administrator answers as it is told to; time passes only in waiting."""
+    """A run in which an administrator gives scripted answers; time passes only in waiting."""
 
     layout = LAYOUT
     process = ADMIN

@@ -142,8 +142,8 @@ TIMING = Timing(300, 2_000, 500, 2_000, 9_000)
 
 
 class Moving:
-    """A run whose next events have come, as they may have on processes: `advance` takes in one
-    after the other, and whoever looks at the view takes in all of them."""
+    """A run whose next events have come, as they may have on processes: `advance` applies them one
+    by one, while reading the view applies all of them."""
 
     layout = LAYOUT
 

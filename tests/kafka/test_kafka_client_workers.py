@@ -61,7 +61,7 @@ Start = Callable[[ClientOptions, int], "Worker"]
 
 @contextmanager
 def mute_listener() -> Iterator[int]:
-    """A port where connections are accepted and nothing is ever said, as behind a cut link."""
+    """A port that accepts connections and never answers, as behind a cut link."""
     with socket.create_server((HOST, 0)) as server:
         yield server.getsockname()[1]
 
@@ -349,7 +349,7 @@ def test_no_answer_is_an_answer_too() -> None:
     _, read = build(fetch_probe())
     with mute_listener() as port:
         assert exchange((HOST, port), b"\0\0\0\1x", 0.2, read) == ExchangeResult("timeout")
-    with socket.socket() as nobody:  # bound, or somebody else might listen there
+    with socket.socket() as nobody:  # bound, otherwise another process might listen there
         nobody.bind((HOST, 0))
         assert exchange(nobody.getsockname(), b"\0\0\0\1x", 5, read).outcome == "closed"
     with one_answer(b"") as port:

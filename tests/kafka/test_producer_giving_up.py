@@ -1,4 +1,4 @@
-"""A producer whose library has lost count: there is no way to make a real one do so at will."""
+"""A producer whose library has lost its sequence; a real one cannot be made to do so at will."""
 
 from __future__ import annotations
 

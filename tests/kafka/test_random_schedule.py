@@ -1,4 +1,4 @@
-"""What a random schedule strikes, and what it leaves alone."""
+"""What a random schedule injects faults into, and what it leaves alone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def told(view: View, process: str, body: object) -> None:
 
 
 def begun(*but: str) -> View:
-    """All nodes have begun to work, but for these, whose processes live."""
+    """All nodes have begun to work, except these, whose processes run."""
     view = kafka_view()
     for slot in (*CONTROLLERS, *BROKERS):
         process = f"{slot.name}#1"

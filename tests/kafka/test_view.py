@@ -1,4 +1,4 @@
-"""The view of a run: what comes in another order, or is told in another way, means the same."""
+"""The view of a run: events in another order, or of another source, give the same state."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def wait(runtime: Runtime, holds: Callable[[View], bool], limit_ms: int = 30_000
 
 
 def hears(runtime: Runtime, node: str, peer: str, limit_ms: int = 30_000) -> bool:
-    """Whether a node gets another frame of a peer's."""
+    """Whether a node receives another frame from a peer."""
     process = KafkaNode(runtime.layout.slot(node)).process(runtime.view)
     seen = runtime.view.count
 

@@ -1,4 +1,4 @@
-"""Partitions as pure data: who cannot hear whom in a layout."""
+"""Partitions as pure data: which nodes of a layout cannot reach which."""
 
 from __future__ import annotations
 

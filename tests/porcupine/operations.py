@@ -56,7 +56,8 @@ ALL = -1
 
 
 class Operation(Struct, frozen=True):
-    """One line for the checker; times in nanoseconds, `returned` NEVER if nobody saw it end."""
+    """One line for the checker; times in nanoseconds, `returned` is NEVER if its end was not
+    recorded."""
 
     log: str
     kind: str
@@ -87,7 +88,7 @@ def build(folder: Path) -> Path:
 def judge(
     program: Path, operations: Iterable[Operation], limit_s: int = 20
 ) -> Mapping[str, Judged]:
-    """The checker's word on each log."""
+    """The checker's result for each log."""
     lines = b"\n".join(msgspec.json.encode(one) for one in operations)
     done = subprocess.run(
         [str(program), "-limit", f"{limit_s}s"], input=lines, capture_output=True, check=True
@@ -114,7 +115,7 @@ class _Partition:
     reads: list[tuple[str, int, int, tuple[int, ...], tuple[str, ...]]] = field(
         default_factory=list
     )
-    """Who, since when, until when, and what at which offsets."""
+    """The reader, since when, until when, and what at which offsets."""
     whole: list[tuple[str, int, int, ReadCompleted]] = field(default_factory=list)
     deleted: bool = False
 
@@ -133,7 +134,7 @@ class _Clients:
 
 
 def of_partitions(events: Iterable[Event]) -> Sequence[Operation]:
-    """The operations upon every partition that clients were told of; logs by name, `orders-0`."""
+    """The operations on every partition, as clients saw them; logs by name, `orders-0`."""
     clients = _Clients()
     found: list[Operation] = []
     for log, partition in _collected(events).items():
@@ -198,7 +199,7 @@ def _operations(log: str, partition: _Partition, clients: _Clients) -> Iterable[
                 for offset, name in zip(offsets, names, strict=True)
                 if reader == process
             }
-            # An offset below the end that did not show holds nothing that anybody ever wrote.
+            # An offset below the end that a reading did not return has no message.
             values = tuple(read.get(o, "nothing") for o in range(body.start, body.end))
             client = clients.number(process)
             yield Operation(log, "whole", body.start, client, since, until, values=values)
@@ -275,7 +276,7 @@ def _metadata(
         if body.api not in ("create_topic", "delete_topic"):
             continue
         places = tuple(about.get((body.api, body.subject), ()))
-        if not places:  # acknowledged, and replayed by nobody
+        if not places:  # acknowledged, and replayed by no node
             name = f"{body.api} {body.subject}"
             found.append(Operation(METADATA, "append", ANYWHERE, client, since, until, value=name))
         elif len(places) == 1:

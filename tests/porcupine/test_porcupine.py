@@ -36,7 +36,8 @@ CONTENT = frozenset(
 )
 SPAN_MS = 15_000
 UNHURRIED = {"replica.lag.time.max.ms": "30000", "controller.quorum.fetch.timeout.ms": "5000"}
-"""Who is cut off stays in the ISR, or in office, until it was asked for something."""
+"""A node that is cut off stays in the ISR, or the active controller, until it was asked for
+something."""
 MUCH = 50
 """Fewer operations than that upon a log would show nothing."""
 
@@ -75,7 +76,7 @@ def lose_leader(run: Run) -> None:
     followers = [follower.name for follower in run.cluster.followers("orders", 0)]
     with run.faults.cut(followers, leader):
         run.cluster.eventually(writes.goes_on(20))
-        if not healthy:  # what it acknowledges now, nobody else has
+        if not healthy:  # no other replica has what it acknowledges now
             run.cluster.eventually(writes.acked_at_least(len(writes.acked) + 20))
         with run.faults.kill(leader):
             run.cluster.eventually(writes.acked_at_least(len(writes.acked) + 30))

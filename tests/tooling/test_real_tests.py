@@ -42,7 +42,7 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
 
 
 def rows(project: pytest.Pytester, *arguments: str) -> dict[str, Outcome]:
-    """What became of each test, as the file tells, by the name of its module."""
+    """The outcome of each test, from the file, by the name of its module."""
     project.runpytest_subprocess("--outcomes=kept/file.json", *arguments)
     session = outcomes.read(project.path / "kept" / "file.json")
     return {

@@ -124,7 +124,7 @@ class Members:
         return seen
 
     def leader(self, among: Iterable[int] = MEMBERS) -> int:
-        """The member that leads by its own word; waits for one."""
+        """The member that leads by its own report; waits for one."""
         found: list[int] = []
 
         def leads() -> bool:

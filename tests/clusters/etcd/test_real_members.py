@@ -167,7 +167,8 @@ def judged(events: Sequence[Event]) -> Judgement:
 
 
 def disturbed(members: Members, check_tokens: bool) -> Sequence[Event]:
-    """Clients at work while a leader is cut off, a lock's holder stands still and a leader dies."""
+    """Clients at work while a leader is cut off, a lock's holder is stopped and a leader is
+    killed."""
     clients = Clients(members)
     clients.start("observer", kind="observer")
     for number in (1, 2, 3):

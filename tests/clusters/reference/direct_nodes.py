@@ -138,7 +138,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def eventually(holds: Callable[[], bool], what: str) -> None:
-    """Files are all that a node tells, so they are looked at until the limit."""
+    """Polls until the limit: a node started directly can only be observed through its files."""
     deadline = time.monotonic() + LIMIT_S
     waiter, _keep = socket.socketpair()
     with waiter, _keep:

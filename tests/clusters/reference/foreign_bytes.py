@@ -166,7 +166,7 @@ class Frames:
 
 
 def understood(listener: str, frame: bytes) -> str:
-    """The name of the API whose request a node takes a frame for; "" where it closes instead."""
+    """The name of the API as which a node reads a frame; "" if it closes the connection."""
     try:
         header, _ = codec.decode_request(listener, frame)
     except (guard.Malformed, codec.Unsupported):

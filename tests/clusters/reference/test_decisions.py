@@ -215,7 +215,7 @@ def leaves(policies: object, path: str = "") -> Iterator[tuple[str, object]]:
 def test_a_defect_replaces_one_policy(one: PolicyDefect) -> None:
     healthy = dict(leaves(Policies()))
     replaced = [path for path, value in leaves(one.replace(Policies())) if value != healthy[path]]
-    # Which of two processes has an id is decided wherever one of them is heard.
+    # Which of two processes has an id is decided even if only one of them sends heartbeats.
     assert len(replaced) == (6 if one.defect.name == "loser-still-counts" else 1), replaced
 
 

@@ -54,7 +54,7 @@ class Replaying(RuleBasedStateMachine):
     @precondition(lambda self: self.gone)
     @rule(data=st.data(), level=st.sampled_from([1, 2]))
     def come_back(self, data: st.DataObject, level: int) -> None:
-        """A deleted broker that lives on registers anew, as the same incarnation."""
+        """A deleted broker that still runs registers again, as the same incarnation."""
         self._register(data.draw(st.sampled_from(sorted(self.gone))), level, True)
 
     def _register(self, broker: int, level: int, fenced: bool) -> None:

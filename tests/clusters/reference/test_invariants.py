@@ -1,4 +1,5 @@
-"""What holds after every single step of the cores, whatever strikes them; no event is asked."""
+"""Invariants that hold after every single step of the cores, whatever faults are injected; no event
+is read."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ class Invariants:
     """(topic id, partition, offset) of a batch below a leader's high watermark -> its end and its
     bytes, under any leader."""
     read_up_to: dict[tuple[str, object, int, int], int] = field(default_factory=dict)
-    """(process, topic id, partition, leader epoch) -> up to where `messages` has its word."""
+    """(process, topic id, partition, leader epoch) -> the offset up to which `messages` was
+    checked."""
 
     def look(self, processes: Mapping[str, SimulatedProcess]) -> None:
         """After every step."""

@@ -56,7 +56,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
 
 @pytest.fixture
 def own_cluster(nodes: Nodes) -> Nodes:
-    """A controller and an active broker for one test, whose requests may be believed."""
+    """A controller and an active broker for one test, whose requests are accepted."""
     nodes.start_both()
     return nodes
 
@@ -138,7 +138,7 @@ def test_a_frame_that_never_ends_delays_no_other_client(cluster: Nodes, listener
 
 
 def unharmed(cluster: Nodes, listener: str) -> bool:
-    """Whether the node lives on after the step that took in all that was sent to it."""
+    """Whether the node still runs after the step that read everything that was sent to it."""
     node = owner(listener)
     # Answered twice: the first answer may come before the step that would have broken the node.
     return answers(cluster, listener) and answers(cluster, listener) and cluster.alive(node)
@@ -338,7 +338,7 @@ def test_a_disk_that_cannot_be_used_is_exit_code_4(nodes: Nodes) -> None:
 
 
 def test_sigterm_ends_broker_and_controller_in_order(nodes: Nodes) -> None:
-    # Its lease outlasts a controller that stands still: else it is fenced once more.
+    # Its lease outlasts a controller that stalls: otherwise it would be fenced once more.
     nodes.properties = {"registration.lease.timeout.ms": "30000"}
     nodes.start_both()
     with dial(nodes, "CLIENT") as connection:

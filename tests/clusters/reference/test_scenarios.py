@@ -342,7 +342,8 @@ def test_a_follower_that_is_cut_off_from_a_quiet_log_leaves_the_isr_once(world: 
 def test_a_follower_whose_request_waits_while_it_is_cut_off_leaves_the_isr_once(
     world: World,
 ) -> None:
-    """What was asked before the log grew is answered when it grows: no word of the follower's."""
+    """A fetch from before the log grew is answered when it grows, which proves nothing about the
+    follower."""
     leader = world.leader("orders")
     world.run(8)  # by now the followers ask at different times
     for follower in set(BROKERS) - {leader}:

@@ -41,7 +41,7 @@ def bench(tmp_path: Path, real: None) -> Iterator[Bench]:
 
 
 def limit_start(bench: Bench, monkeypatch: pytest.MonkeyPatch, limit_s: float, says: str) -> None:
-    """How long a toxiproxy may take to listen once it has said this, however late that is."""
+    """How long a toxiproxy may take to listen after it has logged this, however late that is."""
 
     def said() -> bool:
         return any(says in log.read_text() for log in bench.folder.logs.iterdir())

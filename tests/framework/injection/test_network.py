@@ -26,8 +26,8 @@ LAYOUT = Layout(
 
 @dataclass
 class MadeUp:
-    """One link's toxiproxy, and what is heard through it: each answer takes the time that is next;
-    through a cut none comes, however long one waits, and it vanishes if one waits long enough."""
+    """One link's toxiproxy, and the answers through it: each answer takes the next of the given
+    times. Through a cut none arrives, and what was sent vanishes after a long enough wait."""
 
     takes_ms: list[float]
     vanishes_after_s: float = 0

@@ -61,8 +61,9 @@ class Process:
 
 @dataclass
 class Dialled:
-    """What the model knows of a connection: its ends, and what each was sent. `whole`: no cut has
-    crossed it and nobody closed it, so that all must arrive. `closed`: by its own ends."""
+    """What the model knows of a connection: its ends, and what each was sent. `whole`: no cut
+    has crossed it and neither end closed it, so that everything must arrive. `closed`: by its
+    own ends."""
 
     ends: tuple[str, str]
     sent: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
@@ -163,7 +164,7 @@ class Networking(RuleBasedStateMachine):
 
     @rule()
     def come_to_rest(self) -> None:
-        """With nothing under way, what was to arrive has arrived, and what broke was told."""
+        """With nothing in flight, everything due has arrived, and every break was reported."""
         while self.agenda.next_ns() is not None:
             self.agenda.step()
         for number, one in self.dialled.items():

@@ -1,4 +1,4 @@
-"""Probes: a question and its answer, told apart from everything that is no answer."""
+"""Probes: a question and its answer, and everything that is not an answer."""
 
 from __future__ import annotations
 

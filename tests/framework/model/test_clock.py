@@ -19,7 +19,7 @@ def test_poll_asks_until_it_holds() -> None:
 
 
 def test_poll_asks_once_at_least_and_ends_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock on which only waiting takes time: the machine itself may stand still."""
+    """Uses a clock on which only waiting takes time, since the machine itself may stall."""
     at_ms = [0]
 
     def sleep(for_s: float) -> None:

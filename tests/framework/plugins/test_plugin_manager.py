@@ -175,7 +175,7 @@ def test_a_whole_system_is_offered() -> None:
 
 
 def test_what_a_plugin_that_was_set_apart_would_offer_is_asked_for_in_vain() -> None:
-    """The error of whoever names it says why it is not there."""
+    """The error for a name that such a plugin would offer says why it is missing."""
     extra = {"lamps": plugin(systems=[system("plane")]), "eyes": plugin(faults={"blink": None})}
     with pytest.warns(PluginWarning):
         plugins = load_from((), extra)

@@ -1,4 +1,4 @@
-"""What a run comes to, and in which order its troubles are told."""
+"""The result of a run, and the order in which its problems are reported."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_a_finding_of_another_clause_does_not_apply_to_this_one() -> None:
 def test_a_finding_of_a_fault_is_known_where_that_fault_had_been_aimed_only(
     fault: str, target: str, began_ms: int, known: bool
 ) -> None:
-    """A strike is told once it was measured, which may be after what it led to."""
+    """An injection is recorded once it was measured, which may be after what it caused."""
     finding = structs.replace(KNOWN, fault="pause")
     at = BROKEN.at
     struck = FaultInjected(

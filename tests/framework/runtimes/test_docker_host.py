@@ -1,5 +1,5 @@
-"""What containers and pods write on its way here, where slots are, whose leftovers are; no engine
-is needed."""
+"""What containers and pods write on its way here, where slots are, which leftovers belong to which
+owner; no engine is needed."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_runs_leftovers_are_not_those_of_one_whose_number_begins_alike() -> No
 
 @pytest.fixture
 def pod(tmp_path: Path) -> Pod:
-    """One whose agent hears what is sent and says what a test says."""
+    """A pod whose agent receives what is sent and answers what the test gives it."""
     made = Pod(BROKER, "container", "volume", tmp_path / "log")
     made.opened(lambda data: None)
     return made

@@ -1,4 +1,5 @@
-"""The container engine: where it is looked for, what is said without one, who owns what is left."""
+"""The container engine: where it is searched for, the errors without one, and the owners of
+leftovers."""
 
 from __future__ import annotations
 

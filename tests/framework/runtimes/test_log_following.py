@@ -1,4 +1,4 @@
-"""ParsedLog: what processes print becomes their events, as it comes, and nothing is told twice."""
+"""ParsedLog: what processes print becomes their events as it comes, each line once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from fencepost_kafka import Role
 
 
 class Counting:
-    """Tells of each line that is a number, at that time."""
+    """Makes an event of each line that is a number, at that time."""
 
     def parse(self, line: str) -> Sequence[ParsedEvent]:
         return [ParsedEvent(int(line), Stalled(int(line)))] if line.isdigit() else ()
@@ -78,7 +78,7 @@ def test_lines_printed_before_and_after_make_events_in_order(
 
 
 class WallClocked:
-    """Tells of each line, stamped by the wall clock as it was when the line was parsed."""
+    """Makes an event of each line, with the time of the wall clock when the line was parsed."""
 
     def parse(self, line: str) -> Sequence[ParsedEvent]:
         return [ParsedEvent(time.time_ns(), Stalled(1), wall=True)]

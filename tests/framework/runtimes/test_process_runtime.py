@@ -77,7 +77,8 @@ def pair(tmp_path: Path, real: None) -> Iterator[ProcessRuntime]:
 
 @pytest.fixture
 def waiting_alone_takes_time(pair: ProcessRuntime, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The harness's clock, in nanoseconds: the machine itself may stand still."""
+    """The harness's clock, in nanoseconds; only waiting takes time on it, since the machine may
+    stall."""
     clock = [now_ns()]
 
     def select(wanted_s: float) -> list[object]:

@@ -1,4 +1,4 @@
-"""The simulated runtime: one seed is one history, and what goes wrong in it is said."""
+"""The simulated runtime: one seed is one history, and errors in it are reported."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Sneezed(Struct, frozen=True, tag="sneeze.sneezed"):
 
 @dataclass(frozen=True, slots=True)
 class Sneeze:
-    """Stops a node's process, tells of it, and lets it run on at once."""
+    """Stops a node's process, records that, and resumes it at once."""
 
     node: str
     name: str = "sneeze"
@@ -58,7 +58,7 @@ class Sneeze:
 
 @dataclass(frozen=True, slots=True)
 class GoesOn:
-    """SNEEZE-1, keyed by process: whoever sneezed sends another heartbeat."""
+    """SNEEZE-1, keyed by process: a process that sneezed sends another heartbeat."""
 
     clause: str = "SNEEZE-1"
     kinds: frozenset[type[Struct]] = frozenset({Sneezed, HeartbeatSent})
