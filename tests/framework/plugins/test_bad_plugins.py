@@ -22,6 +22,7 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.injection import network
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import Run, RunSpec, undeclared_roles
+from fencepost.runtimes.docker.pod_agent import Agent
 from fencepost.supervision.addresses import check_layout
 from fencepost.testing import HistoryBuilder
 
@@ -165,3 +166,9 @@ def test_a_system_without_a_fitting_probe_is_named_with_the_remedy(
             "of HTTP that is sent instead: give it a probe that its nodes answer"
         )
         assert caught.value.exit_code == 2
+
+
+def test_the_agent_of_a_pod_outlives_a_probe_that_raises() -> None:
+    """Its answer names what was raised; without the agent all of its pod would end."""
+    asked = {"probe": f"{__name__}:clumsy_probe", "ends": [["127.0.0.1", 1, 1.0, 0]] * 2}
+    assert Agent().do_probe(asked) == {"raised": "ConnectionResetError: by its peer"}
