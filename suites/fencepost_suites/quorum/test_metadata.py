@@ -99,6 +99,7 @@ def test_a_broker_far_behind_on_metadata_is_fenced_until_it_has_caught_up(
     cluster.eventually(victim.active)
 
 
+@physical("sockets")
 @clause("REG-04")
 def test_a_broker_is_online_only_once_it_has_the_metadata(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
