@@ -41,7 +41,10 @@ class Invariants:
     active: dict[int, str] = field(default_factory=dict)
     """controller epoch -> the one process that led it."""
     epochs: dict[str, int] = field(default_factory=dict)
-    """slot -> the newest epoch it was in, before and after restarts."""
+    """Slot of a controller, or process of a broker -> the newest epoch it was in.
+
+    A controller stores its epoch, which is never older after a restart. A broker has no vote and
+    stores none: it starts in the last epoch of its metadata log, whose end a power loss removes."""
     committed: dict[int, tuple[int, bytes]] = field(default_factory=dict)
     """offset of a committed batch of metadata -> its end and its bytes, for all nodes for ever."""
     seen: dict[str, int] = field(default_factory=dict)
@@ -75,8 +78,9 @@ class Invariants:
         raft, slot = core.raft, name.partition("#")[0]
         if raft.leading:
             assert self.active.setdefault(raft.epoch, name) == name, f"two led {raft.epoch}"
-        assert raft.epoch >= self.epochs.get(slot, 0), f"{name} went back to epoch {raft.epoch}"
-        self.epochs[slot] = raft.epoch
+        lasting = slot if isinstance(core, ControllerNode) else name
+        assert raft.epoch >= self.epochs.get(lasting, 0), f"{name} went back to epoch {raft.epoch}"
+        self.epochs[lasting] = raft.epoch
         assert raft.high_watermark <= core.log.end, name
         before = self.seen.get(name, 0)
         if raft.high_watermark > before:
