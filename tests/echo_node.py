@@ -51,7 +51,7 @@ BEAT_S = 0.03
 BURST = 5000
 
 
-class Heard(Struct, frozen=True, tag="echo.heard"):
+class FrameReceived(Struct, frozen=True, tag="echo.heard"):
     """This node received a frame from a peer."""
 
     peer: str
@@ -69,13 +69,13 @@ class Closed(Struct, frozen=True, tag="echo.closed"):
     peer: str
 
 
-class Told(Struct, frozen=True, tag="echo.told"):
+class CommandReceived(Struct, frozen=True, tag="echo.told"):
     """This client worker was given a command."""
 
     words: str
 
 
-KINDS = (Heard, Answered, Closed, Told)
+KINDS = (FrameReceived, Answered, Closed, CommandReceived)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ class SimulatedEcho:
         elif self.mode != "deaf":
             assert isinstance(message, SimulatedFrame)
             if message.peer != PROBE:
-                self.host.record(Heard(message.peer))
+                self.host.record(FrameReceived(message.peer))
             self.host.send(connection, SimulatedAnswer())
 
     def broken(self, connection: int, reason: str) -> None:
@@ -258,8 +258,8 @@ class SimulatedEcho:
             self.host.record(NodeStopped("asked"))
             self.host.exit(0)
 
-    def told(self, command: Mapping[str, object]) -> None:
-        self.host.record(Told(str(command["say"])))
+    def command(self, command: Mapping[str, object]) -> None:
+        self.host.record(CommandReceived(str(command["say"])))
 
 
 def frame(client: str, correlation: int = 1) -> bytes:
@@ -282,7 +282,7 @@ async def serve(
             (length,) = struct.unpack(">h", body[8:10])
             peer = body[10 : 10 + length].decode()
             if not peer.startswith(PROBE):
-                recorder.record(Heard(peer))
+                recorder.record(FrameReceived(peer))
             writer.write(struct.pack(">i", 10) + body[4:8] + bytes(6))
             await writer.drain()
     writer.close()
@@ -326,7 +326,7 @@ async def node(path: Path) -> None:
     recorder.record(NodeStarted(config["role"], config["node_id"], str(os.getpid()), 0))
     if config["mode"] == "bursts":
         for number in range(BURST):
-            recorder.record(Heard(f"nobody, {number}"))
+            recorder.record(FrameReceived(f"nobody, {number}"))
         os.kill(os.getpid(), signal.SIGKILL)
     talking = [
         asyncio.create_task(talk(recorder, config["name"], peer, address, config["port"]))
@@ -352,7 +352,7 @@ async def client(path: Path) -> None:
     talking = asyncio.create_task(talk(recorder, config["process"], "broker-1", address, int(port)))
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
-        recorder.record(Told(json.loads(line)["say"]))
+        recorder.record(CommandReceived(json.loads(line)["say"]))
     talking.cancel()
     recorder.record(NodeStopped("asked"))
     os._exit(0)

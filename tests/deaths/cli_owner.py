@@ -14,7 +14,7 @@ from fencepost.commands.cli import main
 FOLDER = Path(sys.argv[1])
 
 
-class Heard:
+class OutputWatcher:
     """Standard output that makes the file when anything is said."""
 
     def write(self, text: str) -> int:
@@ -34,5 +34,5 @@ if __name__ == "__main__":
     for setting in ("min.insync.replicas=1", "default.replication.factor=1"):
         words += ["--setting", setting]
     sys.argv = ["fencepost", *words]
-    sys.stdout = Heard()  # type: ignore[assignment]
+    sys.stdout = OutputWatcher()  # type: ignore[assignment]
     main()

@@ -53,21 +53,21 @@ def begun(*but: str) -> View:
     return view
 
 
-def strikes(view: View, *offered: str, seeds: int = 200) -> list[Planned]:
+def drawn_faults(view: View, *offered: str, seeds: int = 200) -> list[Planned]:
     moment = Moment(view, LAYOUT, offered)
     drawn = (STRIKES.draw(Random(seed), moment) for seed in range(seeds))
     return [planned for planned in drawn if planned is not None]
 
 
 def test_links_of_a_node_that_is_starting_are_left_alone() -> None:
-    found = strikes(begun("broker-2", "controller-3"), *LINKS)
+    found = drawn_faults(begun("broker-2", "controller-3"), *LINKS)
     assert found
     assert all({"broker-2", "controller-3"}.isdisjoint(planned.ends) for planned in found)
     assert "isolate" not in {planned.fault for planned in found}
 
 
 def test_a_node_that_is_starting_may_be_killed_again() -> None:
-    killed = {name for p in strikes(begun("broker-2"), "kill") for name in p.victims}
+    killed = {name for p in drawn_faults(begun("broker-2"), "kill") for name in p.victims}
     assert "broker-2" in killed
 
 
@@ -90,19 +90,19 @@ def test_links_that_were_healed_just_now_are_left_alone() -> None:
 def test_controllers_links_are_left_alone_while_no_controller_leads() -> None:
     view = begun()
     view.of(KafkaView).active_controller = None
-    ends = [planned.ends for planned in strikes(view, *LINKS)]
+    ends = [planned.ends for planned in drawn_faults(view, *LINKS)]
     assert ends
     assert all(not name.startswith("controller") for several in ends for name in several)
 
 
 def test_brokers_links_are_left_alone_while_a_partition_has_no_leader() -> None:
     view = begun()
-    between = [p for p in strikes(view, *LINKS) if p.ends <= {slot.name for slot in BROKERS}]
+    between = [p for p in drawn_faults(view, *LINKS) if p.ends <= {slot.name for slot in BROKERS}]
     assert between
     assert all(planned.ends & {"broker-1", "broker-2"} for planned in between)
     for one in view.of(KafkaView).partitions.values():
         one.leader = -1
-    assert all(any("controller" in end for end in p.ends) for p in strikes(view, *LINKS))
+    assert all(any("controller" in end for end in p.ends) for p in drawn_faults(view, *LINKS))
 
 
 def test_a_dead_node_is_not_starting() -> None:
@@ -112,7 +112,7 @@ def test_a_dead_node_is_not_starting() -> None:
 
 
 def test_a_cut_between_the_roles_is_between_a_broker_and_the_active_controller() -> None:
-    pairs = [planned.ends for planned in strikes(begun(), "cut")]
+    pairs = [planned.ends for planned in drawn_faults(begun(), "cut")]
     mixed = [ends for ends in pairs if len({name.split("-")[0] for name in ends}) == 2]
     assert mixed
     assert all("controller-1" in ends for ends in mixed)
@@ -132,7 +132,7 @@ def test_an_affected_slot_gets_no_second_fault() -> None:
 
 def test_a_slow_link_is_one_that_is_dialled() -> None:
     # 101 leads the quorum, and the others pull.
-    slow = [planned.arguments for planned in strikes(begun(), "slow_link")]
+    slow = [planned.arguments for planned in drawn_faults(begun(), "slow_link")]
     dialled = [a["targets"] for a in slow if str(a["sources"]).startswith("controller")]
     assert slow
     assert set(dialled) == {"controller-1"}
@@ -141,7 +141,7 @@ def test_a_slow_link_is_one_that_is_dialled() -> None:
 def test_what_is_held_are_requests_that_come_for_certain() -> None:
     """A follower's fetches from its leader, and any node's from the active controller."""
     view = begun()
-    planned = strikes(view, "hold")
+    planned = drawn_faults(view, "hold")
     pairs = {(p.arguments["sources"], p.arguments["targets"]) for p in planned}
     to_leaders = {("broker-3", "broker-1"), ("broker-3", "broker-2")}
     nodes = {slot.name for slot in (*CONTROLLERS, *BROKERS)} - {"controller-1"}
@@ -151,7 +151,7 @@ def test_what_is_held_are_requests_that_come_for_certain() -> None:
     assert all(hold(**p.arguments).arguments() for p in planned)
     assert min(p.for_ms for p in planned) >= 2_000
     view.of(KafkaView).active_controller = None
-    without = {p.arguments["targets"] for p in strikes(view, "hold")}
+    without = {p.arguments["targets"] for p in drawn_faults(view, "hold")}
     assert without == {"broker-1", "broker-2"}
 
 
@@ -161,8 +161,8 @@ def held(view: View) -> View:
 
 
 def doubled(moment: Moment, holder_keeps_id: bool = False) -> set[str]:
-    strikes = KafkaFaultChooser(TIMING, holder_keeps_id)
-    drawn = (strikes.draw(Random(seed), moment) for seed in range(200))
+    chooser = KafkaFaultChooser(TIMING, holder_keeps_id)
+    drawn = (chooser.draw(Random(seed), moment) for seed in range(200))
     return {name for planned in drawn if planned is not None for name in planned.victims}
 
 

@@ -36,7 +36,7 @@ def view(leader: int, isr: tuple[int, ...] = (2, 3), controller: int | None = 1)
     return kafka_view(active_controller=controller, partitions={("orders", 0): known})
 
 
-strikes = st.lists(
+injections = st.lists(
     st.builds(
         s.Injection,
         at_ms=st.integers(0, 50),
@@ -48,15 +48,15 @@ strikes = st.lists(
 )
 
 
-@given(strikes)
+@given(injections)
 def test_actions_are_in_order_and_no_fault_heals_before_it_is_injected(
     planned: list[s.Injection],
 ) -> None:
     actions = s.actions(s.Schedule(injections=tuple(planned)))
     assert [a.at_ms for a in actions] == sorted(a.at_ms for a in actions)
-    for number, strike in enumerate(planned):
+    for number, injection in enumerate(planned):
         mine = [a.heals for a in actions if a.number == number]
-        assert mine == ([False] if strike.for_ms is None else [False, True])
+        assert mine == ([False] if injection.for_ms is None else [False, True])
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_selector_that_does_not_exist_is_refused(selector: str) -> None:
 
 def test_a_record_comes_back_as_written(tmp_path: Path) -> None:
     path = tmp_path / "schedule.json"
-    strike = s.Injection(
+    injection = s.Injection(
         at_ms=5,
         fault="bounce",
         arguments={"node": "broker-2", "after_ms": 30},
@@ -103,8 +103,8 @@ def test_a_record_comes_back_as_written(tmp_path: Path) -> None:
         targets=("broker-2#1",),
         receipt=True,
     )
-    s.write(path, s.Schedule(injections=(strike,)))
-    assert s.read(path) == s.Schedule(injections=(strike,))
+    s.write(path, s.Schedule(injections=(injection,)))
+    assert s.read(path) == s.Schedule(injections=(injection,))
 
 
 @pytest.mark.parametrize(

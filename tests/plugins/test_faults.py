@@ -96,7 +96,7 @@ def hears(runtime: Runtime, node: str, peer: str, limit_ms: int = 30_000) -> boo
             view.count > seen
             and event is not None
             and event.process == process
-            and event.body == echo_node.Heard(peer)
+            and event.body == echo_node.FrameReceived(peer)
         )
 
     return wait(runtime, heard, limit_ms)
@@ -264,17 +264,17 @@ def test_an_injection_is_an_event_and_an_entry_in_the_record(
     with faults.cut([broker], runtime.layout.slot("broker-2").name):
         pass
     events = runtime.events()
-    struck = [e for e in events if isinstance(e.body, FaultInjected)][-1]
+    injected = [e for e in events if isinstance(e.body, FaultInjected)][-1]
     healed = [e for e in events if isinstance(e.body, FaultHealed)][-1]
-    assert isinstance(struck.body, FaultInjected)
+    assert isinstance(injected.body, FaultInjected)
     assert isinstance(healed.body, FaultHealed)
-    assert struck.body.fault_id == healed.body.fault_id == "cut-1"
-    assert struck.body.receipt
-    assert struck.body.began_at_ns < struck.at_ns < healed.body.began_at_ns < healed.at_ns
-    (strike,) = schedules.read(tmp_path / "schedule.json").injections
-    assert (strike.fault, strike.receipt) == ("cut", True)
-    assert strike.arguments == {"sources": "broker-1", "targets": "broker-2"}
-    assert strike.for_ms is not None
+    assert injected.body.fault_id == healed.body.fault_id == "cut-1"
+    assert injected.body.receipt
+    assert injected.body.began_at_ns < injected.at_ns < healed.body.began_at_ns < healed.at_ns
+    (entry,) = schedules.read(tmp_path / "schedule.json").injections
+    assert (entry.fault, entry.receipt) == ("cut", True)
+    assert entry.arguments == {"sources": "broker-1", "targets": "broker-2"}
+    assert entry.for_ms is not None
 
 
 def test_a_record_replays_as_a_schedule(runtime: Runtime, faults: Faults, tmp_path: Path) -> None:

@@ -57,11 +57,11 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def lossy(seed: int, plugins: Plugins) -> Load:
     """A random schedule under load."""
 
-    def strike(run: Run) -> None:
+    def inject_faults(run: Run) -> None:
         run.clients.load()
         random_schedule.conduct(run, seed, SPAN_MS, plugins.faults)
 
-    return strike
+    return inject_faults
 
 
 def lose_leader(run: Run) -> None:

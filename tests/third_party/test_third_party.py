@@ -99,9 +99,9 @@ def test_its_fault_event_kind_and_rule_work_as_ours_do(python: Path, tmp_path: P
     (folder,) = tmp_path.glob(".fencepost/*/")
     verdict = json.loads((folder / "verdicts.json").read_text())["SNEEZE-1"]
     assert (verdict["verdict"], verdict["witness"]) == ("holds", "self")
-    struck = [
+    injected = [
         line["body"]
         for line in map(json.loads, (folder / "history.ndjson").read_text().splitlines())
         if line["body"]["type"] == "fault.injected"
     ]
-    assert [body["fault"] for body in struck] == ["sneeze"]
+    assert [body["fault"] for body in injected] == ["sneeze"]

@@ -2,7 +2,7 @@
 
     .venv/bin/python tests/clusters/apache_kafka/record_samples.py 4.1.0 [RUN]
 
-A cluster is struck so that its nodes say and store nearly all that the tables know; or RUN, the
+Faults make the nodes of a cluster print and store nearly all that the tables know; or RUN, the
 folder of a run of that version that is over, such as a soak's, is gleaned for what chance brings.
 Rows that samples of the version pin already are left as they are: to record one anew, remove its
 sample first. The events below the lines are what is told of them now: read them before a commit.
@@ -206,7 +206,7 @@ def record(version: str) -> None:
     spec = RunSpec(plugins.system(f"apache/kraft@{version}"), Shape(settings=SNAPSHOTS))
     with Run.start(spec, plugins, folder) as run:
         pages = inject_faults(run)
-        print(f"struck: {folder.path}")
+        print(f"recorded: {folder.path}")
         lacks = missing(version)
         home = cache(os.environ) / version
         if lacks["metadata log"]:

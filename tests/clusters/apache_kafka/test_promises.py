@@ -55,7 +55,7 @@ def ended(h: HistoryBuilder, process: str) -> None:
     h.add("harness", ProcessExited(process, 0, 9, True))
 
 
-def struck(h: HistoryBuilder, fault: str, *targets: str) -> None:
+def injected(h: HistoryBuilder, fault: str, *targets: str) -> None:
     h.add("harness", FaultInjected(f"{fault}-1", fault, targets, True, "seen"))
 
 
@@ -68,7 +68,7 @@ def healed(h: HistoryBuilder, fault: str) -> None:
 
 def claimed() -> HistoryBuilder:
     h = begun()
-    struck(h, "duplicate_id", FIRST, DUPLICATE)
+    injected(h, "duplicate_id", FIRST, DUPLICATE)
     h.add(DUPLICATE, NodeStarted("broker", 1, "two", -1))
     return h
 
@@ -92,8 +92,8 @@ def test_an_id_goes_on_once_its_holder_is_dead_fenced_stopping_or_may_be_silent(
         lambda h: ended(h, FIRST),
         lambda h: record(h, 15, fenced=True),
         lambda h: h.add(FIRST, BrokerStopping(1, "ACTIVE", "", 1)),
-        lambda h: struck(h, "pause", FIRST),
-        lambda h: struck(h, "cut", "broker-1", "controller-1"),
+        lambda h: injected(h, "pause", FIRST),
+        lambda h: injected(h, "cut", "broker-1", "controller-1"),
     ):
         h = claimed()
         trouble(h)
@@ -104,7 +104,7 @@ def test_an_id_goes_on_once_its_holder_is_dead_fenced_stopping_or_may_be_silent(
 def test_a_holder_is_unaffected_again_one_session_after_its_last_fault() -> None:
     for waits_ms, broken in ((SESSION_MS - 1, 0), (SESSION_MS + 1, 1)):
         h = claimed()
-        struck(h, "cut", "broker-1", "controller-1")
+        injected(h, "cut", "broker-1", "controller-1")
         healed(h, "cut")
         h.after(waits_ms)
         record(h, 20, fenced=True, incarnation="two")
@@ -157,7 +157,7 @@ def test_no_fencing_is_late_while_the_active_controller_is_dead_or_affected() ->
     h.add("harness", FaultHealed("kill-7", True, "started"))
     assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
     h.add("controller-2#1", ControllerElected(2, 12, -1))
-    struck(h, "isolate", "controller-2", "controller-1", "broker-1")
+    injected(h, "isolate", "controller-2", "controller-1", "broker-1")
     h.after(BOUND_MS)
     h.add("harness", FaultHealed("isolate-1", True, "undone"))
     h.after(BOUND_MS - 10)
@@ -178,12 +178,12 @@ def test_a_deposed_controller_that_resigns_late_ends_no_other_term() -> None:
 def test_a_paused_and_a_cut_off_broker_are_silent_until_they_are_healed() -> None:
     for fault, target in (("pause", FIRST), ("cut_from_controllers", "broker-1")):
         h = begun()
-        struck(h, fault, target, *(["controller-1"] if target == "broker-1" else []))
+        injected(h, fault, target, *(["controller-1"] if target == "broker-1" else []))
         h.after(BOUND_MS + 1)
         h.add("harness", FaultHealed(f"{fault}-1", True, "undone"))
         assert verdict(h, "KR-02").verdict is Outcome.VIOLATED
         h = begun()
-        struck(h, fault, target)
+        injected(h, fault, target)
         h.after(1_000)
         h.add("harness", FaultHealed(f"{fault}-1", True, "undone"))
         h.after(60_000)
@@ -192,7 +192,7 @@ def test_a_paused_and_a_cut_off_broker_are_silent_until_they_are_healed() -> Non
 
 def test_a_silence_ends_when_its_healing_begins() -> None:
     h = begun()
-    struck(h, "cut_from_controllers", "broker-1", "controller-1")
+    injected(h, "cut_from_controllers", "broker-1", "controller-1")
     h.after(1_000)
     began_ns = h.events()[-1].at_ns + 1_000_000_000
     h.after(BOUND_MS)
@@ -362,7 +362,7 @@ def intruded() -> HistoryBuilder:
     """Broker 1 leads; another process with its id is refused."""
     h = begun()
     led(h, 12, 1, 1, 2, 3)
-    struck(h, "duplicate_id", FIRST, DUPLICATE)
+    injected(h, "duplicate_id", FIRST, DUPLICATE)
     h.add(DUPLICATE, NodeStarted("broker", 1, "two", -1))
     h.add(DUPLICATE, HeartbeatRefused(1, -1, DUPLICATE, -1))
     return h
@@ -389,7 +389,7 @@ def test_a_leadership_that_moves_rightly_keeps_kr_06() -> None:
         lambda h: (led(h, 20, 2, 2, 3), record(h, 21, fenced=True)),  # one batch
         lambda h: (record(h, 19, fenced=True), led(h, 20, 2, 2, 3)),
         lambda h: led(h, 20, 2, 1, 2, 3),  # balanced: it stays in the ISR
-        lambda h: (struck(h, "pause", FIRST), led(h, 20, 2, 2, 3)),
+        lambda h: (injected(h, "pause", FIRST), led(h, 20, 2, 2, 3)),
         lambda h: (h.add(FIRST, BrokerStopping(1, "ACTIVE", "", 1)), led(h, 20, 2, 2, 3)),
         lambda h: (ended(h, DUPLICATE), led(h, 20, 2, 2, 3)),  # no process claims the id any more
     ):
@@ -400,7 +400,7 @@ def test_a_leadership_that_moves_rightly_keeps_kr_06() -> None:
 
 def test_a_loss_long_after_a_fault_breaks_kr_06() -> None:
     h = intruded()
-    struck(h, "pause", FIRST)
+    injected(h, "pause", FIRST)
     healed(h, "pause")
     h.after(SESSION_MS + 1)
     led(h, 20, 2, 2, 3)

@@ -18,20 +18,20 @@ def plugins() -> Plugins:
     return load()
 
 
-def soaked(plugins: Plugins, out: Path, *defects: str, runs: int, peace: bool = False) -> Soaked:
+def soaked(plugins: Plugins, out: Path, *defects: str, runs: int, quiet: bool = False) -> Soaked:
     shape = Shape(defects=defects)
     spec = RunSpec(plugins.system("reference/quorum"), shape, "simulated", seed=5)
-    offered = () if peace else plugins.faults
+    offered = () if quiet else plugins.faults
     return soak(Soak(spec, runs, 20_000, offered), plugins, out, lambda line: None)
 
 
-@pytest.mark.parametrize("peace", [True, False], ids=["at peace", "struck"])
+@pytest.mark.parametrize("quiet", [True, False], ids=["without faults", "with faults"])
 def test_a_healthy_cluster_comes_out_clean_and_leaves_no_folder(
-    plugins: Plugins, tmp_path: Path, peace: bool
+    plugins: Plugins, tmp_path: Path, quiet: bool
 ) -> None:
-    found = soaked(plugins, tmp_path, runs=2, peace=peace)
+    found = soaked(plugins, tmp_path, runs=2, quiet=quiet)
     assert [run.seed for run in found.runs] == [5, 6]
-    assert all((run.faults == 0) is peace for run in found.runs)
+    assert all((run.faults == 0) is quiet for run in found.runs)
     assert (found.violated(), found.undecided(), found.never_started()) == ([], [], "")
     assert [path.name for path in tmp_path.iterdir()] == [".gitignore"]
 

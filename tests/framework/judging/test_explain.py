@@ -49,7 +49,7 @@ def serve(h: HistoryBuilder, process: str = BROKER) -> Event:
     return h.add(process, FetchServed("orders", 0, "clients/c#1", 0, 5, 5, 1, "FENCED"))
 
 
-def strike(h: HistoryBuilder, *targets: str, fault_id: str = "cut-1") -> Event:
+def inject(h: HistoryBuilder, *targets: str, fault_id: str = "cut-1") -> Event:
     return h.add("harness", FaultInjected(fault_id, "cut", targets, True, "no answer"))
 
 
@@ -71,7 +71,7 @@ def test_a_fenced_broker_that_serves_is_explained_by_fault_lease_and_fence() -> 
     elected = h.add(CONTROLLER, ControllerElected(1, 0, 0))
     renew(h, 1)
     *_, granted = renew(h, 2)
-    fault = strike(h, "broker-1", "controller-1")
+    fault = inject(h, "broker-1", "controller-1")
     expired = h.after(3000).add(CONTROLLER, LeaseExpired(1, 5, 0, 3_000_000_000, 3000, 1))
     fenced = h.add(CONTROLLER, BrokerCommitted(9, 1, 5, True, "b"))
     moved = h.add(CONTROLLER, PartitionCommitted(10, "orders", 0, 2, 1, (2, 3), ALL3))
@@ -93,7 +93,7 @@ def test_what_is_about_another_broker_or_partition_is_left_out_however_near() ->
     h.add(CONTROLLER, BrokerCommitted(9, 2, 5, True, "o"))
     h.add(CONTROLLER, PartitionCommitted(10, "payments", 0, 2, 1, (2, 3), ALL3))
     h.add(OTHER, BrokerStateChanged(2, "ACTIVE", "FENCED", 5, "lease_expired"))
-    strike(h, "broker-2")
+    inject(h, "broker-2")
     served = serve(h)
     assert told(why(h, served)) == [h.events()[1]], "only its own beginning"
 
@@ -152,9 +152,9 @@ def test_a_cause_that_names_a_request_leads_to_its_sender() -> None:
 def test_a_fault_that_healed_gives_way_to_one_still_on() -> None:
     h = HistoryBuilder()
     begin(h)
-    strike(h, "broker-1", fault_id="pause-1")
+    inject(h, "broker-1", fault_id="pause-1")
     h.add("harness", FaultHealed("pause-1", True, ""))
-    on = strike(h, "broker-1", fault_id="cut-2")
+    on = inject(h, "broker-1", fault_id="cut-2")
     h.add("harness", FaultInjected("slow-3", "slow", ("broker-1",), True, ""))
     h.add("harness", FaultHealed("slow-3", True, ""))
     faults = [e for e in told(why(h, serve(h))) if isinstance(e.body, FaultInjected)]
@@ -165,7 +165,7 @@ def test_what_a_client_saw_is_about_the_slot_it_asked() -> None:
     h = HistoryBuilder()
     begin(h)
     lost = h.add(BROKER, BrokerStateChanged(1, "ACTIVE", "FENCED", 5, "lease_expired"))
-    fault = strike(h, "broker-1")
+    fault = inject(h, "broker-1")
     probed = h.add(
         "clients/probe#1",
         ProbeCompleted("p", "Fetch", 1, "broker-1", "orders", 0, "answered", "", 3, -1, 0),
@@ -178,7 +178,7 @@ def test_what_a_client_saw_is_about_the_slot_it_asked() -> None:
 def test_a_long_story_is_cut_to_what_is_most_telling() -> None:
     h = HistoryBuilder()
     begin(h)
-    fault = strike(h, "broker-1")
+    fault = inject(h, "broker-1")
     elections = [h.add(CONTROLLER, ControllerElected(epoch, 0, 0)) for epoch in range(20)]
     for epoch in range(20):
         h.add(CONTROLLER, BrokerCommitted(30 + epoch, 1, epoch, epoch % 2 == 0, "b"))

@@ -188,13 +188,13 @@ def test_a_finding_of_a_fault_is_known_where_that_fault_had_been_aimed_only(
     """An injection is recorded once it was measured, which may be after what it caused."""
     finding = structs.replace(KNOWN, fault="pause")
     at = BROKEN.at
-    struck = FaultInjected(
+    injected = FaultInjected(
         f"{fault}-1", fault, (at.process if target == "itself" else "broker-9#1",), True, "",
         began_ms * MS,
     )  # fmt: skip
     events = [
         Event("run", at.process, at.seq, 10 * MS, PhaseStarted("load")),
-        Event("run", "harness", 0, 20 * MS, struck),
+        Event("run", "harness", 0, 20 * MS, injected),
     ]
     judgement = attributed(Judgement(VIOLATED), [finding], events)
     assert (judgement.broken == ()) is known

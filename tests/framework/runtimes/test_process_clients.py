@@ -64,7 +64,9 @@ def test_a_client_takes_commands_is_stopped_and_is_in_the_history(pair: ProcessR
     session.tell({"say": "first"})
     session.tell({"say": "second"})
     assert advance(pair, Condition("two", lambda v: v.kinds["echo.told"] == 2))
-    assert pair.view.latest[session.process, "echo.told"].body == echo_node.Told("second")
+    assert pair.view.latest[session.process, "echo.told"].body == echo_node.CommandReceived(
+        "second"
+    )
     session.stop()
     session.stop()
     ended = advance(pair, Condition("its end", lambda v: session.process not in v.alive))

@@ -1,6 +1,6 @@
 """One recorded schedule on real processes and in the simulator comes to the same verdicts.
 
-Every node is struck in its turn, so that it does not matter who held which office when. What the
+Each node in turn gets a fault, so that it does not matter which node led when. What the
 schedule is about holds on both; what else both happen to exercise comes to the same, and what only
 one does is neither broken nor open.
 """
@@ -20,7 +20,7 @@ from fencepost.runs.schedule import Injection, Schedule
 
 pytestmark = pytest.mark.real
 
-STRIKES = (
+INJECTIONS = (
     *(("cut_from_controllers", {"broker": f"broker-{n}"}, 4_500) for n in (1, 2, 3)),
     *(("kill", {"node": f"broker-{n}"}, 4_500) for n in (1, 2, 3)),
     *(("kill", {"node": f"controller-{n}"}, 3_000) for n in (1, 2, 3)),
@@ -48,7 +48,7 @@ def test_a_schedule_recorded_on_processes_means_the_same_in_the_simulator(tmp_pa
     planned = Schedule(
         injections=tuple(
             Injection(at_ms=1_000 + APART_MS * n, fault=fault, arguments=arguments, for_ms=for_ms)
-            for n, (fault, arguments, for_ms) in enumerate(STRIKES)
+            for n, (fault, arguments, for_ms) in enumerate(INJECTIONS)
         )
     )
     spec = RunSpec(plugins.system("reference/quorum"), seed=1)

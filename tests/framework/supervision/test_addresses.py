@@ -45,7 +45,7 @@ def test_a_claimed_run_is_passed_over_until_it_is_given_up() -> None:
 def test_a_claim_lasts_as_long_as_any_process_that_inherited_it() -> None:
     only = range(242, 243)
     mine = claim(242, only)
-    heir = subprocess.Popen(
+    inheritor = subprocess.Popen(
         [sys.executable, "-c", "import sys; sys.stdin.read()"],
         stdin=subprocess.PIPE,
         pass_fds=[mine.fileno()],
@@ -53,8 +53,8 @@ def test_a_claim_lasts_as_long_as_any_process_that_inherited_it() -> None:
     mine.close()
     with pytest.raises(EnvironmentFailed):
         claim(242, only)
-    os.kill(heir.pid, signal.SIGKILL)
-    heir.communicate()
+    os.kill(inheritor.pid, signal.SIGKILL)
+    inheritor.communicate()
     claim(242, only).close()
 
 

@@ -156,16 +156,16 @@ def test_close_is_noticed_even_if_a_fork_holds_the_pair_open(
 ) -> None:
     monkeypatch.setattr(launcher, "ANSWER_LIMIT_S", 120)  # what it would take unheard
     children.start(python(tmp_path, "a", "import signal; signal.pause()"))
-    heir = os.fork()
-    if heir == 0:
+    inheritor = os.fork()
+    if inheritor == 0:
         signal.pause()
     try:
         began = now_ns()
         children.close()
         assert now_ns() - began < 60 * SECOND
     finally:
-        os.kill(heir, signal.SIGKILL)
-        os.waitpid(heir, 0)
+        os.kill(inheritor, signal.SIGKILL)
+        os.waitpid(inheritor, 0)
 
 
 def test_a_dead_supervisor_is_an_environment_failure(tmp_path: Path, children: Launcher) -> None:
