@@ -129,6 +129,13 @@ def suite_tests() -> Iterator[SuiteTest]:
                     *(shared if isinstance(shared, list) else [shared]),
                     *getattr(getattr(module, function.name), "pytestmark", []),
                 ]
+                marks += [
+                    of_case
+                    for mark in marks
+                    if mark.name == "parametrize"
+                    for case in mark.args[1]
+                    for of_case in getattr(case, "marks", ())
+                ]
                 yield SuiteTest(
                     function.name,
                     frozenset(name for mark in marks if mark.name == "only" for name in mark.args),

@@ -54,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for line in (
         "real: processes run beside the test, so its outcome can depend on timing",
         "tool: the test runs a program to its end; its outcome does not depend on timing",
-        "slow: a search that keeps a processor busy for long",
+        "slow: a search, or a random schedule, that keeps a processor busy for long",
     ):
         config.addinivalue_line("markers", line)
     config.pluginmanager.register(_Check(), "tooling-check")

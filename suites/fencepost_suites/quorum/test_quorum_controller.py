@@ -130,8 +130,7 @@ def test_shutdown_is_granted_once_leadership_is_off_the_broker(
     cluster.eventually(victim.active)
 
 
-@pytest.mark.parametrize("disk", ["empty", "copy"])
-@physical("disks")
+@pytest.mark.parametrize("disk", ["empty", pytest.param("copy", marks=physical("disks"))])
 @clause("QC-19")
 def test_of_two_processes_with_one_id_the_newest_wins(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, disk: str

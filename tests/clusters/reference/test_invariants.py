@@ -28,6 +28,8 @@ from fencepost_clusters.reference.core.replication.replica import Replica
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.simulation.shell import Shell
 
+pytestmark = pytest.mark.slow
+
 SPAN_MS = 15_000
 OFTEN = {"metadata.snapshot.interval.records": "20", "metadata.snapshot.slice.records": "2"}
 """Snapshots are taken all the time."""

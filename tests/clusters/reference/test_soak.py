@@ -12,6 +12,8 @@ from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import RunSpec
 from fencepost_kafka import kafka_shape
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def plugins() -> Plugins:
