@@ -69,9 +69,9 @@ def fenced() -> HistoryBuilder:
     h.add("controller-1#1", k.PartitionCommitted(2, "orders", 0, 1, 5, (1, 2), (1, 2)))
     h.add("broker-2#1", k.PartitionCommitted(2, "orders", 0, 1, 5, (1, 2), (1, 2)))
     h.add("broker-1#1", k.BrokerStateChanged(1, "FENCED", "ACTIVE", 10, "unfenced"))
-    struck = h.now_ns
+    began_ns = h.now_ns
     h.after(5).add(
-        "harness", f.FaultInjected("fault-1", "isolate", ("broker-1",), True, "no answer", struck)
+        "harness", f.FaultInjected("fault-1", "isolate", ("broker-1",), True, "no answer", began_ns)
     )
     h.add("clients/p#1", k.ProduceInvoked("op-1", "orders", 0, -1))
     h.add("controller-1#1", k.LeaseExpired(1, 10, 0, 3, 3000, 1))

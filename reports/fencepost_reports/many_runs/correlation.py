@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 
 ANY = ""
 SORTS = ("violation", "operation")
-"""The sorts of failure that are told apart: broken promises, and clients' operations."""
+"""The sorts of failure that are counted apart: broken promises, and clients' operations."""
 
 
 def correlation(cut: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Who held which authority when: changes of authority, and the states that processes were in."""
+"""Changes of authority, and the states that processes were in."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class _Open:
 class AuthorityFold:
     """Takes events in order. `rows` are the changes so far; `spans` closes what is still open.
 
-    A change that several processes tell of, such as a record that each node replays, is a row once,
-    where it was told first. Of changes in a row that one process tells of with one `matter`, such
+    A change that several processes write, such as a record that each node replays, is a row once,
+    where it was written first. Of changes in a row that one process writes with one `matter`, such
     as renewals of a lease, the first is a row.
     """
 

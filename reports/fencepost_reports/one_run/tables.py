@@ -105,7 +105,7 @@ class PhaseRow(Struct, frozen=True, kw_only=True):
 
 
 class Effect(StrEnum):
-    """What a change of authority does to those who held it before."""
+    """What a change of authority does to its former holder."""
 
     TAKES = "takes"
     """It ends what another holder, or the same one, had. It may explain a failure."""
@@ -118,7 +118,7 @@ class Effect(StrEnum):
 
 
 class AuthorityRow(Struct, frozen=True, kw_only=True):
-    """One change of authority, where it was first told; see `fencepost.Authority`.
+    """One change of authority, where it was written first; see `fencepost.Authority`.
 
     `wide`: the whole cluster depends on it. `holder` is the process that gained or lost it (empty:
     not known). `type` names the change in

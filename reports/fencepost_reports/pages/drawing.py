@@ -2,7 +2,7 @@
 
 The page's script moves what is drawn here and draws nothing itself: everything with a place in
 time says so in milliseconds since the run began (`data-t`, or `data-t0` and `data-t1`), and bars
-of density are one path in thousandths of the run, which stretches. Nothing is told by colour
+of density are one path in thousandths of the run, which stretches. Nothing is shown by colour
 alone: states are written out or hatched, marks differ in shape.
 """
 
@@ -209,7 +209,7 @@ def _shade(window: Window, lanes: Sequence[Lane], scale: _Scale, top: int, heigh
     for n, lane in enumerate(lanes):
         if lane.name.partition("#")[0] in window.slots:
             y = top + LANE * n
-            parts.append(f'<rect class="struck" {place} y="{y}" height="{LANE}"/>')
+            parts.append(f'<rect class="hit" {place} y="{y}" height="{LANE}"/>')
     return "".join(parts)
 
 
