@@ -2,7 +2,7 @@
 
 A held request keeps its place: what its connection carries behind it waits as well, and all leaves
 in order at the heal. If its connection ends first, as when its sender gives up or its target
-restarts, the request is kept, and delivered to whichever process then listens there; its sender
+restarts, the request is kept, and delivered to the process that then listens there; its sender
 reads no answer. A sender usually gives up at its request timeout, connects anew and sends the
 request again.
 

@@ -65,7 +65,7 @@ func run(socket string) error {
 	return nil
 }
 
-// listen makes a socket that its user alone may open: the mode is set before anybody can see it.
+// listen makes a socket that its user alone may open: the mode is set before the socket can be seen.
 func listen(socket string) (net.Listener, error) {
 	before := syscall.Umask(0o177)
 	defer syscall.Umask(before)

@@ -278,7 +278,7 @@ class SimulatedNetwork:
     def _redeliver(
         self, link: Link, hold: LinkHold[_Connection], orphans: Sequence[Waiting[_Connection]]
     ) -> None:
-        """Over a new connection that nobody dialled; it closes once all is answered."""
+        """Over a new connection, which no process dialled; it closes once all is answered."""
         target = self._living(link.target)
         if target is None or not target.listens(link.port):
             hold.lost(len(orphans))

@@ -7,8 +7,12 @@ import (
 	"time"
 )
 
-// orphanLimit is how long connecting, sending a message, or waiting for its answer may take.
-const orphanLimit = 5 * time.Second
+const (
+	// sendLimit is how long connecting, or sending a message, may take.
+	sendLimit = 5 * time.Second
+	// answerLimit is how long the answer to a message is awaited before the next one is sent.
+	answerLimit = time.Second
+)
 
 // keep takes the messages of a connection that has ended.
 func (t *Toxic) keep(messages [][]byte) {
@@ -43,40 +47,43 @@ func (t *Toxic) deliver(orphans [][][]byte, upstream string) {
 	t.delivering.Lock()
 	defer t.delivering.Unlock()
 	for _, messages := range orphans {
-		sent, answered, err := deliver(messages, upstream)
-		counts := Counts{
-			Orphans: -len(messages), Redelivered: sent, Answered: answered, Lost: len(messages) - sent,
-		}
+		sent, err := deliver(messages, upstream, t.note)
 		if err != nil {
-			counts.LastError = err.Error()
+			lost := len(messages) - sent
+			t.note(Counts{Orphans: -lost, Lost: lost, LastError: err.Error()})
 		}
-		t.note(counts)
 	}
 }
 
-// deliver sends messages in their order, and reads the answer to each before the next. An answer has
-// no receiver any more. A message without one, as some requests are, is followed by the next in time.
-func deliver(messages [][]byte, upstream string) (sent, answered int, err error) {
-	connection, err := net.DialTimeout("tcp", upstream, orphanLimit)
+// deliver sends messages in their order, and reads the answer to each before the next: an answer has
+// no receiver any more. Some messages have none, so the next one follows in time all the same.
+func deliver(messages [][]byte, upstream string, note func(Counts)) (sent int, err error) {
+	connection, err := net.DialTimeout("tcp", upstream, sendLimit)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	defer connection.Close()
 	for _, message := range messages {
-		if err = connection.SetDeadline(time.Now().Add(orphanLimit)); err != nil {
-			return sent, answered, err
-		}
+		connection.SetDeadline(time.Now().Add(sendLimit))
 		if _, err = connection.Write(message); err != nil {
-			return sent, answered, err
+			return sent, err
 		}
 		sent++
-		var length uint32
-		if err = binary.Read(connection, binary.BigEndian, &length); err != nil {
-			continue
-		}
-		if _, err = io.CopyN(io.Discard, connection, int64(length)); err == nil {
-			answered++
+		note(Counts{Orphans: -1, Redelivered: 1})
+		connection.SetDeadline(time.Now().Add(answerLimit))
+		if answered(connection) {
+			note(Counts{Answered: 1})
 		}
 	}
-	return sent, answered, err
+	return sent, nil
+}
+
+// answered reads one message.
+func answered(connection net.Conn) bool {
+	var length uint32
+	if binary.Read(connection, binary.BigEndian, &length) != nil {
+		return false
+	}
+	_, err := io.CopyN(io.Discard, connection, int64(length))
+	return err == nil
 }

@@ -359,3 +359,21 @@ func TestAttributesWithoutSenseAreRefusedAndChangeNothing(t *testing.T) {
 		t.Errorf("%s", shown)
 	}
 }
+
+func TestAMessageWithoutAnAnswerIsFollowedByTheNext(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	b := open(t, listener.Addr().String())
+	b.set(`"mode": "hold"`)
+	connection := b.dial()
+	b.send(connection, 5, "one")
+	b.send(connection, 5, "two")
+	b.until(func(c Counts) bool { return c.Held == 2 })
+	connection.Close()
+	b.until(func(c Counts) bool { return c.Orphans == 2 })
+	b.set(`"mode": "pass"`)
+	b.until(func(c Counts) bool { return c.Redelivered == 2 && c.Orphans == 0 && c.Answered == 0 })
+}
