@@ -103,7 +103,7 @@ def soak(wanted: Soak, plugins: Plugins, out: Path, report: Callable[[str], None
     for number in range(wanted.runs):
         spec = replace(wanted.spec, seed=wanted.spec.seed + number)
         folder = new_folder(out, f"soak-{spec.seed}")
-        one = _told(run_one(spec, plugins, folder, wanted.span_ms, wanted.offered), spec.seed)
+        one = _result_of(run_one(spec, plugins, folder, wanted.span_ms, wanted.offered), spec.seed)
         soaked.runs.append(one)
         report(f"{number + 1} of {wanted.runs}: {_sentence(one)}")
         if one.clean and not one.known and not one.lost:
@@ -111,7 +111,7 @@ def soak(wanted: Soak, plugins: Plugins, out: Path, report: Callable[[str], None
     return soaked
 
 
-def _told(conducted: Conducted, seed: int) -> SoakRun:
+def _result_of(conducted: Conducted, seed: int) -> SoakRun:
     result = conducted.result
     if result is None:
         path, trouble = str(conducted.folder.path), conducted.trouble

@@ -98,7 +98,7 @@ def pod(tmp_path: Path) -> Pod:
 
 def test_an_agents_answers_come_in_parts_of_any_size(pod: Pod) -> None:
     for part in (b'{"id": 1, "text"', b':"', b'a"}', b'\n{"id": 2, "text": "b"}\n', b'{"id": 3}\n'):
-        pod.told(part)
+        pod.received(part)
     assert [pod.ask("sockets").get("text") for _ in range(3)] == ["a", "b", None]
 
 
@@ -107,7 +107,7 @@ def test_an_answer_as_large_as_a_disk_is_put_together_once(pod: Pod) -> None:
     packet = json.dumps({"id": 1, "tar": text}).encode() + b"\n"
     began = time.thread_time_ns()  # what it costs, however long the machine makes it wait
     for at in range(0, len(packet), 4096):
-        pod.told(packet[at : at + 4096])
+        pod.received(packet[at : at + 4096])
     cost_ns = time.thread_time_ns() - began
     assert cost_ns < 3 * SECOND  # ten times that, if each part copied all before it
     assert pod.ask("pack")["tar"] == text
