@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import msgspec
@@ -26,6 +26,7 @@ from fencepost.model.hold import Hold, HoldCounts
 from fencepost.model.runtime import HEALTHY, LinkState
 from fencepost.model.topology import Layout, Link, Slot
 
+_FORGOTTEN = "its toxiproxy hung and was built anew: what it held is lost"
 _REFUSED = 400
 """The least HTTP status that is a refusal."""
 
@@ -64,6 +65,8 @@ class Links:
         self._wanted = dict.fromkeys(layout.links, HEALTHY)
         self._told: dict[Link, frozenset[Toxic]] = dict.fromkeys(layout.links, frozenset())
         self._holds: dict[Link, Hold] = {}
+        self._forgotten: set[Link] = set()
+        """Those whose toxiproxy was built anew since their hold began: what they held is lost."""
         self._starts = 0
         self._servers: dict[str, _Server] = {}
         self._begun: dict[str, _Server] = {}
@@ -145,6 +148,7 @@ class Links:
         self._attributes(link, what)
         self._holds[link] = what
         self._follow(link)
+        self._forgotten.discard(link)
 
     def release(self, link: Link) -> None:
         """Has the link let go what it holds; `held` says when it has."""
@@ -157,7 +161,8 @@ class Links:
             return HoldCounts()
         for server, _ in self._grouped([link]):
             shown = msgspec.json.decode(self._read(server, f"{_path(link)}/toxics/{HOLD}"))
-            return msgspec.convert(shown["attributes"]["counts"], HoldCounts)
+            counts = msgspec.convert(shown["attributes"]["counts"], HoldCounts)
+            return replace(counts, last_error=_FORGOTTEN) if link in self._forgotten else counts
         return HoldCounts()
 
     def _follow(self, link: Link) -> None:
@@ -283,6 +288,7 @@ class Links:
     def _rebuild(self, hung: _Server) -> _Server:
         """Kills a server and puts one in its place that does what is wanted."""
         del self._servers[hung.slot.name]
+        self._forgotten.update(link for link in self._holds if link.source == hung.slot.name)
         self._toxiproxies.kill(hung.process)
         server = self._named(hung.slot)
         self._toxiproxies.start({server.process: server.slot})

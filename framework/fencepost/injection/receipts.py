@@ -115,7 +115,8 @@ def judge(
 
 def judge_release(counts: HoldCounts) -> Receipt:
     """The receipt for a release, after which these are a link's counts."""
-    return Receipt(not counts.waiting and not counts.lost, str(counts))
+    lost = counts.lost or counts.last_error
+    return Receipt(not counts.waiting and not lost, str(counts))
 
 
 def _evidence(trials: Sequence[Trial]) -> Sequence[str]:

@@ -14,6 +14,7 @@ from tests.link_bench import CUT, LAYOUT, ONE_TWO, SLOTS, Bench, open_bench, pro
 from fencepost import HEALTHY, Hold, HoldCounts, UsageError
 from fencepost.injection import toxiproxies as module
 from fencepost.injection.links import Links
+from fencepost.injection.receipts import judge_release
 from fencepost.model.clock import poll
 
 FRAMED = replace(LAYOUT, framed=True)
@@ -89,7 +90,13 @@ def test_a_toxiproxy_that_is_built_anew_holds_as_before(
         assert links.apply({ONE_TWO: CUT}) == ["the toxiproxy of broker-1 hung and was built anew"]
     links.apply({ONE_TWO: HEALTHY})
     send(bench.dial(links, ONE_TWO), b"5 held by")
-    await_counts(links, HoldCounts(seen=1, matched=1, taken=1, held=1))
+    lost = "its toxiproxy hung and was built anew: what it held is lost"
+    await_counts(links, HoldCounts(seen=1, matched=1, taken=1, held=1, last_error=lost))
+    links.release(ONE_TWO)
+    await_counts(links, HoldCounts(seen=1, matched=1, taken=1, released=1, last_error=lost))
+    assert not judge_release(links.held(ONE_TWO)).true
+    links.hold(ONE_TWO, FIVES)
+    await_counts(links, HoldCounts())
 
 
 def test_a_hold_without_sense_changes_nothing(bench: Bench) -> None:
