@@ -95,7 +95,8 @@ class EventTable:
     def event(self, row: Mapping[str, Any]) -> Event:
         """The event of a row that `row` made."""
         kind = self.kinds[row["kind"]]
-        fields = {f: row[column] for f, column in self.columns[row["kind"]].items()}
+        encoded = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
+        fields = {encoded[f]: row[column] for f, column in self.columns[row["kind"]].items()}
         cause = None
         if row.get("cause_process") is not None:
             cause = Cause(row["cause_process"], row["cause_seq"], row["cause_request"])
