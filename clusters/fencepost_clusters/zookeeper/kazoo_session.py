@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -89,6 +90,9 @@ _CHANGES = {
     EventType.CHANGED: Change.DATA,
     EventType.CHILD: Change.CHILDREN,
 }
+_MOST_SENT = 100
+"""How many requests kazoo has at a time. A few hundred would fill the pipe by which it wakes its
+thread, and block the event loop."""
 _RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 0.2, "max_jitter": 0.4}
 
 
@@ -114,7 +118,8 @@ class KazooSession:
         self._loop = asyncio.get_running_loop()
         self._deliver = deliver
         self._timeout_s = timeout_ms / 1000
-        self._waiting: set[int] = set()
+        self._queue: deque[tuple[int, Request]] = deque()
+        self._sent: set[int] = set()
         self._connected = False
         self._stopping: asyncio.Task[None] | None = None
         # Held while kazoo is asked, and while its thread learns that the session has ended.
@@ -137,22 +142,31 @@ class KazooSession:
         if not paths_are_good(request):
             self._deliver(Answered(number, Refused(Reason.BAD_ARGUMENTS)))
             return
-        with self._lock:
-            if self._over or not self._connected:
-                result = None
-            else:
-                self._waiting.add(number)
-                result = self._send(request)
-        if result is None:
-            self._deliver(Answered(number, Unsent()))
+        if self._connected:
+            self._queue.append((number, request))
+            self._send_next()
         else:
-            result.rawlink(lambda done: self._post(self._answer, number, _answer(request, done)))
+            self._deliver(Answered(number, Unsent()))
 
     async def close(self) -> None:
         """See `Session`."""
         self._end(End.CLOSED)
         assert self._stopping is not None
         await self._stopping
+
+    def _send_next(self) -> None:
+        while self._queue and len(self._sent) < _MOST_SENT:
+            number, request = self._queue[0]
+            with self._lock:
+                if self._over:
+                    return
+                result = self._send(request)
+            self._queue.popleft()
+            self._sent.add(number)
+            self._link(result, number, request)
+
+    def _link(self, result: Any, number: int, request: Request) -> None:
+        result.rawlink(lambda done: self._post(self._answer, number, _answer(request, done)))
 
     def _send(self, request: Request) -> Any:
         """kazoo's promise of the answer."""
@@ -220,6 +234,7 @@ class KazooSession:
         if self._stopping is None and self._connected:
             self._connected = False
             self._timer = self._loop.call_later(self._timeout_s, self._end, End.GIVEN_UP)
+            self._refuse_queued()
             self._deliver(Suspended())
 
     def _watched(self, fired: Fired) -> None:
@@ -227,9 +242,16 @@ class KazooSession:
             self._deliver(fired)
 
     def _answer(self, number: int, answer: Answer) -> None:
-        if number in self._waiting:
-            self._waiting.discard(number)
+        if number in self._sent:
+            self._sent.discard(number)
             self._deliver(Answered(number, answer))
+            if not isinstance(answer, Unknown):
+                self._send_next()
+
+    def _refuse_queued(self) -> None:
+        queued, self._queue = self._queue, deque()
+        for number, _ in queued:
+            self._deliver(Answered(number, Unsent()))
 
     def _end(self, how: End) -> None:
         """Ends the session here, first of all, and lets kazoo close it in a thread."""
@@ -240,8 +262,9 @@ class KazooSession:
         self._connected = False
         self._timer.cancel()
         self._stopping = self._loop.create_task(asyncio.to_thread(self._stop))
-        for number in sorted(self._waiting):
+        for number in sorted(self._sent):
             self._answer(number, Unknown())
+        self._refuse_queued()
         self._deliver(Ended(how))
 
     def _stop(self) -> None:
