@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import selectors
 import socket
-from threading import Thread
+from threading import Event, Thread
 from typing import Literal, final
 
 Mode = Literal["pass", "refuse", "mute", "mute-up", "mute-down"]
@@ -26,7 +26,7 @@ class Forwarder:
         self._listener: socket.socket | None = None
         self._wake, self._woken = socket.socketpair()
         self._selector.register(self._woken, selectors.EVENT_READ)
-        self._wanted: list[Mode | None] = []
+        self._wanted: list[tuple[Mode | None, Event]] = []
         self._open()
         self._thread = Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -39,17 +39,22 @@ class Forwarder:
     def set(self, mode: Mode) -> None:
         """`refuse` closes all connections and the listener; `mute` keeps both and passes nothing.
 
-        `mute-up` stops only what the source sends, `mute-down` only what the target sends.
+        `mute-up` stops only what the source sends, `mute-down` only what the target sends. It is
+        in force when this returns.
         """
-        self._wanted.append(mode)
-        self._wake.send(b".")
+        self._ask(mode)
 
     def close(self) -> None:
         """Closes all connections and sockets."""
-        self._wanted.append(None)
-        self._wake.send(b".")
+        self._ask(None)
         self._thread.join(5)
         self._wake.close()
+
+    def _ask(self, mode: Mode | None) -> None:
+        done = Event()
+        self._wanted.append((mode, done))
+        self._wake.send(b".")
+        assert done.wait(10), f"a link was not set to {mode}"
 
     def _open(self) -> None:
         self._listener = socket.create_server(self._listen)
@@ -62,8 +67,9 @@ class Forwarder:
                 assert isinstance(ready, socket.socket)
                 if ready is self._woken:
                     self._woken.recv(1)
-                    mode = self._wanted.pop(0)
+                    mode, done = self._wanted.pop(0)
                     self._change(mode or "refuse")
+                    done.set()
                     if mode is None:
                         self._selector.close()
                         self._woken.close()

@@ -27,6 +27,7 @@ class Client:
 
     def __init__(self, host: str, timeout_ms: int = 30_000, limit_ms: int = 30_000) -> None:
         self.told: list[Told] = []
+        self.answers: dict[int, Answer] = {}
         self.also: Callable[[Told], None] = lambda told: None
         """Is told, too."""
         self._changed = asyncio.Event()
@@ -38,6 +39,8 @@ class Client:
 
     def _tell(self, told: Told) -> None:
         self.told.append(told)
+        if isinstance(told, Answered):
+            self.answers[told.number] = told.answer
         self.also(told)
         self._changed.set()
 
@@ -68,10 +71,6 @@ class Client:
         await self.wait(lambda: any(isinstance(one, Connected) for one in self.told))
         (first, *_) = (one.session for one in self.told if isinstance(one, Connected))
         return first
-
-    @property
-    def answers(self) -> dict[int, Answer]:
-        return {one.number: one.answer for one in self.told if isinstance(one, Answered)}
 
     @property
     def fired(self) -> list[Fired]:
