@@ -291,15 +291,14 @@ class Session(Protocol):
         ...
 
 
-def is_path(path: str, *, sequential: bool = False) -> bool:
+def is_path(path: str) -> bool:
     """Whether a server accepts this as the path of a node.
 
-    That of a sequential node may end in a slash: its name is the number alone.
+    A server lets a sequential node be named by its number alone, below a path that ends in a slash.
+    We do not: within a multi, kazoo takes the slash away, and the node gets another parent.
     """
     if path == "/":
         return True
-    if sequential:
-        path = path.removesuffix("/")
     root, *names = path.split("/")
     printable = all(" " <= letter < "\x7f" or letter > "\x9f" for letter in path)
     return not root and bool(names) and printable and not {"", ".", ".."} & {*names}
@@ -307,16 +306,7 @@ def is_path(path: str, *, sequential: bool = False) -> bool:
 
 def paths_are_good(request: Request) -> bool:
     """Whether all paths of a request are such as a server accepts; the root is never deleted."""
-    match request:
-        case Multi(writes):
-            return all(_good(write) for write in writes)
-        case Create() | Delete() | SetData():
-            return _good(request)
-        case _:
-            return is_path(request.path)
-
-
-def _good(write: Write) -> bool:
-    if isinstance(write, Delete) and write.path == "/":
-        return False
-    return is_path(write.path, sequential=isinstance(write, Create) and write.sequential)
+    asked = request.writes if isinstance(request, Multi) else (request,)
+    return all(
+        is_path(one.path) and not (isinstance(one, Delete) and one.path == "/") for one in asked
+    )

@@ -85,6 +85,16 @@ class _Node:
         )
 
 
+_EMPTY = _Node(b"", czxid=0, mzxid=0, pzxid=0, ctime_ms=0, mtime_ms=0)
+_OWN: Mapping[str, _Node] = {
+    ROOT: replace(_EMPTY, children=frozenset({"zookeeper"})),
+    "/zookeeper": replace(_EMPTY, children=frozenset({"config", "quota"})),
+    "/zookeeper/config": _EMPTY,
+    "/zookeeper/quota": _EMPTY,
+}
+"""ZooKeeper's own nodes, which no transaction made and no parent counts."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Session:
     timeout_ms: int
@@ -117,7 +127,7 @@ class Tree:
     def __init__(self, tick_ms: int = 500, zxid: int = 0) -> None:
         self._tick_ms = tick_ms
         self.zxid = zxid
-        self._nodes: dict[str, _Node] = {ROOT: _Node(b"", 0, 0, 0, 0, 0)}
+        self._nodes: dict[str, _Node] = dict(_OWN)
         self._sessions: dict[int, _Session] = {}
         self._watches: dict[tuple[Watch, str], set[int]] = {}
 

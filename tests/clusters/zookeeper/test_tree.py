@@ -96,9 +96,6 @@ def test_a_sequential_name_ends_in_the_number_of_creations_in_its_parent(tree: T
     made = ask(tree, Create("/p/n-", sequential=True))
     assert isinstance(made, Created)
     assert made.path == "/p/n-0000000001"
-    named = ask(tree, Create("/p/", sequential=True))
-    assert isinstance(named, Created)
-    assert named.path == "/p/0000000002"
 
 
 def test_checks_of_a_creation_have_an_order(tree: Tree) -> None:
