@@ -222,6 +222,31 @@ def test_a_write_still_open_when_an_unreached_leader_leaves_breaks_rp_11() -> No
     assert "was open for 11.0 s while broker-2#1 led" in verdict(h, "RP-11").violations[0].message
 
 
+def test_a_leader_that_steps_down_just_after_its_successor_began_is_judged_too() -> None:
+    h = HistoryBuilder()
+    sought(h)
+    lead(h.after(11_000), B3, 3, log_end=3)
+    h.after(3).add(B2, LeadershipEnded("orders", 0, 2, "metadata"))
+    assert "was open for 11.0 s while broker-2#1 led" in verdict(h, "RP-11").violations[0].message
+
+
+def test_a_leader_that_steps_down_long_after_its_successor_began_proves_nothing() -> None:
+    h = HistoryBuilder()
+    sought(h)
+    lead(h.after(11_000), B3, 3, log_end=3)
+    h.after(2_000).add(B2, LeadershipEnded("orders", 0, 2, "metadata"))
+    assert verdict(h, "RP-11").verdict is not Outcome.VIOLATED
+
+
+def test_a_former_leader_that_a_client_reached_until_the_end_keeps_rp_11() -> None:
+    h = HistoryBuilder()
+    sought(h)
+    lead(h.after(11_000), B3, 3, log_end=3)
+    answer(h, B2, 4, error="NOT_ENOUGH_REPLICAS")
+    h.add(B2, LeadershipEnded("orders", 0, 2, "metadata"))
+    assert verdict(h, "RP-11").verdict is not Outcome.VIOLATED
+
+
 def test_a_dead_leader_that_was_not_found_proves_nothing() -> None:
     h = HistoryBuilder()
     sought(h)

@@ -4,7 +4,7 @@ replication design's three cases of when it fails)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import final
 
 from msgspec import Struct
@@ -28,6 +28,8 @@ from fencepost_suites.common.words import span
 
 FOUND_WITHIN_NS = 8_000_000_000
 """A client gives up on a silent connection within five seconds, and then asks other brokers."""
+HANDOVER_NS = 1_000_000_000
+"""A leader that steps down within this time of its successor's start was alive at the handover."""
 ANSWERED_WITHIN_NS = 5_000_000_000
 """A leader that steps down answers at once; an event later than this shows that it is alive."""
 
@@ -45,6 +47,14 @@ class _Search:
     """client -> when it last reached the present leader."""
     open: dict[str, tuple[int, str]] = field(default_factory=dict)
     """operation -> when it was invoked, and by which client."""
+    former: _Search | None = None
+    """The state of the leader before, which has not yet stepped down by its own word."""
+
+    def of(self, process: str) -> _Search | None:
+        """The state of a process that leads, or led before."""
+        if process == self.leader:
+            return self
+        return self.former if self.former is not None and process == self.former.leader else None
 
 
 @final
@@ -71,20 +81,30 @@ class ResendFindsLeader:
         if isinstance(body, ProduceInvoked):
             state.open[body.operation] = (event.at_ns, event.process)
         elif isinstance(body, ProduceAnswered | RequestRefused):
-            if event.process == state.leader:
-                state.reached[body.client] = event.at_ns
+            led = state.of(event.process)
+            if led is not None:
+                led.reached[body.client] = event.at_ns
         elif isinstance(body, ProduceCompleted):
             invoked = state.open.pop(body.operation, None)
             if invoked is not None and state.leader:
                 return state, self._completed(state, event, body, invoked[0])
         elif isinstance(body, LeadershipStarted):
             if event.process != state.leader:
-                # The former leader may have been dead for long, so that it was not found proves
-                # nothing.
-                new = _Search(event.process, event.at_ns, body.log_end, event.ref, open=state.open)
+                former = replace(state, former=None)
+                new = _Search(
+                    event.process, event.at_ns, body.log_end, event.ref, {}, state.open, former
+                )
                 return new, NOTHING
-        elif isinstance(body, LeadershipEnded) and event.process == state.leader:
-            return _Search(open=state.open), self._unheard(state, event)
+        elif isinstance(body, LeadershipEnded):
+            if event.process == state.leader:
+                return _Search(open=state.open), self._unheard(state, event)
+            left = state.of(event.process)
+            if left is not None:
+                state.former = None
+                # A former leader that steps down later may have been dead or cut off for long, so
+                # that no client found it proves nothing.
+                if event.at_ns - state.since_ns <= HANDOVER_NS:
+                    return state, self._unheard(left, event)
         return state, NOTHING
 
     @staticmethod
