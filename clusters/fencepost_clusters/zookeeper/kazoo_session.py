@@ -148,9 +148,12 @@ class KazooSession:
         else:
             self._deliver(Answered(number, Unsent()))
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """See `Session`."""
         self._end(End.CLOSED)
+
+    async def wait_closed(self) -> None:
+        """Waits until kazoo's thread has ended; to be awaited after `Ended`, however it ended."""
         assert self._stopping is not None
         await self._stopping
 

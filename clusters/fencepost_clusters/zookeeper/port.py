@@ -283,11 +283,8 @@ class Session(Protocol):
         """Asks; every number is answered once, before `Ended` at the latest."""
         ...
 
-    async def close(self) -> None:
-        """Ends the session and its ephemeral nodes, if a server can be reached.
-
-        Has to be awaited after `Ended`, too: it frees what the session held.
-        """
+    def close(self) -> None:
+        """Ends the session, and its ephemeral nodes if a server can be reached."""
         ...
 
 

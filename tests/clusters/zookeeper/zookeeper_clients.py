@@ -82,4 +82,5 @@ class Client:
         return [one for one in self.told if isinstance(one, Connected | Suspended | Ended)]
 
     async def close(self) -> None:
-        await self.session.close()
+        self.session.close()
+        await self.session.wait_closed()
