@@ -1,0 +1,48 @@
+"""What a client and a simulated server send each other, as values.
+
+Besides these, a server sends `Answered` and `Fired` as a client is told them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fencepost_clusters.zookeeper.port import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A client's first message: a session of 0 asks for a new one, another is to be resumed."""
+
+    session: int
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The answer: the session, or 0 if the one to be resumed has ended."""
+
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request in the connection's session."""
+
+    number: int
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """A sign of life; also the question whether a link answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """The answer to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The client ends the session; the server closes the connection."""

@@ -1,0 +1,169 @@
+"""A session with a simulated ZooKeeper, as a part of a simulated process.
+
+It promises what `KazooSession` promises. The process that has it passes on what happens to its
+connections, and wakes it when it asks for that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from fencepost import Host
+from fencepost_clusters.zookeeper.messages import Ask, Close, Open, Opened, Ping
+from fencepost_clusters.zookeeper.port import (
+    Answered,
+    Connected,
+    Deliver,
+    End,
+    Ended,
+    Fired,
+    Reason,
+    Refused,
+    Request,
+    Suspended,
+    Unknown,
+    Unsent,
+    paths_are_good,
+)
+
+_MS = 1_000_000
+_RETRY_MS = (50, 250)
+"""How long it waits before it dials again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A server's slot and its port for clients."""
+
+    slot: str
+    port: int
+
+
+@final
+class ClientSession:
+    """One session with a timeout, which begins at the first `wake`; see `port.Session`.
+
+    As kazoo does, it pings after a third of its timeout, and takes the connection for lost after
+    two thirds without a message.
+    """
+
+    def __init__(
+        self, server: Address, timeout_ms: int, deliver: Deliver, host: Host, limit_ms: int = 10_000
+    ) -> None:
+        self._server, self._timeout_ns, self._host = server, timeout_ms * _MS, host
+        self._deliver = deliver
+        self._session = 0
+        self._connection: int | None = None
+        self._connected = self._ended = False
+        self._sent: set[int] = set()
+        now_ns = host.monotonic_ns()
+        self._dial_ns = self._heard_ns = self._spoke_ns = now_ns
+        self._give_up_ns = now_ns + limit_ms * _MS
+
+    def ask(self, number: int, request: Request) -> None:
+        """See `port.Session`."""
+        if not paths_are_good(request):
+            self._deliver(Answered(number, Refused(Reason.BAD_ARGUMENTS)))
+        elif self._connected:
+            self._sent.add(number)
+            self._speak(Ask(number, request))
+        else:
+            self._deliver(Answered(number, Unsent()))
+
+    def close(self) -> None:
+        """See `port.Session`."""
+        if self._connected:
+            self._speak(Close())
+            self._connection = None  # The server closes it, once it has the message.
+        self._end(End.CLOSED)
+
+    def wake(self) -> None:
+        """Does what is due: dial, ping, take the connection for lost, give the session up."""
+        now_ns = self._host.monotonic_ns()
+        if self._ended:
+            return
+        if not self._connected and now_ns >= self._give_up_ns:
+            self._end(End.GIVEN_UP if self._session else End.NEVER_MADE)
+        elif self._connection is None:
+            if now_ns >= self._dial_ns:
+                self._connection = self._host.dial(self._server.slot, self._server.port)
+                self._heard_ns = now_ns
+                self._speak(Open(self._session, self._timeout_ns // _MS))
+        elif now_ns >= self._silence_ns():
+            self._host.hang_up(self._connection)
+            self._lose()
+        elif self._connected and now_ns >= self._ping_ns():
+            self._speak(Ping())
+
+    def deadline_ns(self) -> int | None:
+        """When it wants to be woken, by its host's monotonic clock; None: it has ended."""
+        if self._ended:
+            return None
+        if self._connection is None:
+            return min(self._dial_ns, self._give_up_ns)
+        if self._connected:
+            return min(self._silence_ns(), self._ping_ns())
+        return min(self._silence_ns(), self._give_up_ns)
+
+    def owns(self, connection: int) -> bool:
+        """Whether what happens to this connection is to be passed on."""
+        return connection == self._connection
+
+    def received(self, message: object) -> None:
+        """A message came on its connection."""
+        self._heard_ns = self._host.monotonic_ns()
+        match message:
+            case Opened(0):
+                self._end(End.EXPIRED)
+            case Opened(session):
+                self._session = session
+                self._connected = True
+                self._deliver(Connected(session))
+            case Answered(number, _):
+                self._sent.discard(number)
+                self._deliver(message)
+            case Fired():
+                self._deliver(message)
+            case _:
+                pass
+
+    def broken(self) -> None:
+        """Its connection is gone."""
+        self._lose()
+
+    def _lose(self) -> None:
+        now_ns = self._host.monotonic_ns()
+        self._connection = None
+        self._dial_ns = now_ns + self._host.chance(*_RETRY_MS) * _MS
+        if self._connected:
+            self._connected = False
+            self._give_up_ns = now_ns + self._timeout_ns
+            self._forget_sent()
+            self._deliver(Suspended())
+
+    def _end(self, how: End) -> None:
+        if self._ended:
+            return
+        self._ended, self._connected = True, False
+        if self._connection is not None:
+            self._host.hang_up(self._connection)
+            self._connection = None
+        self._forget_sent()
+        self._deliver(Ended(how))
+
+    def _forget_sent(self) -> None:
+        sent, self._sent = sorted(self._sent), set()
+        for number in sent:
+            self._deliver(Answered(number, Unknown()))
+
+    def _speak(self, message: object) -> None:
+        assert self._connection is not None
+        self._spoke_ns = self._host.monotonic_ns()
+        self._host.send(self._connection, message)
+
+    def _silence_ns(self) -> int:
+        return self._heard_ns + self._timeout_ns * 2 // 3
+
+    def _ping_ns(self) -> int:
+        return self._spoke_ns + self._timeout_ns // 3

@@ -1,0 +1,152 @@
+"""A ZooKeeper server and nodes with a session each, in the simulated runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Fold,
+    Host,
+    Layout,
+    Link,
+    NodeStarted,
+    Place,
+    Probe,
+    Shape,
+    Signal,
+    SimulatedDisk,
+    SimulatedProcess,
+    Slot,
+    View,
+    WorkerConfig,
+)
+from fencepost_clusters.zookeeper.messages import Ping
+from fencepost_clusters.zookeeper.port import Answered, Fired, Request, Told
+from fencepost_clusters.zookeeper.probe import zookeeper_probe
+from fencepost_clusters.zookeeper.server import CLIENT_PORT
+from fencepost_clusters.zookeeper.simulated_server import SimulatedServer, TreeDisk
+from fencepost_clusters.zookeeper.simulated_session import Address, ClientSession
+from fencepost_clusters.zookeeper.tree import Tree
+
+SERVER, NODE = "zookeeper", "node"
+
+
+class Noted(Struct, frozen=True, tag="test.noted"):
+    """A node was told this by ZooKeeper."""
+
+    what: str
+
+
+KINDS = (Noted,)
+
+
+@final
+class Node:
+    """A process with one session at a time; `react` is called with all that it is told."""
+
+    def __init__(self, slot: Slot, host: Host, react: Callable[[Node, Told], None]) -> None:
+        self._slot, self._host, self._react = slot, host, react
+        self.told: list[Told] = []
+        self._number = 0
+        self._started = False
+        self.begin()
+
+    def begin(self) -> None:
+        """Begins a session."""
+        self.session = ClientSession(Address(SERVER, CLIENT_PORT), 2000, self._tell, self._host)
+
+    def ask(self, *requests: Request) -> None:
+        for request in requests:
+            self._number += 1
+            self.session.ask(self._number, request)
+
+    @property
+    def answers(self) -> list[object]:
+        return [one.answer for one in self.told if isinstance(one, Answered)]
+
+    @property
+    def fired(self) -> list[Fired]:
+        return [one for one in self.told if isinstance(one, Fired)]
+
+    def _tell(self, told: Told) -> None:
+        self.told.append(told)
+        self._host.record(Noted(repr(told)))
+        self._react(self, told)
+
+    def wake(self) -> None:
+        if not self._started:
+            self._started = True
+            self._host.record(NodeStarted(NODE, self._slot.node_id, self._slot.name, 0))
+        self.session.wake()
+
+    def deadline_ns(self) -> int | None:
+        return self.session.deadline_ns()
+
+    def accepted(self, connection: int, port: int) -> None:
+        """Nothing dials a node."""
+
+    def received(self, connection: int, message: object) -> None:
+        if self.session.owns(connection):
+            self.session.received(message)
+
+    def broken(self, connection: int, reason: str) -> None:
+        if self.session.owns(connection):
+            self.session.broken()
+
+    def signalled(self, what: Signal) -> None:
+        self._host.exit(0)
+
+    def command(self, command: Mapping[str, object]) -> None:
+        """A node is given none."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverZooKeeper:
+    """One server and two nodes; `react` is what each node does, `nodes` are they by slot."""
+
+    react: Mapping[str, Callable[[Node, Told], None]]
+    nodes: dict[str, Node] = field(default_factory=dict)
+    name: str = "test/over-zookeeper"
+    plane: str = "none"
+    workload: str = "none"
+    folds: Sequence[type[Fold]] = ()
+    counts: Mapping[str, int] = field(default_factory=lambda: {NODE: 2})
+
+    @property
+    def probe(self) -> Probe:
+        return zookeeper_probe
+
+    def missing(self, view: View, layout: Layout) -> Sequence[str]:
+        return ()
+
+    def recovery_bound_ms(self, shape: Shape) -> int:
+        return 20_000
+
+    def layout(self, shape: Shape) -> Layout:
+        nodes = [Slot(f"{NODE}-{n}", NODE, n, n + 1) for n in (1, 2)]
+        links = tuple(Link(node.name, SERVER, CLIENT_PORT) for node in nodes)
+        return Layout((Slot(SERVER, SERVER, 1, 1), *nodes), links)
+
+    def simulated_disk(self) -> SimulatedDisk:
+        return TreeDisk(Tree())
+
+    def simulated_probe(self) -> object:
+        return Ping()
+
+    def simulated_node(
+        self, place: Place, shape: Shape, disk: SimulatedDisk, host: Host
+    ) -> SimulatedProcess:
+        if place.slot.role == SERVER:
+            assert isinstance(disk, TreeDisk)
+            host.record(NodeStarted(SERVER, 1, SERVER, 0))
+            return SimulatedServer(disk, host)
+        node = Node(place.slot, host, self.react[place.slot.name])
+        self.nodes[place.slot.name] = node
+        return node
+
+    def simulated_client(self, config: WorkerConfig, host: Host) -> SimulatedProcess:
+        raise AssertionError("the test starts no client")
