@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from zookeeper_clients import Client
 from zookeeper_servers import NOT_DURABLE, RunningServer, available, standalone
 
 from fencepost.model.clock import poll
 from fencepost.supervision.addresses import claim
+from fencepost_clusters.zookeeper.port import (
+    Answer,
+    Connected,
+    Create,
+    Created,
+    Exists,
+    Found,
+    Unknown,
+    Unsent,
+)
 from fencepost_clusters.zookeeper.probe import zookeeper_probe
 from fencepost_clusters.zookeeper.server import Server, config, mode
 
@@ -104,3 +116,38 @@ def test_three_real_servers_elect_a_leader_and_none_serves_without_a_majority(
     assert alone.said("ruok") == "imok"
     assert "not currently serving" in alone.said("srvr")
     assert not zookeeper_probe(alone.server.address, alone.server.port, 2.0)
+
+
+@available
+@pytest.mark.real
+def test_a_session_and_its_ephemeral_outlive_the_leader_of_the_ensemble(
+    ensemble: dict[int, RunningServer],
+) -> None:
+    """A transaction id holds the leader's term in its upper half, so it jumps at an election."""
+    for server in ensemble.values():
+        server.wait()
+
+    async def test() -> None:
+        one = Client(",".join(server.host for server in ensemble.values()), 20_000)
+        session = await one.connected()
+        first = await one.ask(Create("/first", ephemeral=True))
+        (leader,) = (server for server in ensemble.values() if server.mode() == "leader")
+        leader.end()
+        second: Answer = Unsent()
+        while isinstance(second, Unsent | Unknown):
+            await one.wait(lambda: isinstance(one.states[-1], Connected))
+            second = await one.ask(Create("/second-", ephemeral=True, sequential=True))
+        found = await one.ask(Exists("/first"))
+        await one.close()
+        assert isinstance(first, Created)
+        assert isinstance(second, Created)
+        assert first.stat is not None
+        assert second.stat is not None
+        assert found == Found(first.stat)
+        assert first.stat.owner == second.stat.owner == session
+        assert second.stat.czxid >> 32 > first.stat.czxid >> 32
+        assert {state for state in one.states if isinstance(state, Connected)} == {
+            Connected(session)
+        }
+
+    asyncio.run(test())

@@ -161,7 +161,8 @@ def test_a_session_without_a_connection_is_given_up_before_the_server_can_tell_i
             before = monotonic()
             await one.wait(lambda: isinstance(one.states[-1], Ended))
             assert one.states[1:] == [Suspended(), Ended(End.GIVEN_UP)]
-            assert monotonic() - before == pytest.approx(SHORT_MS / 1000, abs=1.0)
+            # Not sooner: the server would resume it until then. Clocks of two threads were read.
+            assert monotonic() - before > SHORT_MS / 1000 - 0.1
 
     run(test)
 
