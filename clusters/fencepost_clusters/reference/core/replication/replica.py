@@ -313,6 +313,14 @@ class Replica:
         self.proposed = isr
         self.advance()
 
+    def refused(self) -> None:
+        """What was to be added is certainly not stored: the high watermark waits for it no longer.
+
+        It moves now, before anything is asked again: a replica may join only at the high watermark.
+        """
+        self.adding = ()
+        self.advance()
+
     # ------------------------------------------------------------------------------ to the disk
 
     def flush(self) -> None:

@@ -278,7 +278,7 @@ class Replicas:
             one.retry_ns = now.monotonic_ns + RETRY_NS
             self._due_ns = now.monotonic_ns
             if error in _CERTAIN:
-                one.adding = ()
+                one.refused()
         return True  # a granted change counts once its record is replayed
 
     def failed(self, call_id: int, now: Instant) -> bool:

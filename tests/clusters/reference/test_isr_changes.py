@@ -1,0 +1,120 @@
+"""What a leader makes of the answers to its ISR changes, without a cluster round it."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from fencepost_clusters.reference.core.node import settings
+from fencepost_clusters.reference.core.node.effects import Call, Instant, Outbox
+from fencepost_clusters.reference.core.quorum.metadata.image import Image
+from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
+from fencepost_clusters.reference.core.replication.replicas import Replicas
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import record_batch
+from fencepost_clusters.reference.wire import records as r
+from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import IsrChangeAsked
+
+TOPIC = uuid.UUID(int=9)
+KEY = (TOPIC, 0)
+CONTROLLER = 101
+PROPERTIES = {
+    "process.roles": "broker",
+    "broker.id": "1",
+    "controller.connect": "101@controller-1:9093",
+}
+
+
+def at(ms: int) -> Instant:
+    return Instant(ms * 1_000_000, ms)
+
+
+def cluster() -> Image:
+    """Brokers 1 to 3 are active; broker 1 leads a partition whose ISR lacks broker 3."""
+    image = Image()
+    for broker in (1, 2, 3):
+        image.replay(
+            r.BrokerRecord(
+                broker_id=broker,
+                broker_epoch=broker,
+                end_points=(),
+                fenced=False,
+                incarnation_id=uuid.UUID(int=broker),
+            ),
+            broker,
+        )
+    image.replay(r.TopicRecord(name="orders", topic_id=TOPIC), 4)
+    partition = r.PartitionRecord(
+        partition_id=0, topic_id=TOPIC, replicas=(1, 2, 3), isr=(1, 2), leader=1, leader_epoch=4
+    )
+    image.replay(partition, 5)
+    return image
+
+
+@pytest.fixture
+def leader() -> tuple[Replicas, Outbox, Image]:
+    """Broker 1's replicas, of which it leads one."""
+    out, image = Outbox(), cluster()
+    read = settings.read(PROPERTIES)
+    replicas = Replicas(read, {CONTROLLER: ("controller-1", 9093)}, ReplicationPolicies(), out)
+    replicas.adopt(image, [KEY], at(0))
+    return replicas, out, image
+
+
+def refused(error: Error) -> m.AlterPartitionResponse:
+    part = m.AlterPartitionResult(partition_index=0, error_code=error)
+    topics = (m.AlterPartitionTopicResult(topic_id=TOPIC, partitions=(part,)),)
+    return m.AlterPartitionResponse(error_code=Error.NONE, topics=topics)
+
+
+def asked(out: Outbox) -> tuple[list[int], list[IsrChangeAsked]]:
+    """The calls that were made, and the events of ISR changes that were asked for."""
+    effects = out.drain()
+    calls = [one.call_id for one in effects if isinstance(one, Call)]
+    bodies = [getattr(one, "body", None) for one in effects]
+    return calls, [body for body in bodies if isinstance(body, IsrChangeAsked)]
+
+
+def test_a_refused_member_that_fell_behind_meanwhile_is_not_asked_for_again(
+    leader: tuple[Replicas, Outbox, Image],
+) -> None:
+    """RP-10: it may join at the high watermark only, which waited for it until the refusal."""
+    replicas, out, image = leader
+    one = replicas.by_key[KEY]
+    one.fetched(2, "broker-2#1", 2, 0, at(1))
+    one.fetched(3, "broker-3#1", 3, 0, at(1))
+    replicas.tick(image, CONTROLLER, 1, at(200))
+    (call,), (change,) = asked(out)
+    assert change.new_isr == (1, 2, 3)
+    batch = record_batch.build([b"x"], 0, -1, 1)
+    one.append(record_batch.parse(batch), batch)
+    one.fetched(2, "broker-2#1", 2, 1, at(210))
+    assert one.high_watermark == 0, "what may have been added counts"
+    assert replicas.answered(call, refused(Error.INELIGIBLE_REPLICA), at(220))
+    assert one.high_watermark == 1
+    out.drain()
+    replicas.tick(image, CONTROLLER, 1, at(400))
+    assert asked(out) == ([], [])
+    one.fetched(3, "broker-3#1", 3, 1, at(410))
+    replicas.tick(image, CONTROLLER, 1, at(600))
+    _, (change,) = asked(out)
+    assert (change.new_isr, change.ends, change.high_watermark) == ((1, 2, 3), (1, 1, 1), 1)
+
+
+def test_an_uncertain_refusal_keeps_what_may_have_been_added_counted(
+    leader: tuple[Replicas, Outbox, Image],
+) -> None:
+    replicas, out, image = leader
+    one = replicas.by_key[KEY]
+    one.fetched(2, "broker-2#1", 2, 0, at(1))
+    one.fetched(3, "broker-3#1", 3, 0, at(1))
+    replicas.tick(image, CONTROLLER, 1, at(200))
+    (call,), _ = asked(out)
+    batch = record_batch.build([b"x"], 0, -1, 1)
+    one.append(record_batch.parse(batch), batch)
+    one.fetched(2, "broker-2#1", 2, 1, at(210))
+    answer = m.AlterPartitionResponse(error_code=Error.NOT_CONTROLLER, topics=())
+    assert replicas.answered(call, answer, at(220))
+    assert one.high_watermark == 0
