@@ -37,6 +37,8 @@ from fencepost.model.shape import Shape
 from fencepost.model.topology import Slot
 
 LAYOUT_VERSION = 2
+PRIVATE = 0o700
+"""The mode of a run's folder: it holds what clients wrote and a system's settings."""
 
 
 class RunSlot(Struct, frozen=True):
@@ -171,7 +173,7 @@ class RunFolder:
         """Makes the folder; raises UsageError when it is not empty."""
         folder = cls(path.absolute())
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(PRIVATE, parents=True, exist_ok=True)
             if any(path.iterdir()):
                 raise UsageError(f"{path} is not empty: each run needs a folder of its own")
             for part in (folder.events, folder.logs, folder.work, folder.data, folder.report):
@@ -187,7 +189,7 @@ class RunFolder:
         for number in range(1, 10_000):
             path = root / (name if number == 1 else f"{name}-{number}")
             try:
-                path.mkdir(parents=True)
+                path.mkdir(PRIVATE, parents=True)
             except FileExistsError:
                 continue
             except OSError as failed:

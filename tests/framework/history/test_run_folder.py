@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -65,6 +66,12 @@ def test_a_folder_is_used_by_one_run(tmp_path: Path) -> None:
     RunFolder.create(tmp_path / "run-1")
     with pytest.raises(UsageError, match="not empty"):
         RunFolder.create(tmp_path / "run-1")
+
+
+def test_a_folder_is_its_users_alone(tmp_path: Path) -> None:
+    made = RunFolder.create(tmp_path / "run").path
+    named = RunFolder.create_below(tmp_path / "runs", "demo", NOW).path
+    assert [stat.S_IMODE(one.stat().st_mode) for one in (made, named)] == [0o700, 0o700]
 
 
 def test_runs_of_one_second_get_folders_of_their_own(tmp_path: Path) -> None:
