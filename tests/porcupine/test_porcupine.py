@@ -111,6 +111,10 @@ def play(
     return result, list(history.read(result.folder, Codec(plugins.event_kinds)))
 
 
+SEEDS = 12
+"""Among so many seeds one shows each defect, whatever the random schedules draw."""
+
+
 def agreed(result: RunResult, judged: Mapping[str, ops.Judged]) -> bool:
     """Whether both found the contents sound; fails where one says so and the other does not."""
     broken = CONTENT & set(result.judgement.of(Outcome.VIOLATED))
@@ -138,18 +142,20 @@ def test_both_find_a_healthy_cluster_sound(
 
 
 @pytest.mark.parametrize(
-    ("defect", "seed"),
-    [
-        *(("elects-outside-isr", 1), ("never-truncates", 2)),
-        *(("serves-uncommitted", 1), ("serves-uncommitted", 2)),
-        *(("acks-before-followers", 2), ("acks-before-followers", 6)),
-    ],
+    "defect",
+    ["elects-outside-isr", "never-truncates", "serves-uncommitted", "acks-before-followers"],
 )
 def test_both_find_a_broken_cluster_unsound(
-    defect: str, seed: int, plugins: Plugins, program: Path, tmp_path: Path
+    defect: str, plugins: Plugins, program: Path, tmp_path: Path
 ) -> None:
-    result, events = play(plugins, tmp_path / "run", lossy(seed, plugins), defect, seed=seed)
-    assert not agreed(result, ops.judge(program, ops.of_partitions(events)))
+    """Both agree on every seed, and one of the first seeds shows the defect."""
+
+    def sound(seed: int) -> bool:
+        work = lossy(seed, plugins)
+        result, events = play(plugins, tmp_path / f"run-{seed}", work, defect, seed=seed)
+        return agreed(result, ops.judge(program, ops.of_partitions(events)))
+
+    assert not all(sound(seed) for seed in range(1, SEEDS + 1))
 
 
 @pytest.mark.parametrize(
