@@ -366,9 +366,10 @@ def check_system(
         run.clients.load()
         check_links(run)
         check_cuts(run)
-        first, second, *_ = (node.name for node in run.base.nodes)
-        _inject(run, "pause", node=first)
-        _inject(run, "slow_link", sources=[first, second], targets=[first, second], latency_ms=20)
+        nodes = [node.name for node in run.base.nodes]
+        _inject(run, "pause", node=nodes[0])
+        # All links between nodes: of two nodes that follow a third one, none may have a connection.
+        _inject(run, "slow_link", sources=nodes, targets=nodes, latency_ms=20)
         check_deaths(run)
         return check_history(run)
 

@@ -101,6 +101,11 @@ def test_another_version_acknowledges_keeps_and_is_judged(
     assert folder.info().versions["apache/kraft"] == version
 
 
+def by(process: str, kind: str) -> Condition:
+    """A process wrote an event of this kind."""
+    return Condition(f"{kind} by {process}", lambda view: (process, kind) in view.latest)
+
+
 @brought(DEFAULT_VERSION)
 def test_an_observer_that_comes_too_late_for_the_log_records_it_and_nothing_holds(
     tmp_path: Path, plugins: Plugins
@@ -115,13 +120,12 @@ def test_an_observer_that_comes_too_late_for_the_log_records_it_and_nothing_hold
         run.cluster.eventually(run.cluster.recovered)
         observer = next(one for one in system.observers() if one.workload == OBSERVER)
         late = run.runtime.client(replace(observer, name="late")).process
-        # The content of a snapshot comes after its name, and before what was committed since.
-        for kind in ("snapshot.loaded", "metadata.committed"):
-            run.cluster.eventually(
-                Condition(f"{kind} by {late}", lambda v, kind=kind: (late, kind) in v.latest)
-            )
+        # The content of a snapshot comes after its name, and before what is committed since.
+        run.cluster.eventually(by(late, "snapshot.loaded"))
+        run.clients.create_topic("last")
+        run.cluster.eventually(by(late, "metadata.committed"))
         told = {body.topic for body in EventLog(run.runtime).of(TopicCommitted, late)}
-        assert told == {"orders", "bills", "notes"}
+        assert told - {"last"} == {"orders", "bills", "notes"}
         result = run.finish()
     assert result.judgement.of(Outcome.HOLDS) == ()
     with pytest.raises(Inconclusive, match=r"metadata records 0 to \d+ were not read: the log had"):

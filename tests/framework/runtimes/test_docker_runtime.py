@@ -242,7 +242,8 @@ def test_a_stale_image_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_image_that_is_not_there_is_named() -> None:
     docker_bench.ground()
-    with pytest.raises(EnvironmentFailed, match=r"the image acme/none is not there"):
+    says = r"there is no image 'acme/none': build it by \./dev images"
+    with pytest.raises(EnvironmentFailed, match=says):
         module.docker_backend("acme/none")
 
 
