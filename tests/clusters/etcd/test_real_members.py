@@ -131,9 +131,10 @@ class Clients:
         )
 
     def events(self, client: str) -> list[Event]:
+        """The whole events of a client, which may be writing another one just now."""
         path = self._members.folder / f"{client}.ndjson"
-        lines = path.read_bytes().splitlines() if path.exists() else []
-        return [CODEC.decode(line) for line in lines]
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        return [CODEC.decode(line) for line in lines if line.endswith(b"\n")]
 
     def stop(self) -> None:
         for process in self.processes.values():
