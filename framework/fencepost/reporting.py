@@ -12,7 +12,7 @@ from fencepost.events.traits import (
 from fencepost.history.merge import Reading, read
 from fencepost.history.run_folder import RunFolder, RunInfo, write_whole
 from fencepost.judging.event_formatter import sentence, sentence_of
-from fencepost.judging.explanation import Explanation, explain
+from fencepost.judging.explanation import BROKE, Explanation, explain
 from fencepost.judging.folder import Promises, judge_folder
 from fencepost.judging.judge import (
     Broken,
@@ -25,6 +25,7 @@ from fencepost.judging.judge import (
 from fencepost.plugins.manager import Plugins, load
 
 __all__ = [
+    "BROKE",
     "Broken",
     "Explanation",
     "Judgement",

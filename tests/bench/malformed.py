@@ -4,8 +4,8 @@
 
 A controller and a broker, on loopback; the frames, one third to each listener, are those of
 `tests/clusters/reference/foreign_bytes.py`. Every connection must be read to its end within ten
-seconds, a good request be answered after every 64 frames or fewer, nobody die, and the memory of
-either node, once it has seen a tenth of the frames, not grow by more than GOAL_GROWTH_MB.
+seconds, a good request be answered after every 64 frames or fewer, no process die, and the memory
+of either node, once it has seen a tenth of the frames, not grow by more than GOAL_GROWTH_MB.
 """
 
 from __future__ import annotations

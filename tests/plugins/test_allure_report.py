@@ -19,7 +19,7 @@ VERDICTS = {
         "verdict": "violated",
         "exercised": 0,
         "witness": "client",
-        "sentence": "A fenced broker serves nobody.",
+        "sentence": "A fenced broker serves no client.",
         "violated": 1,
         "violations": [
             {
@@ -87,7 +87,7 @@ def test_a_violation_is_shown_as_failed_with_attachments(pytester: pytest.Pytest
     sources = attached(pytester, shown["test_violated"])
     assert {"verdicts", "explanation", "timeline", "run folder"} <= set(sources)
     assert sources["explanation"].read_text().splitlines() == [
-        "QC-17: A fenced broker serves nobody.",
+        "QC-17: A fenced broker serves no client.",
         "  it served 3 messages",
         "  epoch 4 began",
     ]
@@ -114,7 +114,7 @@ def test_a_known_finding_is_named_and_listed_below_new_ones() -> None:
         "KR-06": Verdict(
             "violated", 1, "peer", "A refused process is gone.", known=("duplicates",)
         ),
-        "QC-17": Verdict("violated", 1, "client", "A fenced broker serves nobody."),
+        "QC-17": Verdict("violated", 1, "client", "A fenced broker serves no client."),
     }
     new, known = table(found).split("<tr>")[2:]
     assert "<td>QC-17</td><td>violated</td>" in new

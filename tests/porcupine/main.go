@@ -7,7 +7,7 @@
 //	read    finds `values` from `offset` on
 //	whole   finds `values` from `offset` on, and nothing after them
 //
-// A `return` of -1 is an operation that nobody saw end: it happened at any time after its call.
+// A `return` of -1 is an operation whose end was not seen: it happened at any time after its call.
 package main
 
 import (

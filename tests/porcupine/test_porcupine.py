@@ -1,4 +1,4 @@
-"""Our rules agree with a checker that nobody here wrote (porcupine), on healthy and broken runs.
+"""Our rules agree with a checker of others (porcupine), on healthy and broken runs.
 
 Where porcupine finds a partition's log not linearizable, one of CONTENT was violated, and the other
 way round. The other clauses of the data plane are not about what clients were told of contents: a

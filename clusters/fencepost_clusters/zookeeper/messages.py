@@ -1,6 +1,6 @@
 """What a client and a simulated server send each other, as values.
 
-Besides these, a server sends `Answered` and `Fired` as a client is told them.
+Besides these, a server sends `Answered` and `Fired` as a client gets them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a node asks of ZooKeeper and what it is told, as values.
+"""What a node asks of ZooKeeper and the answers it gets, as values.
 
 A node has one session at a time. It asks in the session, each request with a number; the answer
 carries the number. A session begins, may be suspended and resumed, and ends once. A request belongs

@@ -100,8 +100,8 @@ def command(zookeeper: Distribution, server: Server) -> Command:
 def mode(srvr: str) -> str | None:
     """`standalone`, `leader`, `follower` or `observer` as the answer to `srvr` tells.
 
-    None from a server that serves nobody yet. The answer to `ruok` is no readiness: a server says
-    `imok` while it is without a majority.
+    None from a server that serves no client yet. The answer to `ruok` is no readiness: a server
+    says `imok` while it is without a majority.
     """
     found = re.search(r"^Mode: (\w+)$", srvr, re.MULTILINE)
     return found[1] if found else None

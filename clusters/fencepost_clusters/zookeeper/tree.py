@@ -213,9 +213,9 @@ class Tree:
                 before = [Refused(Reason.ROLLED_BACK)] * (len(results) - 1)
                 after = [Refused(Reason.AFTER_REFUSED)] * (len(writes) - len(results))
                 return Done((*before, results[-1], *after)), ()
-        # A client library is told no stat of what a multi made.
-        told = (Created(one.path, None) if isinstance(one, Created) else one for one in results)
-        return Done(tuple(told)), self._commit(made)
+        # An answer to a multi has no stat of what it made.
+        without = (Created(one.path, None) if isinstance(one, Created) else one for one in results)
+        return Done(tuple(without)), self._commit(made)
 
     def _read(self, session: int, request: Exists | GetData | GetChildren) -> Answer:
         node = self._nodes.get(request.path)

@@ -64,7 +64,8 @@ _MOST_HELD_BYTES = 2**20
 
 
 def hold_attributes(what: Hold | None, upstream: str) -> Mapping[str, object]:
-    """What the toxic is told, all of it by name; nothing to hold: it lets go and passes all.
+    """The attributes of the toxic, all of them by name. With nothing to hold, it releases what it
+    holds and passes everything.
 
     `upstream` is where messages go that outlived their connection. Raises UsageError for what makes
     no sense.

@@ -474,7 +474,7 @@ def _check_end(worker: str, history: Sequence[Event]) -> None:
 
 def _check_operations(history: Sequence[Event]) -> None:
     """No name begins twice or ends twice, or ends before it begins. An operation without a name
-    cannot be told from others."""
+    cannot be distinguished from others."""
     begun: set[str] = set()
     ended: set[str] = set()
     for event in history:

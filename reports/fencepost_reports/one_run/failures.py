@@ -15,6 +15,7 @@ from typing import Literal, final
 
 from fencepost import Event, Evidence, OperationOutcome
 from fencepost.reporting import (
+    BROKE,
     Broken,
     Explanation,
     Verdict,
@@ -33,7 +34,7 @@ NAMED = "named by the rule"
 SAME = "the latest loss of authority over what it concerns"
 WIDE = "the latest loss of authority that the cluster depends on"
 
-_REMARKS = {"violation": "this broke it", "operation": "this failed"}
+_REMARKS = {"violation": BROKE, "operation": "this failed"}
 _FAILED = (OperationOutcome.FAILED, OperationOutcome.UNKNOWN)
 Ref = tuple[str, int]
 

@@ -165,7 +165,7 @@ def test_a_topic_is_created_or_refused_with_kafkas_error(
 
 
 @pytest.mark.parametrize(
-    ("change", "saying"),
+    ("change", "message"),
     [
         ({"process.roles": "zookeeper"}, "process.roles"),
         ({"process.roles": ""}, "process.roles"),
@@ -183,8 +183,8 @@ def test_a_topic_is_created_or_refused_with_kafkas_error(
         ({"registration.heartbeat.interval.ms": "20000"}, "below the lease"),
     ],
 )
-def test_bad_settings_are_refused_in_one_sentence(change: dict[str, str], saying: str) -> None:
-    with pytest.raises(UsageError, match=saying):
+def test_bad_settings_are_refused_in_one_sentence(change: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         settings.read({**BROKER, **change})
 
 

@@ -180,7 +180,7 @@ def test_the_invariants_and_all_promises_hold(
 
 
 @pytest.mark.parametrize(
-    ("defects", "saying"),
+    ("defects", "message"),
     [
         (("votes-twice", "elects-shorter-log"), r"two led|differs at|two lead"),
         (("reuses-broker-epochs",), "went back in the epochs of"),
@@ -188,7 +188,7 @@ def test_the_invariants_and_all_promises_hold(
     ],
 )
 def test_the_invariants_can_be_broken(
-    defects: tuple[str, ...], saying: str, plugins: Plugins, tmp_path: Path
+    defects: tuple[str, ...], message: str, plugins: Plugins, tmp_path: Path
 ) -> None:
     """Or they would prove nothing: a voter that votes twice makes two leaders of one epoch."""
 
@@ -196,7 +196,7 @@ def test_the_invariants_can_be_broken(
         for seed in range(1, 30):
             conduct(seed, plugins, tmp_path / f"run-{seed}", *defects)
 
-    with pytest.raises(AssertionError, match=saying):
+    with pytest.raises(AssertionError, match=message):
         until_broken()
 
 

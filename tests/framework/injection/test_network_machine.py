@@ -123,7 +123,7 @@ class Networking(RuleBasedStateMachine):
     @precondition(lambda self: self.dialled)
     @rule(data=st.data(), back=st.booleans())
     def cut(self, data: st.DataObject, back: bool) -> None:
-        """One direction of a connection: of what nobody dialled little is to be seen."""
+        """One direction of a connection: of one that no client dialled little is to be seen."""
         _, one = self._any(data)
         pair = one.ends[::-1] if back else one.ends
         self.cuts[pair] += 1

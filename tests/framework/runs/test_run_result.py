@@ -32,7 +32,7 @@ from fencepost.model.clock import MS
 from fencepost.runs.run import RunResult, new_folder
 from fencepost_kafka import LogTruncated
 
-SENTENCE = "A fenced broker serves nobody."
+SENTENCE = "A fenced broker serves no client."
 BROKEN = Broken(Cause("broker-2#1", 7), Evidence.CLIENT, "it served 3 messages", (), ("epoch 4",))
 VERDICTS = {
     "QC-01": Verdict(Outcome.HOLDS, 3, Evidence.PEER, "It holds."),

@@ -5,5 +5,5 @@ and reads no clock. `http.py` is the thin shell that carries scripts out.
 
 The gateway is used through the standard library. etcd3gw (2.7.0) is maintained, yet it reports a
 refused connection and a connection that broke after the request was sent as the same error, so
-"failed" and "unknown" could not be told apart.
+"failed" and "unknown" could not be distinguished.
 """

@@ -107,7 +107,7 @@ class Locker:
             yield Wait(options.every_ms)
 
     def _lease(self, lease: int, action: LeaseAction) -> Generator[Step, Response | None, bool]:
-        """Whether the lease may last, for all that this client was told."""
+        """Whether the lease may last, by the answers that this client got."""
         operation, slot = self._operation(), self._members.now
         yield Record(LeaseInvoked(operation=operation, lease=lease, action=action, slot=slot))
         request = {

@@ -40,7 +40,7 @@ class MemberReady(Struct, frozen=True, kw_only=True, tag="etcd.member_ready"):
 
 
 class MemberStopping(Struct, frozen=True, kw_only=True, tag="etcd.member_stopping"):
-    """A member was told to stop by a signal, or stops after a failure."""
+    """A signal asked a member to stop, or stops after a failure."""
 
     member: str
     reason: str

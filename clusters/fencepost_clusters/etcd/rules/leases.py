@@ -53,7 +53,7 @@ class _Lease:
     in_doubt: bool = False
     """Whether a renewal ended unknown: it may take effect at any later time."""
     ended: bool = False
-    """Whether the client gave it back, or was told that it is gone."""
+    """Whether the client gave it back, or learned that it is gone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 etcd numbers all writes of the store. A write's answer names its own revision. A read's answer names
 the store's revision (`revision`) and that of the key's last write (`mod_revision`). So the order of
-writes is known, and what a client was told is compared with it exactly; nothing is searched for.
+writes is known, and each answer to a client is compared with it exactly; nothing is searched for.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _writes(body: RegisterCompleted) -> bool:
 
 
 def _reads(body: RegisterCompleted) -> bool:
-    """Whether its answer told what the key holds: a read, or a swap whose comparison failed."""
+    """Whether its answer says what the key holds: a read, or a swap whose comparison failed."""
     return not _writes(body) and body.revision >= 0 and body.mod_revision >= 0
 
 
@@ -152,7 +152,7 @@ def _lost(
 
 @dataclass(frozen=True, slots=True)
 class _Floor:
-    """What every operation that begins from now on has to show, and the event that told it."""
+    """What every operation that begins from now on has to show, and the event that shows it."""
 
     revision: int = -1
     mod_revision: int = 0

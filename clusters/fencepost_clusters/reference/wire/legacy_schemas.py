@@ -225,17 +225,10 @@ class StopReplicaRequest:
     topics: tuple[StopReplicaTopic, ...]
 
 
-@_entity(NESTED, STOP_REPLICA, 1)
-class StopReplicaError:
-    topic_name: str = _string()
-    partition_index: int = _int32()
-    error_code: int = _int16()
-
-
 @_entity(RESPONSE, STOP_REPLICA, 1)
 class StopReplicaResponse:
     error_code: int = _int16()
-    partition_errors: tuple[StopReplicaError, ...]
+    partition_errors: tuple[PartitionError, ...]
 
 
 @_entity(REQUEST, CONTROLLED_SHUTDOWN, 2)

@@ -48,7 +48,7 @@ from typing import Any
 
 PROGRAM = "fencepost-toxiproxy"
 NAMED = b"FENCEPOST_PROCESS="
-"""The variable in which a container's process is told its name."""
+"""The variable that gives a container's process its name."""
 _READY_LIMIT_S = 5.0
 _EXIT_TOXIPROXY = 70
 
@@ -180,7 +180,7 @@ class Agent:
         return {}
 
     def do_pack(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Every file is read before its length is told: others may write to it meanwhile."""
+        """Every file is read before its length is sent: others may write to it meanwhile."""
         folder = Path(request["folder"])
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as tar:

@@ -1,4 +1,4 @@
-"""The harness's end of a client worker: what it is told at its start, and the pipe to it."""
+"""The harness's end of a client worker: its configuration, and the pipe to it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def worker_config(
     spec: ClientSpec,
     bootstrap: tuple[str, ...],
 ) -> WorkerConfig:
-    """What a worker in the clients' slot is told."""
+    """The configuration of a worker in the clients' slot."""
     return WorkerConfig(
         run=folder.run,
         process=process,

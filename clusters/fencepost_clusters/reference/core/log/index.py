@@ -26,7 +26,7 @@ class LogIndex:
 
     def begin_at(self, offset: int, epoch: int) -> None:
         """An empty log that goes on where another had come to, with that one's last epoch."""
-        assert not self._entries, "only an empty log can be told where it begins"
+        assert not self._entries, "only an empty log can be given a beginning"
         self._begin, self._begin_epoch = offset, epoch
 
     @property
