@@ -115,12 +115,13 @@ def run_tables(source: RunSource, promises: Promises) -> RunTables:
     of an unknown system.
     """
     folder = RunFolder(Path(source.path))
+    info = folder.info()
     judgement, end = judge_folder(folder, promises, keep=False)
     codec = Codec(promises.kinds)
     reading = _Pass()
     reading.take(read(folder, codec))
     return reading.tables(
-        _Run(source, folder.info(), promises.plane(folder.info().system), end),
+        _Run(source, info, promises.plane(info.system), end),
         judgement.verdicts,
         read(folder, codec),
     )
