@@ -21,8 +21,8 @@ import msgspec
 from fencepost.injection.probes import End
 from fencepost.injection.toxics import DOWNSTREAM, HOLD, UPSTREAM, Toxic, hold_attributes, toxics
 from fencepost.injection.toxiproxies import Hung, Toxiproxies
-from fencepost.model.errors import EnvironmentFailed, UsageError
-from fencepost.model.hold import Hold, HoldCounts
+from fencepost.model.errors import EnvironmentFailed
+from fencepost.model.hold import Hold, HoldCounts, check_hold
 from fencepost.model.runtime import HEALTHY, LinkState
 from fencepost.model.topology import Layout, Link, Slot
 
@@ -140,11 +140,7 @@ class Links:
 
     def hold(self, link: Link, what: Hold) -> None:
         """See `Runtime.hold`."""
-        words = f"{link.source} -> {link.target}:{link.port}"
-        if not self._layout.framed:
-            raise UsageError(f"{words} holds nothing: the system's links carry no framed messages")
-        if link in self._holds:
-            raise UsageError(f"{words} holds messages already")
+        check_hold(link, self._layout.framed, link in self._holds)
         self._attributes(link, what)
         self._holds[link] = what
         self._follow(link)

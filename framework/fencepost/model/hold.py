@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from fencepost.model.errors import UsageError
+from fencepost.model.topology import Link
+
 HoldAction = Literal["hold", "delay", "drop"]
 
 INSPECTED_BYTES = 64 * 1024
@@ -110,3 +113,12 @@ class HoldCounts:
             + (f"; {self.unframed} connections without messages" if self.unframed else "")
             + (f"; {self.last_error}" if self.last_error else "")
         )
+
+
+def check_hold(link: Link, framed: bool, active: bool) -> None:
+    """Raises UsageError for a link that carries no framed messages, or that holds already."""
+    words = f"{link.source} -> {link.target}:{link.port}"
+    if not framed:
+        raise UsageError(f"{words} holds nothing: the system's links carry no framed messages")
+    if active:
+        raise UsageError(f"{words} holds messages already")

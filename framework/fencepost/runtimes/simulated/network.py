@@ -20,7 +20,7 @@ from fencepost.injection.links import Bytes
 from fencepost.injection.toxics import DOWNSTREAM, UPSTREAM, toxics
 from fencepost.model.clock import MS, SECOND
 from fencepost.model.errors import UsageError
-from fencepost.model.hold import Hold, HoldCounts
+from fencepost.model.hold import Hold, HoldCounts, check_hold
 from fencepost.model.runtime import HEALTHY, LinkState
 from fencepost.model.topology import Layout, Link
 from fencepost.runtimes.simulated.holding import LinkHold, Waiting
@@ -236,16 +236,10 @@ class SimulatedNetwork:
 
     def hold(self, link: Link, what: Hold) -> None:
         """See `LinkControl.hold`."""
-        frame, port = self._frame, link.port
-        if frame is None or not self._layout.framed:
-            raise UsageError(
-                f"{link.source} -> {link.target}:{port} holds nothing: "
-                "the system's links carry no framed messages"
-            )
-        before = self._holds.get(link)
-        if before is not None and before.active:
-            raise UsageError(f"{link.source} -> {link.target}:{port} holds messages already")
-        self._holds[link] = LinkHold(what, lambda message: frame(message, port))
+        frame = self._frame if self._layout.framed else None
+        check_hold(link, frame is not None, link in self.holding)
+        assert frame is not None
+        self._holds[link] = LinkHold(what, lambda message: frame(message, link.port))
 
     def held(self, link: Link) -> HoldCounts:
         """See `LinkControl.held`."""
