@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 import unicodedata
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -74,7 +75,7 @@ def load_plugins() -> Plugins:
 
 
 def print_failure(message: str) -> None:
-    """The sentence that tells why a command failed, to standard error."""
+    """The sentence that says why a command failed, to standard error."""
     typer.echo(printable(f"fencepost: {message}"), err=True)
 
 
@@ -87,30 +88,49 @@ def progress() -> Callable[[str], None]:
     """Prints a line of progress with the time since the command began, on a terminal only."""
     console, began = errors(), wall_clock()
 
-    def tell(line: str) -> None:
+    def show_line(line: str) -> None:
         if not sys.stderr.isatty():
             return
         seconds = (wall_clock() - began).total_seconds()
         show(console, (f"{seconds:6.1f} s", "dim"), f"  {line}")
 
-    return tell
+    return show_line
+
+
+def has_line(outcome: Outcome) -> bool:
+    """Whether a run's table has a line for a clause of this outcome. The others are counted below
+    the table (`print_others`)."""
+    return outcome not in (Outcome.NOT_EXERCISED, Outcome.NOT_APPLICABLE)
+
+
+def print_others(outcomes: Iterable[Outcome], console: Console) -> None:
+    """How many clauses have no line in a run's table, and why."""
+    counts = Counter(outcomes)
+    show(
+        console,
+        f"{counts[Outcome.NOT_EXERCISED]} clauses were not exercised; "
+        f"{counts[Outcome.NOT_APPLICABLE]} do not apply to this system",
+    )
 
 
 def print_verdicts(judgement: Judgement, console: Console) -> None:
-    """A table with one line per clause: the verdict, how often exercised, the evidence, the
-    sentence."""
+    """A table with one line for each clause that has one: the verdict, how often exercised, the
+    evidence, the sentence. Then how many clauses have none."""
     table = Table(box=None, pad_edge=False, expand=True)
     for name, width in (("clause", 27), ("verdict", 14), ("exercised", 9), ("evidence", 8)):
         align: Literal["left", "right"] = "right" if name == "exercised" else "left"
         table.add_column(name, justify=align, no_wrap=True, min_width=width)
     table.add_column("promise", no_wrap=True, overflow="ellipsis", ratio=1)
     for clause, verdict in judgement.verdicts.items():
+        if not has_line(verdict.verdict):
+            continue
         word = Text(verdict.verdict, _STYLE[verdict.verdict])
         known = f"known: {', '.join(verdict.known)}" if verdict.known else ""
         says = known or verdict.reason or verdict.sentence
         count = str(verdict.exercised)
         table.add_row(clause, word, count, verdict.evidence or "", printable(says))
     console.print(table)
+    print_others((one.verdict for one in judgement.verdicts.values()), console)
 
 
 def print_matrix(rows: Sequence[MatrixRow], loaded: Plugins, console: Console) -> None:
@@ -148,11 +168,8 @@ def print_run_table(
 ) -> None:
     """The results of `fencepost run`'s tests: a line for each clause with a verdict, then how many
     have none, then the receipts of the faults."""
-    decided = [r for r in rows if r.verdict not in (Outcome.NOT_EXERCISED, Outcome.NOT_APPLICABLE)]
-    print_matrix(decided, loaded, console)
-    idle = sum(row.verdict is Outcome.NOT_EXERCISED for row in rows)
-    alien = sum(row.verdict is Outcome.NOT_APPLICABLE for row in rows)
-    show(console, f"{idle} clauses were not exercised; {alien} do not apply to this system")
+    print_matrix([row for row in rows if has_line(row.verdict)], loaded, console)
+    print_others((row.verdict for row in rows), console)
     faults = sum(map(len, receipts))
     without = [fault for one in receipts for fault, true in one.items() if not true]
     missing = f"without a receipt: {', '.join(without)}" if without else "each with a receipt"

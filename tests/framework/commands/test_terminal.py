@@ -8,8 +8,15 @@ import pytest
 from rich.console import Console
 
 from fencepost.campaigns.conformance import MatrixRow
-from fencepost.commands.terminal import errors, print_matrix, printable, show
-from fencepost.judging.judge import Outcome
+from fencepost.commands.terminal import (
+    errors,
+    print_matrix,
+    print_run_table,
+    print_verdicts,
+    printable,
+    show,
+)
+from fencepost.judging.judge import Judgement, Outcome, Verdict
 from fencepost.judging.rules import Evidence
 from fencepost.plugins.manager import load
 
@@ -65,3 +72,25 @@ def test_a_cell_of_a_table_is_never_markup() -> None:
     row = MatrixRow("QC-05", "x", "process", Outcome.UNKNOWN, 0, None, (), reason=why)
     print_matrix([row], load(), Console(file=printed, width=220, markup=False))
     assert "takes ['controller-2:9093'] [/] for \\x1b[31mthe quorum" in printed.getvalue()
+
+
+def test_a_run_and_the_demo_leave_out_the_same_clauses() -> None:
+    outcomes = {
+        "QC-30": Outcome.HOLDS,
+        "QC-34": Outcome.VIOLATED,
+        "RP-29": Outcome.UNKNOWN,
+        "RP-30": Outcome.NOT_EXERCISED,
+        "ETCD-01": Outcome.NOT_APPLICABLE,
+        "ETCD-02": Outcome.NOT_APPLICABLE,
+    }
+    of_demo, of_run = StringIO(), StringIO()
+    judged = {clause: Verdict(outcome, 0, None, "") for clause, outcome in outcomes.items()}
+    print_verdicts(Judgement(judged), Console(file=of_demo, width=120))
+    rows = [MatrixRow(clause, "x", "process", o, 0, None, ()) for clause, o in outcomes.items()]
+    print_run_table(rows, (), load(), Console(file=of_run, width=120))
+    for printed in (of_demo, of_run):
+        lines = printed.getvalue().splitlines()
+        assert [line.split()[0] for line in lines if line.startswith(("QC", "RP", "ETCD"))] == [
+            *("QC-30", "QC-34", "RP-29"),
+        ]
+        assert "1 clauses were not exercised; 2 do not apply to this system" in lines
