@@ -25,7 +25,8 @@ TABLES = "tables"
 
 
 def report(run_folders: Sequence[Path], out: Path, plugins: Plugins | None = None) -> Path:
-    """Writes tables and pages below `out`; the path of the first page.
+    """Writes tables and pages below `out`; the path of the first page. Pages of runs that an
+    earlier report wrote there, and this one does not, are removed.
 
     Runs that were not judged by these rules are judged, by the rules of `plugins`, or of all that
     are installed. Raises UsageError for no run at all, and as `check` does; EnvironmentFailed if
@@ -51,7 +52,10 @@ def one(source: RunSource, promises: Promises, out: Path) -> Path:
     tables = run_tables(source, promises)
     row = pa.Table.from_pylist([to_builtins(tables)], schema_of(RunTables))
     parquet.write_table(row, out / TABLES / "runs.parquet")
-    return Pages(out, alone=True).add(tables)
+    pages = Pages(out, alone=True)
+    page = pages.add(tables)
+    pages.remove_stale()
+    return page
 
 
 def many(found: Sequence[RunSource], promises: Promises, out: Path) -> Path:
@@ -66,7 +70,9 @@ def many(found: Sequence[RunSource], promises: Promises, out: Path) -> Path:
         for run in collected(made.runs):
             pages.add(run)
         in_order = made.correlation.orderBy("what", "fault", "type")
-        return pages.index([row.asDict() for row in in_order.collect()])
+        page = pages.index([row.asDict() for row in in_order.collect()])
+        pages.remove_stale()
+        return page
 
 
 def _installed() -> Plugins:

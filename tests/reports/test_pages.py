@@ -16,6 +16,7 @@ from fencepost.reporting import Promises
 from fencepost_reports.one_run.run import RunSource, run_tables
 from fencepost_reports.one_run.tables import RunTables
 from fencepost_reports.pages.render import VERDICTS, Pages
+from fencepost_reports.report import report
 
 CORRELATION = [
     {
@@ -152,3 +153,34 @@ def test_a_still_timeline_needs_no_script(written: Written) -> None:
         svg = re.search(r'<svg class="timeline".*?</svg>', text, re.DOTALL)
         assert svg is not None
         assert ElementTree.fromstring(svg[0]).tag.endswith("svg")
+
+
+def test_a_report_removes_the_pages_of_an_earlier_one_and_no_other_file(
+    written: Written, tmp_path: Path
+) -> None:
+    assert len(written.runs) > 1
+    earlier = Pages(tmp_path, alone=False)
+    for run in written.runs:
+        earlier.add(run)
+    earlier.index(CORRELATION)
+    (tmp_path / "run-77.html").write_text("<!doctype html><title>a page of the user's</title>")
+    (tmp_path / "linked.html").write_text((tmp_path / "run-1.html").read_text())
+    (tmp_path / "run-88.html").symlink_to("linked.html")
+    now = Pages(tmp_path, alone=True)
+    now.add(written.runs[0])
+    now.remove_stale()
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("report.html", "timeline-1.html"),
+        *("run-77.html", "run-88.html", "linked.html"),
+    }
+
+
+def test_a_report_of_fewer_runs_leaves_no_page_of_a_run_that_it_does_not_list(
+    runs: Mapping[str, Path], tmp_path: Path
+) -> None:
+    several = sorted(runs.values())
+    report([several[0]], tmp_path)
+    (tmp_path / "run-2.html").write_text((tmp_path / "report.html").read_text())
+    page = report([several[0]], tmp_path)
+    assert page == tmp_path / "report.html"
+    assert [path.name for path in tmp_path.glob("*-2.html")] == []

@@ -6,6 +6,7 @@ stand inside each page; timelines are drawn here, and without the script they ar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -41,8 +42,12 @@ VERDICTS: Mapping[str, tuple[str, str]] = {
     Outcome.HOLDS: ("✓", "holds"),
     Outcome.NOT_APPLICABLE: ("·", "not applicable"),
 }
-"""Each verdict's sign and words, the worst first: the sign tells without any colour."""
+"""Each verdict's sign and words, the worst first: the sign is enough without any colour."""
 _WORST = list(VERDICTS)
+GENERATOR = '<meta name="generator" content="Fencepost report">'
+"""What is in the head of every page: a page with it was written by a report."""
+_HEAD_BYTES = 512
+_OF_A_RUN = re.compile(r"(run|timeline)-\d+\.html")
 
 
 @final
@@ -75,6 +80,7 @@ class Pages:
     alone: bool
     """Whether the report is of one run: its page is then the report's."""
     _summaries: list[Summary] = field(default_factory=list)
+    _written: set[str] = field(default_factory=set)
     _sentences: dict[str, str] = field(default_factory=dict)
 
     def add(self, run: RunTables) -> Path:
@@ -85,11 +91,11 @@ class Pages:
         legend = [(state, css) for state, css in looks(run).items()]
         about = {"legend": LEGEND, "states": legend, "svg": svg}
         still = self._text("still.html.j2", about | {"name": run.about.run})
-        write_whole(self.out / f"timeline-{number}.html", still.encode())
+        self._write(f"timeline-{number}.html", still)
         page = self._text(
             "run_page.html.j2", about | {"run": _view(run), "index": not self.alone}
         )  # fmt: skip
-        write_whole(self.out / name, page.encode())
+        self._write(name, page)
         verdicts = {row.clause: row.verdict for row in run.verdicts}
         self._summaries.append(Summary(run.about, name, len(run.faults), verdicts))
         self._sentences |= {row.clause: row.sentence for row in run.verdicts}
@@ -105,9 +111,25 @@ class Pages:
                 "correlation": correlation,
             },
         )
-        path = self.out / "report.html"
-        write_whole(path, page.encode())
-        return path
+        return self._write("report.html", page)
+
+    def remove_stale(self) -> None:
+        """Removes the pages of runs that an earlier report wrote below `out` and this one did not.
+
+        A file is an earlier report's if it has the name of such a page and says so in its head.
+        """
+        for path in self.out.iterdir():
+            own = _OF_A_RUN.fullmatch(path.name) and path.name not in self._written
+            if own and path.is_file() and not path.is_symlink():
+                with path.open("rb") as page:
+                    stale = GENERATOR.encode() in page.read(_HEAD_BYTES)
+                if stale:
+                    path.unlink()
+
+    def _write(self, name: str, page: str) -> Path:
+        self._written.add(name)
+        write_whole(self.out / name, page.encode())
+        return self.out / name
 
     def _text(self, template: str, values: Mapping[str, Any]) -> str:
         return _templates().get_template(template).render(values)
@@ -126,6 +148,7 @@ def _templates() -> jinja2.Environment:
     environment.globals.update(
         css=Markup(_file("page.css")),
         script=Markup(_file("page.js")),
+        generator=Markup(GENERATOR),
         definitions=Markup(definitions()),
         verdicts=VERDICTS,
         length_of=lambda about: (about.ended_ns - about.began_ns) / 1e6,
