@@ -11,14 +11,13 @@ import pytest
 
 from fencepost import Shape, UsageError
 from fencepost_clusters.reference.cluster import ReferenceQuorum
+from fencepost_clusters.reference.core.cluster import leadership, placement, topics
+from fencepost_clusters.reference.core.cluster.image import Image
+from fencepost_clusters.reference.core.cluster.policies import ElectionPolicies, PlacementPolicies
 from fencepost_clusters.reference.core.node import settings
-from fencepost_clusters.reference.core.quorum.controller import leadership, placement, topics
-from fencepost_clusters.reference.core.quorum.controller.policies import (
-    ElectionPolicies,
-    PlacementPolicies,
-)
-from fencepost_clusters.reference.core.quorum.metadata.image import Image
-from fencepost_clusters.reference.core.quorum.policies import Policies
+from fencepost_clusters.reference.core.policies import Policies
+from fencepost_clusters.reference.core.quorum.controller import isr_changes
+from fencepost_clusters.reference.core.quorum.controller.policies import RegistrationPolicies
 from fencepost_clusters.reference.defects.catalogue import DEFECTS, POLICY_DEFECTS
 from fencepost_clusters.reference.defects.defect import PolicyDefect
 from fencepost_clusters.reference.wire import messages as m
@@ -108,7 +107,14 @@ def test_an_isr_change_is_judged(
         new_isr_with_epochs=tuple(m.IsrMember(broker_id=b, broker_epoch=e) for b, e in members),
     )
     topic = m.AlterPartitionTopic(topic_id=TOPIC, partitions=(asked,))
-    got, record = leadership.alter_isr(built, asker, topic, asked, ElectionPolicies())
+    got, record = isr_changes.alter_isr(
+        built,
+        asker,
+        topic,
+        asked,
+        election=ElectionPolicies(),
+        registration=RegistrationPolicies(),
+    )
     assert got is error
     assert (record is not None) == (error is Error.NONE)
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fencepost_clusters.reference.core.quorum.controller import placement
+from fencepost_clusters.reference.core.cluster import placement
+from fencepost_clusters.reference.core.cluster.image import Image, broker_record, isr_change
 from fencepost_clusters.reference.core.quorum.metadata import snapshots
-from fencepost_clusters.reference.core.quorum.metadata.image import Image, broker_record, isr_change
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import Snapshot
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire import records as r

@@ -19,9 +19,9 @@ from fencepost.runs import random_schedule
 from fencepost.runs.run import Run, RunResult, RunSpec
 from fencepost.runtimes.simulated.network import LOSSY
 from fencepost.runtimes.simulated.runtime import SimulatedRuntime
+from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.quorum.broker.broker import BrokerNode
 from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
-from fencepost_clusters.reference.core.quorum.metadata.image import Image
 from fencepost_clusters.reference.core.quorum.raft.timing import Vote
 from fencepost_clusters.reference.core.replication.cluster_state import Broker
 from fencepost_clusters.reference.core.replication.replica import Replica

@@ -6,9 +6,9 @@ import uuid
 
 import pytest
 
+from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.node import settings
 from fencepost_clusters.reference.core.node.effects import Call, Instant, Outbox
-from fencepost_clusters.reference.core.quorum.metadata.image import Image
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
 from fencepost_clusters.reference.core.replication.replicas import Replicas
 from fencepost_clusters.reference.wire import messages as m

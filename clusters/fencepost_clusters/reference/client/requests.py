@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from fencepost_clusters.reference.core.quorum.controller import changes
-from fencepost_clusters.reference.core.quorum.metadata.image import TOPIC_RESOURCE
+from fencepost_clusters.reference.core.cluster import changes
+from fencepost_clusters.reference.core.cluster.image import TOPIC_RESOURCE
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch

@@ -25,10 +25,10 @@ from fencepost_clusters.reference.core.node.settings import (
     Settings,
 )
 from fencepost_clusters.reference.core.node.site import Site
+from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.quorum.broker.broker import BrokerNode
 from fencepost_clusters.reference.core.quorum.combined import CombinedNode
 from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
-from fencepost_clusters.reference.core.quorum.policies import Policies
 from fencepost_clusters.reference.core.quorum.process import Process
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog, Snapshot
 from fencepost_clusters.reference.core.quorum.raft.timing import Vote
@@ -80,7 +80,7 @@ def assemble(
     cannot be read.
     """
     incarnation = UUID(int=chance(0, (1 << 128) - 1), version=4)
-    process = Process(incarnation, now, chance, policies, itertools.count(1))
+    process = Process(incarnation, now, chance, policies.of_quorum(), itertools.count(1))
 
     def controller() -> ControllerNode:
         return ControllerNode(

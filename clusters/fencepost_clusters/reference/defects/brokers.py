@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fencepost import Defect
+from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.node.effects import NEVER_NS
+from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.quorum.broker.policies import StopReason
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
-from fencepost_clusters.reference.core.quorum.metadata.image import Image
-from fencepost_clusters.reference.core.quorum.policies import Policies
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.defects.defect import PolicyDefect
 
@@ -74,7 +74,8 @@ def _all_registered(image: Image) -> tuple[int, ...]:
 
 
 def _names_fenced_brokers(p: Policies) -> Policies:
-    return replace(p, broker=replace(p.broker, named_brokers=_all_registered))
+    serving = replace(p.cluster.serving, named_brokers=_all_registered)
+    return replace(p, cluster=replace(p.cluster, serving=serving))
 
 
 def _preferred_replica(partition: Partition) -> int:
@@ -82,7 +83,8 @@ def _preferred_replica(partition: Partition) -> int:
 
 
 def _metadata_names_former_leader(p: Policies) -> Policies:
-    return replace(p, broker=replace(p.broker, named_leader=_preferred_replica))
+    serving = replace(p.cluster.serving, named_leader=_preferred_replica)
+    return replace(p, cluster=replace(p.cluster, serving=serving))
 
 
 DEFECTS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fencepost import UsageError
-from fencepost_clusters.reference.core.quorum.policies import Policies
+from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.defects import (
     brokers,
     clients,

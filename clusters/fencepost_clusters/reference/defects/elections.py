@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from fencepost import Defect
-from fencepost_clusters.reference.core.quorum.controller.policies import Elected, elect
-from fencepost_clusters.reference.core.quorum.metadata.image import Image
-from fencepost_clusters.reference.core.quorum.policies import Policies
+from fencepost_clusters.reference.core.cluster.image import Image
+from fencepost_clusters.reference.core.cluster.policies import Elected, elect
+from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.defects.defect import PolicyDefect
 from fencepost_clusters.reference.wire.errors import Error
@@ -20,8 +20,8 @@ def _outside_first(partition: Partition, isr: tuple[int, ...], live: Collection[
 
 
 def _elects_outside_isr(p: Policies) -> Policies:
-    election = replace(p.controller.election, elect=_outside_first)
-    return replace(p, controller=replace(p.controller, election=election))
+    election = replace(p.cluster.election, elect=_outside_first)
+    return replace(p, cluster=replace(p.cluster, election=election))
 
 
 def _lowest_id(partition: Partition, isr: tuple[int, ...], live: Collection[int]) -> Elected:
@@ -29,8 +29,8 @@ def _lowest_id(partition: Partition, isr: tuple[int, ...], live: Collection[int]
 
 
 def _elects_lowest_id(p: Policies) -> Policies:
-    election = replace(p.controller.election, elect=_lowest_id)
-    return replace(p, controller=replace(p.controller, election=election))
+    election = replace(p.cluster.election, elect=_lowest_id)
+    return replace(p, cluster=replace(p.cluster, election=election))
 
 
 def _any_live(partition: Partition, isr: tuple[int, ...], live: Collection[int]) -> Elected:
@@ -42,8 +42,8 @@ def _any_live(partition: Partition, isr: tuple[int, ...], live: Collection[int])
 
 
 def _elects_any_live_replica(p: Policies) -> Policies:
-    election = replace(p.controller.election, elect=_any_live)
-    return replace(p, controller=replace(p.controller, election=election))
+    election = replace(p.cluster.election, elect=_any_live)
+    return replace(p, cluster=replace(p.cluster, election=election))
 
 
 def _none_affected(image: Image, broker: int) -> tuple[Partition, ...]:
@@ -51,13 +51,13 @@ def _none_affected(image: Image, broker: int) -> tuple[Partition, ...]:
 
 
 def _fenced_broker_keeps_leading(p: Policies) -> Policies:
-    election = replace(p.controller.election, affected_by_fencing=_none_affected)
-    return replace(p, controller=replace(p.controller, election=election))
+    election = replace(p.cluster.election, affected_by_fencing=_none_affected)
+    return replace(p, cluster=replace(p.cluster, election=election))
 
 
 def _deleted_broker_stays_in_isr(p: Policies) -> Policies:
-    election = replace(p.controller.election, affected_by_deletion=_none_affected)
-    return replace(p, controller=replace(p.controller, election=election))
+    election = replace(p.cluster.election, affected_by_deletion=_none_affected)
+    return replace(p, cluster=replace(p.cluster, election=election))
 
 
 def _same_epoch(partition: Partition) -> int:
@@ -65,8 +65,8 @@ def _same_epoch(partition: Partition) -> int:
 
 
 def _reuses_leader_epoch(p: Policies) -> Policies:
-    election = replace(p.controller.election, next_leader_epoch=_same_epoch)
-    return replace(p, controller=replace(p.controller, election=election))
+    election = replace(p.cluster.election, next_leader_epoch=_same_epoch)
+    return replace(p, cluster=replace(p.cluster, election=election))
 
 
 def _refuses_no_isr_change(partition: Partition, broker: int, leader_epoch: int) -> Error:
@@ -74,8 +74,8 @@ def _refuses_no_isr_change(partition: Partition, broker: int, leader_epoch: int)
 
 
 def _applies_stale_isr_change(p: Policies) -> Policies:
-    election = replace(p.controller.election, isr_change_refusal=_refuses_no_isr_change)
-    return replace(p, controller=replace(p.controller, election=election))
+    rules = replace(p.controller.registration, isr_change_refusal=_refuses_no_isr_change)
+    return replace(p, controller=replace(p.controller, registration=rules))
 
 
 def _never_returns(partition: Partition, ready: Collection[int]) -> bool:
@@ -83,8 +83,8 @@ def _never_returns(partition: Partition, ready: Collection[int]) -> bool:
 
 
 def _never_goes_back(p: Policies) -> Policies:
-    election = replace(p.controller.election, returns_to_preferred=_never_returns)
-    return replace(p, controller=replace(p.controller, election=election))
+    election = replace(p.cluster.election, returns_to_preferred=_never_returns)
+    return replace(p, cluster=replace(p.cluster, election=election))
 
 
 DEFECTS = (

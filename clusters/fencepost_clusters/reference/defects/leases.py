@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fencepost import Defect
+from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.node.effects import NEVER_NS
-from fencepost_clusters.reference.core.quorum.metadata.image import Image
-from fencepost_clusters.reference.core.quorum.policies import Policies
+from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.defects.defect import PolicyDefect
 
 

@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from fencepost import Defect
-from fencepost_clusters.reference.core.quorum.controller import placement
-from fencepost_clusters.reference.core.quorum.controller.policies import Moves
-from fencepost_clusters.reference.core.quorum.metadata.image import Image
-from fencepost_clusters.reference.core.quorum.policies import Policies
+from fencepost_clusters.reference.core.cluster import placement
+from fencepost_clusters.reference.core.cluster.image import Image
+from fencepost_clusters.reference.core.cluster.policies import Moves
+from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.defects.defect import PolicyDefect
 
 
@@ -22,8 +22,8 @@ def _always_the_next(
 
 
 def _one_neighbour_holds_all(p: Policies) -> Policies:
-    placement = replace(p.controller.placement, place=_always_the_next)
-    return replace(p, controller=replace(p.controller, placement=placement))
+    placement = replace(p.cluster.placement, place=_always_the_next)
+    return replace(p, cluster=replace(p.cluster, placement=placement))
 
 
 def _all_registered(image: Image) -> tuple[int, ...]:
@@ -31,8 +31,8 @@ def _all_registered(image: Image) -> tuple[int, ...]:
 
 
 def _places_on_dead_broker(p: Policies) -> Policies:
-    placement = replace(p.controller.placement, brokers_for_replicas=_all_registered)
-    return replace(p, controller=replace(p.controller, placement=placement))
+    placement = replace(p.cluster.placement, brokers_for_replicas=_all_registered)
+    return replace(p, cluster=replace(p.cluster, placement=placement))
 
 
 def _places_anew(held: Moves, old: Sequence[int], new: Sequence[int]) -> Moves:
@@ -40,8 +40,8 @@ def _places_anew(held: Moves, old: Sequence[int], new: Sequence[int]) -> Moves:
 
 
 def _adding_moves_everything(p: Policies) -> Policies:
-    placement = replace(p.controller.placement, moves_for_new_brokers=_places_anew)
-    return replace(p, controller=replace(p.controller, placement=placement))
+    placement = replace(p.cluster.placement, moves_for_new_brokers=_places_anew)
+    return replace(p, cluster=replace(p.cluster, placement=placement))
 
 
 def _always_caught_up(wanted: Collection[int], isr: Collection[int]) -> bool:
@@ -49,8 +49,8 @@ def _always_caught_up(wanted: Collection[int], isr: Collection[int]) -> bool:
 
 
 def _switches_before_caught_up(p: Policies) -> Policies:
-    placement = replace(p.controller.placement, has_caught_up=_always_caught_up)
-    return replace(p, controller=replace(p.controller, placement=placement))
+    placement = replace(p.cluster.placement, has_caught_up=_always_caught_up)
+    return replace(p, cluster=replace(p.cluster, placement=placement))
 
 
 def _keeps_former(wanted: tuple[int, ...], isr: tuple[int, ...]) -> tuple[int, ...]:
@@ -58,8 +58,8 @@ def _keeps_former(wanted: tuple[int, ...], isr: tuple[int, ...]) -> tuple[int, .
 
 
 def _former_replica_stays_in_isr(p: Policies) -> Policies:
-    placement = replace(p.controller.placement, isr_after_reassignment=_keeps_former)
-    return replace(p, controller=replace(p.controller, placement=placement))
+    placement = replace(p.cluster.placement, isr_after_reassignment=_keeps_former)
+    return replace(p, cluster=replace(p.cluster, placement=placement))
 
 
 DEFECTS = (

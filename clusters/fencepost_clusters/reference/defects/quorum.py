@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from fencepost import Defect
 from fencepost_clusters.reference.core.node.effects import NEVER_NS, Address
-from fencepost_clusters.reference.core.quorum.policies import Policies
+from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.quorum.raft.policies import LogEnd
 from fencepost_clusters.reference.defects.defect import PolicyDefect
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from fencepost import Defect
-from fencepost_clusters.reference.core.quorum.policies import Policies
+from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.replication.roles import Follower
 from fencepost_clusters.reference.defects.defect import PolicyDefect
 from fencepost_clusters.reference.wire import record_batch

@@ -10,7 +10,7 @@ from fencepost_clusters.reference.core.assembly import assemble
 from fencepost_clusters.reference.core.node.effects import Instant
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.node.site import Site
-from fencepost_clusters.reference.core.quorum.policies import Policies
+from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.simulation.shell import Core, Shell, ShellIdentity
 

@@ -1,14 +1,10 @@
-"""The policies of a node: every decision that a defect of the reference cluster can replace.
-
-A policy is a pure function with a name. The modules of the core call it where they decide, and are
-handed their group of policies when they are made. The defaults are the protocol. A defect is a
-`Policies` with one decision replaced; all of them stand in `reference/defects`.
-"""
+"""The policies of the quorum's nodes; see `core/policies.py`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from fencepost_clusters.reference.core.cluster.policies import ClusterPolicies
 from fencepost_clusters.reference.core.quorum.broker.policies import BrokerPolicies
 from fencepost_clusters.reference.core.quorum.controller.policies import ControllerPolicies
 from fencepost_clusters.reference.core.quorum.metadata.policies import MetadataPolicies
@@ -17,11 +13,12 @@ from fencepost_clusters.reference.core.replication.policies import ReplicationPo
 
 
 @dataclass(frozen=True, slots=True)
-class Policies:
+class QuorumPolicies:
     """See the module."""
 
-    raft: RaftPolicies = field(default_factory=RaftPolicies)
-    metadata: MetadataPolicies = field(default_factory=MetadataPolicies)
-    controller: ControllerPolicies = field(default_factory=ControllerPolicies)
-    broker: BrokerPolicies = field(default_factory=BrokerPolicies)
-    replication: ReplicationPolicies = field(default_factory=ReplicationPolicies)
+    raft: RaftPolicies
+    metadata: MetadataPolicies
+    controller: ControllerPolicies
+    broker: BrokerPolicies
+    cluster: ClusterPolicies
+    replication: ReplicationPolicies

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from fencepost_clusters.reference.core.node.effects import Chance, Instant, Outbox
-from fencepost_clusters.reference.core.quorum.policies import Policies
+from fencepost_clusters.reference.core.quorum.policies import QuorumPolicies
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Process:
     incarnation: UUID
     started: Instant
     chance: Chance
-    policies: Policies
+    policies: QuorumPolicies
     calls: Iterator[int]
 
     def outbox(self) -> Outbox:

@@ -5,6 +5,12 @@ from __future__ import annotations
 from uuid import UUID
 
 from fencepost import Cause, NodeStarted, NodeStopped
+from fencepost_clusters.reference.core.cluster.client_requests import (
+    ClientRequests,
+    Serving,
+    refuse_fenced,
+)
+from fencepost_clusters.reference.core.cluster.forwarding import Forwarding
 from fencepost_clusters.reference.core.node.effects import (
     Answered,
     CallFailed,
@@ -21,11 +27,9 @@ from fencepost_clusters.reference.core.node.effects import (
     Tick,
 )
 from fencepost_clusters.reference.core.node.settings import Settings
-from fencepost_clusters.reference.core.quorum.broker import serving
-from fencepost_clusters.reference.core.quorum.broker.forwarding import Forwarding
 from fencepost_clusters.reference.core.quorum.broker.lifecycle import Identity, Lifecycle
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
-from fencepost_clusters.reference.core.quorum.controller import changes, configs
+from fencepost_clusters.reference.core.quorum.controller.changes import CHANGES
 from fencepost_clusters.reference.core.quorum.metadata.committed import Committed
 from fencepost_clusters.reference.core.quorum.metadata.snapshots import Snapshots
 from fencepost_clusters.reference.core.quorum.metrics import Metrics
@@ -39,11 +43,10 @@ from fencepost_clusters.reference.core.replication.fetching import Fetching
 from fencepost_clusters.reference.core.replication.following import Following
 from fencepost_clusters.reference.core.replication.producing import Producing
 from fencepost_clusters.reference.core.replication.replicas import Replicas
-from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_kafka import MetricsReported, RecoveryEnded, RecoveryStarted, RequestRefused
+from fencepost_kafka import MetricsReported, RecoveryEnded, RecoveryStarted
 
 MS = 1_000_000
 
@@ -99,15 +102,22 @@ class BrokerNode:
             self.replicas,
             self.following,
             self.lifecycle,
-            self._fenced_answer,
+            lambda received: refuse_fenced(received, self.lifecycle, self._out),
             rules,
             self._out,
         )
         self._changed: set[tuple[UUID, int]] = set()
         self._joined = False
         self._due_ns: int | None = now.monotonic_ns
-        self.forwarding = Forwarding(settings, controllers, self._out)
-        self._producers = 0
+        self.forwarding = Forwarding(settings, controllers, CHANGES, self._out)
+        self._clients = ClientRequests(
+            settings,
+            self.lifecycle,
+            Serving(self.replicas, self.producing, self.fetching, self.forwarding),
+            CHANGES,
+            policies.cluster.serving,
+            self._out,
+        )
         self.metrics = Metrics("broker", settings.node_id, policies.metadata, self._out, now)
         self._recovered = False
         self._out.note(RecoveryStarted(settings.node_id))
@@ -307,9 +317,9 @@ class BrokerNode:
         if received.listener == "REPLICATION":
             self._from_node(received, now)
         elif self.lifecycle.serving(now):
-            self._from_client(received, now)
+            self._clients.handle(received, self.committed.image, self.raft.leader, now)
         else:
-            self._fenced_answer(received)
+            refuse_fenced(received, self.lifecycle, self._out)
 
     def _from_node(self, received: Received, now: Instant) -> None:
         message = received.message
@@ -335,111 +345,3 @@ class BrokerNode:
                 self._out.add(Reply(received.request_id, refusal))
             case _:
                 self._out.add(Close(received.request_id, "no request for a broker"))
-
-    def _from_client(self, received: Received, now: Instant) -> None:
-        image = self.committed.image
-        me = self.settings.node_id
-        message = received.message
-        answer: m.Response
-        match message:
-            case m.ProduceRequest():
-                if message.transactional_id is not None:
-                    self._out.add(Close(received.request_id, "transactions are not supported"))
-                    return
-                self.producing.produce(received, message, image, now)
-                return
-            case m.FetchRequest():
-                self.fetching.fetch(received, message, self.committed.image, now)
-                return
-            case _ if changes.is_forwarded(message):
-                self.forwarding.forward(received, now, self.raft.leader)
-                return
-            case m.MetadataRequest():
-                cluster = self.settings.cluster_id
-                answer = serving.metadata(image, message, me, cluster, self._policies)
-            case a.DescribeConfigsRequest():
-                answer = configs.describe(image, self.settings, me, message)
-            case m.ListOffsetsRequest():
-                answer = serving.list_offsets(image, self.replicas, message)
-            case m.OffsetForLeaderEpochRequest():
-                answer = serving.offset_for_leader_epoch(image, self.replicas, message)
-            case m.InitProducerIdRequest():
-                answer = self._init_producer(message)
-            case m.FindCoordinatorRequest():
-                answer = serving.find_coordinator(image, message, me)
-            case m.OffsetCommitRequest():
-                answer = serving.offset_commit(message)
-            case m.OffsetFetchRequest():
-                answer = serving.offset_fetch(message)
-            case m.JoinGroupRequest():
-                answer = m.JoinGroupResponse(
-                    error_code=Error.GROUP_AUTHORIZATION_FAILED, member_id=message.member_id
-                )
-            case _:
-                self._out.add(Close(received.request_id, "no request for a client listener"))
-                return
-        self._out.add(Reply(received.request_id, answer))
-
-    def _init_producer(self, request: m.InitProducerIdRequest) -> m.InitProducerIdResponse:
-        """An id never given before: broker epochs are never reused, nor is the counter."""
-        if request.transactional_id is not None:
-            return m.InitProducerIdResponse(
-                error_code=Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                producer_id=-1,
-                producer_epoch=-1,
-            )
-        self._producers += 1
-        return m.InitProducerIdResponse(
-            error_code=Error.NONE,
-            producer_id=(self.lifecycle.epoch << 20) | self._producers,
-            producer_epoch=0,
-        )
-
-    def _fenced_answer(self, received: Received) -> None:
-        """A fenced broker processes no client request: an error, or a closed connection."""
-        message = received.message
-        state = self.lifecycle.state.label
-        name = type(message).__name__.removesuffix("Request")
-        error = Error.NOT_LEADER_OR_FOLLOWER
-        partitions: list[tuple[str, int]] = [("", -1)]
-        answer: m.Response | None = None
-        match message:
-            case m.ProduceRequest():
-                partitions = [
-                    (t.name, p.index) for t in message.topic_data for p in t.partition_data
-                ]
-                if message.acks != 0:
-                    answer = m.ProduceResponse(
-                        responses=tuple(
-                            m.TopicProduceResponse(
-                                name=t.name,
-                                partition_responses=tuple(
-                                    m.PartitionProduceResponse(index=p.index, error_code=error)
-                                    for p in t.partition_data
-                                ),
-                            )
-                            for t in message.topic_data
-                        )
-                    )
-            case m.FetchRequest():
-                partitions = [(t.topic, p.partition) for t in message.topics for p in t.partitions]
-                answer = fetching.refused(message, error)
-            case _:
-                error = Error.BROKER_NOT_AVAILABLE
-        for topic, index in partitions:
-            self._out.note(
-                RequestRefused(
-                    api=name,
-                    topic=topic,
-                    partition=index,
-                    client=received.client,
-                    requester=-1,
-                    error=error.name,
-                    reason="fenced",
-                    state=state,
-                )
-            )
-        if answer is not None:
-            self._out.add(Reply(received.request_id, answer))
-        else:
-            self._out.add(Close(received.request_id, "fenced"))

@@ -8,8 +8,7 @@ from typing import Literal
 from uuid import UUID
 
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
-from fencepost_clusters.reference.core.quorum.metadata.image import Image
-from fencepost_clusters.reference.core.replication.cluster_state import Broker, Partition
+from fencepost_clusters.reference.core.replication.cluster_state import Broker
 
 StopReason = Literal["shutdown_requested", "shutdown_timeout"]
 """Why a broker ends although no controller let it go."""
@@ -51,16 +50,6 @@ def has_lost_id(registered: Broker | None, incarnation: UUID) -> bool:
     return registered is not None and registered.incarnation != incarnation
 
 
-def named_brokers(image: Image) -> tuple[int, ...]:
-    """The brokers in metadata answers to clients: those that are not fenced (REG-07)."""
-    return image.live()
-
-
-def named_leader(partition: Partition) -> int:
-    """The leader in metadata answers to clients: the committed one (RP-11)."""
-    return partition.leader
-
-
 @dataclass(frozen=True, slots=True)
 class BrokerPolicies:
     """See the module."""
@@ -72,5 +61,3 @@ class BrokerPolicies:
     """The state of a broker that is registered: only the controller unfences it (QC-16)."""
     stops_without_grant: Callable[[int, int], tuple[int, StopReason]] = stops_without_grant
     has_lost_id: Callable[[Broker | None, UUID], bool] = has_lost_id
-    named_brokers: Callable[[Image], tuple[int, ...]] = named_brokers
-    named_leader: Callable[[Partition], int] = named_leader

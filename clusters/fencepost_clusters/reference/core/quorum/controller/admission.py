@@ -9,7 +9,7 @@ from fencepost_clusters.reference.core.node.effects import (
     Reply,
 )
 from fencepost_clusters.reference.core.node.rights import Rights
-from fencepost_clusters.reference.core.quorum.controller import changes
+from fencepost_clusters.reference.core.quorum.controller.changes import CHANGES
 from fencepost_clusters.reference.core.quorum.controller.policies import RegistrationPolicies
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import RequestRefused
@@ -37,8 +37,8 @@ def refused(
             state="",
         )
     )
-    if changes.is_change(message):
-        out.add(Reply(received.request_id, changes.refused(message, error)))
+    if CHANGES.is_change(message):
+        out.add(Reply(received.request_id, CHANGES.refused(message, error)))
     else:
         out.add(Close(received.request_id, "no cluster-action rights"))
     return True

@@ -6,10 +6,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fencepost import Cause
+from fencepost_clusters.reference.core.cluster import changes
 from fencepost_clusters.reference.core.node.effects import Note, Outbox, Received, Reply
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
-from fencepost_clusters.reference.core.quorum.controller import changes
+from fencepost_clusters.reference.core.quorum.controller.changes import CHANGES
 from fencepost_clusters.reference.core.quorum.controller.policies import ControllerPolicies
 from fencepost_clusters.reference.core.quorum.metadata.committed import Committed
 from fencepost_clusters.reference.core.quorum.raft.raft import Raft
@@ -69,7 +70,7 @@ class Answers:
         `offset` is that of the change's last record, -1 when there is none.
         """
         event = ChangeAnswered(
-            api=changes.name(received.message),
+            api=CHANGES.name(received.message),
             client=received.client,
             error=next(changes.errors(answer), Error.NONE).name,
             offset=offset,
@@ -128,7 +129,7 @@ class Answers:
         """NOT_CONTROLLER, naming the active controller where the answer can (QC-22)."""
         message = received.message
         if not isinstance(message, m.BrokerHeartbeatRequest):
-            answer = changes.refused(message, Error.NOT_CONTROLLER)
+            answer = CHANGES.refused(message, Error.NOT_CONTROLLER)
             self._out.add(Reply(received.request_id, answer))
             return
         leader = self._raft.leader

@@ -8,8 +8,12 @@ it rests on is committed; at the end of the term the image that is ahead is drop
 from __future__ import annotations
 
 from collections.abc import Iterable
+from uuid import UUID
 
 from fencepost import Cause, NodeStarted, NodeStopped
+from fencepost_clusters.reference.core.cluster import reassigning, topics
+from fencepost_clusters.reference.core.cluster.decisions import DecisionContext
+from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.node.effects import (
     Answered,
     CallFailed,
@@ -25,17 +29,12 @@ from fencepost_clusters.reference.core.node.effects import (
 )
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
-from fencepost_clusters.reference.core.quorum.controller import (
-    admission,
-    changes,
-    reassigning,
-    registration,
-    topics,
-)
+from fencepost_clusters.reference.core.quorum.controller import admission, registration
 from fencepost_clusters.reference.core.quorum.controller.answers import Answers, balance_ms
+from fencepost_clusters.reference.core.quorum.controller.changes import CHANGES
 from fencepost_clusters.reference.core.quorum.controller.decision_context import (
-    DecisionContext,
     Quorum,
+    QuorumContext,
 )
 from fencepost_clusters.reference.core.quorum.controller.registration import Leases
 from fencepost_clusters.reference.core.quorum.controller.snapshot_coordination import (
@@ -44,7 +43,6 @@ from fencepost_clusters.reference.core.quorum.controller.snapshot_coordination i
 )
 from fencepost_clusters.reference.core.quorum.metadata import features
 from fencepost_clusters.reference.core.quorum.metadata.committed import Committed
-from fencepost_clusters.reference.core.quorum.metadata.image import Image
 from fencepost_clusters.reference.core.quorum.metadata.snapshots import Snapshots
 from fencepost_clusters.reference.core.quorum.metrics import Metrics
 from fencepost_clusters.reference.core.quorum.process import Process
@@ -76,6 +74,7 @@ class ControllerNode:
         policies, now = process.policies, process.started
         self.settings = settings
         self._policies = policies.controller
+        self._cluster = policies.cluster
         self._metadata_policies = policies.metadata
         self._out = process.outbox()
         self.log = log
@@ -263,7 +262,7 @@ class ControllerNode:
                     controller_epoch=self.raft.epoch,
                 )
             )
-            self._apply(registration.fence(self._ahead, broker, self._policies.election), now)
+            self._apply(registration.fence(self._ahead, broker, self._cluster.election), now)
         self._leases.looked_at(self._ahead, lease_ns)
 
     def _request(self, received: Received, now: Instant) -> None:
@@ -294,7 +293,7 @@ class ControllerNode:
                 self._heartbeat(received, message, now)
             case m.ControllerHeartbeatRequest():
                 self._out.add(Reply(received.request_id, self._controller_heartbeat(message, now)))
-            case _ if changes.is_change(message):
+            case _ if CHANGES.is_change(message):
                 self._change(received, now)
             case _:
                 self._out.add(Close(received.request_id, "no request for a controller"))
@@ -326,6 +325,7 @@ class ControllerNode:
             self.settings,
             self.raft.voters,
             self._policies,
+            self._cluster.election,
         )
         granted = decision.error is Error.NONE
         start_ms = self._policies.leases.lease_start_ms(asked.lease_start_time_ms, now.wall_ms)
@@ -361,10 +361,16 @@ class ControllerNode:
             self.raft.settled,
             self.raft.observed,
         )
-        context = DecisionContext(
-            self._ahead, self.log.end, quorum, self._ready(), self.settings, self._policies
+        start, epoch = self.log.end, self.raft.epoch
+        cluster = DecisionContext(
+            image=self._ahead,
+            ready=self._ready(),
+            settings=self.settings,
+            policies=self._cluster,
+            topic_id=lambda name, before: _topic_id(epoch, start + before),
         )
-        decided = changes.decide(context, received.message)
+        context = QuorumContext(cluster, quorum, self._policies)
+        decided = CHANGES.decide(context, received.message)
         end = self._apply(decided.records, now)
         if isinstance(received.message, m.AlterPartitionRequest):
             self._settle(decided.records, now)
@@ -391,7 +397,7 @@ class ControllerNode:
             for record in records
             if isinstance(record, r.IsrChangeRecord) and record.topic_id is not None
         ]
-        self._apply(reassigning.settle(self._ahead, places, self._willing(), self._policies), now)
+        self._apply(reassigning.settle(self._ahead, places, self._willing(), self._cluster), now)
 
     def _maintain(self, now: Instant) -> None:
         """Finishes deletions once marked, and at times looks at every partition."""
@@ -401,9 +407,12 @@ class ControllerNode:
             self._apply(topics.finish_deletions(self.committed.image, self._ahead), now)
         if now.monotonic_ns >= self._next_check_ns:
             every = self._ahead.all_partitions()
-            self._apply(
-                reassigning.settle(self._ahead, every, self._willing(), self._policies), now
-            )
+            self._apply(reassigning.settle(self._ahead, every, self._willing(), self._cluster), now)
             self._next_check_ns = now.monotonic_ns + self.settings.ns(
                 "leader.imbalance.check.interval.ms"
             )
+
+
+def _topic_id(controller_epoch: int, offset: int) -> UUID:
+    """A unique topic id: made of an offset, and of the epoch that only this leader writes in."""
+    return UUID(int=(1 << 127) | (controller_epoch << 64) | offset)

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from fencepost_clusters.reference.core.node.settings import Settings
+from fencepost_clusters.reference.core.cluster.decisions import DecisionContext
 from fencepost_clusters.reference.core.quorum.controller.policies import ControllerPolicies
-from fencepost_clusters.reference.core.quorum.metadata.image import Image
 from fencepost_clusters.reference.core.quorum.raft.electorate import Voters
 
 
@@ -28,13 +27,9 @@ class Quorum(Struct, frozen=True):
     observed: Mapping[int, int]
 
 
-class DecisionContext(Struct, frozen=True):
-    """See the module. `end` is the offset of the first record of the decision; `ready` are the
-    brokers that may get leaderships: active, with a heartbeat in this term, and not stopping."""
+class QuorumContext(Struct, frozen=True):
+    """What decisions about the cluster are made from, and the quorum itself."""
 
-    image: Image
-    end: int
+    cluster: DecisionContext
     quorum: Quorum
-    ready: frozenset[int]
-    settings: Settings
     policies: ControllerPolicies

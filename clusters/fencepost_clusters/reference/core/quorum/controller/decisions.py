@@ -1,11 +1,10 @@
-"""What the active controller decides: the outcome of a heartbeat, and of a change."""
+"""What the active controller decides about a heartbeat."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
-from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
 
@@ -18,10 +17,3 @@ class HeartbeatDecision(Struct, frozen=True):
     broker_epoch: int
     records: tuple[r.Record, ...] = ()
     renews: bool = False
-
-
-class ChangeDecision(Struct, frozen=True):
-    """The outcome of a change: one batch of records, and the answer once it is committed."""
-
-    records: tuple[r.Record, ...]
-    answer: m.Response

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from fencepost_clusters.reference.core.cluster import leadership
+from fencepost_clusters.reference.core.cluster.image import Image, broker_record
+from fencepost_clusters.reference.core.cluster.policies import ElectionPolicies
 from fencepost_clusters.reference.core.node.effects import NEVER_NS, Instant
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
-from fencepost_clusters.reference.core.quorum.controller import leadership
 from fencepost_clusters.reference.core.quorum.controller.decisions import HeartbeatDecision
 from fencepost_clusters.reference.core.quorum.controller.policies import (
     ControllerPolicies,
-    ElectionPolicies,
     LeasePolicies,
 )
-from fencepost_clusters.reference.core.quorum.metadata.image import Image, broker_record
 from fencepost_clusters.reference.core.quorum.raft.electorate import Voters
 from fencepost_clusters.reference.core.replication.cluster_state import Broker
 from fencepost_clusters.reference.wire import messages as m
@@ -70,6 +70,7 @@ def heartbeat(
     settings: Settings,
     controllers: Voters,
     policies: ControllerPolicies,
+    election: ElectionPolicies,
 ) -> HeartbeatDecision:
     """Decides about one BrokerHeartbeat; `next_offset` is where its first record will stand."""
     known = image.brokers.get(asked.broker_id)
@@ -77,9 +78,11 @@ def heartbeat(
     if asked.broker_id < 0 or rules.id_clashes(asked.broker_id, controllers):
         return HeartbeatDecision(Error.INVALID_REQUEST, BrokerState.FENCED, -1)
     if rules.unsupported_feature(image, asked.features):
-        return _revoke(image, known, asked, Error.UNSUPPORTED_VERSION, policies)
+        return _revoke(image, known, asked, Error.UNSUPPORTED_VERSION, election)
     if asked.broker_epoch < 0:
-        return _register(image, leases, known, asked, now, next_offset, settings, policies)
+        return _register(
+            image, leases, known, asked, now, next_offset, settings, policies, election
+        )
     lost = rules.has_lost_id(image, asked.broker_id, asked.incarnation_id)
     if known is None:
         error = Error.DUPLICATE_BROKER_REGISTRATION if lost else Error.BROKER_ID_NOT_REGISTERED
@@ -91,17 +94,17 @@ def heartbeat(
     if not known.fenced and policies.leases.is_too_far_behind(
         committed, asked.cur_metadata_offset, most
     ):
-        return _revoke(image, known, asked, Error.STALE_BROKER_EPOCH, policies)
+        return _revoke(image, known, asked, Error.STALE_BROKER_EPOCH, election)
     target = BrokerState.read(asked.target_state)
     if target is BrokerState.SHUTDOWN:
-        return _shutdown(image, known, asked, policies)
+        return _shutdown(image, known, asked, policies, election)
     current = BrokerState.read(asked.current_state)
     fenced = known.fenced or current in (BrokerState.INITIAL, BrokerState.FENCED)
     if target is BrokerState.UNKNOWN:  # a target state of newer software: nothing changes
         state = BrokerState.FENCED if fenced else BrokerState.ACTIVE
         return HeartbeatDecision(Error.NONE, state, known.epoch, renews=True)
     if fenced:
-        return _unfence(image, known, asked, next_offset, settings, policies)
+        return _unfence(image, known, asked, next_offset, settings, policies, election)
     return HeartbeatDecision(Error.NONE, BrokerState.ACTIVE, known.epoch, renews=True)
 
 
@@ -110,12 +113,12 @@ def _revoke(
     known: Broker | None,
     asked: m.BrokerHeartbeatRequest,
     error: Error,
-    policies: ControllerPolicies,
+    election: ElectionPolicies,
 ) -> HeartbeatDecision:
     """Refuses a heartbeat; a lease that its very process still has ends with that."""
     records: tuple[r.Record, ...] = ()
     if known is not None and not known.fenced and known.incarnation == asked.incarnation_id:
-        records = fence(image, known.id, policies.election)
+        records = fence(image, known.id, election)
     return HeartbeatDecision(error, BrokerState.FENCED, -1, records)
 
 
@@ -128,6 +131,7 @@ def _register(
     next_offset: int,
     settings: Settings,
     policies: ControllerPolicies,
+    election: ElectionPolicies,
 ) -> HeartbeatDecision:
     """A process claims an id. In INITIAL it wins, at once (QC-19, QC-35), unless it lost before."""
     if known is not None and known.incarnation == asked.incarnation_id:
@@ -152,7 +156,7 @@ def _register(
     )
     moved: list[r.Record] = []
     if known is not None:  # a new process inherits no membership of an ISR (RP-10)
-        moved = leadership.on_broker_gone(image, known.id, policies.election)
+        moved = leadership.on_broker_gone(image, known.id, election)
     return HeartbeatDecision(Error.NONE, BrokerState.FENCED, epoch, (record, *moved), renews=True)
 
 
@@ -163,6 +167,7 @@ def _unfence(
     next_offset: int,
     settings: Settings,
     policies: ControllerPolicies,
+    election: ElectionPolicies,
 ) -> HeartbeatDecision:
     """A fenced broker becomes active, with a new epoch, once it has caught up (REG-04, QC-20)."""
     if not policies.leases.has_caught_up_with_metadata(
@@ -175,23 +180,27 @@ def _unfence(
     new_epoch = policies.registration.new_broker_epoch(next_offset)
     epoch = policies.registration.epoch_on_regain(known.epoch, new_epoch)
     record = broker_record(known, epoch, fenced=False)
-    back = leadership.on_broker_back(image, known.id, policies.election)
+    back = leadership.on_broker_back(image, known.id, election)
     return HeartbeatDecision(Error.NONE, BrokerState.ACTIVE, epoch, (record, *back), renews=True)
 
 
 def _shutdown(
-    image: Image, known: Broker, asked: m.BrokerHeartbeatRequest, policies: ControllerPolicies
+    image: Image,
+    known: Broker,
+    asked: m.BrokerHeartbeatRequest,
+    policies: ControllerPolicies,
+    election: ElectionPolicies,
 ) -> HeartbeatDecision:
     """Grants SHUTDOWN once nothing is led by the broker (QC-18); until then, moves it off.
 
     One that fenced itself meanwhile stays so: it would need another epoch to be active (QC-20).
     """
     if policies.registration.must_hand_over(image, known.id):
-        moved = leadership.on_handover(image, known.id, policies.election)
+        moved = leadership.on_handover(image, known.id, election)
         active = not known.fenced and asked.current_state == BrokerState.ACTIVE
         state = BrokerState.ACTIVE if active else BrokerState.FENCED
         return HeartbeatDecision(Error.NONE, state, known.epoch, tuple(moved), renews=True)
-    moved = leadership.on_broker_gone(image, known.id, policies.election)
+    moved = leadership.on_broker_gone(image, known.id, election)
     fence = () if known.fenced else (broker_record(known, known.epoch, fenced=True),)
     return HeartbeatDecision(Error.NONE, BrokerState.SHUTDOWN, known.epoch, (*fence, *moved))
 

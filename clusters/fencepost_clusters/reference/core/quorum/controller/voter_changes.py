@@ -6,10 +6,10 @@ anything of this controller's own epoch, is not committed: so any two majorities
 
 from __future__ import annotations
 
+from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.node.settings import CONTROLLER_LISTENER
 from fencepost_clusters.reference.core.quorum.controller.decision_context import Quorum
 from fencepost_clusters.reference.core.quorum.controller.policies import RegistrationPolicies
-from fencepost_clusters.reference.core.quorum.metadata.image import Image
 from fencepost_clusters.reference.core.quorum.raft.electorate import voters_record
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import records as r

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.node.settings import Settings
-from fencepost_clusters.reference.core.quorum.metadata.image import Image
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
 

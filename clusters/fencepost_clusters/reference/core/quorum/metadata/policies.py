@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.quorum.metadata import features
-from fencepost_clusters.reference.core.quorum.metadata.image import Image
 from fencepost_clusters.reference.wire import records as r
 
 

@@ -13,6 +13,12 @@ from zlib import crc32
 
 import msgspec
 
+from fencepost_clusters.reference.core.cluster.image import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    Image,
+    broker_record,
+)
 from fencepost_clusters.reference.core.node.effects import (
     Instant,
     Outbox,
@@ -20,12 +26,6 @@ from fencepost_clusters.reference.core.node.effects import (
 )
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.quorum.metadata.features import level
-from fencepost_clusters.reference.core.quorum.metadata.image import (
-    BROKER_RESOURCE,
-    TOPIC_RESOURCE,
-    Image,
-    broker_record,
-)
 from fencepost_clusters.reference.core.quorum.metadata.policies import MetadataPolicies
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import (
     LOG_NAME,

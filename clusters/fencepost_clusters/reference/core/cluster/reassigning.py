@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fencepost_clusters.reference.core.quorum.controller import leadership, placement
-from fencepost_clusters.reference.core.quorum.controller.decision_context import DecisionContext
-from fencepost_clusters.reference.core.quorum.controller.decisions import ChangeDecision
-from fencepost_clusters.reference.core.quorum.controller.policies import (
-    ControllerPolicies,
+from fencepost_clusters.reference.core.cluster import leadership, placement
+from fencepost_clusters.reference.core.cluster.decisions import ChangeDecision, DecisionContext
+from fencepost_clusters.reference.core.cluster.image import Image
+from fencepost_clusters.reference.core.cluster.policies import (
+    ClusterPolicies,
     PlacementPolicies,
     first_live,
 )
-from fencepost_clusters.reference.core.quorum.metadata.image import Image
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import records as r
@@ -110,7 +109,7 @@ def switch(image: Image, one: Partition, policies: PlacementPolicies) -> r.Parti
 
 
 def settle(
-    image: Image, places: Sequence[Partition], ready: frozenset[int], policies: ControllerPolicies
+    image: Image, places: Sequence[Partition], ready: frozenset[int], policies: ClusterPolicies
 ) -> tuple[r.Record, ...]:
     """What is due on these partitions without a request: the end of a reassignment, or
     leadership back to the preferred replica (RP-21)."""

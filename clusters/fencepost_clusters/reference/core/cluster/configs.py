@@ -8,14 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fencepost_clusters.reference.core.cluster.decisions import ChangeDecision, DecisionContext
+from fencepost_clusters.reference.core.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE, Image
 from fencepost_clusters.reference.core.node.settings import TOPIC_SETTINGS, Settings
-from fencepost_clusters.reference.core.quorum.controller.decision_context import DecisionContext
-from fencepost_clusters.reference.core.quorum.controller.decisions import ChangeDecision
-from fencepost_clusters.reference.core.quorum.metadata.image import (
-    BROKER_RESOURCE,
-    TOPIC_RESOURCE,
-    Image,
-)
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from fencepost_clusters.reference.core.cluster.image import Image
+from fencepost_clusters.reference.core.cluster.policies import ServingPolicies
 from fencepost_clusters.reference.core.node.settings import CLIENT_LISTENER
-from fencepost_clusters.reference.core.quorum.broker.policies import BrokerPolicies
-from fencepost_clusters.reference.core.quorum.metadata.image import Image
 from fencepost_clusters.reference.core.replication.replicas import Replicas
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
@@ -14,7 +14,7 @@ LATEST = -1
 
 
 def metadata(
-    image: Image, request: m.MetadataRequest, me: int, cluster_id: str, policies: BrokerPolicies
+    image: Image, request: m.MetadataRequest, me: int, cluster_id: str, policies: ServingPolicies
 ) -> m.MetadataResponse:
     """Live brokers and topics as committed; fenced brokers are left out (REG-07).
 
@@ -36,7 +36,7 @@ def metadata(
 
 
 def _topic(
-    image: Image, name: str, live: set[int], policies: BrokerPolicies
+    image: Image, name: str, live: set[int], policies: ServingPolicies
 ) -> m.MetadataResponseTopic:
     topic_id = image.topics.get(name)
     if topic_id is None or topic_id in image.deleting:

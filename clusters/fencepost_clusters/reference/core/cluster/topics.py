@@ -5,20 +5,15 @@ from __future__ import annotations
 import re
 from uuid import UUID
 
+from fencepost_clusters.reference.core.cluster.image import TOPIC_RESOURCE, Image
+from fencepost_clusters.reference.core.cluster.policies import PlacementPolicies
 from fencepost_clusters.reference.core.node.settings import TOPIC_SETTINGS, Settings
-from fencepost_clusters.reference.core.quorum.controller.policies import PlacementPolicies
-from fencepost_clusters.reference.core.quorum.metadata.image import TOPIC_RESOURCE, Image
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 MAX_PARTITIONS = 10_000
-
-
-def topic_id(controller_epoch: int, offset: int) -> UUID:
-    """A unique topic id: made of an offset, and of the epoch that only this leader writes in."""
-    return UUID(int=(1 << 127) | (controller_epoch << 64) | offset)
 
 
 def create(

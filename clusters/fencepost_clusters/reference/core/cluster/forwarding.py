@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fencepost import Cause
-from fencepost_clusters.reference.core.node.effects import Instant, Outbox, Received, Reply
+from fencepost_clusters.reference.core.cluster import changes
+from fencepost_clusters.reference.core.node.effects import Address, Instant, Outbox, Received, Reply
 from fencepost_clusters.reference.core.node.settings import Settings
-from fencepost_clusters.reference.core.quorum.controller import changes
-from fencepost_clusters.reference.core.quorum.raft.electorate import Voters
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 
@@ -32,8 +32,17 @@ class Forwarding:
     one that got no answer, with REQUEST_TIMED_OUT: it may have been carried out. One that only
     reads is asked again."""
 
-    def __init__(self, settings: Settings, controllers: Voters, out: Outbox) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        controllers: Mapping[int, Address],
+        requests: changes.Refusals,
+        out: Outbox,
+    ) -> None:
+        """`controllers` are their addresses, kept up to date by others; `requests` is the plane's
+        table of changes."""
         self._settings = settings
+        self._requests = requests
         self._controllers = controllers
         self._out = out
         self._all: list[_Forwarded] = []
@@ -44,7 +53,7 @@ class Forwarding:
         return min((min(one.retry_ns, one.deadline_ns) for one in waiting), default=None)
 
     def forward(self, received: Received, now: Instant, leader: int | None) -> None:
-        """Takes on a request of `changes` that a client may ask."""
+        """Takes on a request that a client may ask."""
         limit_ms = 2 * self._settings.ms("request.timeout.ms")
         wish_ms: int = getattr(received.message, "timeout", 0)  # librdkafka sends 0: no wish
         timeout_ms = min(wish_ms or limit_ms, limit_ms)
@@ -62,12 +71,12 @@ class Forwarding:
     def _try(self, one: _Forwarded, now: Instant, leader: int | None) -> None:
         left_ms = (one.deadline_ns - now.monotonic_ns) // MS
         if left_ms <= 0:
-            self._answer(one, changes.refused(one.received.message, Error.NOT_CONTROLLER))
+            self._answer(one, self._requests.refused(one.received.message, Error.NOT_CONTROLLER))
         elif leader is None or leader not in self._controllers:
             one.retry_ns = now.monotonic_ns + RETRY_NS
         else:
             address = self._controllers[leader]
-            if changes.is_read(one.received.message):
+            if self._requests.is_read(one.received.message):
                 left_ms = min(left_ms, self._settings.ms("request.timeout.ms"))
             one.call = self._out.call(address, "admin", one.received.message, left_ms)
 
@@ -87,10 +96,10 @@ class Forwarding:
         one = next((x for x in self._all if x.call == call_id), None)
         if one is None:
             return False
-        if changes.is_read(one.received.message):
+        if self._requests.is_read(one.received.message):
             one.call, one.retry_ns = None, now.monotonic_ns + RETRY_NS
             return True
-        self._answer(one, changes.refused(one.received.message, Error.REQUEST_TIMED_OUT))
+        self._answer(one, self._requests.refused(one.received.message, Error.REQUEST_TIMED_OUT))
         return True
 
     def _answer(self, one: _Forwarded, answer: m.Response) -> None:

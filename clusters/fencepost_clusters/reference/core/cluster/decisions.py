@@ -1,0 +1,35 @@
+"""What a controller decides about a change from, and what it decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
+
+from msgspec import Struct
+
+from fencepost_clusters.reference.core.cluster.image import Image
+from fencepost_clusters.reference.core.cluster.policies import ClusterPolicies
+from fencepost_clusters.reference.core.node.settings import Settings
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import records as r
+
+
+class DecisionContext(Struct, frozen=True):
+    """The state that a decision is made from; deciding changes nothing.
+
+    `ready` are the brokers that may get leaderships. `topic_id` gives the id of a topic from its
+    name and from how many records of the decision stand before its own.
+    """
+
+    image: Image
+    ready: frozenset[int]
+    settings: Settings
+    policies: ClusterPolicies
+    topic_id: Callable[[str, int], UUID]
+
+
+class ChangeDecision(Struct, frozen=True):
+    """The outcome of a change: records that are stored together, and the answer once they are."""
+
+    records: tuple[r.Record, ...]
+    answer: m.Response

@@ -1,0 +1,41 @@
+"""The policies of a node: every decision that a defect of the reference cluster can replace.
+
+A policy is a pure function with a name. The modules of the core call it where they decide, and are
+handed their group of policies when they are made. The defaults are the protocol. A defect is a
+`Policies` with one decision replaced; all of them stand in `reference/defects`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fencepost_clusters.reference.core.cluster.policies import ClusterPolicies
+from fencepost_clusters.reference.core.quorum.broker.policies import BrokerPolicies
+from fencepost_clusters.reference.core.quorum.controller.policies import ControllerPolicies
+from fencepost_clusters.reference.core.quorum.metadata.policies import MetadataPolicies
+from fencepost_clusters.reference.core.quorum.policies import QuorumPolicies
+from fencepost_clusters.reference.core.quorum.raft.policies import RaftPolicies
+from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """Those of every plane (`cluster`, `replication`), and those of the quorum."""
+
+    cluster: ClusterPolicies = field(default_factory=ClusterPolicies)
+    replication: ReplicationPolicies = field(default_factory=ReplicationPolicies)
+    raft: RaftPolicies = field(default_factory=RaftPolicies)
+    metadata: MetadataPolicies = field(default_factory=MetadataPolicies)
+    controller: ControllerPolicies = field(default_factory=ControllerPolicies)
+    broker: BrokerPolicies = field(default_factory=BrokerPolicies)
+
+    def of_quorum(self) -> QuorumPolicies:
+        """What the nodes of the quorum need."""
+        return QuorumPolicies(
+            raft=self.raft,
+            metadata=self.metadata,
+            controller=self.controller,
+            broker=self.broker,
+            cluster=self.cluster,
+            replication=self.replication,
+        )
