@@ -6,10 +6,11 @@ connections, and wakes it when it asks for that.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 from fencepost import Host
+from fencepost_clusters.zookeeper.chroot import answer_within, below, within
 from fencepost_clusters.zookeeper.messages import Ask, Close, Open, Opened, Ping
 from fencepost_clusters.zookeeper.port import (
     Answered,
@@ -33,11 +34,12 @@ _RETRY_MS = (50, 250)
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """A server's slot and its port for clients."""
+class Server:
+    """A server's slot, its port for clients, and a path that all requests are below, or nothing."""
 
     slot: str
     port: int
+    chroot: str = ""
 
 
 @final
@@ -49,13 +51,15 @@ class ClientSession:
     """
 
     def __init__(
-        self, server: Address, timeout_ms: int, deliver: Deliver, host: Host, limit_ms: int = 10_000
+        self, server: Server, timeout_ms: int, deliver: Deliver, host: Host, limit_ms: int = 10_000
     ) -> None:
         self._server, self._timeout_ns, self._host = server, timeout_ms * _MS, host
         self._deliver = deliver
         self._session = 0
         self._connection: int | None = None
         self._connected = self._ended = False
+        self.closing: int | None = None
+        """The connection on which it was closed; the server ends it, once it has the message."""
         self._sent: set[int] = set()
         now_ns = host.monotonic_ns()
         self._dial_ns = self._heard_ns = self._spoke_ns = now_ns
@@ -67,7 +71,7 @@ class ClientSession:
             self._deliver(Answered(number, Refused(Reason.BAD_ARGUMENTS)))
         elif self._connected:
             self._sent.add(number)
-            self._speak(Ask(number, request))
+            self._speak(Ask(number, below(self._server.chroot, request)))
         else:
             self._deliver(Answered(number, Unsent()))
 
@@ -75,7 +79,7 @@ class ClientSession:
         """See `port.Session`."""
         if self._connected:
             self._speak(Close())
-            self._connection = None  # The server closes it, once it has the message.
+            self.closing, self._connection = self._connection, None
         self._end(End.CLOSED)
 
     def wake(self) -> None:
@@ -120,11 +124,11 @@ class ClientSession:
                 self._session = session
                 self._connected = True
                 self._deliver(Connected(session))
-            case Answered(number, _):
+            case Answered(number, answer):
                 self._sent.discard(number)
-                self._deliver(message)
-            case Fired():
-                self._deliver(message)
+                self._deliver(Answered(number, answer_within(self._server.chroot, answer)))
+            case Fired(path):
+                self._deliver(replace(message, path=within(self._server.chroot, path)))
             case _:
                 pass
 

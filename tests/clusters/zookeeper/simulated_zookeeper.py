@@ -29,10 +29,10 @@ from fencepost_clusters.zookeeper.port import Answered, Fired, Request, Told
 from fencepost_clusters.zookeeper.probe import zookeeper_probe
 from fencepost_clusters.zookeeper.server import CLIENT_PORT
 from fencepost_clusters.zookeeper.simulated_server import SimulatedServer, TreeDisk
-from fencepost_clusters.zookeeper.simulated_session import Address, ClientSession
+from fencepost_clusters.zookeeper.simulated_session import ClientSession, Server
 from fencepost_clusters.zookeeper.tree import Tree
 
-SERVER, NODE = "zookeeper", "node"
+SERVER, ABSENT, NODE = "zookeeper", "absent", "node"
 
 
 class Noted(Struct, frozen=True, tag="test.noted"):
@@ -57,7 +57,7 @@ class Node:
 
     def begin(self) -> None:
         """Begins a session."""
-        self.session = ClientSession(Address(SERVER, CLIENT_PORT), 2000, self._tell, self._host)
+        self.session = ClientSession(Server(SERVER, CLIENT_PORT), 2000, self._tell, self._host)
 
     def ask(self, *requests: Request) -> None:
         for request in requests:
@@ -106,9 +106,14 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class OverZooKeeper:
-    """One server and two nodes; `react` is what each node does, `nodes` are they by slot."""
+    """One server, a slot for another, and two nodes; `react` is what each node does, `nodes` are
+    they by slot.
+
+    `others` makes a process of another kind in the place of a node.
+    """
 
     react: Mapping[str, Callable[[Node, Told], None]]
+    others: Mapping[str, Callable[[Host], SimulatedProcess]] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     name: str = "test/over-zookeeper"
     plane: str = "none"
@@ -128,8 +133,9 @@ class OverZooKeeper:
 
     def layout(self, shape: Shape) -> Layout:
         nodes = [Slot(f"{NODE}-{n}", NODE, n, n + 1) for n in (1, 2)]
-        links = tuple(Link(node.name, SERVER, CLIENT_PORT) for node in nodes)
-        return Layout((Slot(SERVER, SERVER, 1, 1), *nodes), links)
+        servers = (Slot(SERVER, SERVER, 1, 1), Slot(ABSENT, SERVER, 2, 4, spare=True))
+        links = (Link(node.name, server.name, CLIENT_PORT) for node in nodes for server in servers)
+        return Layout((*servers, *nodes), tuple(links))
 
     def simulated_disk(self) -> SimulatedDisk:
         return TreeDisk(Tree())
@@ -144,6 +150,9 @@ class OverZooKeeper:
             assert isinstance(disk, TreeDisk)
             host.record(NodeStarted(SERVER, 1, SERVER, 0))
             return SimulatedServer(disk, host)
+        if place.slot.name in self.others:
+            host.record(NodeStarted(NODE, place.slot.node_id, place.slot.name, 0))
+            return self.others[place.slot.name](host)
         node = Node(place.slot, host, self.react[place.slot.name])
         self.nodes[place.slot.name] = node
         return node

@@ -64,7 +64,7 @@ def world(
     system = OverZooKeeper({"node-1": one, "node-2": two})
     made = SimulatedRuntime(system, Shape(), RunFolder.create(folder), seed=seed, kinds=KINDS)
     with made as runtime:
-        for slot in runtime.layout.slots:
+        for slot in runtime.layout.nodes():
             runtime.start(slot)
         run_for(runtime, 1.0)
         assert all(node.told for node in system.nodes.values())
@@ -76,7 +76,9 @@ def run_for(runtime: SimulatedRuntime, seconds: float) -> None:
 
 
 def cut(runtime: SimulatedRuntime, node: str, state: LinkState) -> None:
-    (link,) = (link for link in runtime.layout.links if link.source == node)
+    (link,) = (
+        link for link in runtime.layout.links if (link.source, link.target) == (node, SERVER)
+    )
     runtime.set_link(link, state)
 
 

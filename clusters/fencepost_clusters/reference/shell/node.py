@@ -20,6 +20,7 @@ from fencepost_clusters.reference.core.node.rights import Rights
 from fencepost_clusters.reference.shell.listener import BACKLOG, Connection
 from fencepost_clusters.reference.shell.metrics_page import MetricsConnection
 from fencepost_clusters.reference.shell.peers import Peers
+from fencepost_clusters.reference.shell.sessions import Sessions
 from fencepost_clusters.reference.shell.storage import Disk
 from fencepost_clusters.reference.wire import codec
 from fencepost_clusters.reference.wire import messages as m
@@ -73,6 +74,7 @@ class Node:
         self._recorder = recorder
         self._rights = identity.rights
         self._peers = Peers(identity.process, identity.hosts, identity.rights, self._step)
+        self._sessions = Sessions(identity.hosts, self._step)
         self._requests: dict[int, Connection] = {}
         self._next_request = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -103,7 +105,9 @@ class Node:
             loop.add_signal_handler(number, self._step, e.ShutdownAsked())
         self._watch(loop.time())
         self._step(e.Tick())
-        return await self._done
+        code = await self._done
+        await self._sessions.wait_closed()
+        return code
 
     # ------------------------------------------------------------------------------------- inputs
 
@@ -220,6 +224,8 @@ class Node:
                 self._disk.store_snapshot(effect.log, effect.offset, effect.epoch, effect.data)
             case e.Checkpoint():
                 self._disk.checkpoint(effect.high_watermarks, effect.flushed)
+            case e.OpenSession() | e.CloseSession() | e.ToZooKeeper():
+                self._sessions.carry_out(effect)
             case e.Exit():
                 print(f"exit: {effect.reason}", flush=True)
                 self._finish(effect.code)

@@ -1,7 +1,8 @@
 """The simulated shell: carries a core's effects out on the simulator's host, and decides nothing.
 
 What it has in common with the real one is what a core can tell: answers leave in the order of their
-requests, calls of one channel share a connection, and one that times out breaks it.
+requests, calls of one channel share a connection, and one that times out breaks it. What a session
+with ZooKeeper tells is a step of its own, after the one that asked for it.
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.codec import CLIENT_CALLS, NODE_CALLS, encode_request
 from fencepost_clusters.reference.wire.errors import Error
+from fencepost_clusters.zookeeper.port import Ended, Told, Unsent
+from fencepost_clusters.zookeeper.simulated_session import ClientSession, Server
 from fencepost_kafka import ClientCommand
 
 MS = 1_000_000
 MOST_RECOVERY_MS = 100
 """The longest that a node takes to recover its logs; how long is drawn."""
+MOST_CLOSING_MS = 1000
+"""The longest that a process which exits waits for a closed session's connection to end."""
 
 
 VERSIONS = m.ApiVersionsResponse(error_code=Error.NONE, api_keys=())
@@ -82,6 +87,14 @@ class _Outgoing:
 
 
 @dataclass(frozen=True, slots=True)
+class _Exit:
+    """How the process ends, and when at the latest."""
+
+    code: int
+    latest_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class ShellIdentity:
     """What others see of a process: its name, the listener of each port, the principal that it
     proves to be, and how far its wall clock is ahead of its machine's."""
@@ -115,12 +128,20 @@ class Shell:
         self._peers: dict[tuple[e.Address, str], int] = {}
         self._timeouts: list[tuple[int, int, int]] = []
         self._recovered_ns: int | None = None
+        self._session: ClientSession | None = None
+        self._inputs: deque[Any] = deque()
+        self._stepping = False
+        self._closing: set[int] = set()
+        self._exit: _Exit | None = None
         self.core = make(self._instant())
 
     # ------------------------------------------------------------------------- what happens to it
 
     def wake(self) -> None:
         now_ns = self._host.monotonic_ns()
+        if self._exit is not None:
+            self._leave(now_ns >= self._exit.latest_ns)
+            return
         if self._recovered_ns is not None and now_ns >= self._recovered_ns:
             self._recovered_ns = None
             self._step(self._disk.recover())
@@ -130,11 +151,16 @@ class Shell:
             if one is not None and call_id in one.calls:
                 self._host.hang_up(connection)
                 self.broken(connection, "timed out")
+        if self._session is not None:
+            self._session.wake()
         self._step(e.Tick())
 
     def deadline_ns(self) -> int | None:
-        due = [t for t in (self.core.deadline_ns(), self._recovered_ns) if t is not None]
-        core_ns = min(due, default=None)
+        if self._exit is not None:
+            return self._exit.latest_ns
+        session_ns = None if self._session is None else self._session.deadline_ns()
+        wanted = (self.core.deadline_ns(), self._recovered_ns, session_ns)
+        core_ns = min((t for t in wanted if t is not None), default=None)
         while self._timeouts:
             due_ns, call_id, connection = self._timeouts[0]
             one = self._outgoing.get(connection)
@@ -147,7 +173,9 @@ class Shell:
         self._incoming[connection] = _Incoming(self._listeners[port])
 
     def received(self, connection: int, message: object) -> None:
-        if isinstance(message, _Request):
+        if self._session is not None and self._session.owns(connection):
+            self._session.received(message)
+        elif isinstance(message, _Request):
             incoming = self._incoming.get(connection)
             if incoming is None:
                 return
@@ -175,6 +203,13 @@ class Shell:
                 self._step(e.Answered(message.correlation, message.message))
 
     def broken(self, connection: int, reason: str) -> None:
+        if connection in self._closing:
+            self._closing.discard(connection)
+            self._leave()
+            return
+        if self._session is not None and self._session.owns(connection):
+            self._session.broken()
+            return
         if self._incoming.pop(connection, None) is not None:
             return
         outgoing = self._outgoing.pop(connection, None)
@@ -197,8 +232,15 @@ class Shell:
         return e.Instant(self._host.monotonic_ns(), self._host.wall_ms() + self._offset_ms)
 
     def _step(self, what: Any) -> None:
-        for effect in self.core.handle(what, self._instant()):
-            self._carry_out(effect)
+        """One step, and those for what its effects were answered within it."""
+        self._inputs.append(what)
+        if self._stepping:
+            return
+        self._stepping = True
+        while self._inputs and self._exit is None:
+            for effect in self.core.handle(self._inputs.popleft(), self._instant()):
+                self._carry_out(effect)
+        self._stepping = False
 
     def _carry_out(self, effect: e.Effect) -> None:
         match effect:
@@ -225,10 +267,50 @@ class Shell:
                 connection, _ = self._requests.pop(effect.request_id, (-1, -1))
                 if self._incoming.pop(connection, None) is not None:
                     self._host.hang_up(connection)
+            case e.OpenSession() | e.CloseSession() | e.ToZooKeeper():
+                self._to_zookeeper(effect)
             case e.Exit():
-                self._host.exit(effect.code)
+                latest_ns = self._host.monotonic_ns() + MOST_CLOSING_MS * MS
+                self._exit = _Exit(effect.code, latest_ns)
+                self._leave()
             case _:
                 assert_never(effect)
+
+    def _leave(self, due: bool = False) -> None:
+        """Ends the process that wants to exit, once its sessions are closed or it is due."""
+        if self._exit is not None and (due or not self._closing):
+            self._host.exit(self._exit.code)
+
+    # ----------------------------------------------------------------------------------- ZooKeeper
+
+    def _to_zookeeper(self, effect: e.ZooKeeperEffect) -> None:
+        match effect:
+            case e.OpenSession():
+                assert self._session is None, "a node has one session at a time"
+                # A simulated server stands for a whole ensemble.
+                (server,) = effect.servers
+                self._session = ClientSession(
+                    Server(*server, effect.chroot),
+                    effect.timeout_ms,
+                    self._told,
+                    self._host,
+                    effect.limit_ms,
+                )
+            case e.CloseSession():
+                if self._session is not None:
+                    self._session.close()
+            case e.ToZooKeeper(request_id, request):
+                if self._session is not None:
+                    self._session.ask(request_id, request)
+                else:
+                    self._step(e.ZooKeeperAnswer(request_id, Unsent()))
+
+    def _told(self, told: Told) -> None:
+        if isinstance(told, Ended) and self._session is not None:
+            if self._session.closing is not None:
+                self._closing.add(self._session.closing)
+            self._session = None
+        self._step(e.from_zookeeper(told))
 
     # ------------------------------------------------------------------------------------- network
 

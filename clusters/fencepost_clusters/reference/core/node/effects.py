@@ -5,6 +5,10 @@ one that persists (`Append`, `Truncate`, `Delete`, `Sync`, `StoreVote`, `StoreSn
 `Checkpoint`) is a barrier: what follows it may rely on its being stored. Stored means that it
 outlives the process; what is to outlive the machine's memory is synced (`Sync`; a vote and a
 snapshot always are). A node has a Tick at its `deadline`.
+
+A node of a plane over ZooKeeper has one session with it at a time, which it opens itself. What
+comes of a session is an input of its own, after the step that asked for it, and in the order in
+which the session brought it.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from msgspec import Struct
 from fencepost import Cause, NodeStopped
 from fencepost_clusters.reference.core.log.entry import Entry
 from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.zookeeper import port as zk
 
 Address = tuple[str, int]
 """Host name and port, as the cluster names them; the shell resolves the name."""
@@ -87,7 +92,29 @@ class ShutdownAsked(Struct, frozen=True):
     """The process was asked to end in good order (SIGTERM, SIGINT)."""
 
 
-Input = Received | Answered | CallFailed | Recovered | Tick | ShutdownAsked
+class ZooKeeperAnswer(Struct, frozen=True):
+    """A request to ZooKeeper was answered; `Unknown` and `Unsent` are answers too."""
+
+    request_id: int
+    answer: zk.Answer
+
+
+class ZooKeeperEvent(Struct, frozen=True):
+    """The session began, was suspended, resumed or ended, or one of its watches fired."""
+
+    event: zk.Connected | zk.Suspended | zk.Ended | zk.Fired
+
+
+FromZooKeeper = ZooKeeperAnswer | ZooKeeperEvent
+Input = Received | Answered | CallFailed | Recovered | Tick | ShutdownAsked | FromZooKeeper
+
+
+def from_zookeeper(told: zk.Told) -> FromZooKeeper:
+    """The input for something that a session told."""
+    if isinstance(told, zk.Answered):
+        return ZooKeeperAnswer(told.number, told.answer)
+    return ZooKeeperEvent(told)
+
 
 # ---------------------------------------------------------------------------------------- effects
 
@@ -182,6 +209,36 @@ DiskEffect = Append | Truncate | Sync | Delete | StoreVote | StoreSnapshot | Che
 """What a disk carries out; each is a barrier."""
 
 
+class OpenSession(Struct, frozen=True):
+    """Begin a session with ZooKeeper; the one before it has ended.
+
+    It ends in exactly one `Ended`: after `limit_ms` if no server has answered. Every path is below
+    `chroot`, which must exist.
+    """
+
+    servers: tuple[Address, ...]
+    timeout_ms: int
+    chroot: str = ""
+    limit_ms: int = 10_000
+
+
+class CloseSession(Struct, frozen=True):
+    """End the session, and with it its ephemeral nodes if a server can be reached.
+
+    A process that exits without this leaves its session to its timeout.
+    """
+
+
+class ToZooKeeper(Struct, frozen=True):
+    """Ask ZooKeeper in the session that is open; ends in exactly one ZooKeeperAnswer."""
+
+    request_id: int
+    request: zk.Request
+
+
+ZooKeeperEffect = OpenSession | CloseSession | ToZooKeeper
+
+
 class Note(Struct, frozen=True):
     """Record an event (before the effects that follow)."""
 
@@ -196,7 +253,7 @@ class Exit(Struct, frozen=True):
     code: int = 0
 
 
-Effect = DiskEffect | Call | Reply | Close | Recover | Note | Exit
+Effect = DiskEffect | ZooKeeperEffect | Call | Reply | Close | Recover | Note | Exit
 
 
 class Outbox:
