@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, final
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import final
 
 from fencepost_clusters.reference.core.node import effects as e
-from fencepost_clusters.zookeeper.port import Ended, Told, Unsent
+from fencepost_clusters.zookeeper.port import Ended, Session, Told, Unsent
 
-if TYPE_CHECKING:
-    from fencepost_clusters.zookeeper.kazoo_session import KazooSession
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    session: Session
+    wait_closed: Callable[[], Coroutine[None, None, None]]
 
 
 @final
@@ -23,21 +27,21 @@ class Sessions:
 
     def __init__(self, hosts: Mapping[str, str], step: Callable[[e.FromZooKeeper], None]) -> None:
         self._hosts, self._step = hosts, step
-        self._session: KazooSession | None = None
+        self._open: _Open | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
     def carry_out(self, effect: e.ZooKeeperEffect) -> None:
         """Opens a session, asks in it, or closes it; one that has ended is asked in vain."""
         match effect:
             case e.OpenSession():
-                assert self._session is None, "a node has one session at a time"
-                self._open(effect)
+                assert self._open is None, "a node has one session at a time"
+                self._open = self._opened(effect)
             case e.CloseSession():
-                if self._session is not None:
-                    self._session.close()
+                if self._open is not None:
+                    self._open.session.close()
             case e.ToZooKeeper(request_id, request):
-                if self._session is not None:
-                    self._session.ask(request_id, request)
+                if self._open is not None:
+                    self._open.session.ask(request_id, request)
                 else:
                     self._tell(e.ZooKeeperAnswer(request_id, Unsent()))
 
@@ -45,20 +49,21 @@ class Sessions:
         """Waits until the sessions that have ended here are closed, or the servers out of reach."""
         await asyncio.gather(*self._closing)
 
-    def _open(self, wanted: e.OpenSession) -> None:
+    def _opened(self, wanted: e.OpenSession) -> _Open:
         # Imported by the first session: a node of another plane needs no kazoo.
         from fencepost_clusters.zookeeper import kazoo_session as k  # noqa: PLC0415
 
         hosts = tuple(f"{self._hosts.get(name, name)}:{port}" for name, port in wanted.servers)
-        self._session = k.KazooSession(
+        session = k.KazooSession(
             k.Ensemble(hosts, wanted.chroot), wanted.timeout_ms, self._told, wanted.limit_ms
         )
+        return _Open(session, session.wait_closed)
 
     def _told(self, told: Told) -> None:
         if isinstance(told, Ended):
-            session, self._session = self._session, None
-            assert session is not None
-            closing = asyncio.get_running_loop().create_task(session.wait_closed())
+            ended, self._open = self._open, None
+            assert ended is not None
+            closing = asyncio.get_running_loop().create_task(ended.wait_closed())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
         self._tell(e.from_zookeeper(told))
