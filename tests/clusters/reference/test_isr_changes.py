@@ -9,8 +9,10 @@ import pytest
 from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.node import settings
 from fencepost_clusters.reference.core.node.effects import Call, Instant, Outbox
+from fencepost_clusters.reference.core.replication.cluster_state import ClusterState
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
-from fencepost_clusters.reference.core.replication.replicas import Replicas
+from fencepost_clusters.reference.core.replication.replica import Replica
+from fencepost_clusters.reference.core.replication.replicas import IsrOutcome, Replicas
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire import records as r
@@ -19,7 +21,6 @@ from fencepost_kafka import IsrChangeAsked
 
 TOPIC = uuid.UUID(int=9)
 KEY = (TOPIC, 0)
-CONTROLLER = 101
 PROPERTIES = {
     "process.roles": "broker",
     "broker.id": "1",
@@ -58,15 +59,32 @@ def leader() -> tuple[Replicas, Outbox, Image]:
     """Broker 1's replicas, of which it leads one."""
     out, image = Outbox(), cluster()
     read = settings.read(PROPERTIES)
-    replicas = Replicas(read, {CONTROLLER: ("controller-1", 9093)}, ReplicationPolicies(), out)
+    replicas = Replicas(read, Asking(out), ReplicationPolicies(), out)
     replicas.adopt(image, [KEY], at(0))
     return replicas, out, image
 
 
-def refused(error: Error) -> m.AlterPartitionResponse:
-    part = m.AlterPartitionResult(partition_index=0, error_code=error)
-    topics = (m.AlterPartitionTopicResult(topic_id=TOPIC, partitions=(part,)),)
-    return m.AlterPartitionResponse(error_code=Error.NONE, topics=topics)
+class Asking:
+    """A controller is known; what is asked of it is a call without content."""
+
+    broker_epoch = 1
+
+    def __init__(self, out: Outbox) -> None:
+        self._out = out
+
+    def can_ask(self) -> bool:
+        return True
+
+    def ask(
+        self,
+        call_id: int,
+        one: Replica,
+        members: tuple[int, ...],
+        joined: tuple[int, ...],
+        state: ClusterState,
+    ) -> None:
+        request = m.AlterPartitionRequest(broker_id=1, broker_epoch=1, topics=())
+        self._out.add(Call(call_id, ("controller-1", 9093), "isr", request, 1000))
 
 
 def asked(out: Outbox) -> tuple[list[int], list[IsrChangeAsked]]:
@@ -85,20 +103,20 @@ def test_a_refused_member_that_fell_behind_meanwhile_is_not_asked_for_again(
     one = replicas.by_key[KEY]
     one.fetched(2, "broker-2#1", 2, 0, at(1))
     one.fetched(3, "broker-3#1", 3, 0, at(1))
-    replicas.tick(image, CONTROLLER, 1, at(200))
+    replicas.tick(image, at(200))
     (call,), (change,) = asked(out)
     assert change.new_isr == (1, 2, 3)
     batch = record_batch.build([b"x"], 0, -1, 1)
     one.append(record_batch.parse(batch), batch)
     one.fetched(2, "broker-2#1", 2, 1, at(210))
     assert one.high_watermark == 0, "what may have been added counts"
-    assert replicas.answered(call, refused(Error.INELIGIBLE_REPLICA), at(220))
+    replicas.answered(call, IsrOutcome(Error.INELIGIBLE_REPLICA), at(220))
     assert one.high_watermark == 1
     out.drain()
-    replicas.tick(image, CONTROLLER, 1, at(400))
+    replicas.tick(image, at(400))
     assert asked(out) == ([], [])
     one.fetched(3, "broker-3#1", 3, 1, at(410))
-    replicas.tick(image, CONTROLLER, 1, at(600))
+    replicas.tick(image, at(600))
     _, (change,) = asked(out)
     assert (change.new_isr, change.ends, change.high_watermark) == ((1, 2, 3), (1, 1, 1), 1)
 
@@ -110,11 +128,10 @@ def test_an_uncertain_refusal_keeps_what_may_have_been_added_counted(
     one = replicas.by_key[KEY]
     one.fetched(2, "broker-2#1", 2, 0, at(1))
     one.fetched(3, "broker-3#1", 3, 0, at(1))
-    replicas.tick(image, CONTROLLER, 1, at(200))
+    replicas.tick(image, at(200))
     (call,), _ = asked(out)
     batch = record_batch.build([b"x"], 0, -1, 1)
     one.append(record_batch.parse(batch), batch)
     one.fetched(2, "broker-2#1", 2, 1, at(210))
-    answer = m.AlterPartitionResponse(error_code=Error.NOT_CONTROLLER, topics=())
-    assert replicas.answered(call, answer, at(220))
+    replicas.answered(call, IsrOutcome(Error.NOT_CONTROLLER), at(220))
     assert one.high_watermark == 0

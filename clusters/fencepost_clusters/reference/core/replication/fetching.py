@@ -94,7 +94,7 @@ class Fetching:
         changed = self._replicas.changed
         if self._parked:
             look = {one for key in changed for one in self._waiting.get(key, ())}
-            serving = self._session.serving(now)
+            serving = self._session.finishing(now)
             for number, parked in self._parked.items():
                 if now.monotonic_ns >= parked.deadline_ns or (parked.of_client and not serving):
                     look.add(number)

@@ -122,6 +122,8 @@ class Replica:
                 self._lead(now)
             elif partition.leader_epoch != before.leader_epoch:
                 self._continue()
+            elif partition.isr != before.isr:
+                self._settle()
             return
         if partition.leader < 0:
             self.part = Part.IDLE
@@ -160,7 +162,6 @@ class Replica:
 
     def _continue(self) -> None:
         """A leader's next epoch: its ISR was stored. Nothing is truncated (ruling on epochs)."""
-        self.asked, self.adding, self.proposed = None, (), None
         self._out.note(
             LeadershipStarted(
                 topic=self.topic,
@@ -173,6 +174,11 @@ class Replica:
                 keep_in_sync_ms=self._keep_in_sync_ms,
             )
         )
+        self._settle()
+
+    def _settle(self) -> None:
+        """Another ISR is stored: nothing that was asked for before counts any more."""
+        self.asked, self.adding, self.proposed = None, (), None
         self.advance()
 
     def _follow(self) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from typing import Protocol
 from uuid import UUID
+
+from msgspec import Struct
 
 from fencepost_clusters.reference.core.log.entry import Entry
 from fencepost_clusters.reference.core.node.effects import (
-    Address,
-    Call,
     Checkpoint,
     Delete,
     Instant,
@@ -26,7 +27,6 @@ from fencepost_clusters.reference.core.replication.replica import (
     log_name,
 )
 from fencepost_clusters.reference.core.replication.roles import LossReason, RetireReason
-from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import IsrChangeAnswered, IsrChangeAsked, RemovalReason, ReplicaRemoved
 
@@ -37,13 +37,48 @@ current. After any other, such as NOT_CONTROLLER at the end of a term, it may ha
 RETRY_NS = 100 * MS
 
 
+class IsrOutcome(Struct, frozen=True):
+    """The answer to an ISR request: the stored ISR and leader epoch, if it was granted.
+
+    A granted ISR counts once `Replicas.adopt` is given it.
+    """
+
+    error: Error
+    isr: tuple[int, ...] = ()
+    leader_epoch: int = -1
+
+
+class IsrRequests(Protocol):
+    """How a leader has another ISR stored, which differs by plane."""
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch under which this broker asks."""
+        ...
+
+    def can_ask(self) -> bool:
+        """Whether it is known where to ask."""
+        ...
+
+    def ask(
+        self,
+        call_id: int,
+        one: Replica,
+        members: tuple[int, ...],
+        joined: tuple[int, ...],
+        state: ClusterState,
+    ) -> None:
+        """Asks that `members` be the ISR, of which `joined` were none before."""
+        ...
+
+
 class Replicas:
     """See the module."""
 
     def __init__(
         self,
         settings: Settings,
-        controllers: Mapping[int, Address],
+        isr_requests: IsrRequests,
         policies: ReplicationPolicies,
         out: Outbox,
     ) -> None:
@@ -55,7 +90,7 @@ class Replicas:
         """The replicas with changes for which no parked fetch was looked at yet."""
         self._ordered: tuple[Replica, ...] = ()
         self._settings = settings
-        self._controllers = controllers
+        self._isr_requests = isr_requests
         self._disk_logs: dict[str, tuple[Entry, ...]] = {}
         self._checkpoints: dict[str, int] = {}
         self._policies = policies
@@ -63,7 +98,7 @@ class Replicas:
         keep_in_sync_ms = settings.ms("replica.lag.time.max.ms")
         self._host = ReplicaHost(self.me, keep_in_sync_ms, self.changed, policies, out)
         self._calls: dict[int, tuple[Key, int]] = {}
-        """AlterIsr in flight -> the partition, and the leader epoch in which it was asked."""
+        """ISR request in flight -> the partition, and the leader epoch in which it was asked."""
         self._next_checkpoint_ns = 0
         self._due_ns: int | None = 0
         """No later than the next laggard, retry or checkpoint; looked for again when it is over."""
@@ -157,13 +192,11 @@ class Replicas:
                     times.append(one.retry_ns)
         return min(times, default=None)
 
-    def tick(
-        self, state: ClusterState, controller: int | None, broker_epoch: int, now: Instant
-    ) -> None:
+    def tick(self, state: ClusterState, now: Instant) -> None:
         """Asks for the ISR changes that are due, and checkpoints high watermarks."""
         for one in self.all():
             if one.leading and one.asked is None and now.monotonic_ns >= one.retry_ns:
-                self._ask(one, state, controller, broker_epoch, now)
+                self._ask(one, state, now)
         if self.by_key and now.monotonic_ns >= self._next_checkpoint_ns:
             self.checkpoint()
             self._next_checkpoint_ns = now.monotonic_ns + self._settings.ns(
@@ -183,14 +216,7 @@ class Replicas:
             )
         )
 
-    def _ask(
-        self,
-        one: Replica,
-        state: ClusterState,
-        controller: int | None,
-        broker_epoch: int,
-        now: Instant,
-    ) -> None:
+    def _ask(self, one: Replica, state: ClusterState, now: Instant) -> None:
         lag_ns = self._settings.ns("replica.lag.time.max.ms")
         gone = one.laggards(now, lag_ns)
         joined = tuple(
@@ -208,17 +234,9 @@ class Replicas:
             if (r in one.partition.isr and r not in gone) or r in joined
         )
         one.propose(members)
-        if controller is None or controller not in self._controllers:
+        if not self._isr_requests.can_ask():
             one.retry_ns = now.monotonic_ns + RETRY_NS
             return
-        epochs = {
-            r: broker_epoch
-            if r == self.me
-            else one.followers[r].broker_epoch
-            if r in joined
-            else state.brokers[r].epoch
-            for r in members
-        }
         lag = max((now.monotonic_ns - one.followers[r].caught_up_ns for r in gone), default=0)
         call = self._out.next_call()
         self._out.note(
@@ -226,7 +244,7 @@ class Replicas:
                 topic=one.topic,
                 partition=one.index,
                 leader_epoch=one.epoch,
-                broker_epoch=broker_epoch,
+                broker_epoch=self._isr_requests.broker_epoch,
                 old_isr=one.partition.isr,
                 new_isr=members,
                 ends=tuple(one.end_of(r) for r in members),
@@ -235,42 +253,29 @@ class Replicas:
                 lag_ns=lag,
             )
         )
-        timeout_ms = self._settings.ms("request.timeout.ms")
-        self._out.add(
-            Call(
-                call_id=call,
-                address=self._controllers[controller],
-                channel="isr",
-                message=_isr_change(one, broker_epoch, epochs),
-                timeout_ms=timeout_ms,
-            )
-        )
+        self._isr_requests.ask(call, one, members, joined, state)
         one.asked, one.adding = call, tuple(sorted({*one.adding, *joined}))
         self._calls[call] = ((one.partition.topic_id, one.index), one.epoch)
 
-    def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:
-        """Takes in the answer to an AlterIsr; False if the call was none."""
-        key, asked_in = self._calls.pop(call_id, (None, -1))
-        if key is None:
-            return False
-        assert isinstance(answer, m.AlterPartitionResponse), answer
+    def is_isr_request(self, call_id: int) -> bool:
+        """Whether a call asks for an ISR change."""
+        return call_id in self._calls
+
+    def answered(self, call_id: int, outcome: IsrOutcome, now: Instant) -> None:
+        """Takes in the answer to an ISR request."""
+        key, asked_in = self._calls.pop(call_id)
         one = self.by_key.get(key)
         if one is None:
-            return True
-        error = Error(answer.error_code)
-        isr: tuple[int, ...] = ()
-        granted = -1
-        if error is Error.NONE:
-            result = answer.topics[0].partitions[0]
-            error, isr, granted = Error(result.error_code), result.isr, result.leader_epoch
+            return
+        error = outcome.error
         self._out.note(
             IsrChangeAnswered(
                 topic=one.topic,
                 partition=one.index,
                 leader_epoch=asked_in,
                 error=error.name,
-                isr=isr,
-                granted_epoch=granted,
+                isr=outcome.isr,
+                granted_epoch=outcome.leader_epoch,
             )
         )
         if one.asked == call_id and error is not Error.NONE:
@@ -279,10 +284,9 @@ class Replicas:
             self._due_ns = now.monotonic_ns
             if error in _CERTAIN:
                 one.refused()
-        return True  # a granted change counts once its record is replayed
 
     def failed(self, call_id: int, now: Instant) -> bool:
-        """An AlterIsr got no answer: it may be stored, so what it adds is still waited for."""
+        """An ISR request got no answer: it may be stored, so what it adds is still waited for."""
         key, _ = self._calls.pop(call_id, (None, -1))
         if key is None:
             return False
@@ -292,18 +296,3 @@ class Replicas:
             one.retry_ns = now.monotonic_ns + RETRY_NS
             self._due_ns = now.monotonic_ns
         return True
-
-
-def _isr_change(
-    one: Replica, broker_epoch: int, epochs: Mapping[int, int]
-) -> m.AlterPartitionRequest:
-    """The request for a partition's next ISR: its members, each with its broker epoch."""
-    part = m.AlterPartitionData(
-        partition_index=one.index,
-        leader_epoch=one.epoch,
-        new_isr_with_epochs=tuple(
-            m.IsrMember(broker_id=r, broker_epoch=epoch) for r, epoch in epochs.items()
-        ),
-    )
-    topic = m.AlterPartitionTopic(topic_id=one.partition.topic_id, partitions=(part,))
-    return m.AlterPartitionRequest(broker_id=one.me, broker_epoch=broker_epoch, topics=(topic,))

@@ -27,6 +27,8 @@ from fencepost_clusters.reference.core.node.effects import (
     Tick,
 )
 from fencepost_clusters.reference.core.node.settings import Settings
+from fencepost_clusters.reference.core.quorum.broker import isr_requests
+from fencepost_clusters.reference.core.quorum.broker.isr_requests import AlterIsr
 from fencepost_clusters.reference.core.quorum.broker.lifecycle import Identity, Lifecycle
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
 from fencepost_clusters.reference.core.quorum.controller.changes import CHANGES
@@ -95,7 +97,8 @@ class BrokerNode:
             now,
         )
         rules = policies.replication
-        self.replicas = Replicas(settings, controllers, rules, self._out)
+        alter_isr = AlterIsr(settings, controllers, self.raft, self.lifecycle, self._out)
+        self.replicas = Replicas(settings, alter_isr, rules, self._out)
         self.following = Following(settings, self.replicas, self.lifecycle, rules, self._out)
         self.producing = Producing(settings, self.replicas, self.lifecycle, rules, self._out)
         self.fetching = Fetching(
@@ -200,7 +203,7 @@ class BrokerNode:
             self._fenced(now)
         self.forwarding.tick(now, leader)
         if self._joined:
-            self.replicas.tick(self.committed.image, leader, self.lifecycle.epoch, now)
+            self.replicas.tick(self.committed.image, now)
             self.following.tick(self.committed.image, now)
 
     def _fenced(self, now: Instant) -> None:
@@ -295,10 +298,12 @@ class BrokerNode:
             if isinstance(answer, m.BrokerHeartbeatResponse) and answer.error_code == Error.NONE:
                 self.raft.learn_leader(answer.controller_epoch, answer.active_controller_id, now)
             return
+        if self.replicas.is_isr_request(what.call_id):
+            self.replicas.answered(what.call_id, isr_requests.outcome(what.message), now)
+            return
         _ = (
             self.raft.answered(what.call_id, what.message, now)
             or self.following.answered(what.call_id, what.message, now)
-            or self.replicas.answered(what.call_id, what.message, now)
             or self.forwarding.answered(what.call_id, what.message, now)
         )
 

@@ -94,6 +94,10 @@ class Lifecycle:
         holds_lease = self.state is BrokerState.ACTIVE and not self._session_over(now)
         return self._policies.serves_clients(holds_lease, self.was_active)
 
+    def finishing(self, now: Instant) -> bool:
+        """Whether client requests that wait may be carried out: under the same conditions."""
+        return self.serving(now)
+
     def _session_over(self, now: Instant) -> bool:
         """Whether the heartbeat session, which is the lease, has run out (REG-06)."""
         return now.monotonic_ns >= self._policies.session_ends_ns(self.lease_ends_ns)
