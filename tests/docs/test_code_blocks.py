@@ -26,6 +26,7 @@ TUTORIAL = DOCS / "examples" / "tutorial"
 TESTED = (
     *(TUTORIAL / name for name in ("test_orders.py", "explanation.txt")),
     *(ROOT / "clusters" / "fencepost_clusters" / "etcd", ROOT / "tests", ROOT / "pyproject.toml"),
+    ROOT / "framework" / "fencepost" / "skeleton",
 )
 """Files that other tests import or run, and folders of them."""
 FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)

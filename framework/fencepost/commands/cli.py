@@ -24,6 +24,7 @@ from fencepost.commands.conformance import conformance
 from fencepost.commands.defects import defects
 from fencepost.commands.demo import demo
 from fencepost.commands.doctor import doctor
+from fencepost.commands.new_system import new_system
 from fencepost.commands.options import defaults_of
 from fencepost.commands.plugins import plugins
 from fencepost.commands.replay import replay
@@ -52,7 +53,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 cluster_app = typer.Typer(help="Clusters for your own client.", no_args_is_help=True)
-for command in (demo, run, replay, report, defects, conformance, soak, plugins, doctor):
+for command in (demo, run, replay, report, defects, conformance, soak, plugins, new_system, doctor):
     app.command()(command)
 cluster_app.command()(up)
 app.add_typer(cluster_app, name="cluster")

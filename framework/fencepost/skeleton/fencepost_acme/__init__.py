@@ -1,0 +1,1 @@
+"""The system acme, as a plugin for Fencepost."""

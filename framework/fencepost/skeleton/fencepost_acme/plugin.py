@@ -1,0 +1,44 @@
+"""The hooks by which Fencepost finds this plugin; pyproject.toml names this module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from fencepost import Clause, Rule, System, Workload, hookimpl
+from fencepost_acme.events import KINDS
+from fencepost_acme.rules import CLAUSES, RULES
+from fencepost_acme.system import Acme
+from fencepost_acme.workload import WORKLOADS
+
+
+@hookimpl
+def fencepost_event_kinds() -> Sequence[type[Struct]]:
+    """What servers log and clients do."""
+    return KINDS
+
+
+@hookimpl
+def fencepost_systems() -> Sequence[System]:
+    """`acme/servers`."""
+    return (Acme(),)
+
+
+@hookimpl
+def fencepost_workloads() -> Mapping[str, Workload]:
+    """The clients, and the facade by which tests start them."""
+    return WORKLOADS
+
+
+@hookimpl
+def fencepost_clauses() -> Sequence[Clause]:
+    """What acme promises."""
+    return CLAUSES
+
+
+@hookimpl
+def fencepost_rules() -> Sequence[Rule[Any]]:
+    """The rules that judge the promises."""
+    return RULES

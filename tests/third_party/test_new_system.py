@@ -1,0 +1,62 @@
+"""`fencepost new-system`: what it writes works at once, against an installed Fencepost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.third_party.environment import Environment, build
+from typer.testing import CliRunner
+
+from fencepost.commands.cli import app
+from fencepost.commands.new_system import check_name, renamed
+from fencepost.model.errors import UsageError
+from fencepost.plugins.manager import load
+
+PYTEST = ("python", "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest")
+
+
+@pytest.mark.real
+def test_a_new_plugin_passes_its_own_tests_and_finds_its_planted_defect(
+    environment: Environment, tmp_path: Path
+) -> None:
+    made = environment.run(tmp_path, "fencepost", "new-system", "my_db", "--into", "plugin")
+    assert made.returncode == 0, made.stderr
+    project = tmp_path / "plugin"
+    environment.install(build(project, tmp_path / "wheel"))
+    done = environment.run(project, *PYTEST, "-W", "error")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "11 passed" in done.stdout
+    broken = environment.run(project, *PYTEST, "-k", "killed", "--fencepost-defects=forgets-tokens")
+    assert broken.returncode == 1, broken.stdout + broken.stderr
+    assert "MY_DB-1 is violated" in broken.stdout
+    typed = environment.run(project, "python", "-m", "mypy", "--strict", "fencepost_my_db")
+    assert typed.returncode == 0, typed.stdout
+
+
+@pytest.mark.parametrize(
+    "name", ["My-DB", "my-db", "_db", "db_", "my__db", "class", "2db", "", "a" * 41, "dä", "a\n"]
+)
+def test_a_name_that_no_module_can_have_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="cannot be the name of a plugin"):
+        check_name(name, load())
+
+
+@pytest.mark.parametrize("name", ["etcd", "partition", "reference", "apache", "fault"])
+def test_a_name_that_is_taken_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="take another name"):
+        check_name(name, load())
+
+
+def test_a_folder_that_exists_is_left_as_it_is(tmp_path: Path) -> None:
+    folder = tmp_path / "plugin"
+    folder.mkdir()
+    (folder / "mine").touch()
+    done = CliRunner().invoke(app, ["new-system", "my_db", "--into", str(folder)])
+    assert isinstance(done.exception, UsageError)
+    assert str(done.exception) == f"{folder} exists already: name another folder by --into"
+    assert [path.name for path in folder.iterdir()] == ["mine"]
+
+
+def test_each_spelling_of_the_name_is_replaced() -> None:
+    assert renamed("acme/servers, Acme(), ACME-1", "my_db") == "my_db/servers, MyDb(), MY_DB-1"
