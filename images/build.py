@@ -33,11 +33,11 @@ from fencepost.model.errors import EnvironmentFailed
 from fencepost.runtimes.docker.engine import open_client
 from fencepost.runtimes.docker.pods import IMAGE as POD
 from fencepost.runtimes.docker.sources import SOURCES_LABEL, digest
-from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION, KRaft, resource
+from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION, image_of, resource
 from fencepost_clusters.apache_kafka.distribution import AGENT, AGENT_IN_IMAGE, installed
 from fencepost_clusters.etcd.build import binary, default_cache
-from fencepost_clusters.etcd.system import Etcd
-from fencepost_clusters.reference.cluster import ReferenceQuorum
+from fencepost_clusters.etcd.system import IMAGE as ETCD
+from fencepost_clusters.reference.cluster import IMAGE as REFERENCE
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -83,12 +83,12 @@ def recipes(wanted: Sequence[str], kafka: str, base: str, java_base: str) -> Seq
     """What to build, in order; a pod is wanted whatever lives in it."""
     found = [Recipe(POD, "pod", base, ("msgspec", "pluggy"), wheel=True)]
     if "reference" in wanted:
-        tag = ReferenceQuorum().image()
+        tag = REFERENCE
         found.append(Recipe(tag, "reference", POD, ("kio", "crc32c")))
     if "kafka" in wanted:
-        found.append(Recipe(KRaft(kafka).image(), "kafka", java_base, kafka=kafka))
+        found.append(Recipe(image_of(kafka), "kafka", java_base, kafka=kafka))
     if "etcd" in wanted:
-        found.append(Recipe(Etcd().image(), "etcd", POD, etcd=True))
+        found.append(Recipe(ETCD, "etcd", POD, etcd=True))
     return found
 
 

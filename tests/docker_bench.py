@@ -21,7 +21,7 @@ REQUIRED = os.environ.get("FENCEPOST_DOCKER") == "required"
 def ground() -> BackendKind:
     """The ground to test on; skips the test where there is none."""
     try:
-        return docker_backend(IMAGE)
+        return docker_backend(lambda slot: IMAGE)
     except EnvironmentFailed as lacking:
         if REQUIRED:
             raise

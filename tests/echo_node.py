@@ -159,13 +159,13 @@ class EchoSystem:
             return Command(argv, {}, files | {"echo_node.py": Path(__file__).read_text()})
         return Command((sys.executable, __file__, "node", "node.json"), {}, files)
 
-    def image(self) -> str:
+    def image(self, slot: Slot) -> str:
         return "fencepost/pod"
 
-    def simulated_disk(self) -> NoDisk:
+    def simulated_disk(self, slot: Slot) -> NoDisk:
         return NoDisk()
 
-    def simulated_probe(self) -> object:
+    def simulated_probe(self, port: int) -> object:
         return SimulatedFrame(PROBE)
 
     def simulated_node(

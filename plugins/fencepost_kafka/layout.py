@@ -64,7 +64,8 @@ def lay_out(shape: Shape, ports: Ports) -> Layout:
     clients = Slot("clients", Role.CLIENT, -1, next(index))
     slots = (*controllers, *brokers, *duplicates, *spares, clients)
     bootstrap = tuple((broker.name, ports.client) for broker in brokers)
-    return Layout(slots, tuple(_links(slots, ports)), ports.metrics, bootstrap, framed=True)
+    framed = frozenset({ports.client, ports.controller, ports.replication})
+    return Layout(slots, tuple(_links(slots, ports)), ports.metrics, bootstrap, framed)
 
 
 def _also(broker: int, combined: int) -> tuple[tuple[str, int], ...]:

@@ -27,7 +27,7 @@ def main(folder: Path) -> None:
         kafka_shape(controllers=1, brokers=1),
         RunFolder.create(folder / name),
         kinds=echo_node.KINDS,
-        backend=docker_backend("fencepost/pod"),
+        backend=docker_backend(lambda slot: "fencepost/pod"),
     ) as runtime:
         for slot in runtime.layout.of(Role.CONTROLLER) + runtime.layout.of(Role.BROKER):
             runtime.start(slot)

@@ -181,9 +181,9 @@ class KRaft:
             },
         )
 
-    def image(self) -> str:
+    def image(self, slot: Slot) -> str:
         """The image that `images/kafka/Dockerfile` makes of this version."""
-        return f"fencepost/kafka:{self.version}"
+        return image_of(self.version)
 
     def log_parser(self, slot: Slot, shape: Shape) -> LogParser:
         """Makes events of a node's standard output."""
@@ -208,6 +208,11 @@ class KRaft:
             replica_lag_ms=int(read["replica.lag.time.max.ms"]),
             recovery_bound_ms=3 * lease_ms + _RESTART_MS,
         )
+
+
+def image_of(version: str) -> str:
+    """The image of a version of Kafka."""
+    return f"fencepost/kafka:{version}"
 
 
 def jvm_options(role: str) -> tuple[str, ...]:

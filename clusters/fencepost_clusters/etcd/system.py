@@ -40,6 +40,7 @@ from fencepost_clusters.etcd.workload import DEFECTS, WORKLOAD, spec
 
 VERSION = "3.6.16"
 """What `server/go.mod` names."""
+IMAGE = f"fencepost/etcd:{VERSION}"
 PEER_PORT, CLIENT_PORT = 2380, 2379
 MOST_MEMBERS = 9
 PROGRAM_IN_IMAGE = "/usr/local/bin/etcd"
@@ -150,9 +151,9 @@ class Etcd:
             {"hosts": "".join(f"{address} {name}\n" for name, address in hosts.items())},
         )
 
-    def image(self) -> str:
+    def image(self, slot: Slot) -> str:
         """What `images/etcd/Dockerfile` makes."""
-        return f"fencepost/etcd:{VERSION}"
+        return IMAGE
 
     def log_parser(self, slot: Slot, shape: Shape) -> LogParser:
         """The parser of a member's log."""

@@ -49,6 +49,7 @@ from fencepost_kafka.recovery import missing
 from fencepost_kafka.selectors import SELECTORS, select
 
 PORTS = Ports(metrics=9095)
+IMAGE = "fencepost/reference"
 
 SUITE_SETTINGS: Mapping[str, str] = {
     "registration.heartbeat.interval.ms": "300",
@@ -191,13 +192,13 @@ class ReferenceQuorum:
             {"node.json": json.dumps(node, indent=1)},
         )
 
-    def image(self) -> str:
+    def image(self, slot: Slot) -> str:
         """What `images/reference/Dockerfile` makes."""
-        return "fencepost/reference"
+        return IMAGE
 
     # The simulator's parts are imported by the first simulated run: loading a plugin stays cheap.
 
-    def simulated_disk(self) -> SimulatedDisk:
+    def simulated_disk(self, slot: Slot) -> SimulatedDisk:
         """An empty disk in memory."""
         from fencepost_clusters.reference.simulation.disk import MemoryDisk  # noqa: PLC0415
 
@@ -213,7 +214,7 @@ class ReferenceQuorum:
         policies = policies_with(shape.defects)
         return processes.node(place, settings, self.ports(place.slot), policies, disk, host)
 
-    def simulated_probe(self) -> object:
+    def simulated_probe(self, port: int) -> object:
         """ApiVersions, as on real sockets."""
         from fencepost_clusters.reference.simulation.shell import probe  # noqa: PLC0415
 

@@ -140,7 +140,7 @@ class Links:
 
     def hold(self, link: Link, what: Hold) -> None:
         """See `Runtime.hold`."""
-        check_hold(link, self._layout.framed, link in self._holds)
+        check_hold(link, self._is_framed(link), link in self._holds)
         self._attributes(link, what)
         self._holds[link] = what
         self._follow(link)
@@ -153,7 +153,7 @@ class Links:
 
     def held(self, link: Link) -> HoldCounts:
         """See `Runtime.held`; of a link that is not there yet, nothing."""
-        if not self._layout.framed:
+        if not self._is_framed(link):
             return HoldCounts()
         for server, _ in self._grouped([link]):
             shown = msgspec.json.decode(self._read(server, f"{_path(link)}/toxics/{HOLD}"))
@@ -263,14 +263,17 @@ class Links:
             self._told[link] = frozenset()
             if self._is_plain(link):
                 continue
-            if self._layout.framed:  # first, since it must see a connection's first byte
+            if self._is_framed(link):  # first, since it must see a connection's first byte
                 self._ask(server, "post", f"{_path(link)}/toxics", self._hold_toxic(link))
             self._bring(server, link)
             self._ask(server, "patch", _path(link), {"enabled": True})
 
     def _is_plain(self, link: Link) -> bool:
         """Whether its proxy needs no toxic."""
-        return self._wanted[link] == HEALTHY and not self._layout.framed
+        return self._wanted[link] == HEALTHY and not self._is_framed(link)
+
+    def _is_framed(self, link: Link) -> bool:
+        return link.port in self._layout.framed
 
     def _hold_toxic(self, link: Link) -> Mapping[str, Any]:
         attributes = self._attributes(link, self._holds.get(link))
@@ -278,7 +281,7 @@ class Links:
 
     def _described(self, link: Link) -> Sequence[Mapping[str, Any]]:
         """Every toxic that the link's proxy should have."""
-        held = [self._hold_toxic(link)] if self._layout.framed else []
+        held = [self._hold_toxic(link)] if self._is_framed(link) else []
         return [*held, *map(_described, toxics(self._wanted[link]))]
 
     def _rebuild(self, hung: _Server) -> _Server:

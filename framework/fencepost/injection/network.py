@@ -195,7 +195,13 @@ class Network:
         """Brings the links into the states that now hold, and measures it."""
         new = {link: self._effective(link) for link in links}
         old = {link: self._links.state(link) for link in links}
-        live = [link for link in links if self._lives(link.source) and self._lives(link.target)]
+        live = [
+            link
+            for link in links
+            if link.port not in self._layout.unasked
+            and self._lives(link.source)
+            and self._lives(link.target)
+        ]
         uncut = {link: old[link] for link in live if not is_cut(old[link])}
         before = self._ask_before(uncut, new)
         self._check_answered(before)
@@ -203,8 +209,7 @@ class Network:
         open_before = self._connections(live, CONNECT_LIMIT_S if worsens else 0)
         notes = self._links.apply(new)
         if not live and worsens:
-            pairs = {(link.source, link.target) for link in links}
-            return Receipt(False, f"no process runs at both ends of {_directions(pairs)}")
+            return Receipt(False, self._unmeasured(links))
         counted = self._links.bytes_passed(live)
         slowest_s = max((answer.took_ms for answer in before.values()), default=0) / 1000
         now = {link: new[link] for link in live}
@@ -233,6 +238,15 @@ class Network:
             trials = tried()
         differences = self._links.differences(links)
         return judge(trials, differences, notes, len(links) - len(live))
+
+    def _unmeasured(self, links: Sequence[Link]) -> str:
+        """Why no answer can tell of these links."""
+        ports = {link.port for link in links}
+        if ports <= self._layout.unasked:
+            numbers = describe(str(port) for port in sorted(ports))
+            return f"nodes listen on port {numbers} at some times only, so nothing was measured"
+        pairs = {(link.source, link.target) for link in links}
+        return f"no process runs at both ends of {_directions(pairs)}"
 
     def _check_answered(self, before: Mapping[Link, Answer]) -> None:
         """Raises UsageError for a probe that does not fit: nothing has answered it in this run."""

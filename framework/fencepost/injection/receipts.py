@@ -94,9 +94,9 @@ def added_ms(state: LinkState) -> float:
 
 
 def judge(
-    trials: Sequence[Trial], differences: Sequence[str], notes: Sequence[str], without_process: int
+    trials: Sequence[Trial], differences: Sequence[str], notes: Sequence[str], unasked: int
 ) -> Receipt:
-    """The receipt for changed links, of which `without_process` had no process at one end."""
+    """The receipt for changed links, of which `unasked` could not be asked."""
     problems = [
         f"{trial.link.source} -> {trial.link.target}:{trial.link.port}: {why}"
         for trial in trials
@@ -110,7 +110,7 @@ def judge(
         problems.append("no connection was open through any of these links")
     if problems:
         return Receipt(False, "; ".join([*problems, *notes]), only_unused)
-    return Receipt(True, "; ".join([*_evidence(trials), *notes, *_beside(without_process)]))
+    return Receipt(True, "; ".join([*_evidence(trials), *notes, *_beside(unasked)]))
 
 
 def judge_release(counts: HoldCounts) -> Receipt:
@@ -150,9 +150,5 @@ def _links(trials: Sequence[Trial]) -> str:
     return "1 link" if len(trials) == 1 else f"{len(trials)} links"
 
 
-def _beside(without_process: int) -> Sequence[str]:
-    return (
-        [f"{without_process} links without a process at both ends were set too"]
-        if without_process
-        else []
-    )
+def _beside(unasked: int) -> Sequence[str]:
+    return [f"{unasked} links that could not be asked were set too"] if unasked else []

@@ -17,6 +17,7 @@ from fencepost.events import Cause, Event
 from fencepost.model.runtime import Signal
 from fencepost.model.shape import Shape
 from fencepost.model.systems import Place
+from fencepost.model.topology import Slot
 from fencepost.model.worker_config import WorkerConfig
 
 Chance = Callable[[int, int], int]
@@ -106,8 +107,8 @@ class SimulatedDisk(Protocol):
 class Simulable(Protocol):
     """A system whose nodes and clients can be simulated."""
 
-    def simulated_disk(self) -> SimulatedDisk:
-        """An empty disk."""
+    def simulated_disk(self, slot: Slot) -> SimulatedDisk:
+        """An empty disk for a slot."""
         ...
 
     def simulated_node(
@@ -116,9 +117,9 @@ class Simulable(Protocol):
         """One node's process, about to be woken. The paths of the place must not be used."""
         ...
 
-    def simulated_probe(self) -> object:
-        """The message that asks whether a link answers: a node answers it on each of its listeners,
-        by any message, and changes nothing."""
+    def simulated_probe(self, port: int) -> object:
+        """The message that asks whether a link to that port answers: a node answers it by any
+        message, and changes nothing."""
         ...
 
     def simulated_client(self, config: WorkerConfig, host: Host) -> SimulatedProcess:

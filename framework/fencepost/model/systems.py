@@ -192,8 +192,11 @@ class ParsesLogs(Protocol):
     makes are numbered and written to the node's events file as they come.
     """
 
-    def log_parser(self, slot: Slot, shape: Shape) -> LogParser:
-        """A log parser for the next process in a slot of a cluster of that shape."""
+    def log_parser(self, slot: Slot, shape: Shape) -> LogParser | None:
+        """A log parser for the next process in a slot of a cluster of that shape.
+
+        None: the node in that slot writes its own events.
+        """
         ...
 
 
@@ -222,8 +225,8 @@ class Contained(Protocol):
     Its `command` finds in `Place.image` the image whose programs it must name.
     """
 
-    def image(self) -> str:
-        """The name of an image; its user has the id 65532, like the user of the pods."""
+    def image(self, slot: Slot) -> str:
+        """The name of the image of a slot's node; its user has the id 65532, like that of pods."""
         ...
 
 

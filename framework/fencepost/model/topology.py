@@ -61,15 +61,19 @@ class Layout:
     which clients connect first. Every node serves its metrics over HTTP on `metrics_port` of its
     own address (0: none does). No link leads there: faults do not affect an operator's view.
 
-    `framed`: what the source of a link sends is messages, each behind its length in four bytes,
-    big-endian. So single messages can be held.
+    `framed` are ports: what the source of a link to one of them sends is messages, each behind its
+    length in four bytes, big-endian. So single messages can be held.
+
+    `unasked` are ports on which a node listens at some times only, such as while it leads. A link
+    to one of them changes together with others, and the receipt is measured on the others.
     """
 
     slots: tuple[Slot, ...]
     links: tuple[Link, ...]
     metrics_port: int = 0
     bootstrap: tuple[tuple[str, int], ...] = ()
-    framed: bool = False
+    framed: frozenset[int] = frozenset()
+    unasked: frozenset[int] = frozenset()
 
     def slot(self, name: str) -> Slot:
         """The slot of that name; raises KeyError."""

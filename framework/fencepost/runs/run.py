@@ -120,7 +120,7 @@ def _docker(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
         seed=spec.seed,
         workloads={name: one.argv for name, one in plugins.workloads.items()},
         kinds=plugins.event_kinds,
-        backend=docker_backend(spec.system.image()),
+        backend=docker_backend(spec.system.image),
     )
 
 

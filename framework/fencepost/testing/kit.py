@@ -175,7 +175,13 @@ def check_log_parser(
     plugin's own, or of those that every run has. Stamps are nanoseconds since 1970 if `wall` is
     set, and finer than a second. Lines that the system does not print make no event and no error.
     """
-    made, again = (_parsed(parses.log_parser(slot, shape or Shape()), lines) for _ in range(2))
+
+    def parser() -> LogParser:
+        made = parses.log_parser(slot, shape or Shape())
+        assert made is not None, f"{slot.name} has no log parser: it writes its own events"
+        return made
+
+    made, again = (_parsed(parser(), lines) for _ in range(2))
     assert made == again, "two parsers make different events of the same lines: they share state"
     bodies = [one.body for one in made]
     for number, (body, wanted) in enumerate(zip(bodies, expected, strict=False)):
@@ -195,7 +201,7 @@ def check_log_parser(
     assert len(stamps) < 2 or any(stamp % SECOND for stamp in stamps), (
         "the stamps are whole seconds: events of several processes cannot be ordered by them"
     )
-    stray = _parsed(parses.log_parser(slot, shape or Shape()), _NO_LOG)
+    stray = _parsed(parser(), _NO_LOG)
     assert not stray, f"lines that the system does not print make {stray[0].body!r}"
 
 

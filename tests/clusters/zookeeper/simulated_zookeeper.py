@@ -137,10 +137,10 @@ class OverZooKeeper:
         links = (Link(node.name, server.name, CLIENT_PORT) for node in nodes for server in servers)
         return Layout((*servers, *nodes), tuple(links))
 
-    def simulated_disk(self) -> SimulatedDisk:
+    def simulated_disk(self, slot: Slot) -> SimulatedDisk:
         return TreeDisk(Tree())
 
-    def simulated_probe(self) -> object:
+    def simulated_probe(self, port: int) -> object:
         return Ping()
 
     def simulated_node(

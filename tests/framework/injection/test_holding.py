@@ -16,7 +16,9 @@ from fencepost.runtimes.simulated.virtual_time import Agenda
 
 PORT = 9
 LINK, BACK = Link("a", "b", PORT), Link("b", "a", PORT)
-LAYOUT = Layout((Slot("a", "node", 1, 1), Slot("b", "node", 2, 2)), (LINK, BACK), framed=True)
+LAYOUT = Layout(
+    (Slot("a", "node", 1, 1), Slot("b", "node", 2, 2)), (LINK, BACK), framed=frozenset({PORT})
+)
 FIVES = Hold((b"5",))
 
 
@@ -58,7 +60,7 @@ class Bench:
             LAYOUT, self.agenda, Random(1), self.living.get, NetworkProfile(),
             lambda message, port: None if message == b"answer" else message,  # type: ignore[return-value]
         )  # fmt: skip
-        prober = SimulatedProber(self.network, self.agenda, b"probe", self.pass_time)
+        prober = SimulatedProber(self.network, self.agenda, lambda port: b"probe", self.pass_time)
         self.links = Network(
             LAYOUT, self.network, prober, lambda slot: slot in self.living, wait=prober.wait
         )

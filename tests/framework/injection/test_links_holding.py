@@ -17,7 +17,7 @@ from fencepost.injection.links import Links
 from fencepost.injection.receipts import judge_release
 from fencepost.model.clock import poll
 
-FRAMED = replace(LAYOUT, framed=True)
+FRAMED = replace(LAYOUT, framed=frozenset(link.port for link in LAYOUT.links))
 FIVES = Hold((b"5",))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -22,6 +22,8 @@ LAYOUT = Layout(
     tuple(Slot(f"broker-{n}", Role.BROKER, n, n) for n in (1, 2)),
     (LINK,),
 )
+UNASKED = Link("broker-1", "broker-2", 2888)
+WITH_UNASKED = replace(LAYOUT, links=(LINK, UNASKED), unasked=frozenset({2888}))
 
 
 @dataclass
@@ -31,7 +33,7 @@ class MadeUp:
 
     takes_ms: list[float]
     vanishes_after_s: float = 0
-    states: dict[Link, LinkState] = field(default_factory=lambda: {LINK: HEALTHY})
+    states: dict[Link, LinkState] = field(default_factory=lambda: {LINK: HEALTHY, UNASKED: HEALTHY})
     silent_s: list[float] = field(default_factory=list)
     counted: int = 0
     silent: bool = False
@@ -134,3 +136,19 @@ def test_a_probe_that_was_answered_once_fits() -> None:
     assert network.set_link(LINK, HEALTHY).true
     made_up.silent = True
     assert not network.apply_cut(one_way(["broker-1"], ["broker-2"])).true
+
+
+def test_a_link_that_is_not_always_listened_on_changes_unasked() -> None:
+    made_up = MadeUp([5])
+    network = Network(WITH_UNASKED, made_up, made_up, lambda slot: True)
+    receipt = network.apply_cut(one_way(["broker-1"], ["broker-2"]))
+    assert receipt.true, receipt.evidence
+    assert "1 links that could not be asked were set too" in receipt.evidence
+    assert all(state.cut_upstream for state in made_up.states.values())
+
+
+def test_nothing_shows_that_such_a_link_changed_alone() -> None:
+    network = Network(WITH_UNASKED, (made_up := MadeUp([])), made_up, lambda slot: True)
+    receipt = network.set_link(UNASKED, LinkState(cut_upstream=True))
+    assert not receipt.true
+    assert "port 2888 at some times only" in receipt.evidence

@@ -21,14 +21,14 @@ GOOD_DOWN = replace(GOOD_CUT, new=CUT_DOWN, vanished={"upstream": 0, "downstream
 
 
 def test_a_cut_with_silence_and_vanished_bytes_has_its_receipt() -> None:
-    receipt = judge([GOOD_CUT], [], [], without_process=0)
+    receipt = judge([GOOD_CUT], [], [], unasked=0)
     assert receipt.true
     assert "answered within 1.0 ms before, not within 110 ms after" in receipt.evidence
     assert "29 bytes vanished upstream" in receipt.evidence
 
 
 def test_a_downstream_cut_shows_in_the_answer_that_vanished() -> None:
-    assert judge([GOOD_DOWN], [], [], without_process=0).true
+    assert judge([GOOD_DOWN], [], [], unasked=0).true
 
 
 @pytest.mark.parametrize(
@@ -42,16 +42,14 @@ def test_a_downstream_cut_shows_in_the_answer_that_vanished() -> None:
     ],
 )
 def test_a_cut_that_missed_has_none_and_says_why(trial: Trial, why: str) -> None:
-    receipt = judge([trial], [], [], without_process=0)
+    receipt = judge([trial], [], [], unasked=0)
     assert not receipt.true
     assert why in receipt.evidence
 
 
 def test_one_missed_link_spoils_the_receipt_and_is_named() -> None:
     other = Link("broker-1", "broker-3", 9092)
-    receipt = judge(
-        [GOOD_CUT, replace(GOOD_CUT, link=other, after=QUICK)], [], [], without_process=0
-    )
+    receipt = judge([GOOD_CUT, replace(GOOD_CUT, link=other, after=QUICK)], [], [], unasked=0)
     assert not receipt.true
     assert "broker-1 -> broker-3:9092: it still answers" in receipt.evidence
     assert "broker-2" not in receipt.evidence
@@ -59,26 +57,26 @@ def test_one_missed_link_spoils_the_receipt_and_is_named() -> None:
 
 def test_one_idle_link_among_busy_ones_is_not_a_miss() -> None:
     idle = replace(GOOD_CUT, link=Link("broker-1", "broker-3", 9092), open_before=0)
-    assert judge([GOOD_CUT, idle], [], [], without_process=0).true
+    assert judge([GOOD_CUT, idle], [], [], unasked=0).true
 
 
 def test_toxics_other_than_wanted_spoil_the_receipt() -> None:
-    receipt = judge([GOOD_CUT], ["broker-1 -> broker-2 has []"], [], without_process=0)
+    receipt = judge([GOOD_CUT], ["broker-1 -> broker-2 has []"], [], unasked=0)
     assert not receipt.true
     assert "toxiproxy disagrees" in receipt.evidence
 
 
 def test_a_second_cut_over_a_first_needs_no_answer_before() -> None:
     both = replace(GOOD_CUT, old=CUT_UP, new=CUT, before=None)
-    receipt = judge([both], [], [], without_process=0)
+    receipt = judge([both], [], [], unasked=0)
     assert receipt.true
     assert "cut before already" in receipt.evidence
 
 
 def test_a_healed_link_answers() -> None:
     healed = replace(GOOD_CUT, old=CUT_UP, new=HEALTHY, before=None, after=QUICK, open_before=0)
-    assert judge([healed], [], [], without_process=0).true
-    assert not judge([replace(healed, after=SILENT)], [], [], without_process=0).true
+    assert judge([healed], [], [], unasked=0).true
+    assert not judge([replace(healed, after=SILENT)], [], [], unasked=0).true
 
 
 def test_a_delay_counts_both_ways_and_jitter_against_it() -> None:
@@ -112,6 +110,6 @@ def test_a_slow_link_shows_in_how_long_an_answer_takes(
     state: LinkState, after: Answer, why: str
 ) -> None:
     trial = replace(GOOD_CUT, new=state, after=after, vanished={"upstream": 0, "downstream": 0})
-    receipt = judge([trial], [], [], without_process=0)
+    receipt = judge([trial], [], [], unasked=0)
     assert receipt.true is not bool(why)
     assert why in receipt.evidence

@@ -33,7 +33,9 @@ from fencepost import (
     two_way,
 )
 from fencepost.history import merge as history
+from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import SECOND, now_ns
+from fencepost.model.topology import Layout, Slot
 from fencepost.runtimes.docker import host as module
 from fencepost.runtimes.docker.engine import Engine, Leftover, owner
 from fencepost.runtimes.docker.host import DockerHost
@@ -237,14 +239,15 @@ def test_a_stale_image_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     docker_bench.ground()
     monkeypatch.setattr(module, "digest", lambda: "other sources")
     with pytest.raises(EnvironmentFailed, match=r"built from other sources.*\./dev images"):
-        module.docker_backend("fencepost/pod")
+        module.docker_backend(lambda slot: "fencepost/pod")
 
 
-def test_an_image_that_is_not_there_is_named() -> None:
+def test_an_image_that_is_not_there_is_named(tmp_path: Path) -> None:
     docker_bench.ground()
     says = r"there is no image 'acme/none': build it by \./dev images"
+    layout, folder = Layout((Slot("node-1", "node", 1, 1),), ()), RunFolder.create(tmp_path / "run")
     with pytest.raises(EnvironmentFailed, match=says):
-        module.docker_backend("acme/none")
+        module.docker_backend(lambda slot: "acme/none").open(layout, folder)
 
 
 def test_nothing_is_left_when_a_run_is_over(pair: ProcessRuntime) -> None:

@@ -17,6 +17,7 @@ import os
 import selectors
 import signal
 from collections import deque
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -47,18 +48,19 @@ _SIGNALLED = 128
 _MOST_CLAIMS = 20
 
 
-def docker_backend(image: str) -> BackendKind:
-    """Nodes as containers of that image, in pods; raises EnvironmentFailed without an engine or
-    images."""
+ImageOf = Callable[[Slot], str]
+"""The name of the image of a slot's node."""
+
+
+def docker_backend(image: ImageOf) -> BackendKind:
+    """Nodes as containers of these images, in pods.
+
+    Raises EnvironmentFailed without an engine or the image of pods; so does settling on it, without
+    the images of the layout's nodes.
+    """
     engine = connect(os.environ)
     try:
-        for name in (IMAGE, image):
-            made_of = engine.image_label(name, SOURCES_LABEL)
-            if made_of and made_of != digest():
-                raise EnvironmentFailed(
-                    f"the image {name} was built from other sources than are installed here: "
-                    "build it anew by ./dev images"
-                )
+        _check_image(engine, IMAGE)
         versions = {"engine": engine.version}
     finally:
         engine.close()
@@ -67,6 +69,16 @@ def docker_backend(image: str) -> BackendKind:
         return DockerHost(layout, folder, image)
 
     return BackendKind("docker", settle, versions)
+
+
+def _check_image(engine: Engine, name: str) -> None:
+    """Raises EnvironmentFailed without such an image, or for one of other sources."""
+    made_of = engine.image_label(name, SOURCES_LABEL)
+    if made_of and made_of != digest():
+        raise EnvironmentFailed(
+            f"the image {name} was built from other sources than are installed here: "
+            "build it anew by ./dev images"
+        )
 
 
 @final
@@ -185,7 +197,13 @@ class ContainerLauncher:
     """See `Launching`: nodes as containers, clients as processes of this host."""
 
     def __init__(
-        self, engine: Engine, pods: Pods, folder: RunFolder, image: str, here: Launcher, ends: _Ends
+        self,
+        engine: Engine,
+        pods: Pods,
+        folder: RunFolder,
+        image: ImageOf,
+        here: Launcher,
+        ends: _Ends,
     ) -> None:
         self._engine = engine
         self._pods = pods
@@ -213,7 +231,7 @@ class ContainerLauncher:
         container = self._engine.create(
             Container(
                 name=f"{self._pods.prefix}-{child.name.replace('#', '.')}",
-                image=self._image,
+                image=self._image(slot),
                 argv=[*_ENTRY, *child.argv],
                 volume=pod.volume,
                 folder=MOUNT,
@@ -299,13 +317,15 @@ class DockerHost:
     """See `Backend`. Removes what dead runs left and claims a network; pods are made when
     needed."""
 
-    def __init__(self, layout: Layout, folder: RunFolder, image: str) -> None:
+    def __init__(self, layout: Layout, folder: RunFolder, image: ImageOf) -> None:
         self._layout = layout
         self._closed = False
         self._finish = ExitStack()
         try:
             self._engine = connect(os.environ, folder.run)
             self._finish.callback(self._engine.close)
+            for name in {image(slot) for slot in layout.nodes(duplicates=True, spares=True)}:
+                _check_image(self._engine, name)
             with suppress(EnvironmentFailed):  # if it is in the way, a later call reports it
                 self._engine.clear(lambda left: left.abandoned)
             claimed = _claim_network(self._engine)
@@ -338,7 +358,7 @@ class DockerHost:
     def home(self, slot: Slot, process: str) -> Home:
         """See `Backend.home`: folders in the pod."""
         work = PurePosixPath(WORK) / process.replace("/", ".")
-        return Home(Path(DATA), Path(work), Path(_EVENTS), self._image)
+        return Home(Path(DATA), Path(work), Path(_EVENTS), self._image(slot))
 
     def copy_disk(self, source: Slot | None, target: Slot) -> None:
         """See `Backend.copy_disk`."""

@@ -265,12 +265,13 @@ class ProcessRuntime:
         self._dead.pop(slot.name, None)
         self._starts[slot.name] += 1
         process = self._spawn(child, slot)
+        parser = None
         if isinstance(self._system, ParsesLogs):
+            parser = self._system.log_parser(slot, self._shape)
+        if parser is not None:
             events = self._folder.events_of(place.process)
             recorder = Recorder.open(events, self._folder.run, place.process, self._kinds)
-            self._parsed_logs.follow(
-                child.log, ParsedLog(self._system.log_parser(slot, self._shape), recorder)
-            )
+            self._parsed_logs.follow(child.log, ParsedLog(parser, recorder))
         return process
 
     def signal(self, process: Process, what: Signal) -> Receipt:

@@ -236,7 +236,7 @@ class SimulatedNetwork:
 
     def hold(self, link: Link, what: Hold) -> None:
         """See `LinkControl.hold`."""
-        frame = self._frame if self._layout.framed else None
+        frame = self._frame if link.port in self._layout.framed else None
         check_hold(link, frame is not None, link in self.holding)
         assert frame is not None
         self._holds[link] = LinkHold(what, lambda message: frame(message, link.port))

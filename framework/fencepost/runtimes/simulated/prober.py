@@ -48,10 +48,14 @@ class _Asker:
 
 @final
 class SimulatedProber:
-    """See `fencepost.injection.probes.Prober`. The question is the system's own message."""
+    """See `fencepost.injection.probes.Prober`. `question` is the system's message to a port."""
 
     def __init__(
-        self, network: SimulatedNetwork, agenda: Agenda, question: object, let_pass: Pass
+        self,
+        network: SimulatedNetwork,
+        agenda: Agenda,
+        question: Callable[[int], object],
+        let_pass: Pass,
     ) -> None:
         self._network = network
         self._agenda = agenda
@@ -65,7 +69,7 @@ class SimulatedProber:
         for link, (timeout_s, size) in asked.items():
             asker = _Asker(link.source, self._agenda, began_ns + int(timeout_s * SECOND))
             connection = self._network.dial(asker, link.target, link.port)
-            self._network.send(asker, connection, self._question, max(size, KILOBYTE))
+            self._network.send(asker, connection, self._question(link.port), max(size, KILOBYTE))
             askers[link] = asker, connection
         last_ns = max((asker.until_ns for asker, _ in askers.values()), default=began_ns)
         self._pass(last_ns, lambda: all(asker.over for asker, _ in askers.values()))

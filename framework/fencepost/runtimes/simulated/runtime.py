@@ -117,7 +117,7 @@ class SimulatedRuntime:
             system.frame if isinstance(system, Framing) else None,
         )
         prober = SimulatedProber(
-            self._connections, self._agenda, system.simulated_probe(), self._pass
+            self._connections, self._agenda, system.simulated_probe, self._pass
         )
         self._network = Network(
             self._layout,
@@ -447,7 +447,7 @@ class SimulatedRuntime:
 
     def _disk(self, slot: str) -> SimulatedDisk:
         if slot not in self._disks:
-            self._disks[slot] = self._simulable.simulated_disk()
+            self._disks[slot] = self._simulable.simulated_disk(self._layout.slot(slot))
         return self._disks[slot]
 
     def _end_in(self, slot: str) -> Machine | None:
