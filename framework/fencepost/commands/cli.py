@@ -7,6 +7,7 @@ interrupted.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import traceback
@@ -32,7 +33,7 @@ from fencepost.commands.report import report
 from fencepost.commands.run import run
 from fencepost.commands.soak import soak
 from fencepost.commands.terminal import print_failure, printable
-from fencepost.model.configuration import configured_for
+from fencepost.model.configuration import configured_for, from_environment
 from fencepost.model.errors import (
     EXIT_CLEAN,
     EXIT_INTERNAL,
@@ -70,7 +71,8 @@ def _main() -> int:
     program = typer.main.get_command(app)
     try:
         with _signals():
-            defaults = defaults_of(program, configured_for(Path.cwd()))
+            configured = {**configured_for(Path.cwd()), **from_environment(os.environ)}
+            defaults = defaults_of(program, configured)
             code = program.main(prog_name="fencepost", standalone_mode=False, default_map=defaults)
             if code != EXIT_INTERRUPTED:  # what typer makes of a KeyboardInterrupt
                 return code if isinstance(code, int) else EXIT_CLEAN

@@ -13,7 +13,7 @@ from fencepost.model.configuration import DEFAULTS
 System = Annotated[str, typer.Option(help="System under test.")]
 Runtime = Annotated[str, typer.Option(help="Where its processes run.")]
 Workload = Annotated[
-    str, typer.Option(help="The workload whose clients work on it; by default the system's own.")
+    str, typer.Option(help="The workload of its clients; by default the system's own.")
 ]
 Seed = Annotated[int, typer.Option(help="The seed of every random choice.")]
 Out = Annotated[Path, typer.Option(help="Folder below which run folders are made.")]

@@ -4,7 +4,9 @@
     system = "reference/quorum"
     runtime = "simulated"
 
-Its keys are named after the options of pytest and of the command line. An option is stronger.
+Its keys are named after the options of pytest and of the command line. A variable of the
+environment, such as FENCEPOST_SYSTEM, sets the same for a session. It is stronger than any file,
+and an option is stronger than both.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ class Configuration(Struct, frozen=True, kw_only=True):
     system: str = "reference/quorum"
     """The system under test, such as reference/quorum or apache/kraft@4.1.0."""
     workload: str = ""
-    """Whose clients work on it; empty: the system's own."""
+    """The workload of its clients; empty: the system's own."""
     runtime: str = "process"
     seed: int | None = None
     """What every choice of chance derives from; None: drawn anew."""
@@ -41,6 +43,26 @@ class Configuration(Struct, frozen=True, kw_only=True):
 
 DEFAULTS = Configuration()
 NAMES = Configuration.__struct_fields__
+VARIABLES = {name: f"FENCEPOST_{name.upper()}" for name in NAMES}
+"""setting -> the variable of the environment that sets it, too."""
+
+
+def schema(tool: str = "fencepost") -> dict[str, Any]:
+    """The JSON Schema of `[tool.fencepost]`.
+
+    It is found through the entry-point group `validate_pyproject.tool_schema`, which tools that
+    check or complete a pyproject.toml ask.
+    """
+    (found,), defined = msgspec.json.schema_components((Configuration,))
+    table = defined[found["$ref"].rpartition("/")[2]]
+    draft = "http://json-schema.org/draft-07/schema#"
+    return {"$schema": draft, "$id": f"urn:{tool}", **table, "additionalProperties": False}
+
+
+def from_environment(variables: Mapping[str, str]) -> Mapping[str, str]:
+    """The settings that variables of the environment give, by name, as text. An empty variable
+    gives none."""
+    return {name: variables[v] for name, v in VARIABLES.items() if variables.get(v)}
 
 
 class _Tools(Struct):

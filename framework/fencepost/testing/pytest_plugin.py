@@ -19,7 +19,7 @@ import pytest
 
 from fencepost.events import TestEnded, TestStarted
 from fencepost.history.run_folder import RunFolder, write_whole
-from fencepost.model.configuration import Configuration, configured_for
+from fencepost.model.configuration import Configuration, configured_for, from_environment
 from fencepost.model.errors import (
     EnvironmentFailed,
     FencepostError,
@@ -38,20 +38,22 @@ pytest.register_assert_rewrite("fencepost.testing.kit", "fencepost_suites")
 
 _HELP = {
     "system": "system under test, such as reference/quorum or apache/kraft@4.1.0",
-    "workload": "whose clients work on it; the system's own when not given",
+    "workload": "the workload of its clients; the system's own when not given",
     "runtime": "where its processes live: process, simulated or docker",
     "seed": "what every choice of chance derives from, or 'last'; drawn anew when not given",
     "out": "folder in which each test's run is kept, below the root directory",
     "defects": "defects of the system to switch on, comma-separated: what the tests must find",
 }
-"""The options `--fencepost-*`. They are also the ini settings `fencepost_*`, and the keys of
-`[tool.fencepost]`: the first of these three that sets a value decides."""
+"""The options `--fencepost-*`. They are also variables of the environment, `FENCEPOST_*`, settings
+of the ini file, `fencepost_*`, and keys of `[tool.fencepost]`: the first of these four that sets a
+value decides."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The options as the command line, the ini file, pyproject.toml or a default sets them."""
+    """The options as the command line, the environment, the ini file, pyproject.toml or a default
+    sets them."""
 
     system: str
     runtime: str
@@ -111,8 +113,11 @@ def _settings(config: pytest.Config) -> Settings:
         configured = configured_for(config.rootpath)
     except UsageError as wrong:
         raise pytest.UsageError(str(wrong)) from wrong
+    variables = from_environment(os.environ)
     given = {
-        name: config.getoption(f"fencepost_{name}") or config.getini(f"fencepost_{name}")
+        name: config.getoption(f"fencepost_{name}")
+        or variables.get(name)
+        or config.getini(f"fencepost_{name}")
         for name in _HELP
     }
     defects = given.pop("defects")
@@ -134,11 +139,11 @@ def _settings(config: pytest.Config) -> Settings:
 
 
 def _seed(given: str, configured: int | None, out: Path) -> int:
-    """The seed that an option or the ini file gives; else the configured one; else a new one."""
+    """The seed that was given; else that of pyproject.toml; else a new one."""
     if given == LAST:
         given = _last_seed(out)
     if given and not re.fullmatch(r"\d+", given):
-        raise pytest.UsageError(f"--fencepost-seed takes a number or 'last', not {given!r}")
+        raise pytest.UsageError(f"the seed of Fencepost is a number or 'last', not {given!r}")
     if given:
         return int(given)
     return int.from_bytes(os.urandom(4)) if configured is None else configured

@@ -133,6 +133,9 @@ def test_a_project_sets_the_defaults_of_options(tmp_path: Path) -> None:
         assert "did you mean 'reference/quorum'?" in ended.stderr
     ended = fencepost("demo", "--system", "apache/kraft", folder=tmp_path)
     assert "apache/kraft has no demonstration" in ended.stderr
+    given = {"FENCEPOST_SYSTEM": "apache/kraft"}
+    ended = fencepost("demo", folder=tmp_path, environment=given)
+    assert "apache/kraft has no demonstration" in ended.stderr
     project.write_text("[tool.fencepost]\nruntme = 'simulated'\n")
     ended = fencepost("plugins", folder=tmp_path)
     assert (ended.returncode, ended.stdout) == (2, "")

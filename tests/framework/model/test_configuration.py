@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
 from fencepost import UsageError
-from fencepost.model.configuration import configured, configured_for
+from fencepost.model.configuration import (
+    NAMES,
+    configured,
+    configured_for,
+    from_environment,
+    schema,
+)
 
 
 def test_only_what_is_set_is_given() -> None:
@@ -44,3 +51,18 @@ def test_the_nearest_file_decides_and_its_folder_is_where_out_begins(tmp_path: P
     (tmp_path / "inner" / "pyproject.toml").write_text("[tool.fencepost]\nsedd = 2\n")
     with pytest.raises(UsageError, match=r"inner/pyproject.toml: no key .* did you mean 'seed'"):
         configured_for(below)
+
+
+def test_the_schema_that_editors_find_names_every_key_and_no_other() -> None:
+    (entry,) = entry_points(group="validate_pyproject.tool_schema", name="fencepost")
+    published = entry.load()("fencepost")
+    assert published == schema()
+    assert set(published["properties"]) == set(NAMES)
+    assert published["additionalProperties"] is False
+    assert published["properties"]["seed"]["anyOf"] == [{"type": "integer"}, {"type": "null"}]
+    assert published["properties"]["defects"]["items"] == {"type": "string"}
+
+
+def test_variables_of_the_environment_give_settings_and_empty_ones_do_not() -> None:
+    variables = {"FENCEPOST_SEED": "7", "FENCEPOST_OUT": "", "FENCEPOST_DOCKER": "required"}
+    assert from_environment(variables) == {"seed": "7"}
