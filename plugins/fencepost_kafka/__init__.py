@@ -7,6 +7,7 @@ is light is in it.
 
 from __future__ import annotations
 
+import fencepost_kafka.kio_without_hypothesis  # noqa: F401
 from fencepost_kafka.commands import (
     BEGINNING,
     AddBrokers,

@@ -18,9 +18,6 @@ def prepare(pytester: pytest.Pytester) -> None:
     )
     pytester.makeconftest(
         """
-        import sys
-        sys.modules["hypothesis"] = None  # kio imports it if it is there
-
         pytest_plugins = ["real_tests", "outcomes"]
         """
     )

@@ -5,3 +5,7 @@ log and its metrics.
 `log_parser` makes events of what nodes log, `observer` of the metadata log, read over the wire, and
 `metrics` of the nodes' metrics pages.
 """
+
+from __future__ import annotations
+
+import fencepost_kafka.kio_without_hypothesis  # noqa: F401

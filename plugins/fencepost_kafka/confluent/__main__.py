@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import sys
 
-# kio imports hypothesis if it is installed. That takes two seconds of processor time, as hypothesis
-# computes its table of characters anew in each worker's own folder.
-sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
-
-from fencepost_kafka.confluent.worker import main  # noqa: E402
+from fencepost_kafka.confluent.worker import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv))

@@ -14,12 +14,8 @@ pytestmark = pytest.mark.tool
 pytest_plugins = ["pytester"]
 
 SMALL = """
-    import sys
-
     import pytest
     from fencepost_kafka import kafka_shape
-
-    sys.modules["hypothesis"] = None  # kio imports it if it is there, for seconds in a new folder
 
     @pytest.fixture
     def fencepost_shape():

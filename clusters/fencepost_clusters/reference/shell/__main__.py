@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import sys
 
-# kio imports hypothesis where that is installed, which takes longer than all else a node imports.
-sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
-
-from fencepost_clusters.reference.shell.program import main  # noqa: E402
+from fencepost_clusters.reference.shell.program import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv))

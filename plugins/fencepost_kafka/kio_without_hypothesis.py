@@ -1,0 +1,21 @@
+"""Imports kio's types as if hypothesis were not installed.
+
+Where it is, kio registers its types with it. That costs each process a tenth of a second, and two
+in a new folder, in which hypothesis then leaves a folder of its own. So every package that uses kio
+imports this module, or one that does, before it.
+"""
+
+from __future__ import annotations
+
+import sys
+
+NAME = "hypothesis"
+
+_loaded = sys.modules.pop(NAME, None)
+sys.modules[NAME] = None  # type: ignore[assignment]  # an import of it raises ImportError
+try:
+    import kio.static.primitive  # noqa: F401
+finally:
+    del sys.modules[NAME]
+    if _loaded is not None:
+        sys.modules[NAME] = _loaded
