@@ -71,6 +71,11 @@ def installed(environment: Mapping[str, str]) -> Distribution:
     return Distribution(home, java)
 
 
+def in_image() -> Distribution:
+    """ZooKeeper where `images/zookeeper/Dockerfile` puts it."""
+    return Distribution(Path("/opt/zookeeper"), "java")
+
+
 def cache(environment: Mapping[str, str]) -> Path:
     """The folder that has one folder per version."""
     return cache_folder(environment) / "zookeeper"

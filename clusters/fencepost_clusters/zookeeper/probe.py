@@ -5,9 +5,38 @@ from __future__ import annotations
 import socket
 import struct
 
+from fencepost_clusters.zookeeper.server import CLIENT_PORT, ELECTION_PORT, PEER_PORT
+
+PORTS = frozenset({CLIENT_PORT, PEER_PORT, ELECTION_PORT})
+"""Where servers of a cluster listen."""
 _MOST_PADDING = 32_000
+_PROTOCOL_V1 = -65_536
+_NO_VOTER = 1 << 40
+"""Added to a probe's own port, which makes a server number that is no voter's."""
 _UNKNOWN_SESSION = 1
 _ENDED = 0
+
+
+def server_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool:
+    """Asks a server of a cluster on its client port or its election port."""
+    asks = election_probe if port == ELECTION_PORT else zookeeper_probe
+    return asks(address, port, timeout_s, size)
+
+
+def election_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool:
+    """Tells an election port of a vote, as a server that is no voter; a member answers at once with
+    its own vote, and counts ours for nothing (ZooKeeper's FastLeaderElection, WorkerReceiver).
+    """
+    vote = struct.pack(">iqqqqi", 0, 0, 0, 0, 0, 1).ljust(min(size, _MOST_PADDING), b"\0")
+    try:
+        with socket.create_connection((address, port), timeout=timeout_s) as connection:
+            here = f"{address}:{port}".encode()
+            number = _NO_VOTER + connection.getsockname()[1]
+            greeting = struct.pack(">qqi", _PROTOCOL_V1, number, len(here)) + here
+            connection.sendall(greeting + struct.pack(">i", len(vote)) + vote)
+            return connection.recv(4096) != b""
+    except OSError:
+        return False
 
 
 def ask(address: str, port: int, word: str, timeout_s: float) -> str:

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from typing import final
 
-from fencepost import Host, Signal
+from fencepost import Host, NodeStarted, Signal
+from fencepost_clusters.zookeeper.events import ServerServes, SessionExpired, session_name
+from fencepost_clusters.zookeeper.log_parser import ROLE
 from fencepost_clusters.zookeeper.messages import Ask, Close, Open, Opened, Ping, Pong
 from fencepost_clusters.zookeeper.port import Answered, Unsent
 from fencepost_clusters.zookeeper.tree import Tree, Watched
@@ -35,14 +37,15 @@ class TreeDisk:
 
 @final
 class SimulatedServer:
-    """One process; see `fencepost.SimulatedProcess`.
+    """One process, of the server with that number; see `fencepost.SimulatedProcess`.
 
     A session has at most one connection, the newest. After a start every session has its whole
     timeout again, as the server cannot know how long it was away.
     """
 
-    def __init__(self, disk: TreeDisk, host: Host) -> None:
-        self._tree, self._host = disk.tree, host
+    def __init__(self, number: int, disk: TreeDisk, host: Host) -> None:
+        self._number, self._tree, self._host = number, disk.tree, host
+        self._started = False
         self._sessions: dict[int, int] = {}
         """connection -> its session."""
         for session in self._tree.sessions:
@@ -50,9 +53,18 @@ class SimulatedServer:
             self._tree.hear(session, self._now_ms())
 
     def wake(self) -> None:
-        """Ends the sessions whose time is over."""
+        """Serves, at its start, and ends the sessions whose time is over."""
+        if not self._started:
+            self._started = True
+            self._host.record(NodeStarted(ROLE, self._number))
+            self._host.record(ServerServes(server=self._number, mode="standalone"))
+        before = self._tree.sessions
         self._tell(self._tree.expire(self._now_ms()))
-        living = {*self._tree.sessions}
+        living = self._tree.sessions
+        for session, timeout_ms in before.items():
+            if session not in living:
+                name = session_name(session)
+                self._host.record(SessionExpired(session=name, timeout_ms=timeout_ms))
         for connection, session in [*self._sessions.items()]:
             if session not in living:
                 self._drop(connection)

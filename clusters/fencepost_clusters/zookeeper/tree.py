@@ -132,9 +132,9 @@ class Tree:
         self._watches: dict[tuple[Watch, str], set[int]] = {}
 
     @property
-    def sessions(self) -> Sequence[int]:
-        """The sessions that have not ended."""
-        return sorted(self._sessions)
+    def sessions(self) -> Mapping[int, int]:
+        """The sessions that have not ended, in order, each with its timeout in milliseconds."""
+        return {session: known.timeout_ms for session, known in sorted(self._sessions.items())}
 
     def begin(self, session: int, timeout_ms: int, now_ms: int) -> None:
         """Begins a session with an id that no session ever had."""

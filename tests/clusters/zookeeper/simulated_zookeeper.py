@@ -24,6 +24,7 @@ from fencepost import (
     View,
     WorkerConfig,
 )
+from fencepost_clusters.zookeeper.events import KINDS as EVENTS
 from fencepost_clusters.zookeeper.messages import Ping
 from fencepost_clusters.zookeeper.port import Answered, Fired, Request, Told
 from fencepost_clusters.zookeeper.probe import zookeeper_probe
@@ -41,7 +42,7 @@ class Noted(Struct, frozen=True, tag="test.noted"):
     what: str
 
 
-KINDS = (Noted,)
+KINDS = (Noted, *EVENTS)
 
 
 @final
@@ -148,8 +149,7 @@ class OverZooKeeper:
     ) -> SimulatedProcess:
         if place.slot.role == SERVER:
             assert isinstance(disk, TreeDisk)
-            host.record(NodeStarted(SERVER, 1, SERVER, 0))
-            return SimulatedServer(disk, host)
+            return SimulatedServer(place.slot.node_id, disk, host)
         if place.slot.name in self.others:
             host.record(NodeStarted(NODE, place.slot.node_id, place.slot.name, 0))
             return self.others[place.slot.name](host)

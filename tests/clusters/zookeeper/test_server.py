@@ -23,8 +23,8 @@ from fencepost_clusters.zookeeper.port import (
     Unknown,
     Unsent,
 )
-from fencepost_clusters.zookeeper.probe import zookeeper_probe
-from fencepost_clusters.zookeeper.server import Server, config, mode
+from fencepost_clusters.zookeeper.probe import server_probe, zookeeper_probe
+from fencepost_clusters.zookeeper.server import CLIENT_PORT, ELECTION_PORT, Server, config, mode
 
 NAMES = {1: "zookeeper-1.fencepost", 2: "zookeeper-2.fencepost", 3: "zookeeper-3.fencepost"}
 
@@ -108,6 +108,11 @@ def test_three_real_servers_elect_a_leader_and_none_serves_without_a_majority(
         server.wait()
     modes = [server.mode() for server in ensemble.values()]
     assert sorted(map(str, modes)) == ["follower", "follower", "leader"]
+    for server in ensemble.values():
+        for size in (0, 20_000):
+            assert server_probe(server.server.address, ELECTION_PORT, 5.0, size)
+            assert server_probe(server.server.address, CLIENT_PORT, 5.0, size)
+    assert [server.mode() for server in ensemble.values()] == modes, "a probe changes no vote"
     alone, *others = ensemble.values()
     for server in others:
         server.end()
@@ -116,6 +121,9 @@ def test_three_real_servers_elect_a_leader_and_none_serves_without_a_majority(
     assert alone.said("ruok") == "imok"
     assert "not currently serving" in alone.said("srvr")
     assert not zookeeper_probe(alone.server.address, alone.server.port, 2.0)
+    assert server_probe(alone.server.address, ELECTION_PORT, 5.0), "it goes on asking for votes"
+    alone.end()
+    assert not server_probe(alone.server.address, ELECTION_PORT, 1.0)
 
 
 @available

@@ -198,18 +198,18 @@ def test_a_session_ends_at_the_tick_after_its_timeout(tree: Tree) -> None:
     tree.hear(TWO, 500)
     assert tree.next_expiry_ms() == 1500
     tree.expire(1499)
-    assert tree.sessions == [ONE, TWO]
+    assert [*tree.sessions] == [ONE, TWO]
     tree.expire(1500)
-    assert tree.sessions == [TWO]
+    assert [*tree.sessions] == [TWO]
     assert not tree.hear(ONE, 1500)
     tree.expire(2000)
-    assert tree.sessions == []
+    assert [*tree.sessions] == []
 
 
 def test_requests_are_signs_of_life(tree: Tree) -> None:
     tree.request(ONE, Exists("/"), 900)
     tree.expire(1500)
-    assert tree.sessions == [ONE]
+    assert [*tree.sessions] == [ONE]
 
 
 @pytest.mark.parametrize("path", ["", "a", "/a/", "//a", "/a//b", "/a/./b", "/..", "/a\0"])
