@@ -175,7 +175,9 @@ class EchoSystem:
         peers = [link.target for link in place.layout.links if link.source == slot.name]
         mode = dict(self.modes).get(slot.name, "")
         first = NodeStarted(str(slot.role), slot.node_id, str(place.process), 0)
-        return SimulatedEcho(host, slot.name, first, peers, self.port, mode)
+        return SimulatedEcho(
+            host=host, name=slot.name, first=first, peers=peers, port=self.port, mode=mode
+        )
 
     def simulated_client(self, config: WorkerConfig, host: Host) -> SimulatedEcho:
         name, _, port = config.bootstrap[0].partition(":")

@@ -59,7 +59,7 @@ _BASE64_ID = 22
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HoldRequests:
     """Chooses requests on every link from a source to a target. It counts on each link apart."""
 
@@ -113,14 +113,14 @@ class HoldRequests:
         """The same in bytes: a request begins with its API's key, and its body names a topic by a
         string, whose length has one byte or two, or by an id."""
         return Hold(
-            tuple(struct.pack(">h", api) for api in self.apis),
-            _named(self.topic, topic_ids.get(self.topic)) if self.topic else (),
-            self.skip,
-            self.first,
-            self.action,
-            self.delay_ms,
-            self.overtake,
-            self.outlives,
+            prefixes=tuple(struct.pack(">h", api) for api in self.apis),
+            containing=_named(self.topic, topic_ids.get(self.topic)) if self.topic else (),
+            skip=self.skip,
+            first=self.first,
+            action=self.action,
+            delay_ms=self.delay_ms,
+            overtake=self.overtake,
+            outlives=self.outlives,
         )
 
     def arguments(self) -> Mapping[str, object]:
@@ -171,9 +171,17 @@ def hold(
     if (action == "delay") != (delay_ms > 0):
         raise UsageError("hold needs a delay_ms for the action 'delay', and for no other")
     return HoldRequests(
-        as_names(sources), as_names(targets), keys, topic, skip, first,
-        cast(HoldAction, action), delay_ms, overtake, outlives,
-    )  # fmt: skip
+        sources=as_names(sources),
+        targets=as_names(targets),
+        apis=keys,
+        topic=topic,
+        skip=skip,
+        first=first,
+        action=cast(HoldAction, action),
+        delay_ms=delay_ms,
+        overtake=overtake,
+        outlives=outlives,
+    )
 
 
 def _key(api: str | int) -> int:

@@ -134,9 +134,14 @@ def _partition(kafka: KafkaView, view: View, event: Event, body: e.PartitionComm
     known = kafka.partitions.get(key)
     if known is None:
         kafka.partitions[key] = PartitionView(
-            body.offset, body.leader, body.leader_epoch, body.isr, body.replicas, body.adding,
-            body.removing,
-        )  # fmt: skip
+            offset=body.offset,
+            leader=body.leader,
+            leader_epoch=body.leader_epoch,
+            isr=body.isr,
+            replicas=body.replicas,
+            adding=body.adding,
+            removing=body.removing,
+        )
         early = kafka.early.pop(key, None)
         if early is not None:
             _serves(kafka.partitions[key], *early)

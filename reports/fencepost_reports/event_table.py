@@ -101,7 +101,14 @@ class EventTable:
         if row.get("cause_process") is not None:
             cause = Cause(row["cause_process"], row["cause_seq"], row["cause_request"])
         body = msgspec.convert(fields | {"type": row["kind"]}, kind)
-        return Event(row["run"], row["process"], row["node_seq"], row["at_ns"], body, cause)
+        return Event(
+            run=row["run"],
+            process=row["process"],
+            node_seq=row["node_seq"],
+            at_ns=row["at_ns"],
+            body=body,
+            cause=cause,
+        )
 
 
 def _holds_rows(column: pa.DataType) -> bool:

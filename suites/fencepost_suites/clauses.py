@@ -14,12 +14,12 @@ def clauses() -> tuple[Clause, ...]:
     """Every clause of clauses.toml, in the file's order."""
     return tuple(
         Clause(
-            entry["id"],
-            entry["seed"],
-            tuple(entry["planes"]),
-            entry["says"],
-            entry["defect"],
-            entry.get("note", ""),
+            id=entry["id"],
+            source=entry["seed"],
+            planes=tuple(entry["planes"]),
+            says=entry["says"],
+            defect=entry["defect"],
+            note=entry.get("note", ""),
         )
         for entry in tomllib.loads(_text("clauses.toml"))["clause"]
     )

@@ -94,7 +94,14 @@ class Quorum:
         """The process of an active controller, with what is stored."""
         site = Site("controller-1", "controller-1", {"CONTROLLER": 9093}, "controller-1#1")
         now = e.Instant(self.now_ns, 0)
-        core = assemble(self.settings, site, stored, Random(1).randint, Policies(), now)
+        core = assemble(
+            self.settings,
+            site,
+            stored=stored,
+            chance=Random(1).randint,
+            policies=Policies(),
+            now=now,
+        )
         assert isinstance(core, ControllerNode)
         self.core = core
         while not core.active:

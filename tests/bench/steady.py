@@ -12,7 +12,30 @@ from functools import partial
 
 from msgspec import Struct
 
-from fencepost.events import kinds as e
+from fencepost import Cause, ClientStarted, Event, NodeStarted, ProcessSpawned, RunEnded, RunStarted
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    ControllerElected,
+    FetchServed,
+    FollowerFetched,
+    FollowingStarted,
+    HeartbeatAnswered,
+    HeartbeatSent,
+    HighWatermarkAdvanced,
+    LeadershipStarted,
+    LeaseGranted,
+    LogAppended,
+    MetadataCommitted,
+    PartitionCommitted,
+    Polled,
+    ProduceAnswered,
+    ProduceCompleted,
+    ProduceInvoked,
+    ReadCompleted,
+    SnapshotStored,
+    TopicCommitted,
+)
 
 BROKERS = (1, 2, 3)
 CONTROLLERS = ("controller-1#1", "controller-2#1", "controller-3#1")
@@ -36,14 +59,14 @@ class Steady:
         self._polled = dict.fromkeys(PLACES, 0)
         self._cycle = 0
 
-    def begin(self) -> Iterator[e.Event]:
+    def begin(self) -> Iterator[Event]:
         """The start: processes, a controller, registrations, topics, leaders, clients."""
-        yield self._add("harness", e.RunStarted("reference/quorum", "process", 0))
+        yield self._add("harness", RunStarted("reference/quorum", "process", 0))
         for number, process in enumerate(CONTROLLERS):
             yield from self._spawn(process, "controller", 101 + number)
         for broker in BROKERS:
             yield from self._spawn(f"broker-{broker}#1", "broker", broker)
-        yield self._add(CONTROLLERS[0], e.ControllerElected(1, 0, -1))
+        yield self._add(CONTROLLERS[0], ControllerElected(1, 0, -1))
         for broker in BROKERS:
             yield from self._register(broker)
         for topic in TOPICS:
@@ -52,9 +75,9 @@ class Steady:
             yield from self._new_epoch(place)
         for name, kind in (("producer", "producer"), ("consumer", "consumer")):
             for number in (1, 2):
-                yield self._add(f"clients/{name}-{number}#1", e.ClientStarted(kind, "made"))
+                yield self._add(f"clients/{name}-{number}#1", ClientStarted(kind, "made"))
 
-    def cycle(self) -> Iterator[e.Event]:
+    def cycle(self) -> Iterator[Event]:
         """One message written, replicated, acknowledged, and at times what else goes on."""
         number, self._cycle = self._cycle, self._cycle + 1
         if number % HEARTBEAT_EVERY == 0:
@@ -67,29 +90,38 @@ class Steady:
         if self._end[place] - self._polled[place] == POLL_EVERY:
             yield from self._poll(place)
 
-    def finish(self) -> Iterator[e.Event]:
+    def finish(self) -> Iterator[Event]:
         """The final reading of every partition, and the end of all processes."""
         for place in PLACES:
             for start in range(0, self._end[place], 500):
                 offsets = tuple(range(start, min(start + 500, self._end[place])))
                 operations = tuple(_operation(place, offset) for offset in offsets)
-                yield self._add("clients/reader-1#1", e.Polled(*place, offsets, operations, True))
-            completed = e.ReadCompleted(*place, 0, self._end[place], "ok", "")
+                yield self._add("clients/reader-1#1", Polled(*place, offsets, operations, True))
+            completed = ReadCompleted(
+                topic=place[0],
+                partition=place[1],
+                start=0,
+                end=self._end[place],
+                outcome="ok",
+                error="",
+            )
             yield self._add("clients/reader-1#1", completed)
-        yield self._add("harness", e.RunEnded(True))
+        yield self._add("harness", RunEnded(True))
 
-    def _add(self, process: str, body: Struct, cause: e.Cause | None = None) -> e.Event:
+    def _add(self, process: str, body: Struct, cause: Cause | None = None) -> Event:
         seq = self._next[process]
         self._next[process] += 1
         self._now_ns += STEP_NS
-        return e.Event("made", process, seq, self._now_ns, body, cause)
+        return Event(
+            run="made", process=process, node_seq=seq, at_ns=self._now_ns, body=body, cause=cause
+        )
 
-    def _spawn(self, process: str, role: str, node_id: int) -> Iterator[e.Event]:
+    def _spawn(self, process: str, role: str, node_id: int) -> Iterator[Event]:
         slot = process.split("#", maxsplit=1)[0]
-        yield self._add("harness", e.ProcessSpawned(process, slot, role, node_id, 1000 + node_id))
-        yield self._add(process, e.NodeStarted(role, node_id, _uuid(node_id), 0))
+        yield self._add("harness", ProcessSpawned(process, slot, role, node_id, 1000 + node_id))
+        yield self._add(process, NodeStarted(role, node_id, _uuid(node_id), 0))
 
-    def _register(self, broker: int) -> Iterator[e.Event]:
+    def _register(self, broker: int) -> Iterator[Event]:
         """Fenced at first, then active by the controller's answer."""
         process = f"broker-{broker}#1"
         for fenced, old, new, why in (
@@ -99,92 +131,193 @@ class Steady:
             registered = partial(_registered, broker=broker, fenced=fenced)
             yield from self._commit("Broker", registered)
             yield from self._heartbeat(broker, new)
-            yield self._add(process, e.BrokerStateChanged(broker, old, new, broker, why))
+            yield self._add(process, BrokerStateChanged(broker, old, new, broker, why))
             if fenced:  # what it has is on its disk before it may go online
-                yield self._add(process, e.SnapshotStored(self._metadata, 1, 1, 1, 1, _uuid(0)))
+                yield self._add(
+                    process,
+                    SnapshotStored(
+                        offset=self._metadata,
+                        epoch=1,
+                        records=1,
+                        entities=1,
+                        level=1,
+                        digest=_uuid(0),
+                    ),
+                )
 
-    def _commit(self, kind: str, body: Callable[[int], Struct]) -> Iterator[e.Event]:
+    def _commit(self, kind: str, body: Callable[[int], Struct]) -> Iterator[Event]:
         """One metadata record, replayed by every node; `body` makes its event of its offset."""
         offset, self._metadata = self._metadata, self._metadata + 1
         for process in (*CONTROLLERS, *(f"broker-{b}#1" for b in BROKERS)):
-            yield self._add(process, e.MetadataCommitted(offset, 1, kind, f"{offset:08x}"))
+            yield self._add(process, MetadataCommitted(offset, 1, kind, f"{offset:08x}"))
             yield self._add(process, body(offset))
 
-    def _new_epoch(self, place: tuple[str, int]) -> Iterator[e.Event]:
+    def _new_epoch(self, place: tuple[str, int]) -> Iterator[Event]:
         self._epoch[place] += 1
         epoch, end, leader = self._epoch[place], self._end[place], _leader(place)
         isr = _replicas(place)
         yield from self._commit(
             "Partition",
-            lambda offset: e.PartitionCommitted(offset, *place, leader, epoch, isr, isr),
+            lambda offset: PartitionCommitted(
+                offset=offset,
+                topic=place[0],
+                partition=place[1],
+                leader=leader,
+                leader_epoch=epoch,
+                isr=isr,
+                replicas=isr,
+            ),
         )
-        started = e.LeadershipStarted(*place, epoch, isr, 0, end, end)
+        started = LeadershipStarted(
+            topic=place[0],
+            partition=place[1],
+            leader_epoch=epoch,
+            isr=isr,
+            log_start=0,
+            log_end=end,
+            high_watermark=end,
+        )
         yield self._add(f"broker-{leader}#1", started)
         for follower in isr[1:]:
-            following = e.FollowingStarted(*place, leader, epoch, end, end)
+            following = FollowingStarted(
+                topic=place[0],
+                partition=place[1],
+                leader=leader,
+                leader_epoch=epoch,
+                log_end=end,
+                high_watermark=end,
+            )
             yield self._add(f"broker-{follower}#1", following)
 
-    def _heartbeat(self, broker: int, state: str) -> Iterator[e.Event]:
+    def _heartbeat(self, broker: int, state: str) -> Iterator[Event]:
         now_ms = self._now_ns // 1_000_000
         process = f"broker-{broker}#1"
         self._correlation += 1
-        sent = e.HeartbeatSent(
-            broker, broker, 101, self._correlation, "ACTIVE", now_ms, self._metadata - 1
+        sent = HeartbeatSent(
+            broker_id=broker,
+            broker_epoch=broker,
+            controller=101,
+            correlation=self._correlation,
+            target_state="ACTIVE",
+            lease_start_ms=now_ms,
+            metadata_offset=self._metadata - 1,
         )
         yield self._add(process, sent)
-        answered = e.HeartbeatAnswered(
-            process, broker, _uuid(broker), broker, broker, "NONE", state, now_ms,
-            now_ms + LEASE_MS, LEASE_MS, 1, 101, True,
-        )  # fmt: skip
-        cause = e.Cause(process, self._correlation, True)
+        answered = HeartbeatAnswered(
+            client=process,
+            broker_id=broker,
+            incarnation=_uuid(broker),
+            request_epoch=broker,
+            broker_epoch=broker,
+            error="NONE",
+            next_state=state,
+            lease_start_ms=now_ms,
+            lease_end_ms=now_ms + LEASE_MS,
+            lease_period_ms=LEASE_MS,
+            controller_epoch=1,
+            active_controller=101,
+            active=True,
+        )
+        cause = Cause(process, self._correlation, True)
         yield self._add(CONTROLLERS[0], answered, cause)
-        granted = e.LeaseGranted(
-            broker, broker, state, now_ms, now_ms + LEASE_MS,
-            self._now_ns + LEASE_MS * 1_000_000, 1,
-        )  # fmt: skip
+        granted = LeaseGranted(
+            broker_id=broker,
+            broker_epoch=broker,
+            next_state=state,
+            lease_start_ms=now_ms,
+            lease_end_ms=now_ms + LEASE_MS,
+            ends_at_ns=self._now_ns + LEASE_MS * 1_000_000,
+            controller_epoch=1,
+        )
         yield self._add(process, granted)
 
-    def _write(self, place: tuple[str, int], client: str) -> Iterator[e.Event]:
+    def _write(self, place: tuple[str, int], client: str) -> Iterator[Event]:
         offset, epoch, leader = self._end[place], self._epoch[place], _leader(place)
         self._end[place] = end = offset + 1
         isr = _replicas(place)
         operation = _operation(place, offset)
-        yield self._add(client, e.ProduceInvoked(operation, *place, -1, True))
+        yield self._add(client, ProduceInvoked(operation, *place, -1, True))
         for broker in isr:
-            appended = e.LogAppended(
-                *place, offset, end, offset, epoch, epoch, broker == leader, f"{offset:08x}",
-                -1, -1,
-            )  # fmt: skip
+            appended = LogAppended(
+                topic=place[0],
+                partition=place[1],
+                base_offset=offset,
+                log_end=end,
+                expected_base=offset,
+                batch_epoch=epoch,
+                leader_epoch=epoch,
+                as_leader=broker == leader,
+                digest=f"{offset:08x}",
+                producer_id=-1,
+                base_sequence=-1,
+            )
             yield self._add(f"broker-{broker}#1", appended)
         at_leader = f"broker-{leader}#1"
         for follower in isr[1:]:
-            fetched = e.FollowerFetched(
-                *place, epoch, follower, f"broker-{follower}#1", follower, end
+            fetched = FollowerFetched(
+                topic=place[0],
+                partition=place[1],
+                leader_epoch=epoch,
+                follower=follower,
+                client=f"broker-{follower}#1",
+                broker_epoch=follower,
+                offset=end,
             )
             yield self._add(at_leader, fetched)
-        marked = e.HighWatermarkAdvanced(*place, end, end, epoch, True, isr, isr)
+        marked = _mark(place, end, epoch, isr)
         yield self._add(at_leader, marked)
-        answered = e.ProduceAnswered(
-            *place, client, -1, "NONE", offset, end, epoch, end, isr, (end,) * 3, False
+        answered = ProduceAnswered(
+            topic=place[0],
+            partition=place[1],
+            client=client,
+            acks=-1,
+            error="NONE",
+            base_offset=offset,
+            log_end=end,
+            leader_epoch=epoch,
+            high_watermark=end,
+            isr=isr,
+            ends=(end,) * 3,
+            duplicate=False,
         )
         yield self._add(at_leader, answered)
-        yield self._add(client, e.ProduceCompleted(operation, *place, -1, "ok", offset, ""))
+        yield self._add(
+            client,
+            ProduceCompleted(
+                operation=operation,
+                topic=place[0],
+                partition=place[1],
+                acks=-1,
+                outcome="ok",
+                offset=offset,
+                error="",
+            ),
+        )
         for follower in isr[1:]:
-            followed = e.HighWatermarkAdvanced(*place, end, end, epoch, False, (), ())
+            followed = _mark(place, end, epoch, ())
             yield self._add(f"broker-{follower}#1", followed)
 
-    def _poll(self, place: tuple[str, int]) -> Iterator[e.Event]:
+    def _poll(self, place: tuple[str, int]) -> Iterator[Event]:
         start, end = self._polled[place], self._end[place]
         self._polled[place] = end
         client = f"clients/consumer-{place[1] % 2 + 1}#1"
-        served = e.FetchServed(*place, client, start, end, end, self._epoch[place], "ACTIVE")
+        served = FetchServed(
+            topic=place[0],
+            partition=place[1],
+            client=client,
+            from_offset=start,
+            to_offset=end,
+            high_watermark=end,
+            leader_epoch=self._epoch[place],
+            state="ACTIVE",
+        )
         yield self._add(f"broker-{_leader(place)}#1", served)
         offsets = tuple(range(start, end))
         operations = tuple(_operation(place, offset) for offset in offsets)
-        yield self._add(client, e.Polled(*place, offsets, operations, False))
+        yield self._add(client, Polled(*place, offsets, operations, False))
 
 
-def steady(wanted: int) -> Iterator[e.Event]:
+def steady(wanted: int) -> Iterator[Event]:
     """At least so many events, and the final reading after them."""
     made = Steady()
     count = 0
@@ -199,11 +332,11 @@ def steady(wanted: int) -> Iterator[e.Event]:
 
 
 def _registered(offset: int, broker: int, fenced: bool) -> Struct:
-    return e.BrokerCommitted(offset, broker, broker, fenced, _uuid(broker))
+    return BrokerCommitted(offset, broker, broker, fenced, _uuid(broker))
 
 
 def _created(offset: int, topic: str) -> Struct:
-    return e.TopicCommitted(offset, topic, f"id-{topic}", False)
+    return TopicCommitted(offset, topic, f"id-{topic}", False)
 
 
 def _replicas(place: tuple[str, int]) -> tuple[int, ...]:
@@ -222,3 +355,19 @@ def _operation(place: tuple[str, int], offset: int) -> str:
 
 def _uuid(number: int) -> str:
     return f"00000000-0000-0000-0000-{number:012d}"
+
+
+def _mark(
+    place: tuple[str, int], end: int, epoch: int, isr: tuple[int, ...]
+) -> HighWatermarkAdvanced:
+    """All of a log is committed, by its leader or, without an ISR, by a follower."""
+    return HighWatermarkAdvanced(
+        topic=place[0],
+        partition=place[1],
+        high_watermark=end,
+        log_end=end,
+        leader_epoch=epoch,
+        as_leader=bool(isr),
+        isr=isr,
+        counted=isr,
+    )

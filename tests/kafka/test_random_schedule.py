@@ -29,7 +29,16 @@ LINKS = ("cut", "partition", "isolate", "cut_from_controllers", "slow_link")
 
 
 def told(view: View, process: str, body: object) -> None:
-    view.apply(Event("run", process, view.count + 1, view.count, body, None))
+    view.apply(
+        Event(
+            run="run",
+            process=process,
+            node_seq=view.count + 1,
+            at_ns=view.count,
+            body=body,
+            cause=None,
+        )
+    )
 
 
 def begun(*but: str) -> View:

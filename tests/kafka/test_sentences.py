@@ -27,7 +27,7 @@ def made(kind: type[Struct]) -> Struct:
             return get_args(annotation)[0]
         return {str: "word", float: 0.5, int: 7, bool: True}[annotation]
 
-    return kind(*(value(field.type) for field in msgspec.structs.fields(kind)))
+    return kind(**{field.name: value(field.type) for field in msgspec.structs.fields(kind)})
 
 
 @pytest.mark.parametrize("kind", [*events.KINDS, *k.KINDS], ids=lambda kind: kind.__name__)
@@ -48,7 +48,15 @@ def test_every_kind_has_a_sentence(kind: type[Struct]) -> None:
             "went from ACTIVE to FENCED (lease_expired), broker epoch 5",
         ),
         (
-            k.PartitionCommitted(9, "orders", 2, -1, 4, (3,), (1, 2, 3)),
+            k.PartitionCommitted(
+                offset=9,
+                topic="orders",
+                partition=2,
+                leader=-1,
+                leader_epoch=4,
+                isr=(3,),
+                replicas=(1, 2, 3),
+            ),
             "committed at offset 9: no broker leads orders-2 in leader epoch 4, ISR 3",
         ),
         (
@@ -60,7 +68,19 @@ def test_every_kind_has_a_sentence(kind: type[Struct]) -> None:
             "broker-1#1 ended with code 3, unexpectedly",
         ),
         (
-            k.LogAppended("orders", 0, 4, 5, 4, 1, 1, False, "d", -1, -1),
+            k.LogAppended(
+                topic="orders",
+                partition=0,
+                base_offset=4,
+                log_end=5,
+                expected_base=4,
+                batch_epoch=1,
+                leader_epoch=1,
+                as_leader=False,
+                digest="d",
+                producer_id=-1,
+                base_sequence=-1,
+            ),
             "stored fetched records in orders-0 at offset 4, leader epoch 1",
         ),
         (

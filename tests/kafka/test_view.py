@@ -19,8 +19,18 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.testing import KafkaNode
 
-LEADS = LeadershipStarted("orders", 0, 3, (1, 2), -1, 10, 9)
-RECORD = PartitionCommitted(20, "orders", 0, 1, 3, (1, 2), (1, 2))
+LEADS = LeadershipStarted(
+    topic="orders",
+    partition=0,
+    leader_epoch=3,
+    isr=(1, 2),
+    log_start=-1,
+    log_end=10,
+    high_watermark=9,
+)
+RECORD = PartitionCommitted(
+    offset=20, topic="orders", partition=0, leader=1, leader_epoch=3, isr=(1, 2), replicas=(1, 2)
+)
 NODE = KafkaNode(Slot("broker-1", Role.BROKER, 1, 1))
 
 
@@ -76,8 +86,30 @@ def test_a_topic_that_is_created_again_counts_and_has_its_new_leader() -> None:
     behind = [("broker-1#1", body) for body in (RECORD, LEADS, GONE)]
     anew = [
         ("broker-1#1", TopicCommitted(31, "orders", "t2", deleted=False)),
-        ("broker-1#1", PartitionCommitted(32, "orders", 0, 1, 0, (1, 2), (1, 2))),
-        ("broker-1#1", LeadershipStarted("orders", 0, 0, (1, 2), -1, 0, 0)),
+        (
+            "broker-1#1",
+            PartitionCommitted(
+                offset=32,
+                topic="orders",
+                partition=0,
+                leader=1,
+                leader_epoch=0,
+                isr=(1, 2),
+                replicas=(1, 2),
+            ),
+        ),
+        (
+            "broker-1#1",
+            LeadershipStarted(
+                topic="orders",
+                partition=0,
+                leader_epoch=0,
+                isr=(1, 2),
+                log_start=-1,
+                log_end=0,
+                high_watermark=0,
+            ),
+        ),
     ]
     view = seen(*first, *behind, *anew, ("broker-3#1", MADE), ("broker-3#1", RECORD))
     assert view.of(KafkaView).topics == {"orders": "t2"}

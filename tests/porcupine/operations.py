@@ -28,6 +28,7 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -186,11 +187,21 @@ def _operations(log: str, partition: _Partition, clients: _Clients) -> Iterable[
             places[name].setdefault(offset)
     whole = any(body.outcome == "ok" for _, _, _, body in partition.whole)
     for name, write in partition.writes.items():
-        yield from _appends(log, name, write, tuple(places[name]), whole, clients)
+        yield from _appends(
+            log, name, write=write, seen=tuple(places[name]), whole=whole, clients=clients
+        )
     for process, since, until, offsets, names in partition.reads:
         client = clients.number(process)
         for start, values in _runs(offsets, names):
-            yield Operation(log, "read", start, client, since, until, values=values)
+            yield Operation(
+                log=log,
+                kind="read",
+                offset=start,
+                client=client,
+                call=since,
+                returned=until,
+                values=values,
+            )
     for process, since, until, body in partition.whole:
         if body.outcome == "ok":
             read = {
@@ -202,7 +213,15 @@ def _operations(log: str, partition: _Partition, clients: _Clients) -> Iterable[
             # An offset below the end that a reading did not return has no message.
             values = tuple(read.get(o, "nothing") for o in range(body.start, body.end))
             client = clients.number(process)
-            yield Operation(log, "whole", body.start, client, since, until, values=values)
+            yield Operation(
+                log=log,
+                kind="whole",
+                offset=body.start,
+                client=client,
+                call=since,
+                returned=until,
+                values=values,
+            )
 
 
 def _appends(
@@ -212,15 +231,39 @@ def _appends(
     promised = write.acks == ALL and write.outcome == "ok"
     if promised:
         place = write.offset if write.offset >= 0 else (seen or (ANYWHERE,))[0]
-        yield Operation(log, "append", place, client, write.call, write.returned, value=name)
+        yield Operation(
+            log=log,
+            kind="append",
+            offset=place,
+            client=client,
+            call=write.call,
+            returned=write.returned,
+            value=name,
+        )
     elif write.outcome == "failed":
         return
     elif write.acks == ALL:
         for place in seen[:1] or (() if whole else (ANYWHERE,)):
-            yield Operation(log, "append", place, client, write.call, NEVER, value=name)
+            yield Operation(
+                log=log,
+                kind="append",
+                offset=place,
+                client=client,
+                call=write.call,
+                returned=NEVER,
+                value=name,
+            )
     else:
         for place in seen or (() if whole else (ANYWHERE,)):
-            yield Operation(log, "append", place, client, write.call, NEVER, value=name)
+            yield Operation(
+                log=log,
+                kind="append",
+                offset=place,
+                client=client,
+                call=write.call,
+                returned=NEVER,
+                value=name,
+            )
 
 
 def _runs(offsets: Sequence[int], names: Sequence[str]) -> Iterable[tuple[int, tuple[str, ...]]]:
@@ -266,6 +309,7 @@ def _metadata(
     changes: Sequence[tuple[str, int, int, AdminCompleted]],
     ended: int,
 ) -> Sequence[Operation]:
+    appended = partial(Operation, log=METADATA, kind="append")
     records: dict[int, str] = {}
     for _, _, offset, value in replayed:
         records.setdefault(offset, value)
@@ -278,19 +322,55 @@ def _metadata(
         places = tuple(about.get((body.api, body.subject), ()))
         if not places:  # acknowledged, and replayed by no node
             name = f"{body.api} {body.subject}"
-            found.append(Operation(METADATA, "append", ANYWHERE, client, since, until, value=name))
+            found.append(
+                appended(
+                    offset=ANYWHERE,
+                    client=client,
+                    call=since,
+                    returned=until,
+                    value=name,
+                )
+            )
         elif len(places) == 1:
             times[places[0]] = (client, since, until)
     for offset in range(max(records, default=-1) + 1):
-        value = records.setdefault(offset, "untold")
+        value = records.setdefault(offset, "not reported")
         client, since, until = times.get(offset, (clients.number("unknown"), 0, NEVER))
-        found.append(Operation(METADATA, "append", offset, client, since, until, value=value))
+        found.append(
+            appended(
+                offset=offset,
+                client=client,
+                call=since,
+                returned=until,
+                value=value,
+            )
+        )
     for process, until, start, seen in _stretches(replayed):
         client = clients.number(process)
-        found.append(Operation(METADATA, "read", start, client, until, until, values=seen))
+        found.append(
+            Operation(
+                log=METADATA,
+                kind="read",
+                offset=start,
+                client=client,
+                call=until,
+                returned=until,
+                values=seen,
+            )
+        )
     values = tuple(records[offset] for offset in sorted(records))
     judge_ = clients.number("end")
-    found.append(Operation(METADATA, "whole", 0, judge_, ended, ended, values=values))
+    found.append(
+        Operation(
+            log=METADATA,
+            kind="whole",
+            offset=0,
+            client=judge_,
+            call=ended,
+            returned=ended,
+            values=values,
+        )
+    )
     return found
 
 

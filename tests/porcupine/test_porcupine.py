@@ -276,9 +276,19 @@ def test_a_node_that_replays_another_record_is_found(sound: Sequence[Event], pro
 def test_a_search_without_time_is_unknown(program: Path) -> None:
     """A log of a hundred writes that may each have happened any time, and one that cannot have."""
     lines = [
-        ops.Operation("log", "append", ops.ANYWHERE, n, 0, ops.NEVER, value=str(n))
+        ops.Operation(
+            log="log",
+            kind="append",
+            offset=ops.ANYWHERE,
+            client=n,
+            call=0,
+            returned=ops.NEVER,
+            value=str(n),
+        )
         for n in range(100)
     ]
-    read = ops.Operation("log", "whole", 0, 0, 1, 2, values=("no such",))
+    read = ops.Operation(
+        log="log", kind="whole", offset=0, client=0, call=1, returned=2, values=("no such",)
+    )
     judged = ops.judge(program, [*lines, read], limit_s=1)
     assert judged["log"].result == "Unknown"

@@ -60,33 +60,83 @@ def lamps(*switched: tuple[str, bool]) -> HistoryBuilder:
     return history
 
 
+def partition(offset: int, leader: int, epoch: int, isr: tuple[int, ...]) -> k.PartitionCommitted:
+    """A record of orders-0."""
+    return k.PartitionCommitted(
+        offset=offset,
+        topic="orders",
+        partition=0,
+        leader=leader,
+        leader_epoch=epoch,
+        isr=isr,
+        replicas=(1, 2),
+    )
+
+
+def without_an_offset(operation: str, outcome: str, error: str) -> k.ProduceCompleted:
+    """A write that was not acknowledged."""
+    return k.ProduceCompleted(
+        operation=operation,
+        topic="orders",
+        partition=0,
+        acks=-1,
+        outcome=outcome,
+        offset=-1,
+        error=error,
+    )
+
+
 def fenced() -> HistoryBuilder:
     """A broker is cut off, fenced, replaced as leader, and comes back; clients suffer meanwhile."""
     h = HistoryBuilder("fenced")
     h.add("broker-1#1", f.NodeStarted("broker", 1))
     h.add("controller-1#1", k.ControllerElected(1, 0, 0))
     h.add("controller-1#1", k.BrokerCommitted(1, 1, 10, False, "a"))
-    h.add("controller-1#1", k.PartitionCommitted(2, "orders", 0, 1, 5, (1, 2), (1, 2)))
-    h.add("broker-2#1", k.PartitionCommitted(2, "orders", 0, 1, 5, (1, 2), (1, 2)))
+    h.add("controller-1#1", partition(2, leader=1, epoch=5, isr=(1, 2)))
+    h.add("broker-2#1", partition(2, leader=1, epoch=5, isr=(1, 2)))
     h.add("broker-1#1", k.BrokerStateChanged(1, "FENCED", "ACTIVE", 10, "unfenced"))
     began_ns = h.now_ns
     h.after(5).add(
-        "harness", f.FaultInjected("fault-1", "isolate", ("broker-1",), True, "no answer", began_ns)
+        "harness",
+        f.FaultInjected(
+            fault_id="fault-1",
+            fault="isolate",
+            targets=("broker-1",),
+            receipt=True,
+            evidence="no answer",
+            began_at_ns=began_ns,
+        ),
     )
     h.add("clients/p#1", k.ProduceInvoked("op-1", "orders", 0, -1))
-    h.add("controller-1#1", k.LeaseExpired(1, 10, 0, 3, 3000, 1))
+    h.add(
+        "controller-1#1",
+        k.LeaseExpired(
+            broker_id=1,
+            broker_epoch=10,
+            last_heard_ns=0,
+            now_ns=3,
+            lease_period_ms=3000,
+            controller_epoch=1,
+        ),
+    )
     h.add("broker-1#1", k.BrokerStateChanged(1, "ACTIVE", "FENCED", 10, "lease_expired"))
-    h.add("clients/p#1", k.ProduceCompleted("op-1", "orders", 0, -1, "unknown", -1, "TIMED_OUT"))
+    h.add(
+        "clients/p#1",
+        without_an_offset("op-1", "unknown", "TIMED_OUT"),
+    )
     h.add("controller-1#1", k.BrokerCommitted(3, 1, 10, True, "a"))
-    h.add("controller-1#1", k.PartitionCommitted(4, "orders", 0, 2, 6, (2,), (1, 2)))
+    h.add("controller-1#1", partition(4, leader=2, epoch=6, isr=(2,)))
     h.add("broker-1#1", k.HeartbeatRefused(1, 10, "STALE_BROKER_EPOCH", 101))
     h.add("broker-1#1", k.HeartbeatRefused(1, 10, "NOT_CONTROLLER", 102))
     h.add("harness", f.FaultHealed("fault-1", True, "answered"))
     h.add("controller-1#1", k.BrokerCommitted(5, 1, 11, False, "a"))
-    h.add("controller-1#1", k.PartitionCommitted(6, "orders", 0, 2, 7, (1, 2), (1, 2)))
+    h.add("controller-1#1", partition(6, leader=2, epoch=7, isr=(1, 2)))
     h.add("broker-1#1", k.BrokerStateChanged(1, "FENCED", "ACTIVE", 11, "unfenced"))
     h.add("clients/p#1", k.ProduceInvoked("op-2", "orders", 0, -1))
-    h.add("clients/p#1", k.ProduceCompleted("op-2", "orders", 0, -1, "failed", -1, "NOT_LEADER"))
+    h.add(
+        "clients/p#1",
+        without_an_offset("op-2", "failed", "NOT_LEADER"),
+    )
     h.add("harness", f.FaultInjected("fault-2", "pause", ("broker-2#1",), False, "it still ran"))
     return h
 

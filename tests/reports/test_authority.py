@@ -26,7 +26,16 @@ class Held(Struct, frozen=True, tag="acme.held"):
         holder = None if self.node else self.holder
         state = "inside" if self.change == "gained" and not self.node else ""
         change = f.Change(self.change)
-        return (f.Authority(f"door {self.door}", change, self.epoch, holder, self.node, state),)
+        return (
+            f.Authority(
+                scope=f"door {self.door}",
+                change=change,
+                epoch=self.epoch,
+                holder=holder,
+                node=self.node,
+                state=state,
+            ),
+        )
 
 
 def folded(*written: tuple[str, Struct]) -> AuthorityFold:

@@ -45,7 +45,14 @@ def events(draw: st.DrawFn) -> Event:
         }
     )
     cause = draw(st.none() | st.builds(Cause, st.text(), INT64, st.booleans()))
-    return Event("run", draw(st.text()), draw(INT64), draw(INT64), body, cause)
+    return Event(
+        run="run",
+        process=draw(st.text()),
+        node_seq=draw(INT64),
+        at_ns=draw(INT64),
+        body=body,
+        cause=cause,
+    )
 
 
 def test_every_field_of_every_kind_has_a_column_of_its_type() -> None:

@@ -66,7 +66,15 @@ class Log:
         self.h.add(
             C1,
             PartitionCommitted(
-                self.offset, "orders", partition, first, epoch, members, replicas, adding, removing
+                offset=self.offset,
+                topic="orders",
+                partition=partition,
+                leader=first,
+                leader_epoch=epoch,
+                isr=members,
+                replicas=replicas,
+                adding=adding,
+                removing=removing,
             ),
         )
 
@@ -137,7 +145,7 @@ def three_on_three() -> Log:
 
 def test_a_move_between_old_brokers_breaks_rp_03() -> None:
     log = three_on_three()
-    log.partition(0, (4, 3, 1, 2), 1, 1, (1, 2), (4, 3), (1, 2))
+    log.partition(0, (4, 3, 1, 2), 1, 1, isr=(1, 2), adding=(4, 3), removing=(1, 2))
     added(log)
     assert "to broker 3 as well" in verdict(log.h, "RP-03").violations[0].message
 
@@ -156,8 +164,8 @@ def test_a_call_that_failed_does_not_exercise_rp_03() -> None:
 
 def test_moves_to_the_new_broker_alone_keep_rp_03() -> None:
     log = three_on_three()
-    log.partition(0, (4, 2, 1), 1, 1, (1, 2), (4,), (1,))
-    log.partition(1, (2, 4, 3), 2, 1, (2, 3), (4,), (3,))
+    log.partition(0, (4, 2, 1), 1, 1, isr=(1, 2), adding=(4,), removing=(1,))
+    log.partition(1, (2, 4, 3), 2, 1, isr=(2, 3), adding=(4,), removing=(3,))
     added(log)
     assert verdict(log.h, "RP-03").verdict is Outcome.HOLDS
     assert verdict(log.h, "RP-03", complete=False).verdict is Outcome.UNKNOWN
@@ -169,9 +177,9 @@ def test_moves_to_the_new_broker_alone_keep_rp_03() -> None:
 def moving(isr: tuple[int, ...]) -> Log:
     log = Log(live=(1, 2, 3, 4))
     log.partition(0, ALL3)
-    log.partition(0, (4, 2, 3, 1), 1, 1, ALL3, (4,), (1,))
+    log.partition(0, (4, 2, 3, 1), 1, 1, isr=ALL3, adding=(4,), removing=(1,))
     if isr != ALL3:
-        log.partition(0, (4, 2, 3, 1), 1, 2, isr, (4,), (1,))
+        log.partition(0, (4, 2, 3, 1), 1, 2, isr=isr, adding=(4,), removing=(1,))
     return log
 
 
@@ -234,7 +242,20 @@ def looked(log: Log) -> None:
     log.h.add(
         C1,
         HeartbeatAnswered(
-            B2, 2, "u2", 5, 5, "NONE", "ACTIVE", 0, 3000, 3000, 1, 101, True, balance_ms=1000
+            client=B2,
+            broker_id=2,
+            incarnation="u2",
+            request_epoch=5,
+            broker_epoch=5,
+            error="NONE",
+            next_state="ACTIVE",
+            lease_start_ms=0,
+            lease_end_ms=3000,
+            lease_period_ms=3000,
+            controller_epoch=1,
+            active_controller=101,
+            active=True,
+            balance_ms=1000,
         ),
     )
 
@@ -262,7 +283,18 @@ def test_leadership_need_not_go_back_to_a_broker_that_cannot_have_it(why: str) -
     if why == "fenced":
         log.broker(1, fenced=True)
     elif why == "stopping":
-        log.h.add("broker-1#1", HeartbeatSent(1, 5, 101, 9, "SHUTDOWN", 0, 5))
+        log.h.add(
+            "broker-1#1",
+            HeartbeatSent(
+                broker_id=1,
+                broker_epoch=5,
+                controller=101,
+                correlation=9,
+                target_state="SHUTDOWN",
+                lease_start_ms=0,
+                metadata_offset=5,
+            ),
+        )
     elif why == "out":
         log.partition(0, ALL3, 2, 2, isr=(2, 3))
     else:
@@ -321,9 +353,29 @@ def follows(stored: bool = True) -> HistoryBuilder:
     h = HistoryBuilder()
     h.add(B2, NodeStarted("broker", 2, "u2", 0))
     h.add(B2, TopicCommitted(5, "orders", "t", deleted=False))
-    h.add(B2, FollowingStarted("orders", 0, 1, 1, 0, 0))
+    h.add(
+        B2,
+        FollowingStarted(
+            topic="orders", partition=0, leader=1, leader_epoch=1, log_end=0, high_watermark=0
+        ),
+    )
     if stored:
-        h.add(B2, LogAppended("orders", 0, 0, 1, 0, 1, 1, False, "d", -1, -1))
+        h.add(
+            B2,
+            LogAppended(
+                topic="orders",
+                partition=0,
+                base_offset=0,
+                log_end=1,
+                expected_base=0,
+                batch_epoch=1,
+                leader_epoch=1,
+                as_leader=False,
+                digest="d",
+                producer_id=-1,
+                base_sequence=-1,
+            ),
+        )
     return h
 
 

@@ -43,11 +43,27 @@ def record(h: HistoryBuilder, offset: int, fenced: bool, process: str = PEER) ->
 
 def grant(h: HistoryBuilder, epoch: int = 2) -> None:
     ends_ns = h.now_ns + LEASE_MS * MS
-    h.add(BROKER, LeaseGranted(1, 5, "ACTIVE", 0, LEASE_MS, ends_ns, epoch))
+    h.add(
+        BROKER,
+        LeaseGranted(
+            broker_id=1,
+            broker_epoch=5,
+            next_state="ACTIVE",
+            lease_start_ms=0,
+            lease_end_ms=LEASE_MS,
+            ends_at_ns=ends_ns,
+            controller_epoch=epoch,
+        ),
+    )
 
 
 def change(h: HistoryBuilder, old: str, new: str, why: str = "x", said: str = "") -> None:
-    h.add(BROKER, BrokerStateChanged(1, old, new, 5, why, said))
+    h.add(
+        BROKER,
+        BrokerStateChanged(
+            broker_id=1, old=old, new=new, broker_epoch=5, reason=why, global_state=said
+        ),
+    )
 
 
 def probe(h: HistoryBuilder, outcome: str, sent_ms: int, brokers: tuple[int, ...] = ()) -> None:
@@ -56,7 +72,18 @@ def probe(h: HistoryBuilder, outcome: str, sent_ms: int, brokers: tuple[int, ...
     h.add(
         PROBE,
         ProbeCompleted(
-            "p", "Metadata", 1, "broker-1", "orders", -1, outcome, "", 0, -1, sent_ns, brokers
+            operation="p",
+            api="Metadata",
+            broker=1,
+            slot="broker-1",
+            topic="orders",
+            partition=-1,
+            outcome=outcome,
+            error="",
+            records=0,
+            base_offset=-1,
+            sent_at_ns=sent_ns,
+            brokers=brokers,
         ),
     )
 
@@ -70,7 +97,17 @@ def taken_over(h: HistoryBuilder) -> None:
 
 
 def expire(h: HistoryBuilder, process: str = NEW, epoch: int = 2) -> None:
-    h.add(process, LeaseExpired(1, 5, 0, LEASE_MS * MS, LEASE_MS, epoch))
+    h.add(
+        process,
+        LeaseExpired(
+            broker_id=1,
+            broker_epoch=5,
+            last_heard_ns=0,
+            now_ns=LEASE_MS * MS,
+            lease_period_ms=LEASE_MS,
+            controller_epoch=epoch,
+        ),
+    )
 
 
 def test_a_controller_that_fences_at_its_election_breaks_qc_31() -> None:
@@ -170,7 +207,19 @@ def online(h: HistoryBuilder) -> None:
 
 def refuse(h: HistoryBuilder) -> None:
     error = "BROKER_NOT_AVAILABLE"
-    h.add(BROKER, RequestRefused("Metadata", "", -1, PROBE, -1, error, "fenced", "FENCED"))
+    h.add(
+        BROKER,
+        RequestRefused(
+            api="Metadata",
+            topic="",
+            partition=-1,
+            client=PROBE,
+            requester=-1,
+            error=error,
+            reason="fenced",
+            state="FENCED",
+        ),
+    )
 
 
 def test_an_answer_after_the_session_breaks_reg_06() -> None:
@@ -271,14 +320,39 @@ def test_what_a_broker_read_in_a_snapshot_does_not_count_against_it() -> None:
 
 def asked(h: HistoryBuilder, leading: bool = True) -> None:
     leader = 1 if leading else 2
-    h.add(BROKER, PartitionCommitted(6, "orders", 0, leader, 1, (1, 2), (1, 2)))
+    h.add(
+        BROKER,
+        PartitionCommitted(
+            offset=6,
+            topic="orders",
+            partition=0,
+            leader=leader,
+            leader_epoch=1,
+            isr=(1, 2),
+            replicas=(1, 2),
+        ),
+    )
     h.add(BROKER, BrokerStopping(1, "ACTIVE", "Stopping", 6000))
 
 
 def tell(h: HistoryBuilder, next_state: str = "SHUTDOWN") -> None:
     h.add(
         NEW,
-        HeartbeatAnswered(BROKER, 1, "x", 5, 5, "NONE", next_state, 0, 3000, 3000, 1, 102, True),
+        HeartbeatAnswered(
+            client=BROKER,
+            broker_id=1,
+            incarnation="x",
+            request_epoch=5,
+            broker_epoch=5,
+            error="NONE",
+            next_state=next_state,
+            lease_start_ms=0,
+            lease_end_ms=3000,
+            lease_period_ms=3000,
+            controller_epoch=1,
+            active_controller=102,
+            active=True,
+        ),
     )
 
 
@@ -342,10 +416,35 @@ def test_a_run_that_ends_before_the_limit_does_not_exercise_reg_09() -> None:
 
 
 def register(h: HistoryBuilder) -> None:
-    h.add(BROKER, HeartbeatSent(1, -1, 102, 1, "ACTIVE", 0, -1))
+    h.add(
+        BROKER,
+        HeartbeatSent(
+            broker_id=1,
+            broker_epoch=-1,
+            controller=102,
+            correlation=1,
+            target_state="ACTIVE",
+            lease_start_ms=0,
+            metadata_offset=-1,
+        ),
+    )
     h.add(
         NEW,
-        HeartbeatAnswered(BROKER, 1, "x", -1, 5, "NONE", "FENCED", 0, 3000, 3000, 1, 102, True),
+        HeartbeatAnswered(
+            client=BROKER,
+            broker_id=1,
+            incarnation="x",
+            request_epoch=-1,
+            broker_epoch=5,
+            error="NONE",
+            next_state="FENCED",
+            lease_start_ms=0,
+            lease_end_ms=3000,
+            lease_period_ms=3000,
+            controller_epoch=1,
+            active_controller=102,
+            active=True,
+        ),
     )
 
 

@@ -32,7 +32,18 @@ def verdict(h: HistoryBuilder, anomaly: str, complete: bool = True) -> Verdict:
 
 def acked(h: HistoryBuilder, offset: int, operation: str = "", acks: int = -1) -> None:
     name = operation or f"op-{offset}"
-    h.add(PRODUCER, ProduceCompleted(name, "orders", 0, acks, "ok", offset, ""))
+    h.add(
+        PRODUCER,
+        ProduceCompleted(
+            operation=name,
+            topic="orders",
+            partition=0,
+            acks=acks,
+            outcome="ok",
+            offset=offset,
+            error="",
+        ),
+    )
 
 
 def poll(h: HistoryBuilder, process: str, *offsets: int, **instead: str) -> None:
@@ -44,7 +55,18 @@ def poll(h: HistoryBuilder, process: str, *offsets: int, **instead: str) -> None
 def read(h: HistoryBuilder, end: int, outcome: str = "ok") -> None:
     error = "" if outcome == "ok" else "3 offsets were not seen in time"
     asked_ns = h.events()[-1].at_ns
-    h.add(READER, ReadCompleted("orders", 0, 0, end, outcome, error, asked_ns))
+    h.add(
+        READER,
+        ReadCompleted(
+            topic="orders",
+            partition=0,
+            start=0,
+            end=end,
+            outcome=outcome,
+            error=error,
+            asked_ns=asked_ns,
+        ),
+    )
 
 
 # ------------------------------------------------------------------------------------ lost-write
@@ -187,7 +209,12 @@ def test_what_a_consumer_got_beyond_the_end_that_a_reading_asked_for_is_for_the_
     h.after(10)
     poll(h, READER, 0, 1)
     poll(h, A, 2)
-    h.add(READER, ReadCompleted("orders", 0, 0, 2, "ok", "", asked_ns))
+    h.add(
+        READER,
+        ReadCompleted(
+            topic="orders", partition=0, start=0, end=2, outcome="ok", error="", asked_ns=asked_ns
+        ),
+    )
     assert verdict(h, "inconsistent-offsets").verdict is Outcome.HOLDS
     h.after(10)
     read(h, 2)
@@ -221,7 +248,9 @@ def test_what_is_below_the_start_of_a_log_may_be_gone() -> None:
     h = HistoryBuilder()
     poll(h, A, 0, 1)
     poll(h, READER, 1)
-    h.add(READER, ReadCompleted("orders", 0, 1, 2, "ok", ""))
+    h.add(
+        READER, ReadCompleted(topic="orders", partition=0, start=1, end=2, outcome="ok", error="")
+    )
     assert verdict(h, "inconsistent-offsets").verdict is Outcome.HOLDS
 
 
@@ -417,7 +446,18 @@ def test_a_gap_that_was_never_read_again_leaves_skips_undecided() -> None:
 
 
 def failed(h: HistoryBuilder, operation: str, outcome: str = "failed") -> None:
-    h.add(PRODUCER, ProduceCompleted(operation, "orders", 0, -1, outcome, -1, "MSG_SIZE_TOO_LARGE"))
+    h.add(
+        PRODUCER,
+        ProduceCompleted(
+            operation=operation,
+            topic="orders",
+            partition=0,
+            acks=-1,
+            outcome=outcome,
+            offset=-1,
+            error="MSG_SIZE_TOO_LARGE",
+        ),
+    )
 
 
 def test_a_failed_write_that_is_read_is_an_aborted_read() -> None:

@@ -83,7 +83,21 @@ def learn(h: HistoryBuilder, process: str, endpoint: str, *bootstrap: str) -> No
 def registered(h: HistoryBuilder) -> None:
     h.add(
         ONE,
-        HeartbeatAnswered(BROKER, 1, "x", -1, 5, "NONE", "FENCED", 0, 3000, 3000, 1, 101, True),
+        HeartbeatAnswered(
+            client=BROKER,
+            broker_id=1,
+            incarnation="x",
+            request_epoch=-1,
+            broker_epoch=5,
+            error="NONE",
+            next_state="FENCED",
+            lease_start_ms=0,
+            lease_end_ms=3000,
+            lease_period_ms=3000,
+            controller_epoch=1,
+            active_controller=101,
+            active=True,
+        ),
     )
 
 
@@ -131,7 +145,18 @@ def test_a_broker_that_asked_in_vain_does_not_break_qc_29() -> None:
     h = HistoryBuilder()
     replaced(h)
     refuse(h, 1, "NOT_CONTROLLER")
-    h.add(BROKER, HeartbeatSent(1, 5, 104, 7, "ACTIVE", 0, 0))
+    h.add(
+        BROKER,
+        HeartbeatSent(
+            broker_id=1,
+            broker_epoch=5,
+            controller=104,
+            correlation=7,
+            target_state="ACTIVE",
+            lease_start_ms=0,
+            metadata_offset=0,
+        ),
+    )
     h.add(BROKER, BrokerStateChanged(1, "ACTIVE", "FENCED", 5, "lease_expired"))
     assert verdict(h, "QC-29").verdict is Outcome.NOT_EXERCISED
 
@@ -139,7 +164,18 @@ def test_a_broker_that_asked_in_vain_does_not_break_qc_29() -> None:
 def test_a_lease_of_the_new_controller_keeps_qc_29() -> None:
     h = HistoryBuilder()
     replaced(h)
-    h.add(BROKER, LeaseGranted(1, 5, "ACTIVE", 0, 3000, h.now_ns, 2))
+    h.add(
+        BROKER,
+        LeaseGranted(
+            broker_id=1,
+            broker_epoch=5,
+            next_state="ACTIVE",
+            lease_start_ms=0,
+            lease_end_ms=3000,
+            ends_at_ns=h.now_ns,
+            controller_epoch=2,
+        ),
+    )
     assert verdict(h, "QC-29").verdict is Outcome.HOLDS
     assert verdict(h, "QC-29", complete=False).verdict is Outcome.UNKNOWN
 
@@ -167,7 +203,22 @@ def together(h: HistoryBuilder, broker: int) -> None:
 
 def admitted(h: HistoryBuilder) -> None:
     h.add(
-        ONE, HeartbeatAnswered(BROKER, 1, "x", 5, 5, "NONE", "ACTIVE", 0, 3000, 3000, 1, 101, True)
+        ONE,
+        HeartbeatAnswered(
+            client=BROKER,
+            broker_id=1,
+            incarnation="x",
+            request_epoch=5,
+            broker_epoch=5,
+            error="NONE",
+            next_state="ACTIVE",
+            lease_start_ms=0,
+            lease_end_ms=3000,
+            lease_period_ms=3000,
+            controller_epoch=1,
+            active_controller=101,
+            active=True,
+        ),
     )
 
 
@@ -201,15 +252,36 @@ def command(h: HistoryBuilder, outcome: str, error: str = "") -> None:
     h.add(
         PROBE,
         ProbeCompleted(
-            "p", "CreateTopics", 101, "controller-1", "x", -1, outcome, error, 0, -1,
-            h.now_ns - 2_000_000,
+            operation="p",
+            api="CreateTopics",
+            broker=101,
+            slot="controller-1",
+            topic="x",
+            partition=-1,
+            outcome=outcome,
+            error=error,
+            records=0,
+            base_offset=-1,
+            sent_at_ns=h.now_ns - 2_000_000,
         ),
-    )  # fmt: skip
+    )
 
 
 def forbid(h: HistoryBuilder, reason: str = "unauthorized") -> None:
     error = "CLUSTER_AUTHORIZATION_FAILED"
-    h.add(ONE, RequestRefused("CreateTopics", "", -1, PROBE, -1, error, reason, "active"))
+    h.add(
+        ONE,
+        RequestRefused(
+            api="CreateTopics",
+            topic="",
+            partition=-1,
+            client=PROBE,
+            requester=-1,
+            error=error,
+            reason=reason,
+            state="active",
+        ),
+    )
 
 
 def test_a_controller_that_obeys_any_client_breaks_qc_04() -> None:

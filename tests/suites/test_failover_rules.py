@@ -4,19 +4,27 @@ undecided history."""
 from __future__ import annotations
 
 import pytest
+from tests.suites.partition_histories import (
+    ALL3,
+    B1,
+    B2,
+    B3,
+    CLIENT,
+    follow,
+    lead,
+    partition,
+    verdict,
+)
 
 from fencepost import Cause, Evidence
-from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     BrokerCommitted,
-    FollowingStarted,
     HighWatermarkAdvanced,
     IsrChangeAnswered,
     LeadershipEnded,
-    LeadershipStarted,
     LogAppended,
     LogTruncated,
-    PartitionCommitted,
     ProduceAnswered,
     ProduceCompleted,
     ProduceInvoked,
@@ -24,26 +32,8 @@ from fencepost_kafka import (
     ReplicaRemoved,
     TopicCommitted,
 )
-from fencepost_suites import rules
-from fencepost_suites.clauses import clauses
 
-CLAUSES = {clause.id: clause for clause in clauses()}
-B1, B1_AGAIN, B2, B3 = "broker-1#1", "broker-1#2", "broker-2#1", "broker-3#1"
-CLIENT = "clients/producer#1"
-ALL3 = (1, 2, 3)
-
-
-def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
-    chosen = [rule for rule in rules.ALL if rule.clause == clause]
-    return judge(h.events(), chosen, CLAUSES, h.end(complete), "quorum").verdicts[clause]
-
-
-def lead(h: HistoryBuilder, process: str, epoch: int, log_end: int = 0, mark: int = 0) -> None:
-    h.add(process, LeadershipStarted("orders", 0, epoch, ALL3, 0, log_end, mark))
-
-
-def follow(h: HistoryBuilder, process: str, log_end: int, mark: int) -> None:
-    h.add(process, FollowingStarted("orders", 0, 2, 1, log_end, mark))
+B1_AGAIN = "broker-1#2"
 
 
 def store(
@@ -60,15 +50,36 @@ def store(
     h.add(
         process,
         LogAppended(
-            "orders", 0, offset, offset + 1, offset, epoch, epoch, leads, f"{crc}.{epoch}",
-            7 if sequence >= 0 else -1, sequence,
+            topic="orders",
+            partition=0,
+            base_offset=offset,
+            log_end=offset + 1,
+            expected_base=offset,
+            batch_epoch=epoch,
+            leader_epoch=epoch,
+            as_leader=leads,
+            digest=f"{crc}.{epoch}",
+            producer_id=7 if sequence >= 0 else -1,
+            base_sequence=sequence,
         ),
         cause,
-    )  # fmt: skip
+    )
 
 
 def mark(h: HistoryBuilder, process: str, to: int) -> None:
-    h.add(process, HighWatermarkAdvanced("orders", 0, to, to, 1, False, (), ()))
+    h.add(
+        process,
+        HighWatermarkAdvanced(
+            topic="orders",
+            partition=0,
+            high_watermark=to,
+            log_end=to,
+            leader_epoch=1,
+            as_leader=False,
+            isr=(),
+            counted=(),
+        ),
+    )
 
 
 def answer(
@@ -85,21 +96,21 @@ def answer(
     h.add(
         process,
         ProduceAnswered(
-            "orders", 0, CLIENT, -1, error, base, upto, 1, marked, ALL3, (end,) * 3, duplicate
+            topic="orders",
+            partition=0,
+            client=CLIENT,
+            acks=-1,
+            error=error,
+            base_offset=base,
+            log_end=upto,
+            leader_epoch=1,
+            high_watermark=marked,
+            isr=ALL3,
+            ends=(end,) * 3,
+            duplicate=duplicate,
         ),
         cause,
-    )  # fmt: skip
-
-
-def partition(
-    h: HistoryBuilder,
-    offset: int,
-    leader: int,
-    epoch: int,
-    isr: tuple[int, ...] = ALL3,
-    replicas: tuple[int, ...] = ALL3,
-) -> None:
-    h.add("controller-1#1", PartitionCommitted(offset, "orders", 0, leader, epoch, isr, replicas))
+    )
 
 
 def broker(h: HistoryBuilder, offset: int, number: int, fenced: bool) -> None:
@@ -111,8 +122,13 @@ def broker(h: HistoryBuilder, offset: int, number: int, fenced: bool) -> None:
 
 def test_an_isr_change_of_a_former_epoch_breaks_qc_32_when_it_is_granted() -> None:
     h = HistoryBuilder()
-    partition(h, 4, 1, 3)
-    h.add(B1, IsrChangeAnswered("orders", 0, 1, "NONE", (1,), 4))
+    partition(h, 4, leader=1, epoch=3)
+    h.add(
+        B1,
+        IsrChangeAnswered(
+            topic="orders", partition=0, leader_epoch=1, error="NONE", isr=(1,), granted_epoch=4
+        ),
+    )
     found = verdict(h, "QC-32").violations[0]
     assert "asked for in leader epoch 1" in found.message
     assert found.evidence is Evidence.PEER
@@ -120,18 +136,23 @@ def test_an_isr_change_of_a_former_epoch_breaks_qc_32_when_it_is_granted() -> No
 
 def test_another_isr_in_the_same_epoch_breaks_qc_32() -> None:
     h = HistoryBuilder()
-    partition(h, 4, 1, 3)
-    partition(h, 5, 1, 3, isr=(1, 2))
+    partition(h, 4, leader=1, epoch=3)
+    partition(h, 5, leader=1, epoch=3, isr=(1, 2))
     assert verdict(h, "QC-32").verdict is Outcome.VIOLATED
 
 
 def test_a_refused_stale_isr_change_and_a_topic_made_again_keep_qc_32() -> None:
     h = HistoryBuilder()
-    partition(h, 4, 1, 0)
-    h.add(B1, IsrChangeAnswered("orders", 0, 0, "NONE", (1, 2), 1))
+    partition(h, 4, leader=1, epoch=0)
+    h.add(
+        B1,
+        IsrChangeAnswered(
+            topic="orders", partition=0, leader_epoch=0, error="NONE", isr=(1, 2), granted_epoch=1
+        ),
+    )
     h.add(B1, IsrChangeAnswered("orders", 0, 0, "FENCED_LEADER_EPOCH", ()))
     h.add("controller-1#1", TopicCommitted(6, "orders", "t", deleted=True))
-    partition(h, 8, 2, 0, isr=(2, 3))
+    partition(h, 8, leader=2, epoch=0, isr=(2, 3))
     found = verdict(h, "QC-32")
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 1, Evidence.PEER)
 
@@ -152,15 +173,15 @@ def test_an_isr_that_is_not_a_subset_of_the_replicas_breaks_rp_19(
     isr: tuple[int, ...], replicas: tuple[int, ...]
 ) -> None:
     h = HistoryBuilder()
-    partition(h, 4, 1, 0, isr, replicas)
+    partition(h, 4, leader=1, epoch=0, isr=isr, replicas=replicas)
     assert verdict(h, "RP-19").violations[0].evidence is Evidence.PEER
 
 
 def test_a_member_that_is_not_a_replica_any_more_and_left_keeps_rp_19() -> None:
     h = HistoryBuilder()
-    partition(h, 4, 1, 0, ALL3, ALL3)
+    partition(h, 4, leader=1, epoch=0, isr=ALL3, replicas=ALL3)
     assert verdict(h, "RP-19").verdict is Outcome.NOT_EXERCISED
-    partition(h, 5, 1, 1, (1, 2), (1, 2, 4))
+    partition(h, 5, leader=1, epoch=1, isr=(1, 2), replicas=(1, 2, 4))
     assert verdict(h, "RP-19").verdict is Outcome.HOLDS
     assert verdict(h, "RP-19", complete=False).verdict is Outcome.UNKNOWN
 
@@ -171,14 +192,14 @@ def test_a_member_that_is_not_a_replica_any_more_and_left_keeps_rp_19() -> None:
 def registered(h: HistoryBuilder) -> None:
     for number in ALL3:
         broker(h, number, number, fenced=False)
-    partition(h, 4, 1, 1, isr=(1,))
+    partition(h, 4, leader=1, epoch=1, isr=(1,))
 
 
 def test_a_leader_from_outside_a_dead_isr_breaks_rp_29() -> None:
     h = HistoryBuilder()
     registered(h)
     broker(h, 5, 1, fenced=True)
-    partition(h, 6, 2, 2, isr=(2,))
+    partition(h, 6, leader=2, epoch=2, isr=(2,))
     assert "no member of its ISR [1] was live" in verdict(h, "RP-29").violations[0].message
 
 
@@ -186,9 +207,9 @@ def test_a_dead_isr_whose_member_comes_back_keeps_rp_29() -> None:
     h = HistoryBuilder()
     registered(h)
     broker(h, 5, 1, fenced=True)
-    partition(h, 6, -1, 2, isr=(1,))
+    partition(h, 6, leader=-1, epoch=2, isr=(1,))
     broker(h, 7, 1, fenced=False)
-    partition(h, 8, 1, 3, isr=(1,))
+    partition(h, 8, leader=1, epoch=3, isr=(1,))
     found = verdict(h, "RP-29")
     assert (found.verdict, found.exercised) == (Outcome.HOLDS, 1)
     assert verdict(h, "RP-29", complete=False).verdict is Outcome.UNKNOWN
@@ -204,7 +225,18 @@ def sought(h: HistoryBuilder) -> None:
 
 
 def completed(h: HistoryBuilder, outcome: str, offset: int) -> None:
-    h.add(CLIENT, ProduceCompleted("op-1", "orders", 0, -1, outcome, offset, ""))
+    h.add(
+        CLIENT,
+        ProduceCompleted(
+            operation="op-1",
+            topic="orders",
+            partition=0,
+            acks=-1,
+            outcome=outcome,
+            offset=offset,
+            error="",
+        ),
+    )
 
 
 def test_a_write_that_never_reaches_the_new_leader_breaks_rp_11() -> None:
@@ -303,7 +335,18 @@ def test_a_resend_known_to_the_new_leader_and_one_cut_off_and_stored_anew_keep_r
     store(h, B2, 0, sequence=0, leads=False)
     answer(h, B2, 1, duplicate=True)
     store(h, B2, 1, sequence=1, crc="bb", epoch=2)
-    h.add(B1, LogTruncated("orders", 0, 1, 2, 0, 2, "leader_epoch"))
+    h.add(
+        B1,
+        LogTruncated(
+            topic="orders",
+            partition=0,
+            to_offset=1,
+            from_log_end=2,
+            high_watermark=0,
+            leader_epoch=2,
+            reason="leader_epoch",
+        ),
+    )
     mark(h, B2, 2)
     found = verdict(h, "RP-12")
     assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
@@ -327,7 +370,7 @@ def test_a_waiting_write_that_is_never_answered_breaks_rp_31() -> None:
     h = HistoryBuilder()
     store(h, B1, 0, cause=ASKED)
     h.add(B1, LeadershipEnded("orders", 0, 1, "metadata"))
-    follow(h.after(6_000), B1, 1, 0)
+    follow(h.after(6_000), B1, 1, 0, leader=2)
     assert "never answered" in verdict(h, "RP-31").violations[0].message
 
 
@@ -351,23 +394,23 @@ def test_rp_31_is_undecided_if_the_leader_died_at_once() -> None:
 
 def test_a_high_watermark_that_the_node_never_reported_breaks_rp_08() -> None:
     h = HistoryBuilder()
-    follow(h, B1, 0, 0)
+    follow(h, B1, 0, 0, leader=2)
     mark(h, B1, 3)
-    follow(h, B1_AGAIN, 5, 5)
+    follow(h, B1_AGAIN, 5, 5, leader=2)
     assert "broker-1 never reported one above 3" in verdict(h, "RP-08").violations[0].message
 
 
 def test_a_high_watermark_above_the_log_breaks_rp_08() -> None:
     h = HistoryBuilder()
     mark(h, B1, 9)
-    follow(h, B1_AGAIN, 5, 9)
+    follow(h, B1_AGAIN, 5, 9, leader=2)
     assert "above its log end 5" in verdict(h, "RP-08").violations[0].message
 
 
 def test_a_checkpointed_high_watermark_below_the_log_keeps_rp_08() -> None:
     h = HistoryBuilder()
     mark(h, B1, 3)
-    follow(h, B1_AGAIN, 5, 2)
+    follow(h, B1_AGAIN, 5, 2, leader=2)
     assert verdict(h, "RP-08").verdict is Outcome.HOLDS
     assert verdict(h, "RP-08", complete=False).verdict is Outcome.UNKNOWN
 
@@ -375,7 +418,7 @@ def test_a_checkpointed_high_watermark_below_the_log_keeps_rp_08() -> None:
 def test_a_log_that_ends_at_its_high_watermark_does_not_exercise_rp_08() -> None:
     h = HistoryBuilder()
     mark(h, B1, 3)
-    follow(h, B1_AGAIN, 3, 3)
+    follow(h, B1_AGAIN, 3, 3, leader=2)
     assert verdict(h, "RP-08").verdict is Outcome.NOT_EXERCISED
 
 
@@ -391,14 +434,14 @@ def flushed(h: HistoryBuilder, to: int) -> None:
 def test_flushed_messages_that_are_gone_break_rp_26() -> None:
     h = HistoryBuilder()
     flushed(h, 3)
-    follow(h, B1_AGAIN, 2, 2)
+    follow(h, B1_AGAIN, 2, 2, leader=2)
     assert "of which 3 had been flushed" in verdict(h, "RP-26").violations[0].message
 
 
 def test_the_loss_of_what_was_not_flushed_keeps_rp_26() -> None:
     h = HistoryBuilder()
     flushed(h, 3)
-    follow(h, B1_AGAIN, 3, 2)
+    follow(h, B1_AGAIN, 3, 2, leader=2)
     assert verdict(h, "RP-26").verdict is Outcome.HOLDS
     assert verdict(h, "RP-26", complete=False).verdict is Outcome.UNKNOWN
 
@@ -408,8 +451,19 @@ def test_truncated_messages_need_not_be_found_again(gone: str) -> None:
     h = HistoryBuilder()
     flushed(h, 3)
     if gone == "truncated":
-        h.add(B1, LogTruncated("orders", 0, 0, 4, 0, 2, "leader_epoch"))
+        h.add(
+            B1,
+            LogTruncated(
+                topic="orders",
+                partition=0,
+                to_offset=0,
+                from_log_end=4,
+                high_watermark=0,
+                leader_epoch=2,
+                reason="leader_epoch",
+            ),
+        )
     else:
         h.add(B1, ReplicaRemoved("orders", 0, "t", "unassigned"))
-    follow(h, B1_AGAIN, 0, 0)
+    follow(h, B1_AGAIN, 0, 0, leader=2)
     assert verdict(h, "RP-26").verdict is Outcome.NOT_EXERCISED

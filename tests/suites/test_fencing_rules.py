@@ -39,16 +39,55 @@ def change(h: HistoryBuilder, old: str, new: str, process: str = BROKER) -> None
 
 
 def store(h: HistoryBuilder, as_leader: bool = True, process: str = BROKER) -> None:
-    h.add(process, LogAppended("orders", 0, 7, 8, 7, 1, 1, as_leader, "d", -1, -1))
+    h.add(
+        process,
+        LogAppended(
+            topic="orders",
+            partition=0,
+            base_offset=7,
+            log_end=8,
+            expected_base=7,
+            batch_epoch=1,
+            leader_epoch=1,
+            as_leader=as_leader,
+            digest="d",
+            producer_id=-1,
+            base_sequence=-1,
+        ),
+    )
 
 
 def serve(h: HistoryBuilder) -> None:
-    h.add(BROKER, FetchServed("orders", 0, PROBE, 0, 7, 7, 1, "FENCED"))
+    h.add(
+        BROKER,
+        FetchServed(
+            topic="orders",
+            partition=0,
+            client=PROBE,
+            from_offset=0,
+            to_offset=7,
+            high_watermark=7,
+            leader_epoch=1,
+            state="FENCED",
+        ),
+    )
 
 
 def refuse(h: HistoryBuilder, api: str = "Fetch", reason: str = "fenced") -> None:
     error = "NOT_LEADER_OR_FOLLOWER"
-    h.add(BROKER, RequestRefused(api, "orders", 0, PROBE, -1, error, reason, "FENCED"))
+    h.add(
+        BROKER,
+        RequestRefused(
+            api=api,
+            topic="orders",
+            partition=0,
+            client=PROBE,
+            requester=-1,
+            error=error,
+            reason=reason,
+            state="FENCED",
+        ),
+    )
 
 
 def probe(h: HistoryBuilder, outcome: str, sent_ms: int = 0, api: str = "Fetch") -> None:
@@ -57,14 +96,35 @@ def probe(h: HistoryBuilder, outcome: str, sent_ms: int = 0, api: str = "Fetch")
     h.add(
         PROBE,
         ProbeCompleted(
-            "p", api, 1, "broker-1", "orders", 0, outcome, error, 0, -1, (1000 + sent_ms) * MS
+            operation="p",
+            api=api,
+            broker=1,
+            slot="broker-1",
+            topic="orders",
+            partition=0,
+            outcome=outcome,
+            error=error,
+            records=0,
+            base_offset=-1,
+            sent_at_ns=(1000 + sent_ms) * MS,
         ),
     )
 
 
 def active(h: HistoryBuilder, lease_ms: int = 3000) -> None:
     h.add(BROKER, NodeStarted("broker", 1, "old", 0))
-    h.add(BROKER, LeaseGranted(1, 5, "ACTIVE", 0, lease_ms, h.now_ns + lease_ms * MS, 1))
+    h.add(
+        BROKER,
+        LeaseGranted(
+            broker_id=1,
+            broker_epoch=5,
+            next_state="ACTIVE",
+            lease_start_ms=0,
+            lease_end_ms=lease_ms,
+            ends_at_ns=h.now_ns + lease_ms * MS,
+            controller_epoch=1,
+        ),
+    )
     change(h, "FENCED", "ACTIVE")
 
 
@@ -216,13 +276,36 @@ def beat(h: HistoryBuilder, incarnation: str, error: str = "NONE") -> None:
     h.add(
         CONTROLLER,
         HeartbeatAnswered(
-            client, 1, incarnation, 5, 5, error, "ACTIVE", 0, 3000, 3000, 1, 101, True
+            client=client,
+            broker_id=1,
+            incarnation=incarnation,
+            request_epoch=5,
+            broker_epoch=5,
+            error=error,
+            next_state="ACTIVE",
+            lease_start_ms=0,
+            lease_end_ms=3000,
+            lease_period_ms=3000,
+            controller_epoch=1,
+            active_controller=101,
+            active=True,
         ),
     )
 
 
 def count(h: HistoryBuilder, client: str) -> None:
-    h.add(LEADER, FollowerFetched("orders", 0, 1, 1, client, 5, 7))
+    h.add(
+        LEADER,
+        FollowerFetched(
+            topic="orders",
+            partition=0,
+            leader_epoch=1,
+            follower=1,
+            client=client,
+            broker_epoch=5,
+            offset=7,
+        ),
+    )
 
 
 def test_a_loser_whose_heartbeat_is_accepted_breaks_qc_19() -> None:
@@ -244,14 +327,34 @@ def test_a_loser_whose_fetch_counts_breaks_qc_19() -> None:
 def test_a_loser_whose_isr_change_is_accepted_breaks_qc_19() -> None:
     h = HistoryBuilder()
     taken_over(h, CONTROLLER)
-    h.add(CONTROLLER, ChangeAnswered("AlterIsr", BROKER, "NONE", 12, 13, 1))
+    h.add(
+        CONTROLLER,
+        ChangeAnswered(
+            api="AlterIsr",
+            client=BROKER,
+            error="NONE",
+            offset=12,
+            high_watermark=13,
+            controller_epoch=1,
+        ),
+    )
     assert verdict(h, "QC-19").verdict is Outcome.VIOLATED
 
 
 def test_an_isr_change_made_before_the_takeover_may_be_answered_after_it() -> None:
     h = HistoryBuilder()
     taken_over(h, CONTROLLER)
-    h.add(CONTROLLER, ChangeAnswered("AlterIsr", BROKER, "NONE", 5, 13, 1))
+    h.add(
+        CONTROLLER,
+        ChangeAnswered(
+            api="AlterIsr",
+            client=BROKER,
+            error="NONE",
+            offset=5,
+            high_watermark=13,
+            controller_epoch=1,
+        ),
+    )
     assert verdict(h, "QC-19").verdict is not Outcome.VIOLATED
 
 
@@ -259,7 +362,18 @@ def test_a_loser_that_stays_active_once_it_was_refused_breaks_qc_19() -> None:
     h = HistoryBuilder()
     taken_over(h, CONTROLLER)
     h.add(BROKER, HeartbeatRefused(1, 5, "DUPLICATE_BROKER_REGISTRATION", 101))
-    h.add(BROKER, HeartbeatSent(1, 5, 101, 7, "ACTIVE", 0, 3))
+    h.add(
+        BROKER,
+        HeartbeatSent(
+            broker_id=1,
+            broker_epoch=5,
+            controller=101,
+            correlation=7,
+            target_state="ACTIVE",
+            lease_start_ms=0,
+            metadata_offset=3,
+        ),
+    )
     assert "stays active" in verdict(h, "QC-19").violations[0].message
 
 
@@ -269,8 +383,28 @@ def test_a_loser_refused_everywhere_keeps_qc_19() -> None:
     beat(h, "old", "DUPLICATE_BROKER_REGISTRATION")
     h.add(BROKER, HeartbeatRefused(1, 5, "DUPLICATE_BROKER_REGISTRATION", 101))
     change(h, "ACTIVE", "FENCED")
-    h.add(BROKER, HeartbeatSent(1, 5, 101, 7, "ACTIVE", 0, 3))
-    refused = RequestRefused("Fetch", "", -1, BROKER, 1, "STALE_BROKER_EPOCH", "x", "ACTIVE")
+    h.add(
+        BROKER,
+        HeartbeatSent(
+            broker_id=1,
+            broker_epoch=5,
+            controller=101,
+            correlation=7,
+            target_state="ACTIVE",
+            lease_start_ms=0,
+            metadata_offset=3,
+        ),
+    )
+    refused = RequestRefused(
+        api="Fetch",
+        topic="",
+        partition=-1,
+        client=BROKER,
+        requester=1,
+        error="STALE_BROKER_EPOCH",
+        reason="x",
+        state="ACTIVE",
+    )
     h.add(LEADER, refused)
     beat(h, "new")
     count(h, DUPLICATE)

@@ -45,7 +45,18 @@ def partition(
     process: str = CONTROLLER,
     number: int = 0,
 ) -> None:
-    h.add(process, PartitionCommitted(offset, "orders", number, leader, epoch, isr, ALL3))
+    h.add(
+        process,
+        PartitionCommitted(
+            offset=offset,
+            topic="orders",
+            partition=number,
+            leader=leader,
+            leader_epoch=epoch,
+            isr=isr,
+            replicas=ALL3,
+        ),
+    )
 
 
 def broker(h: HistoryBuilder, offset: int, number: int, fenced: bool) -> None:
@@ -53,7 +64,18 @@ def broker(h: HistoryBuilder, offset: int, number: int, fenced: bool) -> None:
 
 
 def lead(h: HistoryBuilder, process: str, epoch: int) -> None:
-    h.add(process, LeadershipStarted("orders", 0, epoch, ALL3, 0, 7, 7))
+    h.add(
+        process,
+        LeadershipStarted(
+            topic="orders",
+            partition=0,
+            leader_epoch=epoch,
+            isr=ALL3,
+            log_start=0,
+            log_end=7,
+            high_watermark=7,
+        ),
+    )
 
 
 def stop(h: HistoryBuilder, process: str, epoch: int, reason: str = "metadata") -> None:
@@ -64,13 +86,38 @@ def stop(h: HistoryBuilder, process: str, epoch: int, reason: str = "metadata") 
 
 
 def ask(h: HistoryBuilder, correlation: int = 1) -> None:
-    h.add(B1, HeartbeatSent(1, 5, 101, correlation, "SHUTDOWN", 0, 3))
+    h.add(
+        B1,
+        HeartbeatSent(
+            broker_id=1,
+            broker_epoch=5,
+            controller=101,
+            correlation=correlation,
+            target_state="SHUTDOWN",
+            lease_start_ms=0,
+            metadata_offset=3,
+        ),
+    )
 
 
 def answer(h: HistoryBuilder, next_state: str) -> None:
     h.add(
         CONTROLLER,
-        HeartbeatAnswered(B1, 1, "i1", 5, 5, "NONE", next_state, 0, 3000, 3000, 1, 101, True),
+        HeartbeatAnswered(
+            client=B1,
+            broker_id=1,
+            incarnation="i1",
+            request_epoch=5,
+            broker_epoch=5,
+            error="NONE",
+            next_state=next_state,
+            lease_start_ms=0,
+            lease_end_ms=3000,
+            lease_period_ms=3000,
+            controller_epoch=1,
+            active_controller=101,
+            active=True,
+        ),
     )
 
 
@@ -110,7 +157,17 @@ def test_a_broker_fenced_for_its_silence_may_shut_down_at_once() -> None:
     h = HistoryBuilder()
     partition(h, 3, leader=1, epoch=0)
     ask(h)
-    h.add(CONTROLLER, LeaseExpired(1, 5, 0, 3000 * MS, 3000, 1))
+    h.add(
+        CONTROLLER,
+        LeaseExpired(
+            broker_id=1,
+            broker_epoch=5,
+            last_heard_ns=0,
+            now_ns=3000 * MS,
+            lease_period_ms=3000,
+            controller_epoch=1,
+        ),
+    )
     broker(h, 4, 1, fenced=True)
     partition(h, 5, leader=2, epoch=1, isr=(2, 3))
     answer(h, "SHUTDOWN")
@@ -206,7 +263,22 @@ def test_a_run_that_ends_in_the_middle_leaves_qc_30_undecided() -> None:
 
 
 def store(h: HistoryBuilder, process: str = B1, as_leader: bool = True) -> None:
-    h.add(process, LogAppended("orders", 0, 7, 8, 7, 1, 1, as_leader, "d", -1, -1))
+    h.add(
+        process,
+        LogAppended(
+            topic="orders",
+            partition=0,
+            base_offset=7,
+            log_end=8,
+            expected_base=7,
+            batch_epoch=1,
+            leader_epoch=1,
+            as_leader=as_leader,
+            digest="d",
+            producer_id=-1,
+            base_sequence=-1,
+        ),
+    )
 
 
 def probe(h: HistoryBuilder, outcome: str, ago_ms: int) -> None:
@@ -214,7 +286,19 @@ def probe(h: HistoryBuilder, outcome: str, ago_ms: int) -> None:
     sent_ns = h.now_ns - ago_ms * MS
     h.add(
         PROBE,
-        ProbeCompleted("p", "Fetch", 1, "broker-1", "orders", 0, outcome, error, 0, -1, sent_ns),
+        ProbeCompleted(
+            operation="p",
+            api="Fetch",
+            broker=1,
+            slot="broker-1",
+            topic="orders",
+            partition=0,
+            outcome=outcome,
+            error=error,
+            records=0,
+            base_offset=-1,
+            sent_at_ns=sent_ns,
+        ),
     )
 
 
@@ -253,13 +337,30 @@ def test_a_fetch_served_long_after_stepping_down_breaks_rp_18() -> None:
     replaced(h)
     stop(h, B1, 0)
     h.after(1000)
-    h.add(B1, FetchServed("orders", 0, PROBE, 0, 7, 7, 1, "ACTIVE"))
+    h.add(
+        B1,
+        FetchServed(
+            topic="orders",
+            partition=0,
+            client=PROBE,
+            from_offset=0,
+            to_offset=7,
+            high_watermark=7,
+            leader_epoch=1,
+            state="ACTIVE",
+        ),
+    )
     assert verdict(h, "RP-18").verdict is Outcome.VIOLATED
 
 
 def test_a_probe_answered_by_a_follower_breaks_rp_18() -> None:
     h = HistoryBuilder()
-    h.add(B1, FollowingStarted("orders", 0, 2, 1, 7, 7))
+    h.add(
+        B1,
+        FollowingStarted(
+            topic="orders", partition=0, leader=2, leader_epoch=1, log_end=7, high_watermark=7
+        ),
+    )
     h.after(10)
     probe(h, "answered", ago_ms=5)
     assert verdict(h, "RP-18").violations[0].evidence is Evidence.CLIENT
@@ -269,11 +370,23 @@ def test_requests_refused_by_a_former_leader_keep_rp_18() -> None:
     h = HistoryBuilder()
     replaced(h)
     stop(h, B1, 0)
-    h.add(B1, FollowingStarted("orders", 0, 2, 1, 8, 7))
+    h.add(
+        B1,
+        FollowingStarted(
+            topic="orders", partition=0, leader=2, leader_epoch=1, log_end=8, high_watermark=7
+        ),
+    )
     store(h, as_leader=False)
     h.after(10)
     refused = RequestRefused(
-        "Produce", "orders", 0, PROBE, -1, "NOT_LEADER_OR_FOLLOWER", "not_leader", "ACTIVE"
+        api="Produce",
+        topic="orders",
+        partition=0,
+        client=PROBE,
+        requester=-1,
+        error="NOT_LEADER_OR_FOLLOWER",
+        reason="not_leader",
+        state="ACTIVE",
     )
     h.add(B1, refused)
     probe(h, "refused", ago_ms=3)

@@ -43,15 +43,37 @@ def answer(
     h.add(
         process,
         HeartbeatAnswered(
-            BROKER, 1, "x", 5, 5, error, "ACTIVE", start_ms, start_ms + length_ms, LEASE_MS, epoch,
-            101, active,
+            client=BROKER,
+            broker_id=1,
+            incarnation="x",
+            request_epoch=5,
+            broker_epoch=5,
+            error=error,
+            next_state="ACTIVE",
+            lease_start_ms=start_ms,
+            lease_end_ms=start_ms + length_ms,
+            lease_period_ms=LEASE_MS,
+            controller_epoch=epoch,
+            active_controller=101,
+            active=active,
         ),
-    )  # fmt: skip
+    )
 
 
 def grant(h: HistoryBuilder, start_ms: int = 50, length_ms: int = LEASE_MS, epoch: int = 1) -> None:
     ends_ns = h.now_ns + length_ms * MS
-    h.add(BROKER, LeaseGranted(1, 5, "ACTIVE", start_ms, start_ms + length_ms, ends_ns, epoch))
+    h.add(
+        BROKER,
+        LeaseGranted(
+            broker_id=1,
+            broker_epoch=5,
+            next_state="ACTIVE",
+            lease_start_ms=start_ms,
+            lease_end_ms=start_ms + length_ms,
+            ends_at_ns=ends_ns,
+            controller_epoch=epoch,
+        ),
+    )
 
 
 # ------------------------------------------------------------------------------------------ QC-13
@@ -72,7 +94,17 @@ def test_a_lease_that_arrives_with_another_length_breaks_qc_13() -> None:
 
 def test_a_lease_expired_too_early_breaks_qc_13() -> None:
     h = HistoryBuilder()
-    h.add(ONE, LeaseExpired(1, 5, 0, 2999 * MS, LEASE_MS, 1))
+    h.add(
+        ONE,
+        LeaseExpired(
+            broker_id=1,
+            broker_epoch=5,
+            last_heard_ns=0,
+            now_ns=2999 * MS,
+            lease_period_ms=LEASE_MS,
+            controller_epoch=1,
+        ),
+    )
     assert verdict(h, "QC-13").verdict is Outcome.VIOLATED
 
 
@@ -80,7 +112,17 @@ def test_a_lease_of_the_period_from_the_brokers_start_keeps_qc_13() -> None:
     h = HistoryBuilder()
     answer(h)
     grant(h)
-    h.add(ONE, LeaseExpired(1, 5, 0, 3000 * MS, LEASE_MS, 1))
+    h.add(
+        ONE,
+        LeaseExpired(
+            broker_id=1,
+            broker_epoch=5,
+            last_heard_ns=0,
+            now_ns=3000 * MS,
+            lease_period_ms=LEASE_MS,
+            controller_epoch=1,
+        ),
+    )
     found = verdict(h, "QC-13")
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.PEER)
 
@@ -109,7 +151,17 @@ def fence_itself(h: HistoryBuilder) -> None:
 
 
 def expire(h: HistoryBuilder) -> None:
-    h.add(ONE, LeaseExpired(1, 5, 0, 3000 * MS, LEASE_MS, 1))
+    h.add(
+        ONE,
+        LeaseExpired(
+            broker_id=1,
+            broker_epoch=5,
+            last_heard_ns=0,
+            now_ns=3000 * MS,
+            lease_period_ms=LEASE_MS,
+            controller_epoch=1,
+        ),
+    )
     for process in (ONE, TWO):
         h.add(process, BrokerCommitted(9, 1, 5, True, "x"))
 
@@ -313,7 +365,15 @@ def test_a_controller_that_resigns_before_its_successor_keeps_qc_36() -> None:
 def test_an_answer_in_flight_at_the_successors_election_keeps_qc_36() -> None:
     h = HistoryBuilder()
     isolated(h)
-    granted = LeaseGranted(1, 5, "ACTIVE", 50, 3050, h.now_ns + LEASE_MS * MS, 1)
+    granted = LeaseGranted(
+        broker_id=1,
+        broker_epoch=5,
+        next_state="ACTIVE",
+        lease_start_ms=50,
+        lease_end_ms=3050,
+        ends_at_ns=h.now_ns + LEASE_MS * MS,
+        controller_epoch=1,
+    )
     h.add(TWO, ControllerElected(2, 6, 1))
     h.after(900)
     h.add(BROKER, granted)

@@ -73,7 +73,12 @@ def written(h: HistoryBuilder, digest: str, records: int, process: str = ONE) ->
     h.add(process, MetadataDigest(32, 5, "aa"))
     h.add(process, SnapshotStarted(32, 5, 1))
     h.add(process, MetadataCommitted(32, 1, "IsrChange", "x"))
-    h.add(process, SnapshotStored(32, 1, records, records, 1, digest))
+    h.add(
+        process,
+        SnapshotStored(
+            offset=32, epoch=1, records=records, entities=records, level=1, digest=digest
+        ),
+    )
 
 
 @pytest.mark.parametrize(("digest", "records"), [("bb", 4), ("bb", 5), ("aa", 6)])
@@ -103,7 +108,7 @@ def test_a_whole_snapshot_and_the_same_state_from_it_keep_qc_11(h: HistoryBuilde
 def test_a_snapshot_that_nothing_changed_under_does_not_exercise_qc_11(h: HistoryBuilder) -> None:
     h.add(ONE, MetadataDigest(32, 5, "aa"))
     h.add(ONE, SnapshotStarted(32, 5, 1))
-    h.add(ONE, SnapshotStored(32, 1, 5, 5, 1, "aa"))
+    h.add(ONE, SnapshotStored(offset=32, epoch=1, records=5, entities=5, level=1, digest="aa"))
     assert verdict(h, "QC-11").verdict is Outcome.NOT_EXERCISED
 
 
@@ -116,7 +121,17 @@ def test_qc_11_is_undecided_in_a_history_cut_short(h: HistoryBuilder) -> None:
 
 
 def asked(h: HistoryBuilder, controller: int, waited: bool = False, epoch: int = 1) -> None:
-    h.add(ONE, SnapshotAsked(controller, -1, 100, epoch, waited, 3000))
+    h.add(
+        ONE,
+        SnapshotAsked(
+            controller=controller,
+            last_offset=-1,
+            committed=100,
+            controller_epoch=epoch,
+            waited=waited,
+            patience_ms=3000,
+        ),
+    )
 
 
 def test_a_second_snapshot_while_one_is_under_way_breaks_qc_12(h: HistoryBuilder) -> None:
@@ -131,7 +146,7 @@ def test_a_second_snapshot_while_one_is_under_way_breaks_qc_12(h: HistoryBuilder
 def test_a_snapshot_that_waited_for_the_other_keeps_qc_12(h: HistoryBuilder) -> None:
     asked(h, 102)
     h.add(TWO, SnapshotStarted(100, 5, 1))
-    h.add(TWO, SnapshotStored(100, 1, 5, 5, 1, "aa"))
+    h.add(TWO, SnapshotStored(offset=100, epoch=1, records=5, entities=5, level=1, digest="aa"))
     h.add(ONE, SnapshotKnown(102, 100, 1))
     asked(h, 103, waited=True)
     h.add(THREE, SnapshotStarted(100, 5, 1))
@@ -167,7 +182,7 @@ def test_a_record_above_the_enabled_level_breaks_qc_33(h: HistoryBuilder) -> Non
 
 def test_a_snapshot_above_the_enabled_level_breaks_qc_33(h: HistoryBuilder) -> None:
     h.add(ONE, FeatureFinalized(1, "metadata.format", 1))
-    h.add(ONE, SnapshotStored(9, 1, 5, 5, 2, "aa"))
+    h.add(ONE, SnapshotStored(offset=9, epoch=1, records=5, entities=5, level=2, digest="aa"))
     assert "level 2" in verdict(h, "QC-33").violations[0].message
 
 
@@ -178,7 +193,7 @@ def test_records_on_either_side_of_a_raised_level_keep_qc_33(h: HistoryBuilder) 
     h.add(ONE, FeatureFinalized(5, "metadata.format", 2))
     h.add(ONE, MetadataCommitted(6, 1, "Broker", "aa", 1))
     h.add(TWO, MetadataCommitted(4, 1, "Broker", "aa", 0))  # later, and below the new level
-    h.add(ONE, SnapshotStored(9, 1, 5, 5, 2, "aa"))
+    h.add(ONE, SnapshotStored(offset=9, epoch=1, records=5, entities=5, level=2, digest="aa"))
     assert verdict(h, "QC-33").verdict is Outcome.HOLDS
 
 
@@ -199,9 +214,25 @@ def answered(
 ) -> None:
     """The active controller's answer to a heartbeat of broker 1, which may be 5 records behind."""
     body = HeartbeatAnswered(
-        BROKER, 1, incarnation, 4, 4, error, state, 0, 0, 3000, 1, 101, True, 0, offset, "ACTIVE",
-        features, 5,
-    )  # fmt: skip
+        client=BROKER,
+        broker_id=1,
+        incarnation=incarnation,
+        request_epoch=4,
+        broker_epoch=4,
+        error=error,
+        next_state=state,
+        lease_start_ms=0,
+        lease_end_ms=0,
+        lease_period_ms=3000,
+        controller_epoch=1,
+        active_controller=101,
+        active=True,
+        balance_ms=0,
+        metadata_offset=offset,
+        target_state="ACTIVE",
+        features=features,
+        most_behind=5,
+    )
     h.add(ONE, body)
 
 
@@ -266,7 +297,9 @@ def joining(h: HistoryBuilder, replayed: int, checkpoint: bool = True) -> None:
     h.add(ONE, BrokerCommitted(8, 1, 8, True, "inc"))
     h.add(BROKER, BrokerStateChanged(1, "INITIAL", "FENCED", 8, "registered"))
     if checkpoint:
-        h.add(BROKER, SnapshotStored(3, 1, 2, 2, 1, "aa"))
+        h.add(
+            BROKER, SnapshotStored(offset=3, epoch=1, records=2, entities=2, level=1, digest="aa")
+        )
     h.add(BROKER, MetadataCommitted(replayed, 1, "Broker", "aa"))
     h.add(BROKER, BrokerStateChanged(1, "FENCED", "ACTIVE", 9, "unfenced"))
 

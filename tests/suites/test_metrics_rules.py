@@ -112,7 +112,21 @@ def test_the_commits_own_event_may_come_later_and_a_history_cut_short_leaves_it_
 def test_figures_that_contradict_the_history_break_qc_25(
     h: HistoryBuilder, wrong: dict[str, float], name: str
 ) -> None:
-    heartbeat = HeartbeatAnswered(BROKER, 1, "i", 1, 1, "NONE", "ACTIVE", 0, 9, 9, 1, 101, True)
+    heartbeat = HeartbeatAnswered(
+        client=BROKER,
+        broker_id=1,
+        incarnation="i",
+        request_epoch=1,
+        broker_epoch=1,
+        error="NONE",
+        next_state="ACTIVE",
+        lease_start_ms=0,
+        lease_end_ms=9,
+        lease_period_ms=9,
+        controller_epoch=1,
+        active_controller=101,
+        active=True,
+    )
     h.add(ACTIVE, heartbeat)
     h.add(ACTIVE, controller(**wrong))
     assert name in verdict(h).violations[0].message
@@ -129,7 +143,7 @@ def test_a_term_may_have_begun_before_its_election_event(waited_ms: float, broke
 
 
 def test_the_snapshot_lag_is_counted_from_the_snapshot(h: HistoryBuilder) -> None:
-    h.add(ACTIVE, SnapshotStored(7, 1, 1, 1, 1, "aa"))
+    h.add(ACTIVE, SnapshotStored(offset=7, epoch=1, records=1, entities=1, level=1, digest="aa"))
     h.add(ACTIVE, controller(snapshot_lag=3))
     assert verdict(h).verdict is Outcome.NOT_EXERCISED
     h.add(ACTIVE, controller(snapshot_lag=0))

@@ -42,7 +42,19 @@ def commit(h: HistoryBuilder, process: str, offset: int, epoch: int, digest: str
 
 
 def vote(h: HistoryBuilder, epoch: int, candidate: int, reason: str = "granted") -> None:
-    h.add(TWO, VoteAnswered(epoch, candidate, reason == "granted", reason, 5, 1, 5, 1))
+    h.add(
+        TWO,
+        VoteAnswered(
+            epoch=epoch,
+            candidate=candidate,
+            granted=reason == "granted",
+            reason=reason,
+            log_end=5,
+            last_epoch=1,
+            candidate_log_end=5,
+            candidate_last_epoch=1,
+        ),
+    )
 
 
 # ------------------------------------------------------------------------------------------ QC-07
@@ -60,7 +72,19 @@ def test_two_winners_of_one_epoch_break_qc_07() -> None:
 def test_a_vote_for_two_candidates_breaks_qc_07_even_over_a_restart() -> None:
     h = HistoryBuilder()
     vote(h, 4, 101)
-    h.add("controller-2#2", VoteAnswered(4, 103, True, "granted", 5, 1, 5, 1))
+    h.add(
+        "controller-2#2",
+        VoteAnswered(
+            epoch=4,
+            candidate=103,
+            granted=True,
+            reason="granted",
+            log_end=5,
+            last_epoch=1,
+            candidate_log_end=5,
+            candidate_last_epoch=1,
+        ),
+    )
     assert verdict(h, "QC-07").violations[0].evidence is Evidence.SELF
 
 
@@ -122,13 +146,34 @@ def test_qc_07_is_undecided_in_a_history_cut_short() -> None:
 
 def test_an_answer_before_its_commit_breaks_qc_08() -> None:
     h = HistoryBuilder()
-    h.add(ONE, ChangeAnswered("CreateTopics", "broker-1#1", "NONE", 9, 9, 1))
+    h.add(
+        ONE,
+        ChangeAnswered(
+            api="CreateTopics",
+            client="broker-1#1",
+            error="NONE",
+            offset=9,
+            high_watermark=9,
+            controller_epoch=1,
+        ),
+    )
     assert "offset 9 was not committed" in verdict(h, "QC-08").violations[0].message
 
 
 def test_a_granted_isr_that_no_node_has_committed_breaks_qc_08() -> None:
     h = HistoryBuilder()
-    h.add(TWO, PartitionCommitted(4, "orders", 0, 1, 0, (1, 2, 3), (1, 2, 3)))
+    h.add(
+        TWO,
+        PartitionCommitted(
+            offset=4,
+            topic="orders",
+            partition=0,
+            leader=1,
+            leader_epoch=0,
+            isr=(1, 2, 3),
+            replicas=(1, 2, 3),
+        ),
+    )
     h.add("broker-1#1", IsrChangeAnswered("orders", 0, 0, "NONE", (1, 2)))
     assert verdict(h, "QC-08").violations[0].evidence is Evidence.PEER
 
@@ -136,8 +181,29 @@ def test_a_granted_isr_that_no_node_has_committed_breaks_qc_08() -> None:
 @pytest.mark.parametrize("epoch", [0, 1], ids=["not replayed yet", "replayed"])
 def test_a_committed_change_that_is_answered_then_keeps_qc_08(epoch: int) -> None:
     h = HistoryBuilder()
-    h.add(TWO, PartitionCommitted(9, "orders", 0, 1, 1, (1, 2), (1, 2, 3)))
-    h.add(ONE, ChangeAnswered("AlterIsr", "broker-1#1", "NONE", 9, 10, 1))
+    h.add(
+        TWO,
+        PartitionCommitted(
+            offset=9,
+            topic="orders",
+            partition=0,
+            leader=1,
+            leader_epoch=1,
+            isr=(1, 2),
+            replicas=(1, 2, 3),
+        ),
+    )
+    h.add(
+        ONE,
+        ChangeAnswered(
+            api="AlterIsr",
+            client="broker-1#1",
+            error="NONE",
+            offset=9,
+            high_watermark=10,
+            controller_epoch=1,
+        ),
+    )
     h.add("broker-1#1", IsrChangeAnswered("orders", 0, epoch, "NONE", (1, 2)))
     found = verdict(h, "QC-08")
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.PEER)
@@ -145,14 +211,44 @@ def test_a_committed_change_that_is_answered_then_keeps_qc_08(epoch: int) -> Non
 
 def test_a_call_that_writes_no_record_does_not_exercise_qc_08() -> None:
     h = HistoryBuilder()
-    h.add(ONE, ChangeAnswered("CreateTopics", "broker-1#1", "NONE", -1, 0, 1))
-    h.add(ONE, ChangeAnswered("CreateTopics", "broker-1#1", "NOT_CONTROLLER", 9, 0, 1))
+    h.add(
+        ONE,
+        ChangeAnswered(
+            api="CreateTopics",
+            client="broker-1#1",
+            error="NONE",
+            offset=-1,
+            high_watermark=0,
+            controller_epoch=1,
+        ),
+    )
+    h.add(
+        ONE,
+        ChangeAnswered(
+            api="CreateTopics",
+            client="broker-1#1",
+            error="NOT_CONTROLLER",
+            offset=9,
+            high_watermark=0,
+            controller_epoch=1,
+        ),
+    )
     assert verdict(h, "QC-08").verdict is Outcome.NOT_EXERCISED
 
 
 def test_qc_08_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
-    h.add(ONE, ChangeAnswered("CreateTopics", "broker-1#1", "NONE", 9, 10, 1))
+    h.add(
+        ONE,
+        ChangeAnswered(
+            api="CreateTopics",
+            client="broker-1#1",
+            error="NONE",
+            offset=9,
+            high_watermark=10,
+            controller_epoch=1,
+        ),
+    )
     assert verdict(h, "QC-08", complete=False).verdict is Outcome.UNKNOWN
 
 
@@ -202,7 +298,17 @@ def test_qc_09_is_undecided_in_a_history_cut_short() -> None:
 def test_a_new_controller_without_an_acknowledged_change_breaks_qc_28() -> None:
     h = HistoryBuilder()
     elect(h, ONE, 1, 0)
-    h.add(ONE, ChangeAnswered("CreateTopics", "broker-1#1", "NONE", 9, 10, 1))
+    h.add(
+        ONE,
+        ChangeAnswered(
+            api="CreateTopics",
+            client="broker-1#1",
+            error="NONE",
+            offset=9,
+            high_watermark=10,
+            controller_epoch=1,
+        ),
+    )
     elect(h, TWO, 2, 9)
     assert "an acknowledged CreateTopics at offset 9 is lost" in (
         verdict(h, "QC-28").violations[0].message
@@ -221,17 +327,40 @@ def test_a_topic_that_a_client_cannot_find_after_a_failover_breaks_qc_28() -> No
     elect(h, ONE, 1, 0)
     h.add("clients/admin#1", AdminCompleted("a", "create_topic", "orders", "ok", ""))
     elect(h, TWO, 2, 9)
-    h.add("clients/r#1", ReadCompleted("orders", 0, -1, -1, "unknown", "UNKNOWN_TOPIC_OR_PART: x"))
+    h.add(
+        "clients/r#1",
+        ReadCompleted(
+            topic="orders",
+            partition=0,
+            start=-1,
+            end=-1,
+            outcome="unknown",
+            error="UNKNOWN_TOPIC_OR_PART: x",
+        ),
+    )
     assert verdict(h, "QC-28").violations[0].evidence is Evidence.CLIENT
 
 
 def test_a_topic_read_after_a_failover_keeps_qc_28() -> None:
     h = HistoryBuilder()
     elect(h, ONE, 1, 0)
-    h.add(ONE, ChangeAnswered("CreateTopics", "broker-1#1", "NONE", 9, 10, 1))
+    h.add(
+        ONE,
+        ChangeAnswered(
+            api="CreateTopics",
+            client="broker-1#1",
+            error="NONE",
+            offset=9,
+            high_watermark=10,
+            controller_epoch=1,
+        ),
+    )
     h.add("clients/admin#1", AdminCompleted("a", "create_topic", "orders", "ok", ""))
     elect(h, TWO, 2, 10)
-    h.add("clients/reader#1", ReadCompleted("orders", 0, 0, 5, "ok", ""))
+    h.add(
+        "clients/reader#1",
+        ReadCompleted(topic="orders", partition=0, start=0, end=5, outcome="ok", error=""),
+    )
     found = verdict(h, "QC-28")
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.CLIENT)
 
@@ -242,12 +371,32 @@ def test_a_deleted_topic_need_not_exist_after_a_failover() -> None:
     h.add("clients/admin#1", AdminCompleted("a", "create_topic", "orders", "ok", ""))
     h.add("clients/admin#1", AdminCompleted("b", "delete_topic", "orders", "unknown", ""))
     elect(h, TWO, 2, 9)
-    h.add("clients/r#1", ReadCompleted("orders", 0, -1, -1, "unknown", "UNKNOWN_TOPIC_OR_PART: x"))
+    h.add(
+        "clients/r#1",
+        ReadCompleted(
+            topic="orders",
+            partition=0,
+            start=-1,
+            end=-1,
+            outcome="unknown",
+            error="UNKNOWN_TOPIC_OR_PART: x",
+        ),
+    )
     assert verdict(h, "QC-28").verdict is Outcome.NOT_EXERCISED
 
 
 def test_qc_28_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
-    h.add(ONE, ChangeAnswered("CreateTopics", "broker-1#1", "NONE", 9, 10, 1))
+    h.add(
+        ONE,
+        ChangeAnswered(
+            api="CreateTopics",
+            client="broker-1#1",
+            error="NONE",
+            offset=9,
+            high_watermark=10,
+            controller_epoch=1,
+        ),
+    )
     elect(h, TWO, 2, 10)
     assert verdict(h, "QC-28", complete=False).verdict is Outcome.UNKNOWN

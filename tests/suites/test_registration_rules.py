@@ -38,15 +38,37 @@ def answer(
     h.add(
         CONTROLLER,
         HeartbeatAnswered(
-            client, 1, incarnation, request_epoch, 5, error, next_state, 0, LEASE_MS, LEASE_MS,
-            1, 101, True,
+            client=client,
+            broker_id=1,
+            incarnation=incarnation,
+            request_epoch=request_epoch,
+            broker_epoch=5,
+            error=error,
+            next_state=next_state,
+            lease_start_ms=0,
+            lease_end_ms=LEASE_MS,
+            lease_period_ms=LEASE_MS,
+            controller_epoch=1,
+            active_controller=101,
+            active=True,
         ),
-    )  # fmt: skip
+    )
 
 
 def grant(h: HistoryBuilder, process: str, next_state: str = "ACTIVE", epoch: int = 5) -> None:
     ends_ns = h.now_ns + LEASE_MS * 1_000_000
-    h.add(process, LeaseGranted(1, epoch, next_state, 0, LEASE_MS, ends_ns, 1))
+    h.add(
+        process,
+        LeaseGranted(
+            broker_id=1,
+            broker_epoch=epoch,
+            next_state=next_state,
+            lease_start_ms=0,
+            lease_end_ms=LEASE_MS,
+            ends_at_ns=ends_ns,
+            controller_epoch=1,
+        ),
+    )
 
 
 def change(

@@ -3,97 +3,26 @@
 from __future__ import annotations
 
 import pytest
+from tests.suites.partition_histories import (
+    B1,
+    B2,
+    B3,
+    follow,
+    lead,
+    partition,
+    verdict,
+)
+from tests.suites.replication_histories import acked, acknowledge, fetched, mark, store, truncate
 
 from fencepost import Evidence
-from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     FollowerFetched,
-    FollowingStarted,
     HighWatermarkAdvanced,
     LeadershipEnded,
-    LeadershipStarted,
-    LogAppended,
     LogTruncated,
-    PartitionCommitted,
-    ProduceAnswered,
-    ProduceCompleted,
     ReadCompleted,
 )
-from fencepost_suites import rules
-from fencepost_suites.clauses import clauses
-
-CLAUSES = {clause.id: clause for clause in clauses()}
-B1, B2, B3 = "broker-1#1", "broker-2#1", "broker-3#1"
-CLIENT = "clients/producer#1"
-ALL3 = (1, 2, 3)
-
-
-def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
-    chosen = [rule for rule in rules.ALL if rule.clause == clause]
-    return judge(h.events(), chosen, CLAUSES, h.end(complete), "quorum").verdicts[clause]
-
-
-def store(
-    h: HistoryBuilder,
-    process: str,
-    offset: int,
-    digest: str = "",
-    as_leader: bool = False,
-    epoch: int = 1,
-    expected: int | None = None,
-) -> None:
-    """One message at that offset; its content depends on the offset unless one is given."""
-    before = offset if expected is None else expected
-    h.add(
-        process,
-        LogAppended(
-            "orders", 0, offset, offset + 1, before, epoch, epoch, as_leader,
-            digest or f"d{offset}", -1, -1,
-        ),
-    )  # fmt: skip
-
-
-def fetched(h: HistoryBuilder, follower: int, client: str, offset: int) -> None:
-    h.add(B1, FollowerFetched("orders", 0, 1, follower, client, 5, offset))
-
-
-def mark(h: HistoryBuilder, process: str, high_watermark: int, end: int | None = None) -> None:
-    leads = process == B1
-    log_end = high_watermark if end is None else end
-    isr = ALL3 if leads else ()
-    h.add(
-        process,
-        HighWatermarkAdvanced("orders", 0, high_watermark, log_end, 1, leads, isr, isr),
-    )
-
-
-def lead(h: HistoryBuilder, process: str, epoch: int, log_end: int, mark: int = 0) -> None:
-    h.add(process, LeadershipStarted("orders", 0, epoch, ALL3, 0, log_end, mark))
-
-
-def follow(
-    h: HistoryBuilder, process: str, log_end: int, mark: int, leader: int = 1, epoch: int = 1
-) -> None:
-    h.add(process, FollowingStarted("orders", 0, leader, epoch, log_end, mark))
-
-
-def acknowledge(
-    h: HistoryBuilder,
-    end: int,
-    ends: tuple[int, ...],
-    mark: int,
-    acks: int = -1,
-    duplicate: bool = False,
-    process: str = B1,
-) -> None:
-    isr = ALL3[: len(ends)]
-    h.add(
-        process,
-        ProduceAnswered(
-            "orders", 0, CLIENT, acks, "NONE", end - 1, end, 1, mark, isr, ends, duplicate
-        ),
-    )
-
 
 # ------------------------------------------------------------------------------------------ RP-04
 
@@ -107,7 +36,7 @@ def test_acks_all_before_the_followers_break_rp_04() -> None:
 
 def test_a_follower_that_had_not_stored_it_breaks_rp_04_whatever_the_leader_reports() -> None:
     h = HistoryBuilder()
-    h.add(B1, PartitionCommitted(3, "orders", 0, 1, 1, ALL3, ALL3))
+    partition(h, 3, leader=1, epoch=1, process=B1)
     follow(h, B2, log_end=0, mark=0)
     fetched(h, 2, B2, 0)
     store(h, B1, 0, as_leader=True)
@@ -139,9 +68,20 @@ def test_acks_all_once_every_follower_has_it_keep_rp_04() -> None:
 
 def test_what_a_leader_had_as_a_follower_does_not_count() -> None:
     h = HistoryBuilder()
-    h.add(B1, PartitionCommitted(3, "orders", 0, 1, 1, ALL3, ALL3))
+    partition(h, 3, leader=1, epoch=1, process=B1)
     store(h, "broker-1#0", 0)
-    h.add(B2, FollowerFetched("orders", 0, 0, 1, "broker-1#0", 5, 1))
+    h.add(
+        B2,
+        FollowerFetched(
+            topic="orders",
+            partition=0,
+            leader_epoch=0,
+            follower=1,
+            client="broker-1#0",
+            broker_epoch=5,
+            offset=1,
+        ),
+    )
     store(h, B1, 1, as_leader=True)
     acknowledge(h, 2, ends=(2, 2, 2), mark=2)
     assert verdict(h, "RP-04").verdict is Outcome.HOLDS
@@ -186,7 +126,18 @@ def test_a_follower_that_catches_up_with_the_same_messages_keeps_rp_05() -> None
     store(h, B1, 0, as_leader=True)
     store(h, B2, 0, "stale")
     follow(h, B2, log_end=1, mark=0)
-    h.add(B2, LogTruncated("orders", 0, 0, 1, 0, 1, "leader_epoch"))
+    h.add(
+        B2,
+        LogTruncated(
+            topic="orders",
+            partition=0,
+            to_offset=0,
+            from_log_end=1,
+            high_watermark=0,
+            leader_epoch=1,
+            reason="leader_epoch",
+        ),
+    )
     store(h, B2, 0)
     mark(h, B1, 1)
     mark(h, B2, 1)
@@ -247,15 +198,15 @@ def test_a_new_leader_without_what_was_committed_breaks_rp_06() -> None:
 @pytest.mark.parametrize("isr", [(3,), (1, 3), (1, 2)])
 def test_a_leader_from_outside_the_isr_breaks_rp_06(isr: tuple[int, ...]) -> None:
     h = HistoryBuilder()
-    h.add("controller-1#1", PartitionCommitted(4, "orders", 0, 1, 1, (1, 2), ALL3))
-    h.add("controller-1#1", PartitionCommitted(5, "orders", 0, 3, 2, isr, ALL3))
+    partition(h, 4, leader=1, epoch=1, isr=(1, 2))
+    partition(h, 5, leader=3, epoch=2, isr=isr)
     assert "from outside the ISR [1, 2]" in verdict(h, "RP-06").violations[0].message
 
 
 def test_a_leader_that_is_not_eligible_breaks_rp_06_where_the_isr_is_empty() -> None:
     h = HistoryBuilder()
-    h.add("controller-1#1", PartitionCommitted(4, "orders", 0, -1, 1, (), ALL3, eligible=(1, 2)))
-    h.add("controller-1#1", PartitionCommitted(5, "orders", 0, 3, 2, (3,), ALL3))
+    partition(h, 4, leader=-1, epoch=1, isr=(), eligible=(1, 2))
+    partition(h, 5, leader=3, epoch=2, isr=(3,))
     assert verdict(h, "RP-06").verdict is Outcome.VIOLATED
 
 
@@ -272,11 +223,8 @@ def test_a_replica_that_enters_the_isr_by_a_record_may_lead_by_it(
     adding: tuple[int, ...], removing: tuple[int, ...], isr: tuple[int, ...], leader: int
 ) -> None:
     h = HistoryBuilder()
-    h.add(
-        "controller-1#1",
-        PartitionCommitted(4, "orders", 0, 1, 1, (1, 2), ALL3, adding=adding, removing=removing),
-    )
-    h.add("controller-1#1", PartitionCommitted(5, "orders", 0, leader, 2, isr, ALL3))
+    partition(h, 4, leader=1, epoch=1, isr=(1, 2), adding=adding, removing=removing)
+    partition(h, 5, leader=leader, epoch=2, isr=isr)
     assert verdict(h, "RP-06").verdict is not Outcome.VIOLATED
 
 
@@ -285,7 +233,10 @@ def test_a_reading_that_ends_early_breaks_rp_06() -> None:
     lead(h, B1, 1, log_end=0)
     mark(h, B1, 7)
     lead(h, B2, 2, log_end=7, mark=7)
-    h.add("clients/reader#1", ReadCompleted("orders", 0, 0, 6, "ok", ""))
+    h.add(
+        "clients/reader#1",
+        ReadCompleted(topic="orders", partition=0, start=0, end=6, outcome="ok", error=""),
+    )
     assert verdict(h, "RP-06").violations[0].evidence is Evidence.CLIENT
 
 
@@ -294,7 +245,10 @@ def test_a_new_leader_with_everything_committed_keeps_rp_06() -> None:
     lead(h, B1, 1, log_end=0)
     mark(h, B1, 7)
     lead(h, B2, 2, log_end=7, mark=7)
-    h.add("clients/reader#1", ReadCompleted("orders", 0, 0, 7, "ok", ""))
+    h.add(
+        "clients/reader#1",
+        ReadCompleted(topic="orders", partition=0, start=0, end=7, outcome="ok", error=""),
+    )
     found = verdict(h, "RP-06")
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.CLIENT)
 
@@ -304,7 +258,10 @@ def test_a_reader_judges_what_only_the_new_leader_has_reported(end: int, came: O
     h = HistoryBuilder()
     lead(h, B1, 1, log_end=0)
     lead(h, B2, 2, log_end=7, mark=7)
-    h.add("clients/reader#1", ReadCompleted("orders", 0, 0, end, "ok", ""))
+    h.add(
+        "clients/reader#1",
+        ReadCompleted(topic="orders", partition=0, start=0, end=end, outcome="ok", error=""),
+    )
     found = verdict(h, "RP-06")
     assert (found.verdict, found.exercised) == (came, int(came is Outcome.HOLDS))
 
@@ -314,7 +271,10 @@ def test_a_high_watermark_that_lags_for_a_while_loses_nothing() -> None:
     lead(h, B1, 1, log_end=0)
     mark(h, B1, 7)
     lead(h, B2, 2, log_end=7, mark=5)
-    h.add("clients/reader#1", ReadCompleted("orders", 0, 0, 5, "ok", ""))
+    h.add(
+        "clients/reader#1",
+        ReadCompleted(topic="orders", partition=0, start=0, end=5, outcome="ok", error=""),
+    )
     assert verdict(h, "RP-06").verdict is Outcome.HOLDS
 
 
@@ -337,10 +297,6 @@ def test_a_process_that_replays_an_old_election_late_is_no_new_leader(clause: st
 
 
 # ------------------------------------------------------------------------------------------ RP-13
-
-
-def acked(h: HistoryBuilder, offset: int, acks: int = -1, outcome: str = "ok") -> None:
-    h.add(CLIENT, ProduceCompleted(f"op-{offset}", "orders", 0, acks, outcome, offset, ""))
 
 
 def test_a_new_leader_without_what_was_acknowledged_to_a_client_breaks_rp_13() -> None:
@@ -366,7 +322,10 @@ def test_a_new_leader_with_everything_acknowledged_keeps_rp_13() -> None:
     acknowledge(h, 7, ends=(7, 7, 7), mark=7)
     acked(h, 6)
     lead(h, B2, 2, log_end=7)
-    h.add("clients/reader#1", ReadCompleted("orders", 0, 0, 7, "ok", ""))
+    h.add(
+        "clients/reader#1",
+        ReadCompleted(topic="orders", partition=0, start=0, end=7, outcome="ok", error=""),
+    )
     found = verdict(h, "RP-13")
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.CLIENT)
 
@@ -391,10 +350,6 @@ def test_rp_13_is_undecided_in_a_history_cut_short() -> None:
 # ------------------------------------------------------------------------------------------ RP-15
 
 
-def truncate(h: HistoryBuilder, to: int, end: int, mark: int, reason: str = "leader_epoch") -> None:
-    h.add(B2, LogTruncated("orders", 0, to, end, mark, 2, reason))
-
-
 def test_cutting_to_the_checkpointed_high_watermark_breaks_rp_15() -> None:
     """The seed's literal rule: the message above the high watermark was committed by the leader."""
     h = HistoryBuilder()
@@ -415,7 +370,19 @@ def test_dropping_what_the_leader_goes_on_to_commit_breaks_rp_15(epoch: int, bro
     follow(h, B2, log_end=1, mark=0)
     truncate(h, 0, 1, mark=0, reason="high_watermark")
     store(h, B2, 0)
-    h.add(B1, HighWatermarkAdvanced("orders", 0, 1, 1, epoch, True, (1, 2), (1, 2)))
+    h.add(
+        B1,
+        HighWatermarkAdvanced(
+            topic="orders",
+            partition=0,
+            high_watermark=1,
+            log_end=1,
+            leader_epoch=epoch,
+            as_leader=True,
+            isr=(1, 2),
+            counted=(1, 2),
+        ),
+    )
     found = verdict(h, "RP-15")
     assert (found.verdict is Outcome.VIOLATED) is broken
     if broken:

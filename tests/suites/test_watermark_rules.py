@@ -45,32 +45,99 @@ def mark(
 ) -> None:
     """The leader's high watermark moves."""
     h.add(
-        B1, HighWatermarkAdvanced("orders", 0, high_watermark, log_end, epoch, True, isr, counted)
+        B1,
+        HighWatermarkAdvanced(
+            topic="orders",
+            partition=0,
+            high_watermark=high_watermark,
+            log_end=log_end,
+            leader_epoch=epoch,
+            as_leader=True,
+            isr=isr,
+            counted=counted,
+        ),
     )
 
 
 def learn(h: HistoryBuilder, high_watermark: int, log_end: int) -> None:
-    h.add(B2, HighWatermarkAdvanced("orders", 0, high_watermark, log_end, 1, False, (), ()))
+    h.add(
+        B2,
+        HighWatermarkAdvanced(
+            topic="orders",
+            partition=0,
+            high_watermark=high_watermark,
+            log_end=log_end,
+            leader_epoch=1,
+            as_leader=False,
+            isr=(),
+            counted=(),
+        ),
+    )
 
 
 def store(h: HistoryBuilder, process: str, offset: int) -> None:
     leads = process == B1
     h.add(
         process,
-        LogAppended("orders", 0, offset, offset + 1, offset, 1, 1, leads, f"d{offset}", -1, -1),
+        LogAppended(
+            topic="orders",
+            partition=0,
+            base_offset=offset,
+            log_end=offset + 1,
+            expected_base=offset,
+            batch_epoch=1,
+            leader_epoch=1,
+            as_leader=leads,
+            digest=f"d{offset}",
+            producer_id=-1,
+            base_sequence=-1,
+        ),
     )
 
 
 def lead(h: HistoryBuilder, epoch: int = 1, keep_ms: int = 2000) -> None:
-    h.add(B1, LeadershipStarted("orders", 0, epoch, ALL3, 0, 0, 0, keep_ms))
+    h.add(
+        B1,
+        LeadershipStarted(
+            topic="orders",
+            partition=0,
+            leader_epoch=epoch,
+            isr=ALL3,
+            log_start=0,
+            log_end=0,
+            high_watermark=0,
+            keep_in_sync_ms=keep_ms,
+        ),
+    )
 
 
 def follow(h: HistoryBuilder, log_end: int = 0, own: int = 0) -> None:
-    h.add(B2, FollowingStarted("orders", 0, 1, 1, log_end, own))
+    h.add(
+        B2,
+        FollowingStarted(
+            topic="orders",
+            partition=0,
+            leader=1,
+            leader_epoch=1,
+            log_end=log_end,
+            high_watermark=own,
+        ),
+    )
 
 
 def stored_isr(h: HistoryBuilder, offset: int, epoch: int, isr: tuple[int, ...]) -> None:
-    h.add("controller-1#1", PartitionCommitted(offset, "orders", 0, 1, epoch, isr, ALL3))
+    h.add(
+        "controller-1#1",
+        PartitionCommitted(
+            offset=offset,
+            topic="orders",
+            partition=0,
+            leader=1,
+            leader_epoch=epoch,
+            isr=isr,
+            replicas=ALL3,
+        ),
+    )
 
 
 def ask(
@@ -84,14 +151,40 @@ def ask(
     epoch: int = 1,
 ) -> None:
     ends = ends or (5,) * len(new)
-    h.add(B1, IsrChangeAsked("orders", 0, epoch, 5, old, new, ends, mark, start, lag_ms * MS))
+    h.add(
+        B1,
+        IsrChangeAsked(
+            topic="orders",
+            partition=0,
+            leader_epoch=epoch,
+            broker_epoch=5,
+            old_isr=old,
+            new_isr=new,
+            ends=ends,
+            high_watermark=mark,
+            epoch_start=start,
+            lag_ns=lag_ms * MS,
+        ),
+    )
 
 
 # ------------------------------------------------------------------------------------------ RP-07
 
 
 def serve(h: HistoryBuilder, to: int, high_watermark: int) -> None:
-    h.add(B1, FetchServed("orders", 0, CONSUMER, 0, to, high_watermark, 1, "ACTIVE"))
+    h.add(
+        B1,
+        FetchServed(
+            topic="orders",
+            partition=0,
+            client=CONSUMER,
+            from_offset=0,
+            to_offset=to,
+            high_watermark=high_watermark,
+            leader_epoch=1,
+            state="ACTIVE",
+        ),
+    )
 
 
 def poll(h: HistoryBuilder, *offsets: int) -> None:
@@ -271,7 +364,21 @@ def test_rp_32_is_undecided_in_a_history_cut_short() -> None:
 def time_out(h: HistoryBuilder) -> None:
     error = "REQUEST_TIMED_OUT"
     h.add(
-        B1, ProduceAnswered("orders", 0, CONSUMER, -1, error, -1, -1, 1, 0, ALL3, (1, 0, 0), False)
+        B1,
+        ProduceAnswered(
+            topic="orders",
+            partition=0,
+            client=CONSUMER,
+            acks=-1,
+            error=error,
+            base_offset=-1,
+            log_end=-1,
+            leader_epoch=1,
+            high_watermark=0,
+            isr=ALL3,
+            ends=(1, 0, 0),
+            duplicate=False,
+        ),
     )
 
 
@@ -343,7 +450,18 @@ def test_a_laggard_taken_back_breaks_rp_10(mark: int, start: int) -> None:
 def test_a_follower_that_had_not_stored_so_much_breaks_rp_10() -> None:
     h = HistoryBuilder()
     store(h, "broker-3#1", 3)
-    h.add(B1, FollowerFetched("orders", 0, 1, 3, "broker-3#1", 5, 5))
+    h.add(
+        B1,
+        FollowerFetched(
+            topic="orders",
+            partition=0,
+            leader_epoch=1,
+            follower=3,
+            client="broker-3#1",
+            broker_epoch=5,
+            offset=5,
+        ),
+    )
     ask(h, ALL3, old=(1, 2), ends=(6, 6, 5))
     assert verdict(h, "RP-10").violations[0].evidence is Evidence.PEER
 
@@ -351,7 +469,18 @@ def test_a_follower_that_had_not_stored_so_much_breaks_rp_10() -> None:
 def test_a_follower_taken_back_when_it_has_caught_up_keeps_rp_10() -> None:
     h = HistoryBuilder()
     store(h, "broker-3#1", 4)
-    h.add(B1, FollowerFetched("orders", 0, 1, 3, "broker-3#1", 5, 5))
+    h.add(
+        B1,
+        FollowerFetched(
+            topic="orders",
+            partition=0,
+            leader_epoch=1,
+            follower=3,
+            client="broker-3#1",
+            broker_epoch=5,
+            offset=5,
+        ),
+    )
     ask(h, ALL3, old=(1, 2), ends=(6, 6, 5))
     found = verdict(h, "RP-10")
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 1, Evidence.PEER)

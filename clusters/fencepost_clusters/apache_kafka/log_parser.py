@@ -189,9 +189,15 @@ def _voted(now: Memory, said: Match[str]) -> Bodies:
     granted = said["answer"] == "granted"
     reason: VoteReason = "granted" if granted else "rejected"
     yield VoteAnswered(
-        int(said["epoch"]), int(said["candidate"]), granted, reason, -1, -1,
-        int(said["end"]), int(said["last"]),
-    )  # fmt: skip
+        epoch=int(said["epoch"]),
+        candidate=int(said["candidate"]),
+        granted=granted,
+        reason=reason,
+        log_end=-1,
+        last_epoch=-1,
+        candidate_log_end=int(said["end"]),
+        candidate_last_epoch=int(said["last"]),
+    )
 
 
 def _elected(now: Memory, said: Match[str]) -> Bodies:
@@ -233,7 +239,12 @@ def _counts(now: Memory, said: Match[str]) -> Bodies:
 
 def _session_over(now: Memory, said: Match[str]) -> Bodies:
     yield LeaseExpired(
-        int(said[1]), int(said[2] or -1), -1, now.at_ns, now.session_ms, now.active_epoch
+        broker_id=int(said[1]),
+        broker_epoch=int(said[2] or -1),
+        last_heard_ns=-1,
+        now_ns=now.at_ns,
+        lease_period_ms=now.session_ms,
+        controller_epoch=now.active_epoch,
     )
 
 
@@ -242,7 +253,16 @@ def _failed(api: str) -> MakeEvents:
 
     def make_events(now: Memory, said: Match[str]) -> Bodies:
         error = re.sub(r"(?<!^)(?=[A-Z])", "_", said[1])
-        yield RequestRefused(api, "", -1, "", -1, error.upper(), error.lower(), "")
+        yield RequestRefused(
+            api=api,
+            topic="",
+            partition=-1,
+            client="",
+            requester=-1,
+            error=error.upper(),
+            reason=error.lower(),
+            state="",
+        )
 
     return make_events
 
@@ -252,9 +272,15 @@ def _rejected(error: str, reason: str) -> MakeEvents:
 
     def make_events(now: Memory, said: Match[str]) -> Bodies:
         yield RequestRefused(
-            "AlterPartition", said["topic"], int(said["partition"]), "", int(said["requester"]),
-            error, reason, "",
-        )  # fmt: skip
+            api="AlterPartition",
+            topic=said["topic"],
+            partition=int(said["partition"]),
+            client="",
+            requester=int(said["requester"]),
+            error=error,
+            reason=reason,
+            state="",
+        )
 
     return make_events
 
@@ -265,7 +291,13 @@ def _rejected(error: str, reason: str) -> MakeEvents:
 def _leads(now: Memory, said: Match[str]) -> Bodies:
     place = said["topic"], int(said["partition"])
     began = LeadershipStarted(
-        *place, int(said["epoch"]), _ids(said["isr"]), -1, int(said["end"]), int(said["mark"])
+        topic=place[0],
+        partition=place[1],
+        leader_epoch=int(said["epoch"]),
+        isr=_ids(said["isr"]),
+        log_start=-1,
+        log_end=int(said["end"]),
+        high_watermark=int(said["mark"]),
     )
     now.led[place] = began
     now.followed.pop(place, None)
@@ -280,7 +312,12 @@ def _follows(now: Memory, said: Match[str]) -> Bodies:
         yield LeadershipEnded(*place, led.leader_epoch, "metadata")
     leader = -1 if said["leader"] == "None" else int(said["leader"])
     began = FollowingStarted(
-        *place, leader, int(said["epoch"]), int(said["end"]), int(said["mark"])
+        topic=place[0],
+        partition=place[1],
+        leader=leader,
+        leader_epoch=int(said["epoch"]),
+        log_end=int(said["end"]),
+        high_watermark=int(said["mark"]),
     )
     now.followed[place] = began
     yield began
@@ -290,9 +327,17 @@ def _shrinks(now: Memory, said: Match[str]) -> Bodies:
     place = said["topic"], int(said["partition"])
     new = _ids(said["new"])
     yield IsrChangeAsked(
-        *place, now.epoch_led(place), now.broker_epoch, _ids(said["old"]), new,
-        (-1,) * len(new), int(said["mark"]), -1, 0,
-    )  # fmt: skip
+        topic=place[0],
+        partition=place[1],
+        leader_epoch=now.epoch_led(place),
+        broker_epoch=now.broker_epoch,
+        old_isr=_ids(said["old"]),
+        new_isr=new,
+        ends=(-1,) * len(new),
+        high_watermark=int(said["mark"]),
+        epoch_start=-1,
+        lag_ns=0,
+    )
 
 
 def _isr_stored(now: Memory, said: Match[str]) -> Bodies:
@@ -310,9 +355,14 @@ def _truncated(now: Memory, said: Match[str]) -> Bodies:
     began = now.followed.get(place)
     if began is not None:  # a replica, neither the metadata log nor a log being loaded
         yield LogTruncated(
-            *place, int(said["to"]), began.log_end, began.high_watermark, began.leader_epoch,
-            "leader_epoch",
-        )  # fmt: skip
+            topic=place[0],
+            partition=place[1],
+            to_offset=int(said["to"]),
+            from_log_end=began.log_end,
+            high_watermark=began.high_watermark,
+            leader_epoch=began.leader_epoch,
+            reason="leader_epoch",
+        )
 
 
 def _ids(text: str) -> tuple[int, ...]:

@@ -158,10 +158,16 @@ class Metadata:
     def _partition(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
         topic_id, number = values["TopicId"], values["PartitionId"]
         body = PartitionCommitted(
-            offset, self._topics[topic_id], number, values["Leader"], values["LeaderEpoch"],
-            tuple(values["Isr"]), tuple(values["Replicas"]), tuple(values["AddingReplicas"]),
-            tuple(values["RemovingReplicas"]),
-        )  # fmt: skip
+            offset=offset,
+            topic=self._topics[topic_id],
+            partition=number,
+            leader=values["Leader"],
+            leader_epoch=values["LeaderEpoch"],
+            isr=tuple(values["Isr"]),
+            replicas=tuple(values["Replicas"]),
+            adding=tuple(values["AddingReplicas"]),
+            removing=tuple(values["RemovingReplicas"]),
+        )
         elrs = tuple(values[_ELR] or ()), tuple(values[_LAST_ELR] or ())
         yield self._now((topic_id, number), body, elrs)
 
@@ -174,13 +180,17 @@ class Metadata:
             return before if values[name] is None else tuple(values[name])
 
         body = PartitionCommitted(
-            offset, was.topic, was.partition,
-            values["Leader"] if moved else was.leader,
+            offset=offset,
+            topic=was.topic,
+            partition=was.partition,
+            leader=values["Leader"] if moved else was.leader,
             # Only a record that names a leader begins an epoch; a change of the ISR alone does not.
-            was.leader_epoch + moved,
-            now("Isr", was.isr), now("Replicas", was.replicas),
-            now("AddingReplicas", was.adding), now("RemovingReplicas", was.removing),
-        )  # fmt: skip
+            leader_epoch=was.leader_epoch + moved,
+            isr=now("Isr", was.isr),
+            replicas=now("Replicas", was.replicas),
+            adding=now("AddingReplicas", was.adding),
+            removing=now("RemovingReplicas", was.removing),
+        )
         yield self._now(key, body, (now(_ELR, elrs[0]), now(_LAST_ELR, elrs[1])))
 
     def _now(

@@ -178,11 +178,16 @@ def read_answer(body: bytes, schemas: Mapping[int, schema.Schema]) -> FetchResul
         )  # fmt: skip
     instead = part.snapshot_id
     return FetchResult(
-        "", leader.leader_id, leader.leader_epoch, part.high_watermark,
-        part.diverging_epoch.epoch >= 0,
-        Snapshot(instead.end_offset, instead.epoch) if instead.epoch >= 0 else None,
-        records, end, end_epoch,
-    )  # fmt: skip
+        error="",
+        leader=leader.leader_id,
+        epoch=leader.leader_epoch,
+        high_watermark=part.high_watermark,
+        diverges=part.diverging_epoch.epoch >= 0,
+        snapshot=Snapshot(instead.end_offset, instead.epoch) if instead.epoch >= 0 else None,
+        records=records,
+        end=end,
+        end_epoch=end_epoch,
+    )
 
 
 def schemas_in(home: Path) -> Mapping[int, schema.Schema]:

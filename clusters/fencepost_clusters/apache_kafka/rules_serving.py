@@ -108,7 +108,7 @@ class FencedIsLeftOut:
         return tuple(violated for _, _, violated in state.suspects)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Left:
     """A process whose shutdown was granted: what it led by the records until then, and the offset
     it had applied; an earlier record may still arrive."""
@@ -170,7 +170,14 @@ class LeavesLeadingNothing:
                 applied = state.applied.get(event.process, -1)
                 places = state.led_by(body.broker_id)
                 state.left.append(
-                    _Left(body.broker_id, applied, places, event.ref, event.process, asked)
+                    _Left(
+                        broker=body.broker_id,
+                        applied=applied,
+                        places=places,
+                        at=event.ref,
+                        process=event.process,
+                        asked=asked,
+                    )
                 )
                 return state, (Exercised(event.ref, Evidence.PEER),) if led else NOTHING
         return state, NOTHING

@@ -60,7 +60,7 @@ class Versions:
         return self.least <= version <= self.most
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
     """One field; `tag` is None for a field that is always present in its versions."""
 
@@ -110,11 +110,11 @@ def _field(entry: Mapping[str, Any], common: Mapping[str, Any]) -> Field:
     inner = entry.get("fields") or common.get(kind.removeprefix("[]"), ())
     tag = entry.get("tag")
     return Field(
-        entry["name"], kind, Versions.of(entry["versions"]),
-        Versions.of(entry.get("nullableVersions", "")),
-        Versions.of(entry.get("taggedVersions", "")), None if tag is None else int(tag),
-        _default(kind, entry.get("default")),
-        tuple(_field(one, common) for one in inner),
+        name=entry["name"], type=kind, versions=Versions.of(entry["versions"]),
+        nullable=Versions.of(entry.get("nullableVersions", "")),
+        tagged=Versions.of(entry.get("taggedVersions", "")), tag=None if tag is None else int(tag),
+        default=_default(kind, entry.get("default")),
+        fields=tuple(_field(one, common) for one in inner),
     )  # fmt: skip
 
 

@@ -212,7 +212,14 @@ class ReferenceQuorum:
 
         settings = s.read(self.properties(place.slot, place.layout, shape, place.run))
         policies = policies_with(shape.defects)
-        return processes.node(place, settings, self.ports(place.slot), policies, disk, host)
+        return processes.node(
+            place,
+            settings,
+            ports=self.ports(place.slot),
+            policies=policies,
+            disk=disk,
+            host=host,
+        )
 
     def simulated_probe(self, port: int) -> object:
         """ApiVersions, as on real sockets."""

@@ -94,7 +94,7 @@ class GetChildren:
 Request = Create | Delete | SetData | Multi | Exists | GetData | GetChildren
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stat:
     """What ZooKeeper knows of a node besides its data.
 

@@ -54,7 +54,7 @@ class Watched:
     fired: Fired
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Node:
     data: bytes
     czxid: int
@@ -85,7 +85,7 @@ class _Node:
         )
 
 
-_EMPTY = _Node(b"", czxid=0, mzxid=0, pzxid=0, ctime_ms=0, mtime_ms=0)
+_EMPTY = _Node(data=b"", czxid=0, mzxid=0, pzxid=0, ctime_ms=0, mtime_ms=0)
 _OWN: Mapping[str, _Node] = {
     ROOT: replace(_EMPTY, children=frozenset({"zookeeper"})),
     "/zookeeper": replace(_EMPTY, children=frozenset({"config", "quota"})),

@@ -25,7 +25,7 @@ _WEIGHT = (Outcome.VIOLATED, Outcome.UNKNOWN, Outcome.HOLDS, Outcome.NOT_EXERCIS
 _STRENGTH = (Evidence.CLIENT, Evidence.PEER, Evidence.SELF)
 
 
-class MatrixRow(Struct, frozen=True, rename=RECORDED_AS):
+class MatrixRow(Struct, frozen=True, kw_only=True, rename=RECORDED_AS):
     """One clause on one system and runtime; `tests` are the ones that exercised or violated it.
 
     `system` includes its version if there are several. `reason` says why a clause is not
@@ -55,6 +55,7 @@ class Matrix(Struct, frozen=True):
 def conformance(
     system: System,
     runtime: str,
+    *,
     plugins: Plugins,
     out: Path,
     seed: int | None,
@@ -81,13 +82,13 @@ def rows_of(
         _row(clause, named, runtime, found)
         if described.binds(system.plane)
         else MatrixRow(
-            clause,
-            named,
-            runtime,
-            Outcome.NOT_APPLICABLE,
-            0,
-            None,
-            (),
+            clause=clause,
+            system=named,
+            runtime=runtime,
+            verdict=Outcome.NOT_APPLICABLE,
+            exercised=0,
+            evidence=None,
+            tests=(),
             reason=described.unbound(system.plane),
         )
         for clause, described in plugins.clauses.items()
@@ -118,12 +119,12 @@ def _row(
     broken = [verdict for _, verdict in several if verdict.violated]
     new = any(not verdict.known for verdict in broken)
     return MatrixRow(
-        clause,
-        system,
-        runtime,
-        next((o for o in _WEIGHT if o in outcomes), Outcome.NOT_EXERCISED),
-        exercised,
-        next((kind for kind in _STRENGTH if kind in kinds), None),
-        tuple(test for test, verdict in several if verdict.exercised or verdict.violated),
-        () if new else tuple(sorted({one for v in broken for one in v.known})),
+        clause=clause,
+        system=system,
+        runtime=runtime,
+        verdict=next((o for o in _WEIGHT if o in outcomes), Outcome.NOT_EXERCISED),
+        exercised=exercised,
+        evidence=next((kind for kind in _STRENGTH if kind in kinds), None),
+        tests=tuple(test for test, verdict in several if verdict.exercised or verdict.violated),
+        known=() if new else tuple(sorted({one for v in broken for one in v.known})),
     )

@@ -123,7 +123,7 @@ class Results:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Searcher:
     """Searches for the defects of one system on one runtime, below `out`."""
 

@@ -37,7 +37,7 @@ class Soak:
     offered: Collection[str]
 
 
-class SoakRun(Struct, frozen=True):
+class SoakRun(Struct, frozen=True, kw_only=True):
     """The result of one run. `run` is its folder, which is kept if anything was found."""
 
     seed: int
@@ -115,18 +115,28 @@ def _result_of(conducted: Conducted, seed: int) -> SoakRun:
     result = conducted.result
     if result is None:
         path, trouble = str(conducted.folder.path), conducted.trouble
-        return SoakRun(seed, path, {}, {}, {}, 0, 0, trouble, started=False)
+        return SoakRun(
+            seed=seed,
+            run=path,
+            violated={},
+            known={},
+            unknown={},
+            faults=0,
+            without_receipt=0,
+            trouble=trouble,
+            started=False,
+        )
     verdicts = result.judgement.verdicts
     return SoakRun(
-        seed,
-        str(conducted.folder.path),
-        {c: verdicts[c].violations[0].message for c in result.judgement.broken},
-        _known(verdicts),
-        {c: verdicts[c].reason for c in result.judgement.of(Outcome.UNKNOWN)},
-        result.injected,
-        len(result.missed),
-        conducted.trouble,
-        conducted.lost,
+        seed=seed,
+        run=str(conducted.folder.path),
+        violated={c: verdicts[c].violations[0].message for c in result.judgement.broken},
+        known=_known(verdicts),
+        unknown={c: verdicts[c].reason for c in result.judgement.of(Outcome.UNKNOWN)},
+        faults=result.injected,
+        without_receipt=len(result.missed),
+        trouble=conducted.trouble,
+        lost=conducted.lost,
     )
 
 

@@ -48,7 +48,9 @@ def conformance(
     systems = [loaded.system(one) for one in system or [DEFAULT_SYSTEM]]
     report = progress()
     matrices = [
-        run_conformance(one, name, loaded, out / "conformance", seed, report)
+        run_conformance(
+            one, name, plugins=loaded, out=out / "conformance", seed=seed, report=report
+        )
         for one in systems
         for name in ([runtime] if runtime else _runtimes_here(one))
     ]

@@ -31,7 +31,14 @@ def defects(
     budget = BUDGETS[runtime]
     if clean is not None:
         budget = replace(budget, clean_seeds=clean)
-    searcher = Searcher(loaded.system(system), runtime, loaded, out / "defects", budget, progress())
+    searcher = Searcher(
+        system=loaded.system(system),
+        runtime=runtime,
+        plugins=loaded,
+        out=out / "defects",
+        budget=budget,
+        report=progress(),
+    )
     results = search_all(searcher, only or ())
     lost = [search.defect.name for search in results.searches if not search.found]
     if json:

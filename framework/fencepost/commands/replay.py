@@ -23,7 +23,12 @@ def replay(
     """Injects the faults of a recorded run into a new cluster: the same targets and times."""
     plugins = load_plugins()
     result = replays.replay(
-        RunFolder(folder.absolute()), plugins, out, progress(), runtime, workload
+        RunFolder(folder.absolute()),
+        plugins,
+        out=out,
+        report=progress(),
+        runtime=runtime,
+        workload=workload,
     )
     if json:
         verdicts = {c: str(v.verdict) for c, v in result.judgement.verdicts.items()}

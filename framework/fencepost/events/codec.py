@@ -132,7 +132,14 @@ class Codec:
             body = self.kinds[OLD_NAMES[name]](*fields)
         else:
             body = Unrecognised(name, bytes(got.body).decode())
-        return Event(got.run, got.process, got.node_seq, got.at_ns, body, got.cause)
+        return Event(
+            run=got.run,
+            process=got.process,
+            node_seq=got.node_seq,
+            at_ns=got.at_ns,
+            body=body,
+            cause=got.cause,
+        )
 
 
 def nested_fields(kind: type[Struct]) -> Sequence[str]:

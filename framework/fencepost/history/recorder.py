@@ -65,7 +65,14 @@ class Recorder:
             if self._fd < 0:
                 raise ValueError(f"the events file of {self._process} is closed")
             now = time.monotonic_ns() if at_ns is None else at_ns
-            event = Event(self._run, self._process, self._next_seq, now, body, cause)
+            event = Event(
+                run=self._run,
+                process=self._process,
+                node_seq=self._next_seq,
+                at_ns=now,
+                body=body,
+                cause=cause,
+            )
             line = self._codec.encode(event)
             try:
                 self._codec.decode(line)

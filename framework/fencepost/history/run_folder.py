@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -34,7 +34,7 @@ from fencepost.events import SCHEMA_VERSION
 from fencepost.model.clock import wall_clock
 from fencepost.model.errors import EnvironmentFailed, UsageError
 from fencepost.model.shape import Shape
-from fencepost.model.topology import Slot
+from fencepost.model.systems import System, Versioned
 
 LAYOUT_VERSION = 2
 PRIVATE = 0o700
@@ -73,20 +73,23 @@ class RunInfo(Struct, frozen=True, kw_only=True):
 
 
 def info_of(
-    folder: RunFolder,
-    system: str,
+    run: str,
+    system: System,
     shape: Shape,
-    slots: Iterable[Slot],
+    *,
     runtime: str,
     seed: int,
     clock_origin_ns: int,
-    tools: Mapping[str, str],
+    tools: Mapping[str, str] | None = None,
 ) -> RunInfo:
     """The contents of run.json for a run that begins now; `tools` are the versions of other
     programs."""
+    known = dict(tools or {})
+    if isinstance(system, Versioned):
+        known[system.name.partition("@")[0]] = system.version
     return RunInfo(
-        run=folder.run,
-        system=system,
+        run=run,
+        system=system.name,
         runtime=runtime,
         seed=seed,
         counts=shape.counts,
@@ -94,13 +97,21 @@ def info_of(
         defects=shape.defects,
         own=shape.own,
         slots=tuple(
-            RunSlot(s.name, str(s.role), s.node_id, s.index, s.duplicate, s.spare, s.also)
-            for s in slots
+            RunSlot(
+                name=s.name,
+                role=str(s.role),
+                node_id=s.node_id,
+                index=s.index,
+                duplicate=s.duplicate,
+                spare=s.spare,
+                also=s.also,
+            )
+            for s in system.layout(shape).slots
         ),
         versions={
             "fencepost": version("fencepost"),
             "python": platform.python_version(),
-            **tools,
+            **known,
         },
         started_at=wall_clock().isoformat(timespec="milliseconds"),
         clock_origin_ns=clock_origin_ns,
@@ -148,11 +159,16 @@ class _RunInfo1(Struct, frozen=True, kw_only=True):
         }  # fmt: skip
         slots = tuple(
             RunSlot(
-                s.name, s.role, s.node_id, s.index, s.twin, s.spare,
-                () if s.controller_id < 0 else (("controller", s.controller_id),),
+                name=s.name,
+                role=s.role,
+                node_id=s.node_id,
+                index=s.index,
+                duplicate=s.twin,
+                spare=s.spare,
+                also=() if s.controller_id < 0 else (("controller", s.controller_id),),
             )
             for s in self.slots
-        )  # fmt: skip
+        )
         return RunInfo(
             layout=1, events=1, run=self.run, system=self.system, runtime=self.runtime,
             seed=self.seed, counts=counts, settings=self.settings, defects=self.defects,

@@ -220,13 +220,15 @@ class Network:
             vanished = self._vanished(live, counted, new)
             return [
                 Trial(
-                    link,
-                    old[link],
-                    new[link],
-                    before.get(link),
-                    after[link],
-                    {stream: vanished[link, stream].dropped for stream in (UPSTREAM, DOWNSTREAM)},
-                    open_before[link],
+                    link=link,
+                    old=old[link],
+                    new=new[link],
+                    before=before.get(link),
+                    after=after[link],
+                    vanished={
+                        stream: vanished[link, stream].dropped for stream in (UPSTREAM, DOWNSTREAM)
+                    },
+                    open_before=open_before[link],
                 )
                 for link in live
             ]

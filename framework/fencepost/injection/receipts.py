@@ -24,7 +24,7 @@ _LEAST_MEASURABLE_MS = 5.0
 _TOLERANCE = 0.8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """One link's change and all that was measured of it. No `before`: it was cut already."""
 

@@ -151,13 +151,13 @@ def verdict_of(clause: Clause, tally: Tally, end: RunEnd, missed: Sequence[str])
     else:
         words = set(tally.exercised)
     return Verdict(
-        outcome,
-        sum(tally.exercised.values()),
-        next((by for by in _STRENGTH if by in words), None),
-        clause.says,
-        reason,
-        tally.violated,
-        violations,
+        verdict=outcome,
+        exercised=sum(tally.exercised.values()),
+        evidence=next((by for by in _STRENGTH if by in words), None),
+        sentence=clause.says,
+        reason=reason,
+        violated=tally.violated,
+        violations=violations,
     )
 
 
@@ -314,13 +314,19 @@ class Judge:
         for one in self._rules:
             tallies.setdefault(one.rule.clause, Tally()).merge(one.tally)
         return conclude(
-            self._judged, self._clauses, self._plane, tallies, end, tuple(self._missed.values())
+            self._judged,
+            self._clauses,
+            plane=self._plane,
+            tallies=tallies,
+            end=end,
+            missed=tuple(self._missed.values()),
         )
 
 
 def conclude(
     judged: Iterable[str],
     clauses: Mapping[str, Clause],
+    *,
     plane: str,
     tallies: Mapping[str, Tally],
     end: RunEnd,

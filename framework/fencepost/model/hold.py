@@ -76,18 +76,18 @@ class HoldCounts:
 
     def __add__(self, other: HoldCounts) -> HoldCounts:
         return HoldCounts(
-            self.seen + other.seen,
-            self.matched + other.matched,
-            self.taken + other.taken,
-            self.held + other.held,
-            self.orphans + other.orphans,
-            self.released + other.released,
-            self.redelivered + other.redelivered,
-            self.answered + other.answered,
-            self.dropped + other.dropped,
-            self.lost + other.lost,
-            self.unframed + other.unframed,
-            self.last_error or other.last_error,
+            seen=self.seen + other.seen,
+            matched=self.matched + other.matched,
+            taken=self.taken + other.taken,
+            held=self.held + other.held,
+            orphans=self.orphans + other.orphans,
+            released=self.released + other.released,
+            redelivered=self.redelivered + other.redelivered,
+            answered=self.answered + other.answered,
+            dropped=self.dropped + other.dropped,
+            lost=self.lost + other.lost,
+            unframed=self.unframed + other.unframed,
+            last_error=self.last_error or other.last_error,
         )
 
     @property

@@ -23,7 +23,7 @@ from fencepost.model.topology import Layout, Slot
 from fencepost.model.view import Fold, View
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where one process is to run: made by the runtime, given to the system.
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 
-class WorkerConfig(Struct, frozen=True):
+class WorkerConfig(Struct, frozen=True, kw_only=True):
     """The file named by a worker's last argument.
 
     The worker appends its events to the path `events`. `bootstrap` holds an `address:port` for each

@@ -119,7 +119,16 @@ def demo(
         label = "demo" if defect is None else f"demo-{defect}"
         report(f"run {len(runs) + 1} of 2: {'healthy' if defect is None else 'planted ' + defect}")
         folder = new_folder(out, label)
-        runs.append(_run(RunSpec(system, shape, seed=seed), plugins, folder, defect, shown, report))
+        runs.append(
+            _run(
+                RunSpec(system, shape, seed=seed),
+                plugins,
+                folder=folder,
+                defect=defect,
+                shown=shown,
+                report=report,
+            )
+        )
     report("the Spark job correlates both histories")
     page, trouble = None, None
     try:
@@ -128,12 +137,20 @@ def demo(
         trouble = failed
     found = runs[1].result.judgement.of(Outcome.VIOLATED)
     elapsed_s = (now_ns() - began_ns) / 1e9
-    return DemoResult(runs, planted.breaks, page, trouble, elapsed_s, found)
+    return DemoResult(
+        runs=runs,
+        planted=planted.breaks,
+        page=page,
+        trouble=trouble,
+        elapsed_s=elapsed_s,
+        found=found,
+    )
 
 
 def _run(
     spec: RunSpec,
     plugins: Plugins,
+    *,
     folder: RunFolder,
     defect: str | None,
     shown: Demonstration,

@@ -112,7 +112,12 @@ class Faults:
         receipt = injected.receipt
         self._runtime.record(
             FaultInjected(
-                fault_id, fault.name, injected.targets, receipt.true, receipt.evidence, began_ns
+                fault_id=fault_id,
+                fault=fault.name,
+                targets=injected.targets,
+                receipt=receipt.true,
+                evidence=receipt.evidence,
+                began_at_ns=began_ns,
             )
         )
         self._injections.append(

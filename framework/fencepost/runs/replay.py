@@ -15,6 +15,7 @@ from fencepost.runs.run import Run, RunResult, RunSpec, new_folder
 def replay(
     recorded: RunFolder,
     plugins: Plugins,
+    *,
     out: Path,
     report: Callable[[str], None],
     runtime: str | None = None,

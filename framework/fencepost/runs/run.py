@@ -354,7 +354,14 @@ class Run:
         injected = self.faults.injected
         missed = tuple(a.fault_id for a in injected if not a.receipt.true)
         return RunResult(
-            self.folder, judgement, end, missed, tuple(unread), recovered, trouble, len(injected)
+            folder=self.folder,
+            judgement=judgement,
+            end=end,
+            missed=missed,
+            unread=tuple(unread),
+            recovered=recovered,
+            trouble=trouble,
+            injected=len(injected),
         )
 
     def _start_nodes(self) -> None:

@@ -57,7 +57,9 @@ class HistoryBuilder:
         """Adds one event, now; time moves on by 1 ms."""
         seq = self._next.get(process, 0)
         self._next[process] = seq + 1
-        event = Event(self._run, process, seq, self._now_ns, body, cause)
+        event = Event(
+            run=self._run, process=process, node_seq=seq, at_ns=self._now_ns, body=body, cause=cause
+        )
         self._events.append(event)
         self._now_ns += MS
         return event

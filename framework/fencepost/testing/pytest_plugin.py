@@ -129,12 +129,12 @@ def _settings(config: pytest.Config) -> Settings:
     found = Configuration(**chosen)
     out = config.rootpath / found.out
     return Settings(
-        found.system,
-        found.runtime,
-        _seed(seed or "", found.seed, out),
-        out,
-        found.defects,
-        found.workload,
+        system=found.system,
+        runtime=found.runtime,
+        seed=_seed(seed or "", found.seed, out),
+        out=out,
+        defects=found.defects,
+        workload=found.workload,
     )
 
 

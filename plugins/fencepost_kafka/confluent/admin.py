@@ -118,10 +118,14 @@ class AdminWork:
     def _record(self, command: AdminCommand, ended: Ended) -> None:
         self._session.recorder.record(
             AdminCompleted(
-                command.operation, ended.api, ended.subject, ended.outcome, ended.error,
-                ended.details,
+                operation=command.operation,
+                api=ended.api,
+                subject=ended.subject,
+                outcome=ended.outcome,
+                error=ended.error,
+                details=ended.details,
             )
-        )  # fmt: skip
+        )
 
 
 def _elected(results: Any) -> None:

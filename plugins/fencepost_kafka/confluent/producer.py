@@ -138,7 +138,15 @@ class ProducerWork:
         if place is not None:
             acks = self._options.acks
             self._session.recorder.record(
-                ProduceCompleted(operation, *place, acks, outcome, offset, error)
+                ProduceCompleted(
+                    operation=operation,
+                    topic=place[0],
+                    partition=place[1],
+                    acks=acks,
+                    outcome=outcome,
+                    offset=offset,
+                    error=error,
+                )
             )
 
     def _finish(self, now: Callable[[], float]) -> None:

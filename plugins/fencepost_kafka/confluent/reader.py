@@ -112,7 +112,13 @@ class ReaderWork:
         if self._options.final:
             self._session.recorder.record(
                 ReadCompleted(
-                    *place, progress.start, progress.end, outcome, error, progress.asked_ns
+                    topic=place[0],
+                    partition=place[1],
+                    start=progress.start,
+                    end=progress.end,
+                    outcome=outcome,
+                    error=error,
+                    asked_ns=progress.asked_ns,
                 )
             )
         elif error:

@@ -34,7 +34,7 @@ class ProduceInvoked(Struct, frozen=True, tag="client.produce_invoked"):
         return scopes(self)
 
 
-class ProduceCompleted(Struct, frozen=True, tag="client.produce_completed"):
+class ProduceCompleted(Struct, frozen=True, kw_only=True, tag="client.produce_completed"):
     """The outcome of a produce: ok (stored at `offset`), failed (certainly not stored), unknown."""
 
     operation: str
@@ -128,7 +128,7 @@ class ConsumerPositioned(Struct, frozen=True, tag="client.positioned"):
         return scopes(self)
 
 
-class ReadCompleted(Struct, frozen=True, tag="client.read_completed"):
+class ReadCompleted(Struct, frozen=True, kw_only=True, tag="client.read_completed"):
     """A final reading of one partition ended: ok if all of [start, end) was seen, else unknown.
 
     Its end was asked for at `asked_ns` (CLOCK_MONOTONIC; 0: not known).
@@ -157,7 +157,7 @@ class ReadCompleted(Struct, frozen=True, tag="client.read_completed"):
         return scopes(self)
 
 
-class ProbeCompleted(Struct, frozen=True, tag="client.probe_completed"):
+class ProbeCompleted(Struct, frozen=True, kw_only=True, tag="client.probe_completed"):
     """One raw request was sent to one broker, leader or not, and this came back.
 
     `outcome` is answered, refused (an error code), closed, or timeout; `error` is the Kafka error

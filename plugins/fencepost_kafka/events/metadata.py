@@ -86,7 +86,7 @@ class SnapshotStarted(Struct, frozen=True, tag="snapshot.started"):
         return f"begins a snapshot of {self.entities} entities at metadata offset {self.offset}"
 
 
-class SnapshotStored(Struct, frozen=True, tag="snapshot.stored"):
+class SnapshotStored(Struct, frozen=True, kw_only=True, tag="snapshot.stored"):
     """This node is about to store a snapshot.
 
     `records` is how many it holds, `entities` how many the state needs that it describes, `digest`
@@ -216,7 +216,7 @@ class TopicCommitted(Struct, frozen=True, tag="metadata.topic"):
         return scopes(self)
 
 
-class PartitionCommitted(Struct, frozen=True, tag="metadata.partition"):
+class PartitionCommitted(Struct, frozen=True, kw_only=True, tag="metadata.partition"):
     """This node replayed a committed PartitionRecord or IsrChangeRecord: the partition as it is.
 
     During a reassignment `replicas` holds the new ones, of which `adding` were none before, and

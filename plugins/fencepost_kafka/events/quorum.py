@@ -25,7 +25,7 @@ class ElectionStarted(Struct, frozen=True, tag="quorum.election_started"):
         return (term_scope(self.epoch),)
 
 
-class VoteAnswered(Struct, frozen=True, tag="quorum.vote_answered"):
+class VoteAnswered(Struct, frozen=True, kw_only=True, tag="quorum.vote_answered"):
     """A voter answered a Vote request; a granted vote is on its disk before this event.
 
     `reason` is granted, already_voted, log_behind, old_epoch or has_leader. `log_end`, `last_epoch`
@@ -173,7 +173,7 @@ class SnapshotKnown(Struct, frozen=True, tag="controller.snapshot_known"):
         return f"knows that controller {self.controller}'s last snapshot is at offset {self.offset}"
 
 
-class SnapshotAsked(Struct, frozen=True, tag="controller.snapshot_asked"):
+class SnapshotAsked(Struct, frozen=True, kw_only=True, tag="controller.snapshot_asked"):
     """The active controller asks `controller` (perhaps itself) to take a snapshot.
 
     `last_offset` is that of the one it has, `committed` the end of what is committed. `waited`: it
@@ -195,7 +195,7 @@ class SnapshotAsked(Struct, frozen=True, tag="controller.snapshot_asked"):
         )
 
 
-class ChangeAnswered(Struct, frozen=True, tag="controller.change_answered"):
+class ChangeAnswered(Struct, frozen=True, kw_only=True, tag="controller.change_answered"):
     """The active controller is about to answer a change (CreateTopics, AlterIsr and their like).
 
     `offset` is the last record the change wrote (-1: it wrote none), `high_watermark` the committed

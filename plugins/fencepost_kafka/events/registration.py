@@ -12,7 +12,7 @@ from fencepost_kafka.events.values import BrokerStateName, GlobalState, StateRea
 from fencepost_kafka.events.words import broker_scope, scopes
 
 
-class HeartbeatAnswered(Struct, frozen=True, tag="controller.heartbeat_answered"):
+class HeartbeatAnswered(Struct, frozen=True, kw_only=True, tag="controller.heartbeat_answered"):
     """A controller answers a BrokerHeartbeat, active or not.
 
     `request_epoch` is the broker epoch in the request (-1: a registration), `client` the process
@@ -72,7 +72,7 @@ class HeartbeatAnswered(Struct, frozen=True, tag="controller.heartbeat_answered"
         return ()
 
 
-class LeaseExpired(Struct, frozen=True, tag="controller.lease_expired"):
+class LeaseExpired(Struct, frozen=True, kw_only=True, tag="controller.lease_expired"):
     """The active controller found a broker silent past its lease, by its own monotonic clock.
 
     `last_heard_ns` and `now_ns` are on that clock (the host's, unless a clock fault is on).
@@ -157,7 +157,7 @@ class BrokerStopping(Struct, frozen=True, tag="broker.stopping"):
         return scopes(self)
 
 
-class HeartbeatSent(Struct, frozen=True, tag="broker.heartbeat_sent"):
+class HeartbeatSent(Struct, frozen=True, kw_only=True, tag="broker.heartbeat_sent"):
     """A broker is about to send a BrokerHeartbeat as its request number `correlation`."""
 
     broker_id: int
@@ -184,7 +184,7 @@ class HeartbeatSent(Struct, frozen=True, tag="broker.heartbeat_sent"):
         return ()
 
 
-class LeaseGranted(Struct, frozen=True, tag="broker.lease_granted"):
+class LeaseGranted(Struct, frozen=True, kw_only=True, tag="broker.lease_granted"):
     """A broker received an accepting heartbeat answer; it acts until `ends_at_ns` by its own
     clock."""
 

@@ -31,7 +31,7 @@ class RecoveryEnded(Struct, frozen=True, tag="node.recovery_ended"):
         return f"has recovered {self.logs} logs with {self.batches} batches"
 
 
-class LeadershipStarted(Struct, frozen=True, tag="replica.leadership_started"):
+class LeadershipStarted(Struct, frozen=True, kw_only=True, tag="replica.leadership_started"):
     """This broker begins to serve as leader of the partition in `leader_epoch`.
 
     `keep_in_sync_ms` is how long a follower may lag before it asks to drop it (0: not recorded).
@@ -83,7 +83,7 @@ class LeadershipEnded(Struct, frozen=True, tag="replica.leadership_ended"):
         return scopes(self)
 
 
-class FollowingStarted(Struct, frozen=True, tag="replica.following_started"):
+class FollowingStarted(Struct, frozen=True, kw_only=True, tag="replica.following_started"):
     """This broker follows `leader` in `leader_epoch`, from its own log as given."""
 
     topic: str
@@ -104,7 +104,7 @@ class FollowingStarted(Struct, frozen=True, tag="replica.following_started"):
         return scopes(self)
 
 
-class LogAppended(Struct, frozen=True, tag="replica.log_appended"):
+class LogAppended(Struct, frozen=True, kw_only=True, tag="replica.log_appended"):
     """A batch was appended to this broker's log (on disk, perhaps unsynced).
 
     `batch_epoch` is the leader epoch in the batch; `log_end` the offset after it; `expected_base`
@@ -135,7 +135,7 @@ class LogAppended(Struct, frozen=True, tag="replica.log_appended"):
         return scopes(self)
 
 
-class LogTruncated(Struct, frozen=True, tag="replica.log_truncated"):
+class LogTruncated(Struct, frozen=True, kw_only=True, tag="replica.log_truncated"):
     """This replica dropped [to_offset, from_log_end) of its log. `reason`: leader_epoch or
     recovery."""
 
@@ -162,7 +162,7 @@ class LogTruncated(Struct, frozen=True, tag="replica.log_truncated"):
         return scopes(self)
 
 
-class HighWatermarkAdvanced(Struct, frozen=True, tag="replica.high_watermark"):
+class HighWatermarkAdvanced(Struct, frozen=True, kw_only=True, tag="replica.high_watermark"):
     """This replica's high watermark (exclusive) is now `high_watermark`.
 
     On the leader `isr` is the stored ISR and `counted` the set the mark was computed over
@@ -186,7 +186,7 @@ class HighWatermarkAdvanced(Struct, frozen=True, tag="replica.high_watermark"):
         return scopes(self)
 
 
-class FollowerFetched(Struct, frozen=True, tag="replica.follower_fetched"):
+class FollowerFetched(Struct, frozen=True, kw_only=True, tag="replica.follower_fetched"):
     """The leader took a follower's fetch into account: that replica's log reaches `offset`.
 
     Written when the offset differs from the last one counted for that follower. `client` is the
@@ -211,7 +211,7 @@ class FollowerFetched(Struct, frozen=True, tag="replica.follower_fetched"):
         return scopes(self)
 
 
-class IsrChangeAsked(Struct, frozen=True, tag="replica.isr_change_asked"):
+class IsrChangeAsked(Struct, frozen=True, kw_only=True, tag="replica.isr_change_asked"):
     """A leader asks the controller for a new ISR; `ends` and `high_watermark` are its reasons.
 
     `ends` holds the log ends of the replicas in `new_isr`, in its order; `epoch_start` is the start

@@ -40,7 +40,7 @@ Ref = tuple[str, int]
 
 
 @final
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Operations:
     """Alike operations that failed or were left open, one after another; see `FailureRow`."""
 
@@ -84,7 +84,14 @@ class OperationFold:
                 group.count += 1
                 continue
             found = Operations(
-                event, position, says, one.subject, one.outcome, active, began_ns, event.at_ns
+                first=event,
+                position=position,
+                says=says,
+                subject=one.subject,
+                outcome=one.outcome,
+                faults=active,
+                began_ns=began_ns,
+                at_ns=event.at_ns,
             )
             self._newest[key] = found
             self.groups.append(found)
@@ -134,6 +141,7 @@ class Explained:
 def explained(
     verdicts: Mapping[str, Verdict],
     operations: Sequence[Operations],
+    *,
     authority: Sequence[AuthorityRow],
     faults: Sequence[FaultRow],
     history: Iterable[Event],
@@ -172,13 +180,13 @@ def _operations(groups: Sequence[Operations]) -> Iterable[_Failure]:
     largest = sorted(groups, key=lambda one: -one.count)[:OPERATIONS]
     for group in sorted(largest, key=lambda one: one.position):
         yield _Failure(
-            Broken(group.first.ref, Evidence.CLIENT, group.says),
-            "operation",
-            "",
-            group.outcome,
-            group.subject,
-            group.count,
-            (group.began_ns, group.at_ns),
+            broken=Broken(group.first.ref, Evidence.CLIENT, group.says),
+            what="operation",
+            clause="",
+            outcome=group.outcome,
+            subject=group.subject,
+            count=group.count,
+            span_ns=(group.began_ns, group.at_ns),
         )
 
 

@@ -187,8 +187,13 @@ class _Pass:
         faults = self._faults.rows(ended_ns)
         losses = taking(self._authority.rows)
         failed = explained(
-            verdicts, self._operations.groups, losses, faults, history, ended_ns
-        )  # fmt: skip
+            verdicts,
+            self._operations.groups,
+            authority=losses,
+            faults=faults,
+            history=history,
+            ended_ns=ended_ns,
+        )
         about = _about(run, self._count, began_ns, self._faults.missed())
         candidates = {**self._shown, **failed.events}
         shown = _shown(candidates, self._authority.rows, {r.explained_by for r in failed.rows})

@@ -67,7 +67,7 @@ class Lane:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
     """A fault while it was on; `slots` are those of its targets."""
 

@@ -73,13 +73,13 @@ def timeline(run: RunTables) -> Timeline:
     bars = _bars(run.density)
     lanes = [
         Lane(
-            process.process,
-            process.role,
-            ms(run, process.from_ns),
-            ms(run, process.to_ns),
-            spans.get(process.process, ()),
-            marks.get(process.process, ()),
-            {} if process.process == HARNESS else bars.get(process.process, {}),
+            name=process.process,
+            role=process.role,
+            t0=ms(run, process.from_ns),
+            t1=ms(run, process.to_ns),
+            spans=spans.get(process.process, ()),
+            marks=marks.get(process.process, ()),
+            bars={} if process.process == HARNESS else bars.get(process.process, {}),
         )
         for process in sorted(run.processes, key=_Order(run))
     ]
@@ -128,7 +128,7 @@ def _span(run: RunTables, row: SpanRow, look: Mapping[str, str], scope: str) -> 
     over = row.scope + (f", epoch {row.epoch}" if row.epoch >= 0 else "")
     title = f"{row.process} was {row.state} ({over}) from {seconds(t0)} to {seconds(t1)}"
     css = look[row.state] if row.held else "without"
-    return Span(t0, t1, css, f"{row.state}{epoch}", title, scope)
+    return Span(t0=t0, t1=t1, css=css, label=f"{row.state}{epoch}", title=title, scope=scope)
 
 
 def _phases(run: RunTables, length: float) -> Sequence[Span]:
@@ -155,10 +155,10 @@ def _window(run: RunTables, row: FaultRow) -> Window:
     body = FaultInjected(row.fault_id, row.fault, row.targets, row.receipt, row.evidence)
     until = "healed" if row.healed else "never healed; the run ended"
     return Window(
-        t0,
-        t1,
-        f"{row.fault} {few}{more} {receipt}",
-        f"{sentence_of(body)}; {seconds(t0)} to {seconds(t1)} ({until})",
-        row.receipt,
-        frozenset(target.partition("#")[0] for target in row.targets),
+        t0=t0,
+        t1=t1,
+        label=f"{row.fault} {few}{more} {receipt}",
+        title=f"{sentence_of(body)}; {seconds(t0)} to {seconds(t1)} ({until})",
+        receipt=row.receipt,
+        slots=frozenset(target.partition("#")[0] for target in row.targets),
     )

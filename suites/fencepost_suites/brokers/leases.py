@@ -263,9 +263,15 @@ class LostLeaseIsFenced:
         message = f"{process} was active {span(over_ns)} after the end of its lease"
         violated = Violated(at or held.granted, Evidence.SELF, message, (held.granted,))
         start_ns = held.ends_ns - held.period_ns
-        state.suspects.append(
-            Late(violated, process, start_ns, at_ns, held.period_ns, held.ends_ns)
+        late = Late(
+            violated=violated,
+            process=process,
+            from_ns=start_ns,
+            to_ns=at_ns,
+            period_ns=held.period_ns,
+            due_ns=held.ends_ns,
         )
+        state.suspects.append(late)
         return True
 
     # --------------------------------------------------------------------- the controller's side
@@ -311,16 +317,15 @@ class LostLeaseIsFenced:
             f"{span(over_ns + state.period_ns)} without a heartbeat"
         )
         violated = Violated(event.ref, Evidence.PEER, message, (known.beat,))
-        state.suspects.append(
-            Late(
-                violated,
-                state.controller,
-                known.since_ns,
-                event.at_ns,
-                state.period_ns,
-                known.since_ns + state.period_ns,
-            )
+        late = Late(
+            violated=violated,
+            process=state.controller,
+            from_ns=known.since_ns,
+            to_ns=event.at_ns,
+            period_ns=state.period_ns,
+            due_ns=known.since_ns + state.period_ns,
         )
+        state.suspects.append(late)
 
     @staticmethod
     def _vacant(state: _Leases) -> None:
@@ -347,16 +352,15 @@ class LostLeaseIsFenced:
                     f"without a heartbeat, to the end"
                 )
                 violated = Violated(known.beat, Evidence.PEER, message)
-                state.suspects.append(
-                    Late(
-                        violated,
-                        state.controller,
-                        known.since_ns,
-                        end.ended_at_ns,
-                        state.period_ns,
-                        known.since_ns + state.period_ns,
-                    )
+                late = Late(
+                    violated=violated,
+                    process=state.controller,
+                    from_ns=known.since_ns,
+                    to_ns=end.ended_at_ns,
+                    period_ns=state.period_ns,
+                    due_ns=known.since_ns + state.period_ns,
                 )
+                state.suspects.append(late)
         return judge_late(state.suspects, end)
 
 

@@ -113,7 +113,14 @@ class EndedSessionFences:
         violated = Violated(at, Evidence.SELF, message, (granted,) if granted else ())
         ends_ns = state.serving.ends_ns
         state.serving.suspects.append(
-            Late(violated, state.serving.process, ends_ns, at_ns, over_ns * 9, ends_ns)
+            Late(
+                violated=violated,
+                process=state.serving.process,
+                from_ns=ends_ns,
+                to_ns=at_ns,
+                period_ns=over_ns * 9,
+                due_ns=ends_ns,
+            )
         )
         return True
 

@@ -50,7 +50,7 @@ def controller_heartbeat(controller: int, offset: int) -> bytes:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatAnswer:
     """The answer to a BrokerHeartbeat; `left` is the number of bytes after it."""
 
@@ -66,7 +66,14 @@ def read_heartbeat_answer(frame: bytes) -> HeartbeatAnswer:
     """Decodes an answer to a BrokerHeartbeat; raises struct.error if the bytes are too short."""
     _, _, _, error, active, state, epoch, ends = struct.unpack_from(">ibihibqq", frame)
     at = _after_tags(frame, struct.calcsize(">ibihibqq"))
-    return HeartbeatAnswer(error, active, state, epoch, ends, len(frame) - at)
+    return HeartbeatAnswer(
+        error=error,
+        active_controller=active,
+        next_state=state,
+        broker_epoch=epoch,
+        lease_end_ms=ends,
+        left=len(frame) - at,
+    )
 
 
 def read_controller_answer(frame: bytes) -> tuple[int, bool, int]:

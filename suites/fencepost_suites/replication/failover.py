@@ -92,7 +92,13 @@ class ResendFindsLeader:
             if event.process != state.leader:
                 former = replace(state, former=None)
                 new = _Search(
-                    event.process, event.at_ns, body.log_end, event.ref, {}, state.open, former
+                    leader=event.process,
+                    since_ns=event.at_ns,
+                    log_end=body.log_end,
+                    ref=event.ref,
+                    reached={},
+                    open=state.open,
+                    former=former,
                 )
                 return new, NOTHING
         elif isinstance(body, LeadershipEnded):

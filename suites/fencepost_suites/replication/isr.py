@@ -122,7 +122,14 @@ class LaggardIsDropped:
         period_ns = state.keep_ms * MS
         due_ns = state.since_ns + period_ns
         state.suspects.append(
-            Late(violated, event.process, state.since_ns, event.at_ns, period_ns, due_ns)
+            Late(
+                violated=violated,
+                process=event.process,
+                from_ns=state.since_ns,
+                to_ns=event.at_ns,
+                period_ns=period_ns,
+                due_ns=due_ns,
+            )
         )
 
     def end(self, state: _Blocked, end: RunEnd) -> Sequence[Finding]:

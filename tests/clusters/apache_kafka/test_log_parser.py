@@ -65,7 +65,15 @@ def test_a_broker_that_was_never_unfenced_leads_nothing_whatever_its_metadata_sa
     log_parser = KafkaLogParser(BROKER, 3_000)
     assert log_parser.parse(LEADS.format(at=5)) == []
     told = log_parser.parse(UNFENCED.format(at=9))
-    began = LeadershipStarted("orders", 0, 3, (1, 3), -1, 10, 9)
+    began = LeadershipStarted(
+        topic="orders",
+        partition=0,
+        leader_epoch=3,
+        isr=(1, 3),
+        log_start=-1,
+        log_end=10,
+        high_watermark=9,
+    )
     assert {one.at_ns for one in told} == {9}
     assert [one.body for one in told if isinstance(one.body, LeadershipStarted)] == [began]
 
@@ -86,7 +94,9 @@ def test_a_follower_without_a_leader_has_leader_minus_one() -> None:
         "leader Some(1) and previous leader epoch was 3."
     )
     (heard,) = KafkaLogParser(BROKER, 3_000).parse(line)
-    assert heard.body == FollowingStarted("orders", 0, -1, 4, 10, 9)
+    assert heard.body == FollowingStarted(
+        topic="orders", partition=0, leader=-1, leader_epoch=4, log_end=10, high_watermark=9
+    )
 
 
 def test_the_end_makes_one_event() -> None:

@@ -56,31 +56,47 @@ def test_a_version_is_read_by_its_own_schemas() -> None:
         assert all(len(one.values["LogDirs"]) == 1 for one in registered), version
 
 
+EVERYONE = (1, 2, 3)
+
+
+def partition(
+    offset: int, leader: int, epoch: int, isr: tuple[int, ...], eligible: tuple[int, ...] = ()
+) -> PartitionCommitted:
+    """A record of orders-1."""
+    return PartitionCommitted(
+        offset=offset,
+        topic="orders",
+        partition=1,
+        leader=leader,
+        leader_epoch=epoch,
+        isr=isr,
+        replicas=EVERYONE,
+        eligible=eligible,
+    )
+
+
 def test_the_events_of_a_clusters_life(known: Schemas) -> None:
     metadata = Metadata()
-    told: dict[int, list[Struct]] = {}
+    events: dict[int, list[Struct]] = {}
     for stored in recorded(known):
-        told[stored.offset] = list(metadata.replay(stored))
-    assert told[2] == [
+        events[stored.offset] = list(metadata.replay(stored))
+    assert events[2] == [
         MetadataCommitted(2, 1, "FeatureLevelRecord", "77240d18", 0),
         FeatureFinalized(2, "metadata.version", 30),
     ]
     registered = BrokerCommitted(12, 3, 12, True, "4RWgJhJrR8-zKKcgf9SOsQ")
-    assert told[12][1:] == [registered]
-    assert told[16][1:] == [BrokerCommitted(16, 3, 12, False, "4RWgJhJrR8-zKKcgf9SOsQ")]
-    assert told[25][1:] == [TopicCommitted(25, "orders", TOPIC, False)]
-    everyone = (1, 2, 3)
-    assert told[27][1:] == [PartitionCommitted(27, "orders", 1, 1, 0, everyone, everyone)]
+    assert events[12][1:] == [registered]
+    assert events[16][1:] == [BrokerCommitted(16, 3, 12, False, "4RWgJhJrR8-zKKcgf9SOsQ")]
+    assert events[25][1:] == [TopicCommitted(25, "orders", TOPIC, False)]
+    assert events[27][1:] == [partition(27, 1, 0, EVERYONE)]
     # A new leader begins an epoch, a change of the ISR alone does not.
-    assert told[39][1:] == [PartitionCommitted(39, "orders", 1, 2, 1, (2, 3), everyone)]
-    assert told[57][1:] == [PartitionCommitted(57, "orders", 1, 2, 1, everyone, everyone)]
+    assert events[39][1:] == [partition(39, 2, 1, (2, 3))]
+    assert events[57][1:] == [partition(57, 2, 1, EVERYONE)]
     # The leader is fenced: the record names the replica that is eligible beside the ISR (KIP-966).
-    assert told[189][1:] == [
-        PartitionCommitted(189, "orders", 1, 3, 2, (3,), everyone, eligible=(2,))
-    ]
-    assert told[191][1:] == [BrokerCommitted(191, 2, 17, True, "Q6GFjUXzRfSDjpgTsfiIrQ")]
-    assert told[192][1:] == [PartitionCommitted(192, "orders", 1, 3, 2, (1, 3), everyone)]
-    assert told[435][1:] == [TopicCommitted(435, "orders", TOPIC, True)]
+    assert events[189][1:] == [partition(189, 3, 2, (3,), eligible=(2,))]
+    assert events[191][1:] == [BrokerCommitted(191, 2, 17, True, "Q6GFjUXzRfSDjpgTsfiIrQ")]
+    assert events[192][1:] == [partition(192, 3, 2, (1, 3))]
+    assert events[435][1:] == [TopicCommitted(435, "orders", TOPIC, True)]
 
 
 def test_idle_records_make_no_event(known: Schemas) -> None:

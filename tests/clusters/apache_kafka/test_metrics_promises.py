@@ -33,7 +33,18 @@ def record(h: HistoryBuilder, offset: int, fenced: bool, broker: int = 1) -> Non
 
 
 def partition(h: HistoryBuilder, offset: int, leader: int) -> None:
-    h.add(OBSERVER, PartitionCommitted(offset, "orders", 0, leader, offset, (1,), (1, 2)))
+    h.add(
+        OBSERVER,
+        PartitionCommitted(
+            offset=offset,
+            topic="orders",
+            partition=0,
+            leader=leader,
+            leader_epoch=offset,
+            isr=(1,),
+            replicas=(1, 2),
+        ),
+    )
 
 
 def applied(h: HistoryBuilder, offset: int) -> None:
@@ -92,7 +103,18 @@ def test_a_count_may_still_be_the_old_one_while_the_fencing_is_new() -> None:
 
 def test_a_page_that_has_just_changed_is_not_judged() -> None:
     h = counting().after(SETTLED_MS)
-    h.add(READER, MetricsObserved("controller-1", h.now_ns - 500 * MS, -1, 0, 9, 9, 9))
+    h.add(
+        READER,
+        MetricsObserved(
+            slot="controller-1",
+            since_ns=h.now_ns - 500 * MS,
+            epoch=-1,
+            active_controllers=0,
+            active_brokers=9,
+            fenced_brokers=9,
+            offline_partitions=9,
+        ),
+    )
     assert verdict(h, "KR-07").verdict is Outcome.NOT_EXERCISED
 
 

@@ -223,10 +223,20 @@ def asked(h: HistoryBuilder, *named: int) -> None:
     h.add(
         "clients/probe-1#1",
         ProbeCompleted(
-            "op-1", "Metadata", 2, "broker-2", "orders", -1, "answered", "", 0, -1, h.now_ns,
+            operation="op-1",
+            api="Metadata",
+            broker=2,
+            slot="broker-2",
+            topic="orders",
+            partition=-1,
+            outcome="answered",
+            error="",
+            records=0,
+            base_offset=-1,
+            sent_at_ns=h.now_ns,
             brokers=named,
         ),
-    )  # fmt: skip
+    )
 
 
 def fenced_and_applied() -> HistoryBuilder:
@@ -269,7 +279,18 @@ def test_an_unfencing_that_is_recorded_late_but_was_applied_excuses() -> None:
 
 
 def partition(h: HistoryBuilder, offset: int, leader: int, *isr: int) -> None:
-    h.add(OBSERVER, PartitionCommitted(offset, "orders", 0, leader, offset, isr, (1, 2)))
+    h.add(
+        OBSERVER,
+        PartitionCommitted(
+            offset=offset,
+            topic="orders",
+            partition=0,
+            leader=leader,
+            leader_epoch=offset,
+            isr=isr,
+            replicas=(1, 2),
+        ),
+    )
 
 
 def stopping() -> HistoryBuilder:
@@ -321,14 +342,29 @@ def produced(h: HistoryBuilder, outcome: str, error: str = "") -> None:
     h.add(
         "clients/probe-1#1",
         ProbeCompleted(
-            "op-1", "Produce", 1, "broker-1", "orders", 0, outcome, error, 0, -1, h.now_ns
+            operation="op-1",
+            api="Produce",
+            broker=1,
+            slot="broker-1",
+            topic="orders",
+            partition=0,
+            outcome=outcome,
+            error=error,
+            records=0,
+            base_offset=-1,
+            sent_at_ns=h.now_ns,
         ),
     )
 
 
 def following() -> HistoryBuilder:
     h = HistoryBuilder()
-    h.add(FIRST, FollowingStarted("orders", 0, 2, 3, 10, 9))
+    h.add(
+        FIRST,
+        FollowingStarted(
+            topic="orders", partition=0, leader=2, leader_epoch=3, log_end=10, high_watermark=9
+        ),
+    )
     return h
 
 
@@ -346,7 +382,18 @@ def test_a_produce_that_a_follower_refuses_exercises_kr_05() -> None:
 
 def test_a_broker_that_leads_again_may_store() -> None:
     h = following()
-    h.add(FIRST, LeadershipStarted("orders", 0, 4, (1, 2), -1, 10, 9))
+    h.add(
+        FIRST,
+        LeadershipStarted(
+            topic="orders",
+            partition=0,
+            leader_epoch=4,
+            isr=(1, 2),
+            log_start=-1,
+            log_end=10,
+            high_watermark=9,
+        ),
+    )
     produced(h, "answered")
     assert verdict(h, "KR-05").verdict is Outcome.NOT_EXERCISED
 
@@ -355,7 +402,18 @@ def test_a_broker_that_leads_again_may_store() -> None:
 
 
 def led(h: HistoryBuilder, offset: int, leader: int, *isr: int) -> None:
-    h.add(OBSERVER, PartitionCommitted(offset, "orders", 0, leader, offset, isr, (1, 2, 3)))
+    h.add(
+        OBSERVER,
+        PartitionCommitted(
+            offset=offset,
+            topic="orders",
+            partition=0,
+            leader=leader,
+            leader_epoch=offset,
+            isr=isr,
+            replicas=(1, 2, 3),
+        ),
+    )
 
 
 def intruded() -> HistoryBuilder:

@@ -125,12 +125,22 @@ def complete(
 
 def put(h: HistoryBuilder, client: str, name: str, revision: int) -> None:
     invoke(h, client, name, "put", value=name)
-    complete(h, client, name, "put", revision, revision, name)
+    complete(
+        h,
+        client,
+        operation=name,
+        action="put",
+        revision=revision,
+        mod_revision=revision,
+        value=name,
+    )
 
 
 def get(h: HistoryBuilder, name: str, revision: int, at: int, value: str, **more: Any) -> None:
     invoke(h, B, name, "get", **more)
-    complete(h, B, name, "get", revision, at, value, **more)
+    complete(
+        h, B, operation=name, action="get", revision=revision, mod_revision=at, value=value, **more
+    )
 
 
 def swap(
@@ -138,7 +148,15 @@ def swap(
 ) -> None:
     invoke(h, client, name, "swap", value=name, expected=expected)
     if done:
-        complete(h, client, name, "swap", revision, revision, name)
+        complete(
+            h,
+            client,
+            operation=name,
+            action="swap",
+            revision=revision,
+            mod_revision=revision,
+            value=name,
+        )
 
 
 def test_a_later_state_without_the_write_breaks_etcd_02() -> None:
@@ -152,7 +170,7 @@ def test_an_acknowledgement_that_comes_after_the_read_breaks_etcd_02_too() -> No
     h = HistoryBuilder()
     invoke(h, A, "a:0", "put", value="a:0")
     get(h, "b:0", 9, 3, "x:0")
-    complete(h, A, "a:0", "put", 5, 5, "a:0")
+    complete(h, A, operation="a:0", action="put", revision=5, mod_revision=5, value="a:0")
     assert "a:0 was acknowledged at revision 5" in violation(h, "ETCD-02")
 
 
@@ -199,7 +217,7 @@ def test_a_lost_update_breaks_etcd_03() -> None:
     put(h, A, "a:0", 5)
     swap(h, A, "a:1", 5, 7, done=False)
     swap(h, B, "b:1", 5, 6)
-    complete(h, A, "a:1", "swap", 7, 7, "a:1")
+    complete(h, A, operation="a:1", action="swap", revision=7, mod_revision=7, value="a:1")
     assert "overwrote 'b:1'" in violation(h, "ETCD-03")
 
 
@@ -208,7 +226,7 @@ def test_a_write_found_between_a_swap_and_what_it_expected_breaks_etcd_03() -> N
     put(h, A, "a:0", 5)
     invoke(h, B, "b:1", "put", value="b:1")
     swap(h, A, "a:1", 5, 7)
-    complete(h, B, "b:1", "put", 6, 6, "b:1")
+    complete(h, B, operation="b:1", action="put", revision=6, mod_revision=6, value="b:1")
     assert "overwrote 'b:1'" in violation(h, "ETCD-03")
 
 
@@ -216,7 +234,17 @@ def test_a_swap_refused_in_spite_of_what_it_expected_breaks_etcd_03() -> None:
     h = HistoryBuilder()
     put(h, A, "a:0", 5)
     invoke(h, B, "b:0", "swap", value="b:0", expected=5)
-    complete(h, B, "b:0", "swap", 5, 5, "a:0", outcome="failed", error=COMPARE_FAILED)
+    complete(
+        h,
+        B,
+        operation="b:0",
+        action="swap",
+        revision=5,
+        mod_revision=5,
+        value="a:0",
+        outcome="failed",
+        error=COMPARE_FAILED,
+    )
     assert "was refused" in violation(h, "ETCD-03")
 
 
@@ -237,7 +265,7 @@ def test_concurrent_operations_and_serializable_reads_keep_etcd_03() -> None:
     put(h, A, "a:0", 5)
     invoke(h, B, "b:0", "get")
     put(h, A, "a:1", 6)
-    complete(h, B, "b:0", "get", 5, 5, "a:0")
+    complete(h, B, operation="b:0", action="get", revision=5, mod_revision=5, value="a:0")
     get(h, "b:1", 5, 5, "a:0", serializable=True)
     get(h, "b:2", 6, 6, "a:1")
     swap(h, B, "b:3", 6, 7)

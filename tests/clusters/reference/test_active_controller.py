@@ -42,7 +42,12 @@ class LoneController:
         site = Site("controller-1", "controller-1", {"CONTROLLER": 9093}, "controller-1#1")
         now = e.Instant(self.now_ns, 0)
         core = assemble(
-            settings, site, DiskContents(metadata=metadata), Random(1).randint, Policies(), now
+            settings,
+            site,
+            stored=DiskContents(metadata=metadata),
+            chance=Random(1).randint,
+            policies=Policies(),
+            now=now,
         )
         assert isinstance(core, ControllerNode)
         self.core = core

@@ -215,7 +215,14 @@ def test_an_incarnation_that_lost_its_id_and_has_it_again_is_seen() -> None:
     def registered(epoch: int, incarnation: int) -> None:
         image = Image()
         image.offset = epoch + 1
-        image.brokers[1] = Broker(1, epoch, True, UUID(int=incarnation), (), epoch)
+        image.brokers[1] = Broker(
+            id=1,
+            epoch=epoch,
+            fenced=True,
+            incarnation=UUID(int=incarnation),
+            endpoints=(),
+            registered_at=epoch,
+        )
         invariants._metadata("controller-1#1", "controller-1", image)
 
     for epoch, incarnation in enumerate((7, 7, 8, 9, 9)):

@@ -17,7 +17,16 @@ SEQUENCES = 1 << 31
 
 
 def batch(base: int, count: int, epoch: int) -> Entry:
-    return Entry(base, base + count, epoch, 10 * count, base, -1, -1, -1)
+    return Entry(
+        base=base,
+        end=base + count,
+        epoch=epoch,
+        size=10 * count,
+        max_timestamp=base,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+    )
 
 
 class TwoLogs(RuleBasedStateMachine):
@@ -110,14 +119,35 @@ class OneProducer(RuleBasedStateMachine):
         self.epoch = 0
 
     def _header(self, epoch: int, sequence: int, count: int) -> BatchHeader:
-        return BatchHeader(0, 80, 0, 0, count - 1, 0, 7, epoch, sequence % SEQUENCES, count, 0)
+        return BatchHeader(
+            base_offset=0,
+            size=80,
+            leader_epoch=0,
+            attributes=0,
+            last_offset_delta=count - 1,
+            max_timestamp=0,
+            producer_id=7,
+            producer_epoch=epoch,
+            base_sequence=sequence % SEQUENCES,
+            count=count,
+            crc=0,
+        )
 
     def _send(self, epoch: int, sequence: int, count: int) -> Entry | Error | None:
         return check_sequence(self.log.producer(7), self._header(epoch, sequence, count))
 
     def _store(self, sequence: int, count: int) -> None:
         base = self.log.end
-        one = Entry(base, base + count, 0, 80, 0, 7, self.epoch, sequence % SEQUENCES)
+        one = Entry(
+            base=base,
+            end=base + count,
+            epoch=0,
+            size=80,
+            max_timestamp=0,
+            producer_id=7,
+            producer_epoch=self.epoch,
+            base_sequence=sequence % SEQUENCES,
+        )
         self.log.append(one)
         self.stored.append(one)
 

@@ -30,7 +30,14 @@ def plugins() -> Plugins:
 def searcher(plugins: Plugins, out: Path, clean_seeds: int = 0) -> Searcher:
     budget = replace(BUDGETS["simulated"], clean_seeds=clean_seeds)
     system = plugins.system("reference/quorum")
-    return Searcher(system, "simulated", plugins, out, budget, lambda line: None)
+    return Searcher(
+        system=system,
+        runtime="simulated",
+        plugins=plugins,
+        out=out,
+        budget=budget,
+        report=lambda line: None,
+    )
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda d: d.name)
@@ -81,7 +88,8 @@ def test_an_unknown_defect_is_refused_with_the_nearest_name(
 @pytest.fixture(scope="module")
 def matrix(plugins: Plugins, tmp_path_factory: pytest.TempPathFactory) -> Sequence[MatrixRow]:
     out = tmp_path_factory.mktemp("matrix")
-    found = conformance(plugins.system("reference/quorum"), "simulated", plugins, out, seed=1)
+    system = plugins.system("reference/quorum")
+    found = conformance(system, "simulated", plugins=plugins, out=out, seed=1)
     assert found.failure is None
     return found.rows
 

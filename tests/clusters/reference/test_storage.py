@@ -103,7 +103,18 @@ def built(shape: list[tuple[int, int, int]]) -> tuple[LogIndex, list[Entry]]:
     end = epoch = 0
     for count, step, producer in shape:
         epoch += step
-        entries.append(Entry(end, end + count, epoch, 100 * count, end, producer, 0, end))
+        entries.append(
+            Entry(
+                base=end,
+                end=end + count,
+                epoch=epoch,
+                size=100 * count,
+                max_timestamp=end,
+                producer_id=producer,
+                producer_epoch=0,
+                base_sequence=end,
+            )
+        )
         end += count
     return LogIndex(entries), entries
 

@@ -23,12 +23,28 @@ from fencepost.plugins.manager import load
 
 def test_a_matrix_has_every_column_and_a_clauses_lines_together() -> None:
     rows = [
-        MatrixRow(clause, system, "process", Outcome.HOLDS, 12, Evidence.CLIENT, ("a", "b"))
+        MatrixRow(
+            clause=clause,
+            system=system,
+            runtime="process",
+            verdict=Outcome.HOLDS,
+            exercised=12,
+            evidence=Evidence.CLIENT,
+            tests=("a", "b"),
+        )
         for system in ("apache/kraft@4.3.1", "apache/kraft@3.9.2")
         for clause in ("QC-30", "RP-29")
     ]
     rows.append(
-        MatrixRow("QC-34", "apache/kraft@4.3.1", "docker", Outcome.NOT_APPLICABLE, 0, None, ())
+        MatrixRow(
+            clause="QC-34",
+            system="apache/kraft@4.3.1",
+            runtime="docker",
+            verdict=Outcome.NOT_APPLICABLE,
+            exercised=0,
+            evidence=None,
+            tests=(),
+        )
     )
     printed = StringIO()
     print_matrix(rows, load(), Console(file=printed, width=120))
@@ -69,7 +85,16 @@ def test_data_is_never_markup(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_cell_of_a_table_is_never_markup() -> None:
     printed = StringIO()
     why = "takes ['controller-2:9093'] [/] for \x1b[31mthe quorum"
-    row = MatrixRow("QC-05", "x", "process", Outcome.UNKNOWN, 0, None, (), reason=why)
+    row = MatrixRow(
+        clause="QC-05",
+        system="x",
+        runtime="process",
+        verdict=Outcome.UNKNOWN,
+        exercised=0,
+        evidence=None,
+        tests=(),
+        reason=why,
+    )
     print_matrix([row], load(), Console(file=printed, width=220, markup=False))
     assert "takes ['controller-2:9093'] [/] for \\x1b[31mthe quorum" in printed.getvalue()
 
@@ -86,7 +111,18 @@ def test_a_run_and_the_demo_leave_out_the_same_clauses() -> None:
     of_demo, of_run = StringIO(), StringIO()
     judged = {clause: Verdict(outcome, 0, None, "") for clause, outcome in outcomes.items()}
     print_verdicts(Judgement(judged), Console(file=of_demo, width=120))
-    rows = [MatrixRow(clause, "x", "process", o, 0, None, ()) for clause, o in outcomes.items()]
+    rows = [
+        MatrixRow(
+            clause=clause,
+            system="x",
+            runtime="process",
+            verdict=o,
+            exercised=0,
+            evidence=None,
+            tests=(),
+        )
+        for clause, o in outcomes.items()
+    ]
     print_run_table(rows, (), load(), Console(file=of_run, width=120))
     for printed in (of_demo, of_run):
         lines = printed.getvalue().splitlines()

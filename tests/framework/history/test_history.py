@@ -35,7 +35,9 @@ STARTED = NodeStarted("broker", 1, "uuid", 0)
 
 
 def event(process: str, seq: int, at_ns: int, cause: Cause | None = None) -> Event:
-    return Event("run", process, seq, at_ns, Stalled(1), cause)
+    return Event(
+        run="run", process=process, node_seq=seq, at_ns=at_ns, body=Stalled(1), cause=cause
+    )
 
 
 def merged(*sources: list[Event]) -> list[tuple[str, int]]:

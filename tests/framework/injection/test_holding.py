@@ -57,9 +57,13 @@ class Bench:
         self.a, self.b = Process("a", self), Process("b", self)
         self.living: dict[str, Process] = {"a": self.a, "b": self.b}
         self.network = SimulatedNetwork(
-            LAYOUT, self.agenda, Random(1), self.living.get, NetworkProfile(),
-            lambda message, port: None if message == b"answer" else message,  # type: ignore[return-value]
-        )  # fmt: skip
+            layout=LAYOUT,
+            agenda=self.agenda,
+            draw=Random(1),
+            living=self.living.get,
+            profile=NetworkProfile(),
+            frame=lambda message, port: None if message == b"answer" else message,  # type: ignore[return-value]
+        )
         prober = SimulatedProber(self.network, self.agenda, lambda port: b"probe", self.pass_time)
         self.links = Network(
             LAYOUT, self.network, prober, lambda slot: slot in self.living, wait=prober.wait

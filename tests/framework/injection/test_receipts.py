@@ -16,7 +16,15 @@ SILENT = Answer(False, 110.0)
 CUT_UP = LinkState(cut_upstream=True)
 CUT_DOWN = LinkState(cut_downstream=True)
 CUT = LinkState(cut_upstream=True, cut_downstream=True)
-GOOD_CUT = Trial(LINK, HEALTHY, CUT_UP, QUICK, SILENT, {"upstream": 29, "downstream": 0}, 1)
+GOOD_CUT = Trial(
+    link=LINK,
+    old=HEALTHY,
+    new=CUT_UP,
+    before=QUICK,
+    after=SILENT,
+    vanished={"upstream": 29, "downstream": 0},
+    open_before=1,
+)
 GOOD_DOWN = replace(GOOD_CUT, new=CUT_DOWN, vanished={"upstream": 0, "downstream": 14})
 
 

@@ -46,7 +46,19 @@ def begin(h: HistoryBuilder) -> None:
 
 
 def serve(h: HistoryBuilder, process: str = BROKER) -> Event:
-    return h.add(process, FetchServed("orders", 0, "clients/c#1", 0, 5, 5, 1, "FENCED"))
+    return h.add(
+        process,
+        FetchServed(
+            topic="orders",
+            partition=0,
+            client="clients/c#1",
+            from_offset=0,
+            to_offset=5,
+            high_watermark=5,
+            leader_epoch=1,
+            state="FENCED",
+        ),
+    )
 
 
 def inject(h: HistoryBuilder, *targets: str, fault_id: str = "cut-1") -> Event:
@@ -55,13 +67,49 @@ def inject(h: HistoryBuilder, *targets: str, fault_id: str = "cut-1") -> Event:
 
 def renew(h: HistoryBuilder, correlation: int) -> tuple[Event, Event, Event]:
     """A heartbeat, its answer, and the lease it brings."""
-    sent = h.add(BROKER, HeartbeatSent(1, 5, 101, correlation, "ACTIVE", 0, 3))
+    sent = h.add(
+        BROKER,
+        HeartbeatSent(
+            broker_id=1,
+            broker_epoch=5,
+            controller=101,
+            correlation=correlation,
+            target_state="ACTIVE",
+            lease_start_ms=0,
+            metadata_offset=3,
+        ),
+    )
     answered = h.add(
         CONTROLLER,
-        HeartbeatAnswered(BROKER, 1, "b", 5, 5, "NONE", "ACTIVE", 0, 3000, 3000, 1, 101, True),
+        HeartbeatAnswered(
+            client=BROKER,
+            broker_id=1,
+            incarnation="b",
+            request_epoch=5,
+            broker_epoch=5,
+            error="NONE",
+            next_state="ACTIVE",
+            lease_start_ms=0,
+            lease_end_ms=3000,
+            lease_period_ms=3000,
+            controller_epoch=1,
+            active_controller=101,
+            active=True,
+        ),
         Cause(BROKER, correlation, True),
     )
-    granted = h.add(BROKER, LeaseGranted(1, 5, "ACTIVE", 0, 3000, h.now_ns + 3_000_000_000, 1))
+    granted = h.add(
+        BROKER,
+        LeaseGranted(
+            broker_id=1,
+            broker_epoch=5,
+            next_state="ACTIVE",
+            lease_start_ms=0,
+            lease_end_ms=3000,
+            ends_at_ns=h.now_ns + 3_000_000_000,
+            controller_epoch=1,
+        ),
+    )
     return sent, answered, granted
 
 
@@ -72,9 +120,30 @@ def test_a_fenced_broker_that_serves_is_explained_by_fault_lease_and_fence() -> 
     renew(h, 1)
     *_, granted = renew(h, 2)
     fault = inject(h, "broker-1", "controller-1")
-    expired = h.after(3000).add(CONTROLLER, LeaseExpired(1, 5, 0, 3_000_000_000, 3000, 1))
+    expired = h.after(3000).add(
+        CONTROLLER,
+        LeaseExpired(
+            broker_id=1,
+            broker_epoch=5,
+            last_heard_ns=0,
+            now_ns=3_000_000_000,
+            lease_period_ms=3000,
+            controller_epoch=1,
+        ),
+    )
     fenced = h.add(CONTROLLER, BrokerCommitted(9, 1, 5, True, "b"))
-    moved = h.add(CONTROLLER, PartitionCommitted(10, "orders", 0, 2, 1, (2, 3), ALL3))
+    moved = h.add(
+        CONTROLLER,
+        PartitionCommitted(
+            offset=10,
+            topic="orders",
+            partition=0,
+            leader=2,
+            leader_epoch=1,
+            isr=(2, 3),
+            replicas=ALL3,
+        ),
+    )
     lost = h.add(BROKER, BrokerStateChanged(1, "ACTIVE", "FENCED", 5, "lease_expired"))
     served = serve(h)
     found = why(h, served, lost)
@@ -91,7 +160,18 @@ def test_what_is_about_another_broker_or_partition_is_left_out_however_near() ->
     h = HistoryBuilder()
     begin(h)
     h.add(CONTROLLER, BrokerCommitted(9, 2, 5, True, "o"))
-    h.add(CONTROLLER, PartitionCommitted(10, "payments", 0, 2, 1, (2, 3), ALL3))
+    h.add(
+        CONTROLLER,
+        PartitionCommitted(
+            offset=10,
+            topic="payments",
+            partition=0,
+            leader=2,
+            leader_epoch=1,
+            isr=(2, 3),
+            replicas=ALL3,
+        ),
+    )
     h.add(OTHER, BrokerStateChanged(2, "ACTIVE", "FENCED", 5, "lease_expired"))
     inject(h, "broker-2")
     served = serve(h)
@@ -168,7 +248,19 @@ def test_what_a_client_saw_is_about_the_slot_it_asked() -> None:
     fault = inject(h, "broker-1")
     probed = h.add(
         "clients/probe#1",
-        ProbeCompleted("p", "Fetch", 1, "broker-1", "orders", 0, "answered", "", 3, -1, 0),
+        ProbeCompleted(
+            operation="p",
+            api="Fetch",
+            broker=1,
+            slot="broker-1",
+            topic="orders",
+            partition=0,
+            outcome="answered",
+            error="",
+            records=3,
+            base_offset=-1,
+            sent_at_ns=0,
+        ),
     )
     found = why(h, probed, lost)
     assert [lost, fault] == told(found)[1:]
@@ -201,12 +293,35 @@ def test_verdicts_carry_the_explanation_of_their_first_violations() -> None:
     h = HistoryBuilder()
     begin(h)
     stored = [
-        h.add(BROKER, LogAppended("orders", 0, n, n + 1, n, 1, 1, True, "d", -1, -1))
+        h.add(
+            BROKER,
+            LogAppended(
+                topic="orders",
+                partition=0,
+                base_offset=n,
+                log_end=n + 1,
+                expected_base=n,
+                batch_epoch=1,
+                leader_epoch=1,
+                as_leader=True,
+                digest="d",
+                producer_id=-1,
+                base_sequence=-1,
+            ),
+        )
         for n in range(5)
     ]
     broken = tuple(Broken(event.ref, Evidence.SELF, "it broke") for event in stored)
     verdicts = {
-        "X-1": Verdict(Outcome.VIOLATED, 0, Evidence.SELF, "It holds.", "", 5, broken),
+        "X-1": Verdict(
+            verdict=Outcome.VIOLATED,
+            exercised=0,
+            evidence=Evidence.SELF,
+            sentence="It holds.",
+            reason="",
+            violated=5,
+            violations=broken,
+        ),
         "X-2": Verdict(Outcome.HOLDS, 3, Evidence.SELF, "So does this."),
     }
     found = explained(verdicts, h.events())
@@ -231,7 +346,21 @@ def test_a_repeated_request_is_shown_once() -> None:
     h = HistoryBuilder()
     begin(h)
     asked = [
-        h.add(OTHER, IsrChangeAsked("orders", 0, 1, 5, ALL3, (1, 2), (5, 5), 5, 0, 1))
+        h.add(
+            OTHER,
+            IsrChangeAsked(
+                topic="orders",
+                partition=0,
+                leader_epoch=1,
+                broker_epoch=5,
+                old_isr=ALL3,
+                new_isr=(1, 2),
+                ends=(5, 5),
+                high_watermark=5,
+                epoch_start=0,
+                lag_ns=1,
+            ),
+        )
         for _ in range(6)
     ]
     steps = told(why(h, serve(h)))

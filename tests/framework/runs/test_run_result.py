@@ -40,7 +40,17 @@ VERDICTS = {
     "QC-03": Verdict(Outcome.NOT_EXERCISED, 0, None, "Nobody tried."),
     "HB-01": Verdict(Outcome.NOT_APPLICABLE, 0, None, "It binds another plane."),
 }
-VIOLATED = {"QC-17": Verdict(Outcome.VIOLATED, 1, Evidence.CLIENT, SENTENCE, "", 1, (BROKEN,))}
+VIOLATED = {
+    "QC-17": Verdict(
+        verdict=Outcome.VIOLATED,
+        exercised=1,
+        evidence=Evidence.CLIENT,
+        sentence=SENTENCE,
+        reason="",
+        violated=1,
+        violations=(BROKEN,),
+    )
+}
 GOOD = RunResult(
     RunFolder(Path("run")),
     Judgement(VERDICTS),
@@ -189,9 +199,13 @@ def test_a_finding_of_a_fault_is_known_where_that_fault_had_been_aimed_only(
     finding = structs.replace(KNOWN, fault="pause")
     at = BROKEN.at
     injected = FaultInjected(
-        f"{fault}-1", fault, (at.process if target == "itself" else "broker-9#1",), True, "",
-        began_ms * MS,
-    )  # fmt: skip
+        fault_id=f"{fault}-1",
+        fault=fault,
+        targets=(at.process if target == "itself" else "broker-9#1",),
+        receipt=True,
+        evidence="",
+        began_at_ns=began_ms * MS,
+    )
     events = [
         Event("run", at.process, at.seq, 10 * MS, PhaseStarted("load")),
         Event("run", "harness", 0, 20 * MS, injected),
@@ -210,8 +224,36 @@ def test_what_a_finding_leaves_broken_in_its_wake_is_of_its_doing(
     wake = structs.replace(BROKEN, at=Cause("broker-9#1", 5), message="it has lost everything")
     verdict = structs.replace(VIOLATED["QC-17"], violations=(wake,))
     events = [
-        Event("run", BROKEN.at.process, BROKEN.at.seq, 1, LogTruncated("t", 0, 0, 1, 0, 1, "")),
-        Event("run", "broker-9#1", 5, 2, LogTruncated("t", partition, 0, 1, 0, 1, "")),
+        Event(
+            "run",
+            BROKEN.at.process,
+            BROKEN.at.seq,
+            1,
+            LogTruncated(
+                topic="t",
+                partition=0,
+                to_offset=0,
+                from_log_end=1,
+                high_watermark=0,
+                leader_epoch=1,
+                reason="",
+            ),
+        ),
+        Event(
+            "run",
+            "broker-9#1",
+            5,
+            2,
+            LogTruncated(
+                topic="t",
+                partition=partition,
+                to_offset=0,
+                from_log_end=1,
+                high_watermark=0,
+                leader_epoch=1,
+                reason="",
+            ),
+        ),
     ]
     judgement = attributed(Judgement({**VIOLATED, clause: verdict}), [finding], events)
     assert judgement.verdicts["QC-17"].known == ("serves-late",)

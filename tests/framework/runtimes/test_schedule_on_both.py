@@ -57,7 +57,9 @@ def test_a_schedule_recorded_on_processes_means_the_same_in_the_simulator(tmp_pa
         run.clients.consume("replayed")
         run.faults.follow(planned)
         recorded = run.finish()
-    replayed = replay(recorded.folder, plugins, tmp_path, lambda line: None, "simulated")
+    replayed = replay(
+        recorded.folder, plugins, out=tmp_path, report=lambda line: None, runtime="simulated"
+    )
     for result in (recorded, replayed):
         result.check(tuple(ABOUT))
     both = [

@@ -32,7 +32,14 @@ def children(tmp_path: Path, real: None) -> Iterator[Launcher]:
 
 def python(tmp_path: Path, name: str, code: str, stdin: int | None = None) -> Child:
     argv = [sys.executable, "-c", code]
-    return Child(name, argv, tmp_path, tmp_path / f"{name}.log", {"COLOUR": "blue"}, stdin)
+    return Child(
+        name=name,
+        argv=argv,
+        folder=tmp_path,
+        log=tmp_path / f"{name}.log",
+        environment={"COLOUR": "blue"},
+        stdin=stdin,
+    )
 
 
 def test_an_exit_code_is_reported_once_and_stays_known(tmp_path: Path, children: Launcher) -> None:

@@ -32,7 +32,15 @@ def work(config: WorkerConfig, options: Options, recorder: Recorder) -> str:
 
 def started_with(tmp_path: Path, options: bytes) -> list[str]:
     events = tmp_path / "clients.a-1#1.ndjson"
-    config = WorkerConfig("run", "clients/a-1#1", str(events), (), {}, 1, msgspec.Raw(options))
+    config = WorkerConfig(
+        run="run",
+        process="clients/a-1#1",
+        events=str(events),
+        bootstrap=(),
+        hosts={},
+        client_port=1,
+        options=msgspec.Raw(options),
+    )
     path = tmp_path / "config.json"
     path.write_bytes(msgspec.json.encode(config))
     return ["worker", str(path)]

@@ -97,7 +97,15 @@ class AcknowledgedWritesStay:
         for read, (revision, mod_revision) in state.reads.items():
             if mod_revision < at <= revision:
                 return (
-                    _lost(body.key, body.operation, at, read, revision, mod_revision, event.ref),
+                    _lost(
+                        body.key,
+                        body.operation,
+                        at=at,
+                        read=read,
+                        revision=revision,
+                        mod_revision=mod_revision,
+                        ack=event.ref,
+                    ),
                 )
         return NOTHING
 
@@ -120,7 +128,17 @@ class AcknowledgedWritesStay:
         last = max(shown)
         operation, ref = state.writes[last]
         if mod_revision < last:
-            return (_lost(body.key, operation, last, event.ref, revision, mod_revision, ref),)
+            return (
+                _lost(
+                    body.key,
+                    operation,
+                    at=last,
+                    read=event.ref,
+                    revision=revision,
+                    mod_revision=mod_revision,
+                    ack=ref,
+                ),
+            )
         if mod_revision == last and body.value != operation:
             message = (
                 f"{body.operation} read {body.value!r} at revision {last} of {body.key}, which was "
@@ -138,7 +156,7 @@ class AcknowledgedWritesStay:
 
 
 def _lost(
-    key: str, operation: str, at: int, read: Cause, revision: int, mod_revision: int, ack: Cause
+    key: str, operation: str, *, at: int, read: Cause, revision: int, mod_revision: int, ack: Cause
 ) -> Violated:
     message = (
         f"{operation} was acknowledged at revision {at} of {key}, and a read of the store at "
@@ -269,10 +287,15 @@ class KeysAreLinearizable:
             _remember(state.swaps, at, (invoked.expected, body.operation, event.ref))
             between = _between(state.values, invoked.expected, at)
             if between is not None:
-                return [_overwrote(body.operation, *state.values[between], at, between)]
+                value, ref = state.values[between]
+                return [_overwrote(body.operation, value, at=ref, swapped=at, between=between)]
         for swapped, (expected, operation, ref) in state.swaps.items():
             if expected < at < swapped:
-                return [_overwrote(operation, body.value, event.ref, swapped, at, ref)]
+                return [
+                    _overwrote(
+                        operation, body.value, at=event.ref, swapped=swapped, between=at, swap=ref
+                    )
+                ]
         return []
 
     def end(self, state: _Register, end: RunEnd) -> Sequence[Finding]:
@@ -292,7 +315,7 @@ def _between(values: Mapping[int, object], after: int, before: int) -> int | Non
 
 
 def _overwrote(
-    operation: str, lost: str, at: Cause, swapped: int, between: int, swap: Cause | None = None
+    operation: str, lost: str, *, at: Cause, swapped: int, between: int, swap: Cause | None = None
 ) -> Violated:
     message = (
         f"the swap {operation} took effect at revision {swapped} and overwrote {lost!r} of "

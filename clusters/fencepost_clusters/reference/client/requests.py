@@ -77,7 +77,9 @@ def ask_admin(command: AdminCommand, limit_ms: int) -> AdminRequest:
             return AdminRequest("reassign", subject, asked, _first_error)
         case ListReassignments():
             listing = a.ListPartitionReassignmentsRequest(timeout=limit_ms, topics=None)
-            return AdminRequest("list_reassignments", "", listing, _first_error, True, _under_way)
+            return AdminRequest(
+                "list_reassignments", "", listing, _first_error, True, details_in=_under_way
+            )
         case ElectPreferred():
             places = (a.TopicPartitions(topic=command.topic, partitions=command.partitions),)
             election = a.ElectLeadersRequest(

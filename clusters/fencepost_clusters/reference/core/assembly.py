@@ -69,6 +69,7 @@ def check_site(settings: Settings, site: Site) -> None:
 def assemble(
     settings: Settings,
     site: Site,
+    *,
     stored: DiskContents,
     chance: Chance,
     policies: Policies,

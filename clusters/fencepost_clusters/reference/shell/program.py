@@ -72,7 +72,9 @@ def main(argv: list[str]) -> int:
         draw = random.Random(f"{node.run}/{node.seed}/{node.process}")
         offset_ms = settings.ms("clock.offset.ms")
         now = instant(offset_ms)
-        core = assemble(settings, site, disk.stored(), draw.randint, policies, now)
+        core = assemble(
+            settings, site, stored=disk.stored(), chance=draw.randint, policies=policies, now=now
+        )
         identity = NodeIdentity(node.process, node.hosts, settings.rights, offset_ms)
         running = Node(core, disk, recorder, identity)
         listeners = {name: (node.address, port) for name, port in node.ports.items()}

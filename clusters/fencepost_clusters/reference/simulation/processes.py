@@ -18,6 +18,7 @@ from fencepost_clusters.reference.simulation.shell import Core, Shell, ShellIden
 def node(
     place: Place,
     settings: Settings,
+    *,
     ports: Mapping[str, int],
     policies: Policies,
     disk: SimulatedDisk,
@@ -28,7 +29,9 @@ def node(
     site = Site(place.slot.name, place.advertised, ports, place.process)
 
     def make(now: Instant) -> Core:
-        return assemble(settings, site, disk.stored(), host.chance, policies, now)
+        return assemble(
+            settings, site, stored=disk.stored(), chance=host.chance, policies=policies, now=now
+        )
 
     listeners = {port: name for name, port in ports.items()}
     offset_ms = settings.ms("clock.offset.ms")

@@ -27,7 +27,7 @@ class CorruptBatch(ValueError):
     """Bytes that are no whole, intact sequence of record batches of magic 2."""
 
 
-class BatchHeader(Struct, frozen=True):
+class BatchHeader(Struct, frozen=True, kw_only=True):
     """The first 61 bytes of a batch; `size` is the whole batch's, in bytes; times in ms."""
 
     base_offset: int
@@ -73,9 +73,18 @@ def parse(data: bytes, at: int = 0, verify: bool = True) -> BatchHeader:
     if verify and crc32c(memoryview(data)[at + CRC_FROM : at + size]) != crc:
         raise CorruptBatch("checksum mismatch")
     return BatchHeader(
-        base_offset, size, leader_epoch, attributes, last_delta, max_timestamp, producer_id,
-        producer_epoch, base_sequence, count, crc,
-    )  # fmt: skip
+        base_offset=base_offset,
+        size=size,
+        leader_epoch=leader_epoch,
+        attributes=attributes,
+        last_offset_delta=last_delta,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        count=count,
+        crc=crc,
+    )
 
 
 def split(data: bytes, verify: bool = True) -> Iterator[tuple[BatchHeader, bytes]]:
@@ -97,6 +106,7 @@ def build(
     base_offset: int,
     leader_epoch: int,
     timestamp_ms: int,
+    *,
     control: bool = False,
     producer: tuple[int, int, int] = (-1, -1, -1),
 ) -> bytes:

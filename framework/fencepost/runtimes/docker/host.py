@@ -200,6 +200,7 @@ class ContainerLauncher:
         self,
         engine: Engine,
         pods: Pods,
+        *,
         folder: RunFolder,
         image: ImageOf,
         here: Launcher,
@@ -338,12 +339,21 @@ class DockerHost:
             ends = _Ends()
             self._finish.callback(ends.close)
             self.toxiproxies = Pods(
-                layout, self.addresses, self._engine, folder, self._prefix,
-                lambda name, pod: ends.note(_exit(name, self._engine, pod, now_ns())),
-            )  # fmt: skip
+                layout=layout,
+                addresses=self.addresses,
+                engine=self._engine,
+                folder=folder,
+                prefix=self._prefix,
+                ended=lambda name, pod: ends.note(_exit(name, self._engine, pod, now_ns())),
+            )
             self._finish.callback(self.toxiproxies.close)
             self.launcher = ContainerLauncher(
-                self._engine, self.toxiproxies, folder, image, here, ends
+                engine=self._engine,
+                pods=self.toxiproxies,
+                folder=folder,
+                image=image,
+                here=here,
+                ends=ends,
             )
             self._finish.callback(self.launcher.close)
         except BaseException:

@@ -148,6 +148,7 @@ class Pods:
         self,
         layout: Layout,
         addresses: PodAddressing,
+        *,
         engine: Engine,
         folder: RunFolder,
         prefix: str,
@@ -233,7 +234,16 @@ class Pods:
         hosts = {o.name: self._addresses.seen(slot, o) for o in self._layout.slots}
         network = Network(self._prefix, self._addresses.own(slot), hosts, self._published(slot))
         container = self._engine.create(
-            Container(name, IMAGE, _AGENT, name, MOUNT, {}, network, takes_input=True)
+            Container(
+                name=name,
+                image=IMAGE,
+                argv=_AGENT,
+                volume=name,
+                folder=MOUNT,
+                environment={},
+                network=network,
+                takes_input=True,
+            )
         )
         pod = Pod(slot, container, name, self._folder.log_of(log))
 

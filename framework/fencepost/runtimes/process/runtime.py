@@ -64,7 +64,7 @@ from fencepost.model.runtime import (
     clients_slot,
 )
 from fencepost.model.shape import Shape
-from fencepost.model.systems import Launchable, ParsesLogs, Place, System, Versioned
+from fencepost.model.systems import Launchable, ParsesLogs, Place, System
 from fencepost.model.topology import CLIENT, Cut, Layout, Link, Slot
 from fencepost.model.view import View
 from fencepost.runtimes.process.backend import BackendKind
@@ -328,8 +328,9 @@ class ProcessRuntime:
         work = self._folder.work_of(process)
         work.mkdir()
         config = work / "config.json"
+        addresses = self._backend.addresses
         config_of_worker = worker_config(
-            self._folder, self._layout, self._backend.addresses, process, slot, spec, self.bootstrap
+            self._folder, self._layout, addresses, process, spec, bootstrap=self.bootstrap
         )
         config.write_bytes(msgspec.json.format(msgspec.json.encode(config_of_worker)))
         theirs, ours = os.pipe()
@@ -486,12 +487,13 @@ class ProcessRuntime:
         return addresses.seen(clients[0], slot) if clients else addresses.own(slot)
 
     def _write_info(self, backend: BackendKind) -> None:
-        tools = dict(backend.tools)
-        if isinstance(self._system, Versioned):
-            tools[self._system.name.partition("@")[0]] = self._system.version
-        self._folder.write_info(
-            info_of(
-                self._folder, self._system.name, self._shape, self._layout.slots, backend.runtime,
-                self._seed, now_ns(), tools,
-            )
-        )  # fmt: skip
+        info = info_of(
+            self._folder.run,
+            self._system,
+            self._shape,
+            runtime=backend.runtime,
+            seed=self._seed,
+            clock_origin_ns=now_ns(),
+            tools=backend.tools,
+        )
+        self._folder.write_info(info)

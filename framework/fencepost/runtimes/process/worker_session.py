@@ -11,8 +11,8 @@ import msgspec
 
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.errors import EnvironmentFailed, UsageError
-from fencepost.model.runtime import ClientSpec, Process, Signal, client_port
-from fencepost.model.topology import Layout, Slot
+from fencepost.model.runtime import ClientSpec, Process, Signal, client_port, clients_slot
+from fencepost.model.topology import Layout
 from fencepost.model.worker_config import WorkerConfig
 from fencepost.runtimes.process.backend import Addressing
 from fencepost.runtimes.process.processes import Processes
@@ -26,11 +26,12 @@ def worker_config(
     layout: Layout,
     addresses: Addressing,
     process: str,
-    slot: Slot,
     spec: ClientSpec,
+    *,
     bootstrap: tuple[str, ...],
 ) -> WorkerConfig:
-    """The configuration of a worker in the clients' slot."""
+    """The configuration of a worker in the clients' slot; raises as `clients_slot`."""
+    slot = clients_slot(layout, spec)
     return WorkerConfig(
         run=folder.run,
         process=process,

@@ -56,6 +56,7 @@ class Machine:
         self,
         process: Process,
         clock: Clock,
+        *,
         draw: Random,
         agenda: Agenda,
         network: SimulatedNetwork,

@@ -85,6 +85,7 @@ class SimulatedNetwork:
         draw: Random,
         living: Callable[[str], End | None],
         profile: NetworkProfile,
+        *,
         frame: Callable[[object, int], bytes | None] | None = None,
     ) -> None:
         """`frame` gives the bytes of a message that was sent to a port (`Framing`)."""

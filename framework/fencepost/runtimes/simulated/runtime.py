@@ -109,12 +109,12 @@ class SimulatedRuntime:
         self._closed = False
         self._watch = watch
         self._connections = SimulatedNetwork(
-            self._layout,
-            self._agenda,
-            self._stream("network"),
-            self._end_in,
-            profile or NetworkProfile(),
-            system.frame if isinstance(system, Framing) else None,
+            layout=self._layout,
+            agenda=self._agenda,
+            draw=self._stream("network"),
+            living=self._end_in,
+            profile=profile or NetworkProfile(),
+            frame=system.frame if isinstance(system, Framing) else None,
         )
         prober = SimulatedProber(
             self._connections, self._agenda, system.simulated_probe, self._pass
@@ -381,7 +381,14 @@ class SimulatedRuntime:
     def _record(self, process: str, body: Struct, cause: Cause | None = None) -> Event:
         number = self._numbers[process]
         self._numbers[process] = number + 1
-        event = Event(self._folder.run, process, number, self._agenda.now_ns, body, cause)
+        event = Event(
+            run=self._folder.run,
+            process=process,
+            node_seq=number,
+            at_ns=self._agenda.now_ns,
+            body=body,
+            cause=cause,
+        )
         self._events.append(event)
         if type(body) is NodeStopped:
             self._clean_exits.add(process)
@@ -410,14 +417,14 @@ class SimulatedRuntime:
         clock = Clock(START_NS, drift_ppb, offset_ms)
         ports = frozenset(k.port for k in self._layout.links if k.target == slot.name)
         return Machine(
-            Process(process, slot, self._pids),
-            clock,
-            self._stream(process),
-            self._agenda,
-            self._connections,
-            ports,
-            self._record,
-            self._ended,
+            process=Process(process, slot, self._pids),
+            clock=clock,
+            draw=self._stream(process),
+            agenda=self._agenda,
+            network=self._connections,
+            ports=ports,
+            record=self._record,
+            exited=self._ended,
         )
 
     def _spawned(self, machine: Machine) -> None:
@@ -462,9 +469,12 @@ class SimulatedRuntime:
         return machine if machine is not None and machine.process == process else None
 
     def _write_info(self) -> None:
-        self._folder.write_info(
-            info_of(
-                self._folder, self._system.name, self._shape, self._layout.slots, "simulated",
-                self._seed, START_NS, {},
-            )
-        )  # fmt: skip
+        info = info_of(
+            self._folder.run,
+            self._system,
+            self._shape,
+            runtime="simulated",
+            seed=self._seed,
+            clock_origin_ns=START_NS,
+        )
+        self._folder.write_info(info)

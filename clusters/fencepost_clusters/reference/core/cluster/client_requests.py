@@ -39,6 +39,7 @@ class ClientRequests:
         self,
         settings: Settings,
         session: Session,
+        *,
         parts: Serving,
         requests: Refusals,
         policies: ServingPolicies,

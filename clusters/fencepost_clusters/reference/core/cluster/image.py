@@ -105,10 +105,15 @@ class Image:
             case r.PartitionRecord():
                 assert record.topic_id is not None
                 self.partitions[record.topic_id][record.partition_id] = Partition(
-                    record.topic_id, record.partition_id, record.replicas, record.isr,
-                    record.leader, record.leader_epoch, record.adding_replicas,
-                    record.removing_replicas,
-                )  # fmt: skip
+                    topic_id=record.topic_id,
+                    index=record.partition_id,
+                    replicas=record.replicas,
+                    isr=record.isr,
+                    leader=record.leader,
+                    leader_epoch=record.leader_epoch,
+                    adding=record.adding_replicas,
+                    removing=record.removing_replicas,
+                )
             case r.IsrChangeRecord():
                 self._isr_change(record)
             case r.ConfigRecord():
@@ -145,12 +150,12 @@ class Image:
             self.superseded[record.broker_id] = lost
         self.deleted.pop(record.broker_id, None)
         self.brokers[record.broker_id] = Broker(
-            record.broker_id,
-            record.broker_epoch,
-            record.fenced,
-            record.incarnation_id,
-            tuple((e.name, e.host, e.port) for e in record.end_points),
-            registered_at,
+            id=record.broker_id,
+            epoch=record.broker_epoch,
+            fenced=record.fenced,
+            incarnation=record.incarnation_id,
+            endpoints=tuple((e.name, e.host, e.port) for e in record.end_points),
+            registered_at=registered_at,
         )
 
     def _delete_broker(self, record: r.DeleteBrokerRecord) -> None:

@@ -42,6 +42,7 @@ def _origin(one: Partition) -> tuple[int, ...]:
 def _record(
     one: Partition,
     replicas: tuple[int, ...],
+    *,
     isr: tuple[int, ...],
     leader: int,
     adding: tuple[int, ...] = (),
@@ -77,12 +78,23 @@ def begin(on: DecisionContext, one: Partition, wanted: tuple[int, ...]) -> Outco
         return None, Error.INVALID_REPLICA_ASSIGNMENT, message
     leader = one.leader if one.leader in isr else first_live(replicas, isr, on.image.live())
     begun = Partition(
-        one.topic_id, one.index, replicas, isr, leader, one.leader_epoch, adding, removing
+        topic_id=one.topic_id,
+        index=one.index,
+        replicas=replicas,
+        isr=isr,
+        leader=leader,
+        leader_epoch=one.leader_epoch,
+        adding=adding,
+        removing=removing,
     )
     done = switch(on.image, begun, on.policies.placement)
     if done is not None:
         return done, Error.NONE, None
-    return _record(one, replicas, isr, leader, adding, removing), Error.NONE, None
+    return (
+        _record(one, replicas, isr=isr, leader=leader, adding=adding, removing=removing),
+        Error.NONE,
+        None,
+    )
 
 
 def call_off(on: DecisionContext, one: Partition) -> Outcome:
@@ -95,7 +107,7 @@ def call_off(on: DecisionContext, one: Partition) -> Outcome:
         message = "none of the former replicas is in the ISR"
         return None, Error.INVALID_REPLICA_ASSIGNMENT, message
     leader = one.leader if one.leader in isr else first_live(origin, isr, on.image.live())
-    return _record(one, origin, isr, leader), Error.NONE, None
+    return _record(one, origin, isr=isr, leader=leader), Error.NONE, None
 
 
 def switch(image: Image, one: Partition, policies: PlacementPolicies) -> r.PartitionRecord | None:
@@ -105,7 +117,7 @@ def switch(image: Image, one: Partition, policies: PlacementPolicies) -> r.Parti
     if not policies.has_caught_up(wanted, one.isr):
         return None
     isr = policies.isr_after_reassignment(wanted, one.isr)
-    return _record(one, wanted, isr, first_live(wanted, wanted, image.live()))
+    return _record(one, wanted, isr=isr, leader=first_live(wanted, wanted, image.live()))
 
 
 def settle(

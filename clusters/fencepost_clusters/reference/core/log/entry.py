@@ -7,7 +7,7 @@ from msgspec import Struct
 from fencepost_clusters.reference.wire.record_batch import BatchHeader
 
 
-class Entry(Struct, frozen=True):
+class Entry(Struct, frozen=True, kw_only=True):
     """One stored batch; `end` is exclusive, `max_timestamp` in milliseconds."""
 
     base: int
@@ -23,6 +23,12 @@ class Entry(Struct, frozen=True):
 def entry(header: BatchHeader) -> Entry:
     """The index entry of a stored batch."""
     return Entry(
-        header.base_offset, header.last_offset + 1, header.leader_epoch, header.size,
-        header.max_timestamp, header.producer_id, header.producer_epoch, header.base_sequence,
-    )  # fmt: skip
+        base=header.base_offset,
+        end=header.last_offset + 1,
+        epoch=header.leader_epoch,
+        size=header.size,
+        max_timestamp=header.max_timestamp,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+    )

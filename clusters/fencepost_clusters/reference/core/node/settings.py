@@ -51,7 +51,7 @@ TOPIC_SETTINGS = ("min.insync.replicas",)
 """What a topic may set for itself; anything else is refused with INVALID_CONFIG."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """See the module. `node_id` is that of the role these settings are for (`for_role`).
 
@@ -138,7 +138,16 @@ def read(properties: Mapping[str, str]) -> Settings:
     node_id = ids["broker"] if "broker" in roles else ids["controller"]
     cluster_id = properties.get("cluster.id", "fencepost")
     rights = read_rights(properties)
-    return Settings(node_id, roles, ids, voters, bootstrap, cluster_id, numbers, rights)
+    return Settings(
+        node_id=node_id,
+        roles=roles,
+        ids=ids,
+        voters=voters,
+        bootstrap=bootstrap,
+        cluster_id=cluster_id,
+        numbers=numbers,
+        rights=rights,
+    )
 
 
 def _check_metadata(numbers: Mapping[str, int]) -> None:

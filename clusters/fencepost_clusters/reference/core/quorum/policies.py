@@ -12,7 +12,7 @@ from fencepost_clusters.reference.core.quorum.raft.policies import RaftPolicies
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumPolicies:
     """See the module."""
 

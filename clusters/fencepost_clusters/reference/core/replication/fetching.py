@@ -51,6 +51,7 @@ class Fetching:
         self,
         replicas: Replicas,
         following: Following,
+        *,
         session: Session,
         refuse: Callable[[Received], None],
         policies: ReplicationPolicies,
@@ -224,7 +225,14 @@ class Fetching:
         topics: list[m.FetchableTopicResponse] = []
         for topic in request.topics:
             parts = tuple(
-                self._following.serve(parked.received, request, topic.topic_id, asked, state, now)
+                self._following.serve(
+                    parked.received,
+                    request,
+                    topic_id=topic.topic_id,
+                    asked=asked,
+                    state=state,
+                    now=now,
+                )
                 for asked in topic.partitions
             )
             topics.append(

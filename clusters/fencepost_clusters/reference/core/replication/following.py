@@ -217,6 +217,7 @@ class Following:
         self,
         received: Received,
         request: m.FetchRequest,
+        *,
         topic_id: UUID | None,
         asked: m.FetchPartition,
         state: ClusterState,

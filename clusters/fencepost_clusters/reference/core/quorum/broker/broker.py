@@ -78,23 +78,23 @@ class BrokerNode:
         )
         electorate = Electorate({}, settings.bootstrap, policies.raft, self._out)
         self.raft = Raft(
-            Member(settings.node_id, raft_timing(settings), process.chance, policies.raft),
-            electorate,
-            self.log,
-            Vote(max(0, self.log.last_epoch)),
-            self._out,
-            now,
+            member=Member(settings.node_id, raft_timing(settings), process.chance, policies.raft),
+            electorate=electorate,
+            log=self.log,
+            vote=Vote(max(0, self.log.last_epoch)),
+            out=self._out,
+            now=now,
         )
         controllers = electorate.voters
         self.committed = Committed(self._out, log, "broker")
         self.snapshots = Snapshots(settings, log, policies.metadata, self._out)
         self.lifecycle = Lifecycle(
-            settings,
-            Identity(process.incarnation, listeners),
-            controllers,
-            policies.broker,
-            self._out,
-            now,
+            settings=settings,
+            identity=Identity(process.incarnation, listeners),
+            controllers=controllers,
+            policies=policies.broker,
+            out=self._out,
+            now=now,
         )
         rules = policies.replication
         alter_isr = AlterIsr(settings, controllers, self.raft, self.lifecycle, self._out)
@@ -102,24 +102,24 @@ class BrokerNode:
         self.following = Following(settings, self.replicas, self.lifecycle, rules, self._out)
         self.producing = Producing(settings, self.replicas, self.lifecycle, rules, self._out)
         self.fetching = Fetching(
-            self.replicas,
-            self.following,
-            self.lifecycle,
-            lambda received: refuse_fenced(received, self.lifecycle, self._out),
-            rules,
-            self._out,
+            replicas=self.replicas,
+            following=self.following,
+            session=self.lifecycle,
+            refuse=lambda received: refuse_fenced(received, self.lifecycle, self._out),
+            policies=rules,
+            out=self._out,
         )
         self._changed: set[tuple[UUID, int]] = set()
         self._joined = False
         self._due_ns: int | None = now.monotonic_ns
         self.forwarding = Forwarding(settings, controllers, CHANGES, self._out)
         self._clients = ClientRequests(
-            settings,
-            self.lifecycle,
-            Serving(self.replicas, self.producing, self.fetching, self.forwarding),
-            CHANGES,
-            policies.cluster.serving,
-            self._out,
+            settings=settings,
+            session=self.lifecycle,
+            parts=Serving(self.replicas, self.producing, self.fetching, self.forwarding),
+            requests=CHANGES,
+            policies=policies.cluster.serving,
+            out=self._out,
         )
         self.metrics = Metrics("broker", settings.node_id, policies.metadata, self._out, now)
         self._recovered = False

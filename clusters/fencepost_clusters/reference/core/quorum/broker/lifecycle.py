@@ -61,6 +61,7 @@ class Lifecycle:
         self,
         settings: Settings,
         identity: Identity,
+        *,
         controllers: Voters,
         policies: BrokerPolicies,
         out: Outbox,

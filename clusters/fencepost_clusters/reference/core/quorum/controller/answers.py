@@ -26,7 +26,7 @@ def balance_ms(settings: Settings) -> int:
     return settings.ms("leader.imbalance.check.interval.ms")
 
 
-class _Waiting(Struct, frozen=True):
+class _Waiting(Struct, frozen=True, kw_only=True):
     """An answer that may leave once everything below `offset` is committed.
 
     `active`: it was decided by an active controller.
@@ -88,7 +88,16 @@ class Answers:
     ) -> None:
         active = isinstance(event, ChangeAnswered) or event.active
         offset = self._policies.term.answer_offset(log_end)
-        self._waiting.append(_Waiting(offset, received, answer, event, active, self._out.cause))
+        self._waiting.append(
+            _Waiting(
+                offset=offset,
+                received=received,
+                answer=answer,
+                event=event,
+                active=active,
+                cause=self._out.cause,
+            )
+        )
 
     def send_committed(self) -> None:
         """Sends the answers that rest on what is committed by now."""

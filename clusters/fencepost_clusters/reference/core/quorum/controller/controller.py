@@ -88,12 +88,12 @@ class ControllerNode:
         )
         electorate = Electorate(settings.voters, (), policies.raft, self._out)
         self.raft = Raft(
-            Member(settings.node_id, raft_timing(settings), process.chance, policies.raft),
-            electorate,
-            self.log,
-            vote,
-            self._out,
-            now,
+            member=Member(settings.node_id, raft_timing(settings), process.chance, policies.raft),
+            electorate=electorate,
+            log=self.log,
+            vote=vote,
+            out=self._out,
+            now=now,
         )
         self.committed = Committed(self._out, log, "controller")
         self.snapshots = Snapshots(settings, log, policies.metadata, self._out)
@@ -319,13 +319,13 @@ class ControllerNode:
         decision = registration.heartbeat(
             image,
             self._leases,
-            asked,
-            now,
-            self.log.end,
-            self.settings,
-            self.raft.voters,
-            self._policies,
-            self._cluster.election,
+            asked=asked,
+            now=now,
+            next_offset=self.log.end,
+            settings=self.settings,
+            controllers=self.raft.voters,
+            policies=self._policies,
+            election=self._cluster.election,
         )
         granted = decision.error is Error.NONE
         start_ms = self._policies.leases.lease_start_ms(asked.lease_start_time_ms, now.wall_ms)
@@ -353,13 +353,13 @@ class ControllerNode:
             return
         ends = self.raft.ends()
         quorum = Quorum(
-            self.settings.node_id,
-            self.raft.epoch,
-            self.raft.high_watermark,
-            tuple((voter, ends.get(voter, -1)) for voter in sorted(self.raft.voters)),
-            self.raft.voters,
-            self.raft.settled,
-            self.raft.observed,
+            leader=self.settings.node_id,
+            epoch=self.raft.epoch,
+            high_watermark=self.raft.high_watermark,
+            ends=tuple((voter, ends.get(voter, -1)) for voter in sorted(self.raft.voters)),
+            voters=self.raft.voters,
+            settled=self.raft.settled,
+            observed=self.raft.observed,
         )
         start, epoch = self.log.end, self.raft.epoch
         cluster = DecisionContext(

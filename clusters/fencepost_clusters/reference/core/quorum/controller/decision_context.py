@@ -11,7 +11,7 @@ from fencepost_clusters.reference.core.quorum.controller.policies import Control
 from fencepost_clusters.reference.core.quorum.raft.electorate import Voters
 
 
-class Quorum(Struct, frozen=True):
+class Quorum(Struct, frozen=True, kw_only=True):
     """The quorum as its leader knows it; `ends` are the log ends of its voters.
 
     `settled`: the newest change of `voters`, and something of this epoch, is committed. `observed`

@@ -64,6 +64,7 @@ def at_takeover(image: Image, now: Instant, lease_ns: int, policies: LeasePolici
 def heartbeat(
     image: Image,
     leases: Leases,
+    *,
     asked: m.BrokerHeartbeatRequest,
     now: Instant,
     next_offset: int,
@@ -81,7 +82,15 @@ def heartbeat(
         return _revoke(image, known, asked, Error.UNSUPPORTED_VERSION, election)
     if asked.broker_epoch < 0:
         return _register(
-            image, leases, known, asked, now, next_offset, settings, policies, election
+            image,
+            leases,
+            known=known,
+            asked=asked,
+            now=now,
+            next_offset=next_offset,
+            settings=settings,
+            policies=policies,
+            election=election,
         )
     lost = rules.has_lost_id(image, asked.broker_id, asked.incarnation_id)
     if known is None:
@@ -104,7 +113,15 @@ def heartbeat(
         state = BrokerState.FENCED if fenced else BrokerState.ACTIVE
         return HeartbeatDecision(Error.NONE, state, known.epoch, renews=True)
     if fenced:
-        return _unfence(image, known, asked, next_offset, settings, policies, election)
+        return _unfence(
+            image,
+            known,
+            asked=asked,
+            next_offset=next_offset,
+            settings=settings,
+            policies=policies,
+            election=election,
+        )
     return HeartbeatDecision(Error.NONE, BrokerState.ACTIVE, known.epoch, renews=True)
 
 
@@ -125,6 +142,7 @@ def _revoke(
 def _register(
     image: Image,
     leases: Leases,
+    *,
     known: Broker | None,
     asked: m.BrokerHeartbeatRequest,
     now: Instant,
@@ -163,6 +181,7 @@ def _register(
 def _unfence(
     image: Image,
     known: Broker,
+    *,
     asked: m.BrokerHeartbeatRequest,
     next_offset: int,
     settings: Settings,

@@ -117,6 +117,7 @@ def fetch(
 def fetch_answer(
     leader: int | None,
     epoch: int,
+    *,
     high_watermark: int,
     error: Error = Error.NONE,
     data: bytes = b"",

@@ -15,7 +15,7 @@ from fencepost_clusters.reference.wire import record_batch, records
 LOG_NAME = "__kafka_metadata-0"
 
 
-class Batch(Struct, frozen=True):
+class Batch(Struct, frozen=True, kw_only=True):
     """A stored batch; `records`, and the `versions` they were written in, are empty for a control
     batch (a change of leader)."""
 
@@ -80,12 +80,12 @@ class MetadataLog:
         header = record_batch.parse(data)
         values = () if header.control else record_batch.values(data)
         batch = Batch(
-            header.base_offset,
-            header.last_offset + 1,
-            header.leader_epoch,
-            data,
-            tuple(records.decode(value) for value in values),
-            tuple(records.version_of(value) for value in values),
+            base=header.base_offset,
+            end=header.last_offset + 1,
+            epoch=header.leader_epoch,
+            data=data,
+            records=tuple(records.decode(value) for value in values),
+            versions=tuple(records.version_of(value) for value in values),
         )
         self.index.append(entry(header))
         self._batches.append(batch)

@@ -68,6 +68,7 @@ class Raft:
         self,
         member: Member,
         electorate: Electorate,
+        *,
         log: MetadataLog,
         vote: Vote,
         out: Outbox,
@@ -401,7 +402,7 @@ class Raft:
         """The leader adds records to its log; the offset after them, committed or not."""
         assert self.role is Role.LEADER, "only a leader appends"
         base = self.log.end
-        data = record_batch.build(values, base, self.epoch, now.wall_ms, control)
+        data = record_batch.build(values, base, self.epoch, now.wall_ms, control=control)
         batch = self.log.append(data)
         self._out.add(Append(LOG_NAME, batch.base, data))
         if self.electorate.take(batch.records, batch.base):

@@ -204,12 +204,12 @@ class Serving:
         answer = messages.fetch_answer(
             state.leader,
             state.epoch,
-            state.high_watermark,
-            error,
-            data,
-            diverging,
-            self._electorate.endpoints(),
-            wanted,
+            high_watermark=state.high_watermark,
+            error=error,
+            data=data,
+            diverging=diverging,
+            voters=self._electorate.endpoints(),
+            snapshot=wanted,
         )
         self._out.add(Reply(request_id, answer))
 

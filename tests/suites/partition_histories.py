@@ -1,0 +1,81 @@
+"""Histories of the partition `orders-0` with three replicas, for the rules of several families."""
+
+from __future__ import annotations
+
+from fencepost.testing import HistoryBuilder, Verdict, judge
+from fencepost_kafka import FollowingStarted, LeadershipStarted, PartitionCommitted
+from fencepost_suites import rules
+from fencepost_suites.clauses import clauses
+
+CLAUSES = {clause.id: clause for clause in clauses()}
+B1, B2, B3 = "broker-1#1", "broker-2#1", "broker-3#1"
+CONTROLLER = "controller-1#1"
+CLIENT = "clients/producer#1"
+ALL3 = (1, 2, 3)
+
+
+def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
+    chosen = [rule for rule in rules.ALL if rule.clause == clause]
+    return judge(h.events(), chosen, CLAUSES, h.end(complete), "quorum").verdicts[clause]
+
+
+def lead(h: HistoryBuilder, process: str, epoch: int, log_end: int = 0, mark: int = 0) -> None:
+    h.add(
+        process,
+        LeadershipStarted(
+            topic="orders",
+            partition=0,
+            leader_epoch=epoch,
+            isr=ALL3,
+            log_start=0,
+            log_end=log_end,
+            high_watermark=mark,
+        ),
+    )
+
+
+def follow(
+    h: HistoryBuilder, process: str, log_end: int, mark: int, leader: int = 1, epoch: int = 1
+) -> None:
+    h.add(
+        process,
+        FollowingStarted(
+            topic="orders",
+            partition=0,
+            leader=leader,
+            leader_epoch=epoch,
+            log_end=log_end,
+            high_watermark=mark,
+        ),
+    )
+
+
+def partition(
+    h: HistoryBuilder,
+    offset: int,
+    *,
+    leader: int,
+    epoch: int,
+    isr: tuple[int, ...] = ALL3,
+    replicas: tuple[int, ...] = ALL3,
+    adding: tuple[int, ...] = (),
+    removing: tuple[int, ...] = (),
+    eligible: tuple[int, ...] = (),
+    process: str = CONTROLLER,
+) -> None:
+    """A record of the partition, as that process replayed it."""
+    h.add(
+        process,
+        PartitionCommitted(
+            offset=offset,
+            topic="orders",
+            partition=0,
+            leader=leader,
+            leader_epoch=epoch,
+            isr=isr,
+            replicas=replicas,
+            adding=adding,
+            removing=removing,
+            eligible=eligible,
+        ),
+    )
