@@ -18,9 +18,18 @@ LAYOUT = Layout((*THREE, BROKER), slots.links(THREE, [BROKER]), unasked=slots.UN
 def place(layout: Layout, slot: Slot, image: str = "") -> Place:
     hosts = {other.name: f"127.0.1.{other.index}" for other in layout.slots}
     return Place(
-        run="run", process=f"{slot.name}#1", slot=slot, layout=layout, address="127.0.0.1", hosts=hosts, advertised="127.0.0.9",
-        data_dir=Path("/slot/data"), work_dir=Path("/slot/work"), events_path=Path("/dev/fd/3"), image=image,
-    )  # fmt: skip
+        run="run",
+        process=f"{slot.name}#1",
+        slot=slot,
+        layout=layout,
+        address="127.0.0.1",
+        hosts=hosts,
+        advertised="127.0.0.9",
+        data_dir=Path("/slot/data"),
+        work_dir=Path("/slot/work"),
+        events_path=Path("/dev/fd/3"),
+        image=image,
+    )
 
 
 @pytest.mark.parametrize("count", [0, 2, 4, 7])
