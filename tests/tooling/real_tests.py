@@ -19,7 +19,7 @@ fails; so does a test that starts Fencepost's supervisor and is not marked `real
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Sequence, Set
 from typing import Any, final
 
 import pytest
@@ -34,8 +34,9 @@ _started: list[str] = []
 this process share the list, because an audit hook cannot be removed."""
 
 
-def _audit(event: str, arguments: tuple[Any, ...]) -> None:
-    if event in _STARTS:
+def _audit(event: str, arguments: tuple[Any, ...], starts: Set[str] = _STARTS) -> None:
+    """`starts` is an argument since Python audits on after it has emptied this module."""
+    if event in starts:
         command = arguments[1] if event == "subprocess.Popen" else arguments[:1]
         words = command.split() if isinstance(command, str) else [*map(str, command)]
         if _LOOKUP not in words:
