@@ -139,12 +139,13 @@ class Network:
             self._cuts[direction] = max(0, self._cuts[direction] - 1)
         return self._change(links)
 
-    def set_link(self, link: Link, state: LinkState) -> Receipt:
-        """See `Runtime.set_link`."""
-        self._known(link)
+    def set_links(self, links: Sequence[Link], state: LinkState) -> Receipt:
+        """See `Runtime.set_links`."""
+        for link in links:
+            self._known(link)
         toxics(state)
-        self._own[link] = state
-        return self._change([link])
+        self._own.update(dict.fromkeys(links, state))
+        return self._change(links)
 
     def hold(self, link: Link, what: Hold) -> None:
         """See `Runtime.hold`."""

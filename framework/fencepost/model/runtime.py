@@ -153,8 +153,11 @@ class Runtime(Protocol):
         """The process that now runs in a slot; None if there is none."""
         ...
 
-    def set_link(self, link: Link, state: LinkState) -> Receipt:
-        """Sets what the link itself does; what `apply_cut` has cut stays cut."""
+    def set_links(self, links: Sequence[Link], state: LinkState) -> Receipt:
+        """Sets what these links themselves do, at once, with one receipt for all.
+
+        What `apply_cut` has cut stays cut. Raises UsageError for a link that does not exist.
+        """
         ...
 
     def apply_cut(self, cut: Cut) -> Receipt:

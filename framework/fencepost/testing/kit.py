@@ -253,7 +253,7 @@ def check_links(run: Run) -> None:
     occupied = {view.slot_of[process] for process in view.alive}
     for link in layout.links:
         if {link.source, link.target} <= occupied:
-            receipt = runtime.set_link(link, HEALTHY)
+            receipt = runtime.set_links([link], HEALTHY)
             assert receipt.true, (
                 f"no probe is answered through {_named(link)}: {receipt.evidence}; {_remedy(run)}"
             )

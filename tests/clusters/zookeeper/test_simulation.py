@@ -79,7 +79,7 @@ def cut(runtime: SimulatedRuntime, node: str, state: LinkState) -> None:
     (link,) = (
         link for link in runtime.layout.links if (link.source, link.target) == (node, SERVER)
     )
-    runtime.set_link(link, state)
+    runtime.set_links([link], state)
 
 
 def test_a_cut_session_is_given_up_and_its_ephemeral_deleted(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -22,6 +22,7 @@ LAYOUT = Layout(
     tuple(Slot(f"broker-{n}", Role.BROKER, n, n) for n in (1, 2)),
     (LINK,),
 )
+BACK = Link("broker-2", "broker-1", 9)
 UNASKED = Link("broker-1", "broker-2", 2888)
 WITH_UNASKED = replace(LAYOUT, links=(LINK, UNASKED), unasked=frozenset({2888}))
 
@@ -33,7 +34,10 @@ class MadeUp:
 
     takes_ms: list[float]
     vanishes_after_s: float = 0
-    states: dict[Link, LinkState] = field(default_factory=lambda: {LINK: HEALTHY, UNASKED: HEALTHY})
+    states: dict[Link, LinkState] = field(
+        default_factory=lambda: dict.fromkeys((LINK, BACK, UNASKED), HEALTHY)
+    )
+    unused: Collection[Link] = ()
     silent_s: list[float] = field(default_factory=list)
     counted: int = 0
     silent: bool = False
@@ -67,7 +71,7 @@ class MadeUp:
         return answers
 
     def open_connections(self, links: Iterable[Link]) -> Mapping[Link, int]:
-        return dict.fromkeys(links, 1)
+        return {link: int(link not in self.unused) for link in links}
 
 
 def cut(made_up: MadeUp) -> Receipt:
@@ -133,9 +137,31 @@ def test_a_probe_that_nothing_ever_answered_is_refused_where_it_may_not_fit() ->
 def test_a_probe_that_was_answered_once_fits() -> None:
     made_up = MadeUp([5, 5])
     network = Network(LAYOUT, made_up, made_up, lambda slot: True, unanswered="no", wait=at_once)
-    assert network.set_link(LINK, HEALTHY).true
+    assert network.set_links([LINK], HEALTHY).true
     made_up.silent = True
     assert not network.apply_cut(one_way(["broker-1"], ["broker-2"])).true
+
+
+def test_links_that_are_set_together_wait_for_a_connection_through_any_of_them() -> None:
+    made_up = MadeUp([5, 5, 200, 210], unused=[BACK])
+
+    def holds_at_once(holds: Callable[[], bool], limit_s: float, every_s: float) -> bool:
+        assert holds()
+        return True
+
+    layout = replace(LAYOUT, links=(LINK, BACK))
+    network = Network(layout, made_up, made_up, lambda slot: True, wait=holds_at_once)
+    receipt = network.set_links([LINK, BACK], LinkState(latency_ms=100))
+    assert receipt.true, receipt.evidence
+    assert "2 links took 200 ms or more to answer" in receipt.evidence
+
+
+def test_of_links_that_are_set_together_none_may_answer_too_soon() -> None:
+    made_up = MadeUp([5, 5, 200, 10])
+    network = Network(replace(LAYOUT, links=(LINK, BACK)), made_up, made_up, lambda slot: True)
+    receipt = network.set_links([LINK, BACK], LinkState(latency_ms=100))
+    assert not receipt.true
+    assert "broker-2 -> broker-1:9: an answer took 10.0 ms" in receipt.evidence
 
 
 def test_a_link_that_is_not_always_listened_on_changes_unasked() -> None:
@@ -144,11 +170,11 @@ def test_a_link_that_is_not_always_listened_on_changes_unasked() -> None:
     receipt = network.apply_cut(one_way(["broker-1"], ["broker-2"]))
     assert receipt.true, receipt.evidence
     assert "1 links that could not be asked were set too" in receipt.evidence
-    assert all(state.cut_upstream for state in made_up.states.values())
+    assert all(made_up.states[link].cut_upstream for link in (LINK, UNASKED))
 
 
 def test_nothing_shows_that_such_a_link_changed_alone() -> None:
     network = Network(WITH_UNASKED, (made_up := MadeUp([])), made_up, lambda slot: True)
-    receipt = network.set_link(UNASKED, LinkState(cut_upstream=True))
+    receipt = network.set_links([UNASKED], LinkState(cut_upstream=True))
     assert not receipt.true
     assert "port 2888 at some times only" in receipt.evidence

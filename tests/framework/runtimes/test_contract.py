@@ -291,7 +291,7 @@ def test_cuts_accumulate_and_each_is_lifted_by_itself(pair: Runtime) -> None:
 
 
 def test_healing_heals_everything(pair: Runtime) -> None:
-    pair.set_link(LINK, LinkState(latency_ms=20, cut_downstream=True))
+    pair.set_links([LINK], LinkState(latency_ms=20, cut_downstream=True))
     pair.apply_cut(BOTH)
     healed = pair.heal_links()
     assert healed.true, healed.evidence
@@ -304,30 +304,30 @@ def test_healing_heals_everything(pair: Runtime) -> None:
 
 
 def test_a_slow_link_is_slow_and_stays_cut_where_it_is_cut(pair: Runtime) -> None:
-    slow = pair.set_link(LINK, LinkState(latency_ms=80))
+    slow = pair.set_links([LINK], LinkState(latency_ms=80))
     assert slow.true, slow.evidence
     took = re.search(r"1 link took (\d+) ms or more", slow.evidence)
     assert took is not None, slow.evidence
     assert int(took[1]) >= 160
     assert pair.apply_cut(THERE).true
-    assert pair.set_link(LINK, HEALTHY).true
+    assert pair.set_links([LINK], HEALTHY).true
     assert is_silent(pair, "echo.heard", "broker-2")
 
 
 def test_a_throttled_link_shows_its_rate(pair: Runtime) -> None:
-    receipt = pair.set_link(LINK, LinkState(rate_kb=100))
+    receipt = pair.set_links([LINK], LinkState(rate_kb=100))
     assert receipt.true, receipt.evidence
 
 
 def test_a_delay_that_cannot_be_measured_has_no_receipt(pair: Runtime) -> None:
-    receipt = pair.set_link(LINK, LinkState(latency_ms=1))
+    receipt = pair.set_links([LINK], LinkState(latency_ms=1))
     assert not receipt.true
     assert "a delay of 1.6 ms is too short to be measured" in receipt.evidence
 
 
 def test_a_state_that_makes_no_sense_changes_nothing(pair: Runtime) -> None:
     with pytest.raises(UsageError, match="latency"):
-        pair.set_link(LINK, LinkState(latency_ms=-1))
+        pair.set_links([LINK], LinkState(latency_ms=-1))
     assert pair.heal_links() == Receipt(True, "every link was healthy")
 
 
@@ -373,7 +373,7 @@ def test_an_unknown_name_in_a_cut_is_refused(pair: Runtime) -> None:
     with pytest.raises(UsageError, match="no slot named 'broker-11'; did you mean 'broker-1'"):
         pair.apply_cut(one_way(["broker-11"], ["broker-2"]))
     with pytest.raises(UsageError, match="there is no link broker-1 -> broker-2:9"):
-        pair.set_link(Link("broker-1", "broker-2", 9), HEALTHY)
+        pair.set_links([Link("broker-1", "broker-2", 9)], HEALTHY)
 
 
 # ------------------------------------------------------------- links of processes in other states
@@ -401,7 +401,7 @@ def test_a_paused_process_runs_while_its_links_change_and_stands_still_again(
     changes: list[Callable[[], Receipt]] = [
         lambda: pair.apply_cut(THERE),
         lambda: pair.lift_cut(THERE),
-        lambda: pair.set_link(pair.layout.links[0], LinkState(latency_ms=20)),
+        lambda: pair.set_links([pair.layout.links[0]], LinkState(latency_ms=20)),
         pair.heal_links,
     ]
     for change in changes:

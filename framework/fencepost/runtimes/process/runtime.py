@@ -353,10 +353,9 @@ class ProcessRuntime:
 
     # ------------------------------------------------------------------------------------ links
 
-    def set_link(self, link: Link, state: LinkState) -> Receipt:
-        return self._on_links(
-            (link.source, link.target), lambda: self._network.set_link(link, state)
-        )
+    def set_links(self, links: Sequence[Link], state: LinkState) -> Receipt:
+        ends = {end for link in links for end in (link.source, link.target)}
+        return self._on_links(ends, lambda: self._network.set_links(links, state))
 
     def apply_cut(self, cut: Cut) -> Receipt:
         return self._on_links(self._network.ends(cut), lambda: self._network.apply_cut(cut))
