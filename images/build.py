@@ -134,9 +134,9 @@ def base_of(client: docker.APIClient, base: Base, wanted: str) -> str:
 def pull(client: docker.APIClient, name: str) -> str:
     """Pulls an image; why it could not be, which an engine may say after all went well at first."""
     try:
-        for told in client.pull(name, stream=True, decode=True):
-            if "error" in told:
-                return str(told["error"])
+        for progress in client.pull(name, stream=True, decode=True):
+            if "error" in progress:
+                return str(progress["error"])
     except DockerException as failed:
         return str(failed)
     return ""
@@ -156,8 +156,8 @@ def debootstrap(client: docker.APIClient, base: Base) -> None:
         run(["tar", "-C", str(root), "--exclude=./var/cache/apt/archives/*.deb", "-cf",
              str(packed), "."], "packing the base")  # fmt: skip
         repository, _, tag = base.own.partition(":")
-        told = client.import_image_from_file(str(packed))
-        made = json.loads(told.splitlines()[-1])["status"]
+        reply = client.import_image_from_file(str(packed))
+        made = json.loads(reply.splitlines()[-1])["status"]
         client.tag(made, repository, tag)  # Podman's import would take no tag
 
 
@@ -234,12 +234,12 @@ def build(client: docker.APIClient, recipe: Recipe, machine: str) -> bool:
             add_kafka(context, recipe.kafka)
         if recipe.etcd:
             shutil.copy(binary(default_cache()), context / "etcd")
-        told = client.build(
+        progress = client.build(
             path=str(context), tag=recipe.tag, buildargs={"BASE": base}, labels=labels,
             network_mode="none", rm=True, forcerm=True, decode=True,
         )  # fmt: skip
         said: list[str] = []
-        for line in told:
+        for line in progress:
             said += [str(line[key]).rstrip() for key in ("stream", "error") if line.get(key)]
             if "error" in line:
                 raise EnvironmentFailed(f"building {recipe.tag} failed", "\n".join(said[-15:]))

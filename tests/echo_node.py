@@ -69,7 +69,7 @@ class Closed(Struct, frozen=True, tag="echo.closed"):
     peer: str
 
 
-class CommandReceived(Struct, frozen=True, tag="echo.told"):
+class CommandReceived(Struct, frozen=True, tag="echo.command_received"):
     """This client worker was given a command."""
 
     words: str
@@ -328,7 +328,7 @@ async def node(path: Path) -> None:
     recorder.record(NodeStarted(config["role"], config["node_id"], str(os.getpid()), 0))
     if config["mode"] == "bursts":
         for number in range(BURST):
-            recorder.record(FrameReceived(f"nobody, {number}"))
+            recorder.record(FrameReceived(f"no peer, {number}"))
         os.kill(os.getpid(), signal.SIGKILL)
     talking = [
         asyncio.create_task(talk(recorder, config["name"], peer, address, config["port"]))

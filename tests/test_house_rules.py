@@ -274,6 +274,14 @@ def test_the_project_speaks_of_itself_alone(path: Path) -> None:
     assert private.findall(path.read_text()) == []
 
 
+@pytest.mark.parametrize("path", SOURCES + EXAMPLES + TESTS + MARKDOWN, ids=relative)
+def test_a_process_is_an_it(path: Path) -> None:
+    """Processes, links and records have no person's pronouns, in text and in names."""
+    persons = "|".join(["wh" + "o", "wh" + "oever", "nobo" + "dy", "to" + "ld"])
+    found = re.findall(rf"(?<![A-Za-z])({persons})(?![A-Za-z])", path.read_text())
+    assert found == []
+
+
 def looks_at_defects(module: ast.Module) -> Iterator[str]:
     """Where it asks which defects are on: by attribute, by name as `getattr` does, in run.json."""
     asked = {"defects", "policies"}

@@ -3,7 +3,7 @@
     ./dev bench kafka [--json] [--runs N] [--version V]
 
 A start is 3 controllers and 3 brokers behind their links, until every broker is unfenced; a bounce
-is SIGKILL to a broker until its next process says who it is. Beside each, turn by turn, six JVMs
+is SIGKILL to a broker until its next process has registered. Beside each, turn by turn, six JVMs
 start at once with a node's options, load Kafka's class path, print its version and end. Where there
 is a container engine with the image (`./dev images kafka`), the same in containers.
 """

@@ -8,7 +8,7 @@ what is above that is ours to answer for. `ratio` is the median of the turns' st
 The processor time of one interpreter is what a busy machine bends least.
 
 Where there is a container engine with the images (`./dev images`), the same in containers, and a
-bounce: SIGKILL to a broker until its next process says who it is, in containers and as processes.
+bounce: SIGKILL to a broker until its next process has registered, in containers and as processes.
 What is above the second is the engine's.
 """
 

@@ -187,11 +187,11 @@ def elected_and_gone() -> KafkaCluster:
         ControllerElected(1, 0, 0),
         ControllerResigned(1, "no_majority"),
     )
-    told = [Event("run", "controller-1#1", n, n, body) for n, body in enumerate(bodies)]
-    return cluster_of(Moving(view, *told))
+    events = [Event("run", "controller-1#1", n, n, body) for n, body in enumerate(bodies)]
+    return cluster_of(Moving(view, *events))
 
 
-def test_who_was_there_once_is_found_though_gone_by_now() -> None:
+def test_a_process_that_was_there_once_is_found_though_it_is_gone_by_now() -> None:
     assert elected_and_gone().active_controller.name == "controller-1"
 
 

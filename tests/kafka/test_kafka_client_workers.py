@@ -349,9 +349,9 @@ def test_no_answer_is_an_answer_too() -> None:
     _, read = build(fetch_probe())
     with mute_listener() as port:
         assert exchange((HOST, port), b"\0\0\0\1x", 0.2, read) == ExchangeResult("timeout")
-    with socket.socket() as nobody:  # bound, otherwise another process might listen there
-        nobody.bind((HOST, 0))
-        assert exchange(nobody.getsockname(), b"\0\0\0\1x", 5, read).outcome == "closed"
+    with socket.socket() as unused:  # bound, otherwise another process might listen there
+        unused.bind((HOST, 0))
+        assert exchange(unused.getsockname(), b"\0\0\0\1x", 5, read).outcome == "closed"
     with one_answer(b"") as port:
         closed = exchange((HOST, port), b"\0\0\0\1x", 5, read)
     assert closed == ExchangeResult("closed", "end of stream")
@@ -383,4 +383,4 @@ def test_the_operation_is_the_head_of_a_payload() -> None:
     assert operation_in(b"clients/one#1:7 ......") == "clients/one#1:7"
     assert operation_in(b"clients/one#1:7") == "clients/one#1:7"
     assert operation_in(None) == ""
-    assert operation_in(b"\xff\xfe of somebody else") == "\ufffd\ufffd"
+    assert operation_in(b"\xff\xfe of another client") == "\ufffd\ufffd"

@@ -165,9 +165,9 @@ def test_a_dead_broker_answers_no_probe(
 ) -> None:
     victim = cluster.brokers[2]
     with run.faults.kill(victim):
-        told = clients.ask_metadata(victim, "probed")
-        assert not told.answered
-        assert told.refused
+        answer = clients.ask_metadata(victim, "probed")
+        assert not answer.answered
+        assert answer.refused
     cluster.eventually(cluster.recovered)
 
 

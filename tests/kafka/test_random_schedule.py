@@ -28,7 +28,7 @@ STRIKES = KafkaFaultChooser(TIMING)
 LINKS = ("cut", "partition", "isolate", "cut_from_controllers", "slow_link")
 
 
-def told(view: View, process: str, body: object) -> None:
+def record(view: View, process: str, body: object) -> None:
     view.apply(
         Event(
             run="run",
@@ -46,13 +46,17 @@ def begun(*but: str) -> View:
     view = kafka_view()
     for slot in (*CONTROLLERS, *BROKERS):
         process = f"{slot.name}#1"
-        told(view, "harness", ProcessSpawned(process, slot.name, slot.role.value, slot.node_id, 1))
+        record(
+            view, "harness", ProcessSpawned(process, slot.name, slot.role.value, slot.node_id, 1)
+        )
         if slot.name in but:
             continue
         if slot.role is Role.CONTROLLER:
-            told(view, process, ControllerFollowed(1, 101))
+            record(view, process, ControllerFollowed(1, 101))
         else:
-            told(view, process, BrokerStateChanged(slot.node_id, "FENCED", "ACTIVE", 5, "unfenced"))
+            record(
+                view, process, BrokerStateChanged(slot.node_id, "FENCED", "ACTIVE", 5, "unfenced")
+            )
     view.of(KafkaView).active_controller = 101
     for partition, leader in enumerate((1, 2)):
         replicas = (leader, 3)
@@ -82,7 +86,7 @@ def test_a_node_that_is_starting_may_be_killed_again() -> None:
 
 def test_a_broker_that_lost_its_lease_has_begun_long_ago() -> None:
     view = begun()
-    told(view, "broker-2#1", BrokerStateChanged(2, "ACTIVE", "FENCED", 5, "lease_expired"))
+    record(view, "broker-2#1", BrokerStateChanged(2, "ACTIVE", "FENCED", 5, "lease_expired"))
     assert starting(view, LAYOUT) == frozenset()
 
 
@@ -187,5 +191,5 @@ def test_an_id_without_a_certain_holder_is_not_claimed() -> None:
     view.of(KafkaView).fenced[2] = True
     kept = Moment(view, LAYOUT, ("duplicate_id",))
     assert doubled(kept, True) == {"broker-3"}
-    told(view, "broker-3#1", BrokerStateChanged(3, "ACTIVE", "FENCED", 5, "lease_expired"))
+    record(view, "broker-3#1", BrokerStateChanged(3, "ACTIVE", "FENCED", 5, "lease_expired"))
     assert doubled(kept, True) == set()

@@ -88,8 +88,8 @@ def test_every_kind_has_a_sentence(kind: type[Struct]) -> None:
             "got nothing of orders-0 in the final reading",
         ),
         (
-            events.FaultInjected("cut-1", "cut", ("broker-1",), False, "nobody answered before"),
-            "fault cut-1 was injected into broker-1: without a receipt (nobody answered before)",
+            events.FaultInjected("cut-1", "cut", ("broker-1",), False, "no answer before"),
+            "fault cut-1 was injected into broker-1: without a receipt (no answer before)",
         ),
     ],
 )

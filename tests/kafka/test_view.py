@@ -34,18 +34,18 @@ RECORD = PartitionCommitted(
 NODE = KafkaNode(Slot("broker-1", Role.BROKER, 1, 1))
 
 
-def seen(*told: tuple[str, Struct]) -> View:
+def seen(*recorded: tuple[str, Struct]) -> View:
     view = kafka_view(newest={"broker-1": "broker-1#1"})
     view.apply(Event("run", "broker-1#1", 0, 0, NodeStarted("broker", 1, "one", -1)))
-    for number, (process, body) in enumerate(told, 1):
+    for number, (process, body) in enumerate(recorded, 1):
         view.apply(Event("run", process, number, number, body))
     return view
 
 
 def test_a_leader_may_report_before_the_record_that_makes_it_one() -> None:
     for order in ((0, 1), (1, 0)):
-        told = [("broker-1#1", LEADS), ("clients/observer#1", RECORD)]
-        view = seen(*(told[n] for n in order))
+        recorded = [("broker-1#1", LEADS), ("clients/observer#1", RECORD)]
+        view = seen(*(recorded[n] for n in order))
         known = view.of(KafkaView).partitions["orders", 0]
         assert (known.serving, known.serving_epoch, known.log_end) == (1, 3, 10)
         assert NODE.leads("orders", 0).holds(view)
@@ -76,8 +76,8 @@ GONE = TopicCommitted(30, "orders", "t1", deleted=True)
 def test_a_broker_that_lags_brings_no_deleted_topic_back() -> None:
     first = [("broker-2#1", body) for body in (MADE, RECORD, GONE)]
     behind = [("broker-1#1", body) for body in (MADE, RECORD, LEADS)]
-    for told in (first + behind, [*first, *behind, ("broker-1#1", GONE)]):
-        view = seen(*told)
+    for recorded in (first + behind, [*first, *behind, ("broker-1#1", GONE)]):
+        view = seen(*recorded)
         assert (view.of(KafkaView).topics, view.of(KafkaView).partitions) == ({}, {})
 
 

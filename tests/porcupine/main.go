@@ -1,4 +1,4 @@
-// Judges logs by porcupine: is what clients were told of an append-only log linearizable?
+// Judges logs by porcupine: are the answers that clients got of an append-only log linearizable?
 //
 // Operations come in as JSON lines, those of all logs mixed; one line a log goes out. The model is a
 // list that only grows, and it knows nothing of Kafka:

@@ -1,4 +1,4 @@
-"""What clients were told of each log in a run, as operations for the checker beside this file.
+"""Clients' answers about each log in a run, as operations for the checker beside this file.
 
 Nothing of our rules is used here, and of a node's own words nothing for partitions: their logs are
 judged by producers and readers alone.

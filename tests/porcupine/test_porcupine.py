@@ -1,7 +1,7 @@
 """Our rules agree with a checker of others (porcupine), on healthy and broken runs.
 
 Where porcupine finds a partition's log not linearizable, one of CONTENT was violated, and the other
-way round. The other clauses of the data plane are not about what clients were told of contents: a
+way round. The other clauses of the data plane are not about the contents that clients read: a
 promise can be broken (an early answer, RP-04; an uncommitted read, RP-07) and every client be
 lucky. Nor is the order in which one consumer gets things (poll-skip, nonmonotonic-poll) the log's.
 """
@@ -159,18 +159,18 @@ def test_both_find_a_broken_cluster_unsound(
 
 
 @pytest.mark.parametrize(
-    ("defect", "seed", "told_by"),
+    ("defect", "seed", "found_by"),
     [
         *(("acks-before-followers", 3, "RP-04"), ("serves-uncommitted", 3, "RP-07")),
         ("elects-outside-isr", 2, "RP-06"),
     ],
 )
 def test_a_defect_that_no_client_suffered_from_is_found_by_our_rules_alone(
-    defect: str, seed: int, told_by: str, plugins: Plugins, program: Path, tmp_path: Path
+    defect: str, seed: int, found_by: str, plugins: Plugins, program: Path, tmp_path: Path
 ) -> None:
     result, events = play(plugins, tmp_path / "run", lossy(seed, plugins), defect, seed=seed)
     assert agreed(result, ops.judge(program, ops.of_partitions(events)))
-    assert told_by in result.judgement.of(Outcome.VIOLATED)
+    assert found_by in result.judgement.of(Outcome.VIOLATED)
 
 
 @pytest.mark.real
@@ -245,7 +245,7 @@ def test_one_lie_about_a_partition_is_found(
     else:
         assert isinstance(body, Polled)
         changes = (
-            {"operations": ("nobody wrote this", *body.operations[1:])}
+            {"operations": ("written by no client", *body.operations[1:])}
             if lie == "content"
             else {"offsets": tuple(offset + 1 for offset in body.offsets)}
         )

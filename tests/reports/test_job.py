@@ -113,7 +113,7 @@ def test_a_folder_without_a_run_is_named(tmp_path: Path) -> None:
         checked([tmp_path])
 
 
-def test_a_system_that_nobody_knows_is_named_with_the_nearest(tmp_path: Path) -> None:
+def test_an_unknown_system_is_named_with_the_nearest(tmp_path: Path) -> None:
     RunFolder(tmp_path).write_info(info("run", "reference/quorun"))
     with pytest.raises(UsageError, match="did you mean 'reference/quorum'"):
         checked([tmp_path])
@@ -128,7 +128,7 @@ def test_no_folder_at_all_is_refused_before_spark_is_started(
         report.report([], tmp_path / "out", load())
 
 
-def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_runs_of_one_name_are_distinguished(tmp_path: Path) -> None:
     paths = [tmp_path / "a" / "run", tmp_path / "b" / "run", tmp_path / "other"]
     labels = [source.label for source in sources([*paths, paths[0]])]
     assert labels == ["a/run", "b/run", "other"]

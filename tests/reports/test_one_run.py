@@ -113,7 +113,7 @@ def test_a_receipt_may_come_after_the_injection() -> None:
     ]
 
 
-def test_changes_of_authority_are_told_once_each_with_what_they_take(made: Made) -> None:
+def test_changes_of_authority_are_listed_once_each_with_what_they_take(made: Made) -> None:
     columns = ("type", "scope", "effect", "was", "epoch")
     rows = [tuple(getattr(row, c) for c in columns) for row in made.of["fenced"].authority]
     assert rows == [

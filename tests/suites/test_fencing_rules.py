@@ -260,14 +260,14 @@ def test_reg_05_is_undecided_in_a_history_cut_short() -> None:
 # ------------------------------------------------------------------------------------------ QC-19
 
 
-def taken_over(h: HistoryBuilder, *told: str) -> None:
+def taken_over(h: HistoryBuilder, *informed: str) -> None:
     """Two processes with one id; the named nodes have replayed the newer registration."""
     h.add(BROKER, NodeStarted("broker", 1, "old", 0))
     h.add(DUPLICATE, NodeStarted("broker", 1, "new", 0))
     for process in (CONTROLLER, LEADER):
         h.add(process, BrokerCommitted(5, 1, 5, False, "old"))
     change(h, "FENCED", "ACTIVE")
-    for process in told:
+    for process in informed:
         h.add(process, BrokerCommitted(9, 1, 9, True, "new"))
 
 

@@ -272,12 +272,12 @@ class Ended:
     how: End
 
 
-Told = Answered | Fired | Connected | Suspended | Ended
-Deliver = Callable[[Told], None]
+SessionEvent = Answered | Fired | Connected | Suspended | Ended
+Deliver = Callable[[SessionEvent], None]
 
 
 class Session(Protocol):
-    """One session; all that comes of it is delivered as `Told`, in order, `Ended` last."""
+    """One session; all that comes of it is delivered as `SessionEvent`, in order, `Ended` last."""
 
     def ask(self, number: int, request: Request) -> None:
         """Asks; every number is answered once, before `Ended` at the latest."""

@@ -63,7 +63,7 @@ class Links:
         self._layout = layout
         self._toxiproxies = toxiproxies
         self._wanted = dict.fromkeys(layout.links, HEALTHY)
-        self._told: dict[Link, frozenset[Toxic]] = dict.fromkeys(layout.links, frozenset())
+        self._applied: dict[Link, frozenset[Toxic]] = dict.fromkeys(layout.links, frozenset())
         self._holds: dict[Link, Hold] = {}
         self._forgotten: set[Link] = set()
         """Those whose toxiproxy was built anew since their hold began: what they held is lost."""
@@ -234,12 +234,12 @@ class Links:
     def _bring(self, server: _Server, link: Link) -> None:
         """Tells the server what is new of a link: removals first, then additions."""
         want, path = toxics(self._wanted[link]), f"{_path(link)}/toxics"
-        for toxic in sorted(self._told[link] - want):
+        for toxic in sorted(self._applied[link] - want):
             self._ask(server, "delete", f"{path}/{toxic.name}")
-            self._told[link] -= {toxic}
-        for toxic in sorted(want - self._told[link]):
+            self._applied[link] -= {toxic}
+        for toxic in sorted(want - self._applied[link]):
             self._ask(server, "post", path, _described(toxic))
-            self._told[link] |= {toxic}
+            self._applied[link] |= {toxic}
 
     def _named(self, slot: Slot) -> _Server:
         self._starts += 1
@@ -260,7 +260,7 @@ class Links:
         ]
         self._ask(server, "post", "/populate", proxies)  # which knows of no toxics
         for link in links:
-            self._told[link] = frozenset()
+            self._applied[link] = frozenset()
             if self._is_plain(link):
                 continue
             if self._is_framed(link):  # first, since it must see a connection's first byte

@@ -8,7 +8,7 @@ rows of the tables nothing of it pins. `record_samples.py` records them.
     schemas/                        the schemas of those records; schemas/<version>/ has those that
                                     are others in that version
 
-Below each line of a log, and each record, indented, are the events that are told of it.
+Below each line of a log, and each record, indented, are the events that are made of it.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ def slot_of(log: Path) -> Slot:
 
 def blocks(sample: Path) -> Iterator[tuple[str, list[str]]]:
     """Each line, with the events below it."""
-    line, told = "", []
+    line, events = "", []
     for text in sample.read_text().splitlines():
         if text.startswith("  "):
-            told.append(text.strip())
+            events.append(text.strip())
             continue
         if line:
-            yield line, told
-        line, told = text, []
-    yield line, told
+            yield line, events
+        line, events = text, []
+    yield line, events
 
 
 def lines(version: str) -> Iterator[str]:

@@ -5,7 +5,7 @@
 Faults make the nodes of a cluster print and store nearly all that the tables know; or RUN, the
 folder of a run of that version that is over, such as a soak's, is gleaned for what chance brings.
 Rows that samples of the version pin already are left as they are: to record one anew, remove its
-sample first. The events below the lines are what is told of them now: read them before a commit.
+sample first. The events below the lines are what is made of them now: read them before a commit.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ def glean_logs(folder: Path, version: str, wanted: set[str]) -> None:
         if node is None:
             continue
         text = log.read_text(errors="replace").replace(str(folder.resolve()), "/run")
-        told = [line for line in text.splitlines() if LINE.match(line)]
-        told = [line for line in told if rows_of(line)]
-        found = {row for line in told for row in rows_of(line)} & wanted
+        printed = [line for line in text.splitlines() if LINE.match(line)]
+        printed = [line for line in printed if rows_of(line)]
+        found = {row for line in printed for row in rows_of(line)} & wanted
         if found:
             wanted -= found
             free = next(
@@ -107,19 +107,19 @@ def glean_logs(folder: Path, version: str, wanted: set[str]) -> None:
                 if not (path := SAMPLES / f"{version}-{node[1]}-{n}.txt").exists()
             )
             log_parser = KafkaLogParser(slot_of(free), session_ms=3_000)
-            kept = list(some(told, found))
+            kept = list(some(printed, found))
             free.write_text(
                 "".join(block(line, (one.body for one in log_parser.parse(line))) for line in kept)
             )
             print(f"{free.name}: {len(kept)} lines")
 
 
-def some(told: Iterable[str], found: set[str]) -> Iterator[str]:
+def some(printed: Iterable[str], found: set[str]) -> Iterator[str]:
     """A few lines of each row; about one partition, if a wanted row is about one."""
-    told = list(told)
-    placed = [place for line in told if set(rows_of(line)) & found and (place := place_of(line))]
+    printed = list(printed)
+    placed = [place for line in printed if set(rows_of(line)) & found and (place := place_of(line))]
     count: Counter[str] = Counter()
-    for line in told:
+    for line in printed:
         (row,) = rows_of(line)
         place = place_of(line)
         if count[row] < KEPT and (not placed or place in (None, placed[0]) or row in found):
@@ -141,7 +141,7 @@ def glean_records(folder: Path, version: str, home: Path) -> None:
     known = schemas_in(home)
     kinds: set[str] = set()
     metadata = Metadata()
-    told: list[str] = []
+    printed: list[str] = []
     topic = ""
     for offset, epoch, value in values(log.read_bytes()):
         stored = record_of(f"{offset} {epoch} {value.hex()}", known)
@@ -152,11 +152,11 @@ def glean_records(folder: Path, version: str, home: Path) -> None:
         idle_again = record.kind == "NoOpRecord" and record.kind in kinds
         if record.kind in {*metadata_log.TABLE, "NoOpRecord"} and not elsewhere and not idle_again:
             kinds.add(record.kind)
-            told.append(block(f"{offset} {epoch} {value.hex()}", metadata.replay(stored)))
+            printed.append(block(f"{offset} {epoch} {value.hex()}", metadata.replay(stored)))
     number = 1 + sum(one.stem.startswith(f"records-{version}-") for one in RECORDS)
     path = SAMPLES / f"records-{version}-{number}.txt"
-    path.write_text("".join(told))
-    print(f"{path.name}: {len(told)} records")
+    path.write_text("".join(printed))
+    print(f"{path.name}: {len(printed)} records")
     keep_schemas(home, version, kinds)
 
 
@@ -194,9 +194,9 @@ def keep_snapshot(folder: Path, version: str, home: Path) -> None:
     )
 
 
-def block(line: str, told: Iterable[Struct]) -> str:
+def block(line: str, events: Iterable[Struct]) -> str:
     """A line, and below it the events made of it."""
-    return "".join([line, "\n", *(f"  {msgspec.json.encode(one).decode()}\n" for one in told)])
+    return "".join([line, "\n", *(f"  {msgspec.json.encode(one).decode()}\n" for one in events)])
 
 
 def record(version: str) -> None:

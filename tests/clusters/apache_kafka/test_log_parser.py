@@ -20,9 +20,9 @@ BROKER = Slot("broker-1", Role.BROKER, 1, 4)
 def test_the_events_of_a_nodes_log(sample: Path) -> None:
     log_parser = KafkaLogParser(slot_of(sample), session_ms=3_000)
     codec = Codec((SessionConfigured, *KINDS))
-    for line, told in blocks(sample):
+    for line, expected in blocks(sample):
         heard = log_parser.parse(line)
-        assert [msgspec.json.encode(one.body).decode() for one in heard] == told, line
+        assert [msgspec.json.encode(one.body).decode() for one in heard] == expected, line
         for one in heard:
             assert line.startswith(f"@{one.at_ns} ")
             event = Event("run", "broker-1#1", 0, one.at_ns, one.body)
@@ -64,7 +64,7 @@ UNFENCED = (
 def test_a_broker_that_was_never_unfenced_leads_nothing_whatever_its_metadata_says() -> None:
     log_parser = KafkaLogParser(BROKER, 3_000)
     assert log_parser.parse(LEADS.format(at=5)) == []
-    told = log_parser.parse(UNFENCED.format(at=9))
+    parsed = log_parser.parse(UNFENCED.format(at=9))
     began = LeadershipStarted(
         topic="orders",
         partition=0,
@@ -74,8 +74,8 @@ def test_a_broker_that_was_never_unfenced_leads_nothing_whatever_its_metadata_sa
         log_end=10,
         high_watermark=9,
     )
-    assert {one.at_ns for one in told} == {9}
-    assert [one.body for one in told if isinstance(one.body, LeadershipStarted)] == [began]
+    assert {one.at_ns for one in parsed} == {9}
+    assert [one.body for one in parsed if isinstance(one.body, LeadershipStarted)] == [began]
 
 
 def test_a_partition_named_with_dashes_is_split_at_the_last_one() -> None:

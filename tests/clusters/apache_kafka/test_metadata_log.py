@@ -44,9 +44,9 @@ def recorded(known: Schemas) -> Iterator[StoredRecord]:
 @pytest.mark.parametrize("sample", RECORDS, ids=lambda sample: sample.stem)
 def test_the_events_of_a_metadata_log(sample: Path) -> None:
     known, metadata = schemas(sample.stem.split("-")[1]), Metadata()
-    for line, told in blocks(sample):
+    for line, expected in blocks(sample):
         bodies = metadata.replay(record_of(line, known))
-        assert [msgspec.json.encode(one).decode() for one in bodies] == told, line
+        assert [msgspec.json.encode(one).decode() for one in bodies] == expected, line
 
 
 def test_a_version_is_read_by_its_own_schemas() -> None:
@@ -197,8 +197,8 @@ def test_the_records_of_a_deposed_leader_are_read_again_and_make_no_event() -> N
     assert (reading.next_offset, reading.last_epoch) == (4, 1)
     assert reading.take(FetchResult("", 102, 2, 3, diverges=True)) == ()
     assert (reading.next_offset, reading.last_epoch) == (2, 1)
-    told = reading.take(answer(4, 2, 3, epoch=2))
-    assert [(one.offset, one.epoch) for one in told] == [(2, 2), (3, 2)]
+    found = reading.take(answer(4, 2, 3, epoch=2))
+    assert [(one.offset, one.epoch) for one in found] == [(2, 2), (3, 2)]
 
 
 def test_a_batch_without_metadata_moves_the_position_on() -> None:
@@ -214,8 +214,8 @@ def test_a_batch_without_metadata_moves_the_position_on() -> None:
 def test_after_a_snapshot_the_observer_goes_on_and_records_what_it_missed() -> None:
     reading = LogProgress()
     reading.take(answer(2, 0, 1, 2, 3))  # two of them may be a deposed leader's
-    told = reading.skip(Snapshot(40, 7))
-    assert "metadata records 2 to 39 were not read" in told.what
+    found = reading.skip(Snapshot(40, 7))
+    assert "metadata records 2 to 39 were not read" in found.what
     assert (reading.next_offset, reading.last_epoch, reading.committed) == (40, 7, (40, 7))
     assert [one.offset for one in reading.take(answer(42, 40, 41, epoch=7))] == [40, 41]
 
@@ -229,13 +229,13 @@ def test_a_snapshot_makes_events_of_what_has_changed(known: Schemas) -> None:
     # What has not changed makes no event again, except features, of which only the level is known.
     assert metadata.restore(500, snapshot) == [FeatureFinalized(500, "metadata.version", 30)]
     # In between broker 1 was deleted, broker 2 unfenced, and the topic replaced by another.
-    told = metadata.restore(600, altered(snapshot))
-    assert told[0] == TopicCommitted(600, "orders", TOPIC, True)
-    assert told[1] == BrokerDeleted(600, 1)
-    assert told[3] == TopicCommitted(600, "orders", "another", False)
-    (unfenced,) = (one for one in told if isinstance(one, BrokerCommitted))
+    found = metadata.restore(600, altered(snapshot))
+    assert found[0] == TopicCommitted(600, "orders", TOPIC, True)
+    assert found[1] == BrokerDeleted(600, 1)
+    assert found[3] == TopicCommitted(600, "orders", "another", False)
+    (unfenced,) = (one for one in found if isinstance(one, BrokerCommitted))
     assert (unfenced.offset, unfenced.broker_id, unfenced.fenced) == (600, 2, False)
-    assert {one.offset for one in told if isinstance(one, PartitionCommitted)} == {600}
+    assert {one.offset for one in found if isinstance(one, PartitionCommitted)} == {600}
     # From then on the log is replayed onto that state.
     gone = StoredRecord(601, 9, Record("RemoveTopicRecord", 0, {"TopicId": "another"}), "", 601)
     assert metadata.replay(gone)[1:] == [TopicCommitted(601, "orders", "another", True)]

@@ -104,8 +104,8 @@ def test_a_page_is_recorded_once_until_it_changes_or_the_reader_is_stopped(
     asyncio.run(served())
     recorder.close()
     codec = Codec((MetricsObserved, *KINDS))
-    told = [codec.decode(line).body for line in events.read_bytes().splitlines()]
-    assert [(one.slot, one.epoch) for one in told if isinstance(one, MetricsObserved)] == [
+    bodies = [codec.decode(line).body for line in events.read_bytes().splitlines()]
+    assert [(one.slot, one.epoch) for one in bodies if isinstance(one, MetricsObserved)] == [
         ("broker-1", 4),
         ("broker-1", 5),
     ]

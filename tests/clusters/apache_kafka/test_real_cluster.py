@@ -69,10 +69,10 @@ def test_a_killed_leader_is_fenced_and_nothing_acknowledged_is_lost(
         nodes = {node.name for node in (*cluster.controllers, *cluster.brokers)}
         for name in nodes:  # each page is waited for on its own, again if none came in time
             of_it = history.event_where(
-                MetricsObserved, lambda told, name=name: told.slot == name, f"a page of {name}"
+                MetricsObserved, lambda page, name=name: page.slot == name, f"a page of {name}"
             )
             cluster.eventually(of_it)
-        assert {told.slot for told in history.of(MetricsObserved)} == nodes
+        assert {page.slot for page in history.of(MetricsObserved)} == nodes
         result = run.finish()
     result.check(("KR-02", "KR-08", "QC-21", "QC-30", "RP-13", "JEPSEN-lost-write"))
     assert folder.info().versions["apache/kraft"] == DEFAULT_VERSION
@@ -124,8 +124,8 @@ def test_an_observer_that_comes_too_late_for_the_log_records_it_and_nothing_hold
         run.cluster.eventually(by(late, "snapshot.loaded"))
         run.clients.create_topic("last")
         run.cluster.eventually(by(late, "metadata.committed"))
-        told = {body.topic for body in EventLog(run.runtime).of(TopicCommitted, late)}
-        assert told - {"last"} == {"orders", "bills", "notes"}
+        seen = {body.topic for body in EventLog(run.runtime).of(TopicCommitted, late)}
+        assert seen - {"last"} == {"orders", "bills", "notes"}
         result = run.finish()
     assert result.judgement.of(Outcome.HOLDS) == ()
     with pytest.raises(Inconclusive, match=r"metadata records 0 to \d+ were not read: the log had"):

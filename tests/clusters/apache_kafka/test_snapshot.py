@@ -62,14 +62,16 @@ def test_a_snapshot_is_read_piece_by_piece(version: str, piece: int) -> None:
         assert asked.topics[0].partitions[0].position == at
         assert snapshot.take(answered(data[at : at + piece], len(data), at))
     assert snapshot.whole
-    told = Metadata().restore(39, snapshot.records(schemas(version)))
-    brokers = {one.broker_id: one.fenced for one in told if isinstance(one, BrokerCommitted)}
+    restored = Metadata().restore(39, snapshot.records(schemas(version)))
+    brokers = {one.broker_id: one.fenced for one in restored if isinstance(one, BrokerCommitted)}
     assert set(brokers) == {1, 2, 3}
-    topics = {one.topic for one in told if isinstance(one, TopicCommitted)}
-    partitions = [one for one in told if isinstance(one, PartitionCommitted)]
+    topics = {one.topic for one in restored if isinstance(one, TopicCommitted)}
+    partitions = [one for one in restored if isinstance(one, PartitionCommitted)]
     assert topics == {one.topic for one in partitions} == {"many", "orders"}
     assert len(partitions) == 12 + 3
-    assert "metadata.version" in {one.feature for one in told if isinstance(one, FeatureFinalized)}
+    assert "metadata.version" in {
+        one.feature for one in restored if isinstance(one, FeatureFinalized)
+    }
 
 
 @pytest.mark.parametrize("at", ["all", "partition"])

@@ -145,7 +145,7 @@ def invoked(action: str, expected: int = -1) -> RegisterInvoked:
     return msgspec.convert(fields | {"type": "etcd.register_invoked"}, RegisterInvoked)
 
 
-def told(action: str, answer: Response) -> tuple[str, int, int, int, str]:
+def outcome_of(action: str, answer: Response) -> tuple[str, int, int, int, str]:
     done = completed_by(invoked(action, 5), answer)
     return done.outcome, done.revision, done.mod_revision, done.version, done.value
 
@@ -153,14 +153,14 @@ def told(action: str, answer: Response) -> tuple[str, int, int, int, str]:
 def test_how_operations_end() -> None:
     before = ',"prev_kv":{"key":"aw==","value":"YQ==","mod_revision":"5","version":"2"}'
     kvs = ',"kvs":[{"key":"aw==","value":"YQ==","mod_revision":"5","version":"2"}]'
-    assert told("put", ok()) == ("ok", 7, 7, 1, "o")
-    assert told("put", ok(before)) == ("ok", 7, 7, 3, "o")
-    assert told("put", LOST) == ("unknown", -1, -1, -1, "")
-    assert told("get", ok(kvs)) == ("ok", 7, 5, 2, "a")
-    assert told("get", ok()) == ("ok", 7, 0, 0, "")
-    assert told("swap", DONE) == ("ok", 7, 7, -1, "o")
-    assert told("swap", found("x", 2)) == ("failed", 7, 6, 3, "x")
-    assert told("put", Replied(200, b"{")) == ("unknown", -1, -1, -1, "")
+    assert outcome_of("put", ok()) == ("ok", 7, 7, 1, "o")
+    assert outcome_of("put", ok(before)) == ("ok", 7, 7, 3, "o")
+    assert outcome_of("put", LOST) == ("unknown", -1, -1, -1, "")
+    assert outcome_of("get", ok(kvs)) == ("ok", 7, 5, 2, "a")
+    assert outcome_of("get", ok()) == ("ok", 7, 0, 0, "")
+    assert outcome_of("swap", DONE) == ("ok", 7, 7, -1, "o")
+    assert outcome_of("swap", found("x", 2)) == ("failed", 7, 6, 3, "x")
+    assert outcome_of("put", Replied(200, b"{")) == ("unknown", -1, -1, -1, "")
 
 
 def test_a_client_moves_to_another_member_only_when_an_operation_went_wrong() -> None:

@@ -113,12 +113,12 @@ def complete(
     value: str = "",
     **more: Any,
 ) -> None:
-    told: dict[str, Any] = {"outcome": "ok", **more}
+    fields: dict[str, Any] = {"outcome": "ok", **more}
     h.add(
         client,
         RegisterCompleted(
             operation=operation, key="r0", action=action, revision=revision,
-            mod_revision=mod_revision, value=value, **told,
+            mod_revision=mod_revision, value=value, **fields,
         ),
     )  # fmt: skip
 
@@ -293,16 +293,16 @@ def test_etcd_03_is_undecided_in_a_history_cut_short() -> None:
 # ---------------------------------------------------------------------------------------- ETCD-04
 
 
-def lease(h: HistoryBuilder, client: str, number: int, action: Any, **told: Any) -> None:
+def lease(h: HistoryBuilder, client: str, number: int, action: Any, **fields: Any) -> None:
     name = f"{client}:{number}:{action}"
     h.add(client, LeaseInvoked(operation=name, lease=number, action=action, slot="etcd-1"))
-    how: dict[str, Any] = {"outcome": "ok", "ttl_s": 2, **told}
+    how: dict[str, Any] = {"outcome": "ok", "ttl_s": 2, **fields}
     h.add(client, LeaseCompleted(operation=name, lease=number, action=action, **how))
 
 
-def take(h: HistoryBuilder, client: str, number: int, **told: Any) -> None:
+def take(h: HistoryBuilder, client: str, number: int, **fields: Any) -> None:
     name = f"{client}:take:{number}:{h.now_ns}"
-    how: dict[str, Any] = {"outcome": "ok", **told}
+    how: dict[str, Any] = {"outcome": "ok", **fields}
     h.add(
         client,
         LockInvoked(operation=name, lock="lock", action="take", lease=number, slot="etcd-1"),
@@ -404,8 +404,8 @@ def test_etcd_05_is_undecided_in_a_history_cut_short() -> None:
     assert unknown(h, "ETCD-05", complete=False)
 
 
-def store(h: HistoryBuilder, client: str, token: int, revision: int = -1, **told: Any) -> None:
-    how: dict[str, Any] = {"outcome": "ok", **told}
+def store(h: HistoryBuilder, client: str, token: int, revision: int = -1, **fields: Any) -> None:
+    how: dict[str, Any] = {"outcome": "ok", **fields}
     h.add(
         client,
         StoreCompleted(
@@ -416,8 +416,8 @@ def store(h: HistoryBuilder, client: str, token: int, revision: int = -1, **told
 
 
 def test_a_write_of_an_old_holder_breaks_etcd_06_in_any_order_of_the_events() -> None:
-    told = ((B, 7, 20), (A, 5, 21))
-    for order in (told, told[::-1]):
+    takes = ((B, 7, 20), (A, 5, 21))
+    for order in (takes, takes[::-1]):
         h = HistoryBuilder()
         for client, token, revision in order:
             store(h, client, token, revision)

@@ -72,5 +72,5 @@ class ScriptedCore:
 
     @property
     def events(self) -> list[object]:
-        """What the sessions told besides."""
+        """The other events of the sessions."""
         return [what.event for what in self.heard if isinstance(what, ZooKeeperEvent)]

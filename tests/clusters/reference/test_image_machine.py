@@ -148,7 +148,7 @@ class Replaying(RuleBasedStateMachine):
         assert all(one.value for one in described if isinstance(one, r.ConfigRecord))
 
     @invariant()
-    def who_held_an_id_before_is_remembered(self) -> None:
+    def former_holders_of_an_id_are_remembered(self) -> None:
         assert set(self.rebuilt.brokers) == set(self.incarnations) - self.gone
         for broker, (*before, newest) in self.incarnations.items():
             known = self.rebuilt.brokers.get(broker)

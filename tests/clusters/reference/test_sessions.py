@@ -53,8 +53,8 @@ from fencepost_clusters.zookeeper.port import (
     Reason,
     Refused,
     Request,
+    SessionEvent,
     SetData,
-    Told,
     Unsent,
     Watch,
 )
@@ -114,8 +114,8 @@ class Simulated:
             return core, other.answers[known:]  # type: ignore[return-value]
 
 
-def _make_chroot(node: Node, told: Told) -> None:
-    if isinstance(told, Connected):
+def _make_chroot(node: Node, event: SessionEvent) -> None:
+    if isinstance(event, Connected):
         node.ask(Create("/chroot"))
 
 

@@ -26,7 +26,7 @@ from fencepost import (
 )
 from fencepost_clusters.zookeeper.events import KINDS as EVENTS
 from fencepost_clusters.zookeeper.messages import Ping
-from fencepost_clusters.zookeeper.port import Answered, Fired, Request, Told
+from fencepost_clusters.zookeeper.port import Answered, Fired, Request, SessionEvent
 from fencepost_clusters.zookeeper.probe import zookeeper_probe
 from fencepost_clusters.zookeeper.server import CLIENT_PORT
 from fencepost_clusters.zookeeper.simulated_server import SimulatedServer, TreeDisk
@@ -37,7 +37,7 @@ SERVER, ABSENT, NODE = "zookeeper", "absent", "node"
 
 
 class Noted(Struct, frozen=True, tag="test.noted"):
-    """A node was told this by ZooKeeper."""
+    """ZooKeeper's session gave a node this event."""
 
     what: str
 
@@ -47,18 +47,18 @@ KINDS = (Noted, *EVENTS)
 
 @final
 class Node:
-    """A process with one session at a time; `react` is called with all that it is told."""
+    """A process with one session at a time; `react` is called with every event of it."""
 
-    def __init__(self, slot: Slot, host: Host, react: Callable[[Node, Told], None]) -> None:
+    def __init__(self, slot: Slot, host: Host, react: Callable[[Node, SessionEvent], None]) -> None:
         self._slot, self._host, self._react = slot, host, react
-        self.told: list[Told] = []
+        self.delivered: list[SessionEvent] = []
         self._number = 0
         self._started = False
         self.begin()
 
     def begin(self) -> None:
         """Begins a session."""
-        self.session = ClientSession(Server(SERVER, CLIENT_PORT), 2000, self._tell, self._host)
+        self.session = ClientSession(Server(SERVER, CLIENT_PORT), 2000, self._deliver, self._host)
 
     def ask(self, *requests: Request) -> None:
         for request in requests:
@@ -67,16 +67,16 @@ class Node:
 
     @property
     def answers(self) -> list[object]:
-        return [one.answer for one in self.told if isinstance(one, Answered)]
+        return [one.answer for one in self.delivered if isinstance(one, Answered)]
 
     @property
     def fired(self) -> list[Fired]:
-        return [one for one in self.told if isinstance(one, Fired)]
+        return [one for one in self.delivered if isinstance(one, Fired)]
 
-    def _tell(self, told: Told) -> None:
-        self.told.append(told)
-        self._host.record(Noted(repr(told)))
-        self._react(self, told)
+    def _deliver(self, event: SessionEvent) -> None:
+        self.delivered.append(event)
+        self._host.record(Noted(repr(event)))
+        self._react(self, event)
 
     def wake(self) -> None:
         if not self._started:
@@ -113,7 +113,7 @@ class OverZooKeeper:
     `others` makes a process of another kind in the place of a node.
     """
 
-    react: Mapping[str, Callable[[Node, Told], None]]
+    react: Mapping[str, Callable[[Node, SessionEvent], None]]
     others: Mapping[str, Callable[[Host], SimulatedProcess]] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     name: str = "test/over-zookeeper"

@@ -39,8 +39,8 @@ from fencepost_clusters.zookeeper.port import (
     Reason,
     Refused,
     Request,
+    SessionEvent,
     Stat,
-    Told,
     Watch,
     WriteResult,
 )
@@ -65,7 +65,7 @@ class Pair:
         self.now_ms = 0
         self.clients: list[Client] = []
         self.ids: list[int] = []
-        self._expected: dict[int, list[Told]] = {}
+        self._expected: dict[int, list[SessionEvent]] = {}
         self._compared: dict[int, int] = {}
         self._requests: dict[tuple[int, int], Request] = {}
         self.seen: Counter[str] = Counter()
@@ -102,11 +102,11 @@ class Pair:
             await self.clients[index].answer(self.start(index, Exists("/")))
 
     def compare(self, *, ordered: bool = True) -> None:
-        """What each session was told since the last time, and what the model says."""
+        """The events of each session since the last time, and what the model says."""
         for client, session in zip(self.clients, self.ids, strict=True):
-            told = [one for one in client.told if isinstance(one, Answered | Fired)]
-            since, self._compared[session] = self._compared[session], len(told)
-            real = [*map(untimed, told[since:])]
+            received = [one for one in client.delivered if isinstance(one, Answered | Fired)]
+            since, self._compared[session] = self._compared[session], len(received)
+            real = [*map(untimed, received[since:])]
             model = [*map(untimed, self._expected[session][since:])]
             if not ordered:
                 real, model = sorted(real, key=repr), sorted(model, key=repr)
@@ -116,9 +116,9 @@ class Pair:
             self.seen.update(name for one in real for name in kinds(one))
 
 
-def kinds(told: Told) -> Sequence[str]:
+def kinds(event: SessionEvent) -> Sequence[str]:
     """What a test has to have seen."""
-    match told:
+    match event:
         case Answered(_, Done(results)):
             return ["Done", *map(answer_kind, results)]
         case Answered(_, answer):
@@ -133,9 +133,13 @@ def answer_kind(answer: Answer | WriteResult) -> str:
     return answer.why.name if isinstance(answer, Refused) else type(answer).__name__
 
 
-def untimed(told: Told) -> Told:
+def untimed(event: SessionEvent) -> SessionEvent:
     """Without what the server's clock says."""
-    return Answered(told.number, without_times(told.answer)) if isinstance(told, Answered) else told
+    return (
+        Answered(event.number, without_times(event.answer))
+        if isinstance(event, Answered)
+        else event
+    )
 
 
 def without_times(answer: Answer) -> Answer:

@@ -28,9 +28,9 @@ from fencepost_clusters.zookeeper.port import (
     GetData,
     Reason,
     Refused,
+    SessionEvent,
     SetData,
     Suspended,
-    Told,
     Unknown,
     Unsent,
     Watch,
@@ -92,7 +92,7 @@ def test_a_suspended_session_is_resumed_with_its_ephemerals(
         async with clients(host(link), timeout_ms=30_000) as (one,):
             made = await one.ask(Create("/resumed", ephemeral=True))
             link.set("refuse")
-            await one.wait(lambda: Suspended() in one.told)
+            await one.wait(lambda: Suspended() in one.delivered)
             link.set("pass")
             await one.wait(lambda: isinstance(one.states[-1], Connected))
             first, _, last = one.states
@@ -111,7 +111,7 @@ def test_watches_are_dropped_with_the_connection_and_can_be_set_again(
             await other.ask(Create("/watched"))
             await one.ask(GetData("/watched", watch=True))
             link.set("refuse")
-            await one.wait(lambda: Suspended() in one.told)
+            await one.wait(lambda: Suspended() in one.delivered)
             await other.ask(SetData("/watched", b"1"))
             link.set("pass")
             await one.wait(lambda: isinstance(one.states[-1], Connected))
@@ -158,7 +158,7 @@ def test_a_session_without_a_connection_is_given_up_before_the_server_can_tell_i
     async def test() -> None:
         async with clients(host(link)) as (one,):
             link.set("refuse")
-            await one.wait(lambda: Suspended() in one.told)
+            await one.wait(lambda: Suspended() in one.delivered)
             before = monotonic()
             await one.wait(lambda: isinstance(one.states[-1], Ended))
             assert one.states[1:] == [Suspended(), Ended(End.GIVEN_UP)]
@@ -189,7 +189,7 @@ def test_a_session_that_the_server_expired_ends_when_the_link_is_healed(
 
 
 def test_answers_and_watch_events_keep_the_order_of_the_connection(server: RunningServer) -> None:
-    """A client that reads new data has been told before that they changed."""
+    """A client that reads new data has had the watch event of their change before."""
 
     async def test() -> None:
         async with clients(server.host, timeout_ms=30_000) as (one,):
@@ -199,14 +199,14 @@ def test_answers_and_watch_events_keep_the_order_of_the_connection(server: Runni
                 one.start(SetData("/order", b""))
             last = one.start(GetChildren("/"))
             await one.answer(last)
-            events = [type(told).__name__ for told in one.told if told not in one.states]
+            events = [type(event).__name__ for event in one.delivered if event not in one.states]
             # Created; then read, fired, set for each round; then the children.
             assert events == ["Answered"] + ["Answered", "Fired", "Answered"] * 200 + ["Answered"]
 
     run(test)
 
 
-def test_what_is_told_comes_in_the_loops_thread_and_may_ask_again(
+def test_session_events_come_in_the_loops_thread_and_may_ask_again(
     server: RunningServer, link: Forwarder
 ) -> None:
     """kazoo calls listeners in the connection's thread, where a request would block it."""
@@ -215,14 +215,14 @@ def test_what_is_told_comes_in_the_loops_thread_and_may_ask_again(
         threads: set[threading.Thread] = set()
         async with clients(host(link), timeout_ms=30_000) as (one,):
 
-            def tell(told: Told) -> None:
+            def deliver(event: SessionEvent) -> None:
                 threads.add(threading.current_thread())
-                if isinstance(told, Connected):
+                if isinstance(event, Connected):
                     one.start(Exists("/"))
 
-            one.also = tell
+            one.also = deliver
             link.set("refuse")
-            await one.wait(lambda: Suspended() in one.told)
+            await one.wait(lambda: Suspended() in one.delivered)
             link.set("pass")
             await one.wait(lambda: bool(one.answers))
             assert isinstance(one.answers[1], Found)
@@ -259,7 +259,7 @@ def test_a_session_that_cannot_be_made_ends_and_says_so(link: Forwarder) -> None
     async def test() -> None:
         link.set("refuse")
         one = Client(host(link), limit_ms=500)
-        await one.wait(lambda: Ended(End.NEVER_MADE) in one.told)
+        await one.wait(lambda: Ended(End.NEVER_MADE) in one.delivered)
         await one.close()
 
     run(test)

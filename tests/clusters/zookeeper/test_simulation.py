@@ -25,9 +25,9 @@ from fencepost_clusters.zookeeper.port import (
     GetData,
     Reason,
     Refused,
+    SessionEvent,
     SetData,
     Suspended,
-    Told,
     Unknown,
     Unsent,
     Watch,
@@ -38,26 +38,26 @@ REGISTRATION = Create("/id", ephemeral=True)
 DELETED = Fired("/id", Watch.NODE, Change.DELETED)
 
 
-def register(node: Node, told: Told) -> None:
-    if isinstance(told, Connected):
+def register(node: Node, event: SessionEvent) -> None:
+    if isinstance(event, Connected):
         node.ask(REGISTRATION)
 
 
-def observe(node: Node, told: Told) -> None:
+def observe(node: Node, event: SessionEvent) -> None:
     """Watches the registration, from before it exists."""
-    if isinstance(told, Connected | Fired):
+    if isinstance(event, Connected | Fired):
         node.ask(Exists("/id", watch=True))
 
 
-def idle(node: Node, told: Told) -> None:
+def idle(node: Node, event: SessionEvent) -> None:
     """Does nothing."""
 
 
 @contextmanager
 def world(
     folder: Path,
-    one: Callable[[Node, Told], None] = idle,
-    two: Callable[[Node, Told], None] = idle,
+    one: Callable[[Node, SessionEvent], None] = idle,
+    two: Callable[[Node, SessionEvent], None] = idle,
     seed: int = 1,
 ) -> Iterator[tuple[SimulatedRuntime, dict[str, Node]]]:
     """All are started, and their sessions made."""
@@ -67,7 +67,7 @@ def world(
         for slot in runtime.layout.nodes():
             runtime.start(slot)
         run_for(runtime, 1.0)
-        assert all(node.told for node in system.nodes.values())
+        assert all(node.delivered for node in system.nodes.values())
         yield runtime, system.nodes
 
 
@@ -89,10 +89,10 @@ def test_a_cut_session_is_given_up_and_its_ephemeral_deleted(tmp_path: Path) -> 
         nodes["node-1"].ask(Create("/late"))
         run_for(runtime, 2.6)
         assert nodes["node-1"].answers[1:] == [Unknown()]
-        assert Suspended() in nodes["node-1"].told
+        assert Suspended() in nodes["node-1"].delivered
         assert DELETED in nodes["node-2"].fired
         run_for(runtime, 3.0)
-        assert nodes["node-1"].told[-1] == Ended(End.GIVEN_UP)
+        assert nodes["node-1"].delivered[-1] == Ended(End.GIVEN_UP)
         cut(runtime, "node-1", LinkState())
         nodes["node-1"].ask(Create("/later"))
         nodes["node-2"].ask(Exists("/late"), Exists("/later"))
@@ -101,7 +101,7 @@ def test_a_cut_session_is_given_up_and_its_ephemeral_deleted(tmp_path: Path) -> 
         assert nodes["node-2"].answers[-2:] == [Found(None), Found(None)]
 
 
-def test_a_session_that_the_server_expired_is_told_when_it_returns(tmp_path: Path) -> None:
+def test_a_session_that_the_server_expired_is_notified_when_it_returns(tmp_path: Path) -> None:
     """Its own timer begins when it notices the silence, which is after the server's."""
     with world(tmp_path / "run", register, observe) as (runtime, nodes):
         cut(runtime, "node-1", LinkState(cut_upstream=True))
@@ -109,7 +109,7 @@ def test_a_session_that_the_server_expired_is_told_when_it_returns(tmp_path: Pat
         assert DELETED in nodes["node-2"].fired
         cut(runtime, "node-1", LinkState())
         run_for(runtime, 2.0)
-        assert nodes["node-1"].told[-1] == Ended(End.EXPIRED)
+        assert nodes["node-1"].delivered[-1] == Ended(End.EXPIRED)
 
 
 def test_a_restarted_server_resumes_sessions_without_their_watches(tmp_path: Path) -> None:
@@ -123,7 +123,9 @@ def test_a_restarted_server_resumes_sessions_without_their_watches(tmp_path: Pat
         run_for(runtime, 0.5)
         runtime.start(runtime.layout.slot(SERVER))
         run_for(runtime, 1.0)
-        states = [told for told in one.told if isinstance(told, Connected | Suspended | Ended)]
+        states = [
+            event for event in one.delivered if isinstance(event, Connected | Suspended | Ended)
+        ]
         assert states == [states[0], Suspended(), states[0]]
         # It registers once more, in the session that made the node.
         assert isinstance(one.answers[0], Created)
@@ -137,7 +139,7 @@ def test_a_closed_session_takes_its_ephemeral_along_at_once(tmp_path: Path) -> N
     with world(tmp_path / "run", register, observe) as (runtime, nodes):
         nodes["node-1"].session.close()
         run_for(runtime, 0.5)
-        assert nodes["node-1"].told[-1] == Ended(End.CLOSED)
+        assert nodes["node-1"].delivered[-1] == Ended(End.CLOSED)
         assert nodes["node-2"].fired[-1] == DELETED
 
 
@@ -147,20 +149,20 @@ def test_a_session_without_a_server_is_never_made(tmp_path: Path) -> None:
         nodes["node-1"].session.close()
         nodes["node-1"].begin()
         run_for(runtime, 12.0)
-        assert nodes["node-1"].told[-1] == Ended(End.NEVER_MADE)
+        assert nodes["node-1"].delivered[-1] == Ended(End.NEVER_MADE)
 
 
 def test_an_idle_session_is_kept_by_its_pings(tmp_path: Path) -> None:
     with world(tmp_path / "run") as (runtime, nodes):
         run_for(runtime, 30.0)
-        assert [type(told) for told in nodes["node-1"].told] == [Connected]
+        assert [type(event) for event in nodes["node-1"].delivered] == [Connected]
 
 
 def test_one_seed_is_one_history(tmp_path: Path) -> None:
-    histories: list[list[Told]] = []
+    histories: list[list[SessionEvent]] = []
     for name in ("first", "second"):
         with world(tmp_path / name, register, observe, seed=7) as (runtime, nodes):
             cut(runtime, "node-1", LinkState(cut_upstream=True))
             run_for(runtime, 5.0)
-            histories.append([told for node in nodes.values() for told in node.told])
+            histories.append([event for node in nodes.values() for event in node.delivered])
     assert histories[0] == histories[1]

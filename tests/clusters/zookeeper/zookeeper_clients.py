@@ -1,4 +1,4 @@
-"""A client of a real ZooKeeper for tests: it asks and waits, and keeps all that it was told."""
+"""A client of a real ZooKeeper for tests: it asks, waits, and keeps all events of its session."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fencepost_clusters.zookeeper.port import (
     Ended,
     Fired,
     Request,
+    SessionEvent,
     Suspended,
-    Told,
 )
 
 LIMIT_S = 60.0
@@ -26,22 +26,22 @@ class Client:
     """One session."""
 
     def __init__(self, host: str, timeout_ms: int = 30_000, limit_ms: int = 30_000) -> None:
-        self.told: list[Told] = []
+        self.delivered: list[SessionEvent] = []
         self.answers: dict[int, Answer] = {}
-        self.also: Callable[[Told], None] = lambda told: None
-        """Is told, too."""
+        self.also: Callable[[SessionEvent], None] = lambda event: None
+        """Gets every event, too."""
         self._changed = asyncio.Event()
         self._number = 0
         hosts, slash, chroot = host.partition("/")
         self.session = KazooSession(
-            Ensemble(tuple(hosts.split(",")), slash + chroot), timeout_ms, self._tell, limit_ms
+            Ensemble(tuple(hosts.split(",")), slash + chroot), timeout_ms, self._deliver, limit_ms
         )
 
-    def _tell(self, told: Told) -> None:
-        self.told.append(told)
-        if isinstance(told, Answered):
-            self.answers[told.number] = told.answer
-        self.also(told)
+    def _deliver(self, event: SessionEvent) -> None:
+        self.delivered.append(event)
+        if isinstance(event, Answered):
+            self.answers[event.number] = event.answer
+        self.also(event)
         self._changed.set()
 
     def start(self, request: Request) -> int:
@@ -51,7 +51,7 @@ class Client:
         return self._number
 
     async def wait(self, holds: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
-        """Waits until something that is told makes it true."""
+        """Waits until an event makes it true."""
         async with asyncio.timeout(limit_s):
             while not holds():
                 self._changed.clear()
@@ -68,18 +68,18 @@ class Client:
 
     async def connected(self) -> int:
         """Waits for the session; its id."""
-        await self.wait(lambda: any(isinstance(one, Connected) for one in self.told))
-        (first, *_) = (one.session for one in self.told if isinstance(one, Connected))
+        await self.wait(lambda: any(isinstance(one, Connected) for one in self.delivered))
+        (first, *_) = (one.session for one in self.delivered if isinstance(one, Connected))
         return first
 
     @property
     def fired(self) -> list[Fired]:
-        return [one for one in self.told if isinstance(one, Fired)]
+        return [one for one in self.delivered if isinstance(one, Fired)]
 
     @property
-    def states(self) -> list[Told]:
+    def states(self) -> list[SessionEvent]:
         """The session's changes."""
-        return [one for one in self.told if isinstance(one, Connected | Suspended | Ended)]
+        return [one for one in self.delivered if isinstance(one, Connected | Suspended | Ended)]
 
     async def close(self) -> None:
         self.session.close()

@@ -187,7 +187,7 @@ def test_a_cluster_stays_up_for_a_users_client_until_it_is_interrupted(tmp_path:
             def named() -> list[int]:
                 return sorted(client.list_topics(timeout=10).brokers)
 
-            # Whoever is asked may be the last to read that the others are up.
+            # The node that is asked may be the last to read that the others are up.
             assert poll(lambda: named() == [1, 2, 3], 30, 0.05), named()
             assert client.list_topics(timeout=10).topics, "the workload's clients have made none"
         finally:

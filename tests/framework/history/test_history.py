@@ -276,7 +276,7 @@ def test_a_cause_that_was_never_written_holds_nothing_up() -> None:
         ("a", 0),
         ("a", 1),
     ]
-    assert merged([event("a", 0, 10, Cause("nobody", 3))]) == [("a", 0)]
+    assert merged([event("a", 0, 10, Cause("missing", 3))]) == [("a", 0)]
 
 
 def test_causes_in_a_circle_are_taken_in_order_of_time() -> None:

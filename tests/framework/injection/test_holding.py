@@ -29,7 +29,7 @@ class Process:
     slot_name: str
     bench: Bench
     got: list[bytes] = field(default_factory=list)
-    told: list[int] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
 
     def listens(self, port: int) -> bool:
         return port == PORT
@@ -44,7 +44,7 @@ class Process:
             self.bench.network.send(self, connection, b"answer")
 
     def cut_off(self, connection: int, reason: str) -> None:
-        self.told.append(connection)
+        self.ended.append(connection)
 
 
 @dataclass
@@ -145,7 +145,7 @@ def test_a_message_outlives_its_connection_and_reaches_a_restarted_target(bench:
     bench.send(b"5a", b"2", b"5b")
     bench.network.gone(bench.b)
     bench.rest()
-    assert bench.a.told == [bench.connection]
+    assert bench.a.ended == [bench.connection]
     assert bench.counts == HoldCounts(seen=3, matched=2, taken=2, orphans=2)
     restarted = bench.living["b"] = Process("b", bench)
     receipt = bench.links.release(LINK)
@@ -154,7 +154,7 @@ def test_a_message_outlives_its_connection_and_reaches_a_restarted_target(bench:
     assert restarted.got == [b"5a", b"5b"]
     assert bench.a.got == []
     assert bench.counts == HoldCounts(seen=3, matched=2, taken=2, redelivered=2, answered=2)
-    assert len(restarted.told) == 1, "the connection over which they came stays open"
+    assert len(restarted.ended) == 1, "the connection over which they came stays open"
 
 
 def test_a_message_is_lost_where_nothing_listens_at_the_release(bench: Bench) -> None:

@@ -40,7 +40,7 @@ class Process:
     slot_name: str
     accepted: list[int] = field(default_factory=list)
     got: dict[int, list[int]] = field(default_factory=dict)
-    told: dict[int, str] = field(default_factory=dict)
+    reasons: dict[int, str] = field(default_factory=dict)
     after_the_end: int = 0
 
     def listens(self, port: int) -> bool:
@@ -51,12 +51,12 @@ class Process:
 
     def arrived(self, connection: int, message: object) -> None:
         assert isinstance(message, int)
-        self.after_the_end += connection in self.told
+        self.after_the_end += connection in self.reasons
         self.got.setdefault(connection, []).append(message)
 
     def cut_off(self, connection: int, reason: str) -> None:
-        assert connection not in self.told, "told twice"
-        self.told[connection] = reason
+        assert connection not in self.reasons, "notified twice"
+        self.reasons[connection] = reason
 
 
 @dataclass
@@ -108,7 +108,7 @@ class Networking(RuleBasedStateMachine):
         for _ in range(count):
             self.messages += 1
             self.network.send(sender, number, self.messages)
-            if not one.closed and not sender.told.get(number):
+            if not one.closed and not sender.reasons.get(number):
                 one.sent[side].append(self.messages)
 
     @precondition(lambda self: self.dialled)
@@ -172,7 +172,7 @@ class Networking(RuleBasedStateMachine):
                 for side in (0, 1):
                     got = self.processes[one.ends[side]].got.get(number, [])
                     assert got == one.sent[side], (number, one)
-                    assert number not in self.processes[one.ends[side]].told
+                    assert number not in self.processes[one.ends[side]].reasons
 
     @invariant()
     def what_arrives_is_in_order_and_was_sent(self) -> None:
@@ -217,8 +217,8 @@ class Networking(RuleBasedStateMachine):
             touched = {one.ends, one.ends[::-1]} & pairs
             if touched and not self._is_cut(one) and not one.closed:
                 dialler, target = (self.processes[name] for name in one.ends)
-                assert number in dialler.told
-                assert number in target.told or number not in target.accepted
+                assert number in dialler.reasons
+                assert number in target.reasons or number not in target.accepted
                 one.closed = True
 
     def _nothing_through_cuts(self, before: dict[str, dict[int, int]]) -> None:

@@ -35,7 +35,7 @@ def why(h: HistoryBuilder, at: Event, *because: Event) -> Explanation:
     return found
 
 
-def told(found: Explanation) -> list[Event]:
+def steps_of(found: Explanation) -> list[Event]:
     return [step.event for step in found.steps]
 
 
@@ -147,7 +147,7 @@ def test_a_fenced_broker_that_serves_is_explained_by_fault_lease_and_fence() -> 
     lost = h.add(BROKER, BrokerStateChanged(1, "ACTIVE", "FENCED", 5, "lease_expired"))
     served = serve(h)
     found = why(h, served, lost)
-    assert told(found)[1:] == [elected, granted, fault, expired, fenced, moved, lost]
+    assert steps_of(found)[1:] == [elected, granted, fault, expired, fenced, moved, lost]
     unknown = [step.event for step in found.steps if not step.known]
     assert unknown == [expired, fenced, moved], "the cut kept these from the broker"
     lines = found.lines()
@@ -175,7 +175,7 @@ def test_what_is_about_another_broker_or_partition_is_left_out_however_near() ->
     h.add(OTHER, BrokerStateChanged(2, "ACTIVE", "FENCED", 5, "lease_expired"))
     inject(h, "broker-2")
     served = serve(h)
-    assert told(why(h, served)) == [h.events()[1]], "only its own beginning"
+    assert steps_of(why(h, served)) == [h.events()[1]], "only its own beginning"
 
 
 def test_a_record_is_explained_by_the_first_replay_of_it() -> None:
@@ -186,7 +186,7 @@ def test_a_record_is_explained_by_the_first_replay_of_it() -> None:
         h.add(process, BrokerCommitted(9, 1, 5, True, "b"))
     served = serve(h)
     found = why(h, served)
-    assert told(found)[1:] == [first]
+    assert steps_of(found)[1:] == [first]
     assert found.steps[-1].known, "the broker has replayed it too"
 
 
@@ -206,7 +206,7 @@ def test_an_answer_is_known_to_the_process_that_it_granted_a_lease_and_so_is_wha
     assert not known[after.ref]
 
 
-def test_who_follows_a_controller_knows_its_election() -> None:
+def test_a_follower_of_a_controller_knows_its_election() -> None:
     h = HistoryBuilder()
     begin(h)
     elected = h.add(CONTROLLER, ControllerElected(4, 0, 0))
@@ -223,9 +223,9 @@ def test_a_cause_that_names_a_request_leads_to_its_sender() -> None:
     sent, answered, _ = renew(h, 7)
     later = h.add(BROKER, BrokerStateChanged(1, "ACTIVE", "FENCED", 5, "lease_expired"))
     found = why(h, answered)
-    assert changed in told(found)
+    assert changed in steps_of(found)
     assert {s.event.ref: s.known for s in found.steps}[changed.ref]
-    assert later not in told(found)
+    assert later not in steps_of(found)
     assert sent.node_seq < later.node_seq
 
 
@@ -237,7 +237,7 @@ def test_a_fault_that_healed_gives_way_to_one_still_on() -> None:
     on = inject(h, "broker-1", fault_id="cut-2")
     h.add("harness", FaultInjected("slow-3", "slow", ("broker-1",), True, ""))
     h.add("harness", FaultHealed("slow-3", True, ""))
-    faults = [e for e in told(why(h, serve(h))) if isinstance(e.body, FaultInjected)]
+    faults = [e for e in steps_of(why(h, serve(h))) if isinstance(e.body, FaultInjected)]
     assert faults == [on]
 
 
@@ -263,7 +263,7 @@ def test_what_a_client_saw_is_about_the_slot_it_asked() -> None:
         ),
     )
     found = why(h, probed, lost)
-    assert [lost, fault] == told(found)[1:]
+    assert [lost, fault] == steps_of(found)[1:]
     assert found.offender == BROKER
 
 
@@ -278,14 +278,14 @@ def test_a_long_story_is_cut_to_what_is_most_telling() -> None:
     found = why(h, serve(h), lost)
     assert len(found.steps) == STEPS
     assert len(found.lines()) + 2 == LINES
-    assert {fault.ref, lost.ref, elections[-1].ref} <= {e.ref for e in told(found)}
-    assert told(found) == sorted(told(found), key=lambda e: e.at_ns)
+    assert {fault.ref, lost.ref, elections[-1].ref} <= {e.ref for e in steps_of(found)}
+    assert steps_of(found) == sorted(steps_of(found), key=lambda e: e.at_ns)
 
 
 def test_a_violation_whose_event_is_not_there_is_not_explained() -> None:
     h = HistoryBuilder()
     begin(h)
-    broken = Broken(Cause("nobody#1", 4), Evidence.SELF, "it broke")
+    broken = Broken(Cause("unknown#1", 4), Evidence.SELF, "it broke")
     assert explain([broken], h.events()) == [None]
 
 
@@ -363,5 +363,5 @@ def test_a_repeated_request_is_shown_once() -> None:
         )
         for _ in range(6)
     ]
-    steps = told(why(h, serve(h)))
+    steps = steps_of(why(h, serve(h)))
     assert [event for event in steps if event in asked] == asked[-1:]

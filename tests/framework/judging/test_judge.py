@@ -65,7 +65,7 @@ class Listens:
             "self": Exercised(event.ref, Evidence.SELF),
             "peer": Exercised(event.ref, Evidence.PEER),
             "broken": Violated(event.ref, Evidence.PEER, "it broke"),
-            "open": Undecided("nobody knows"),
+            "open": Undecided("the evidence ends here"),
         }
         if word == "crash":
             raise ValueError("boom")

@@ -36,8 +36,8 @@ SENTENCE = "A fenced broker serves no client."
 BROKEN = Broken(Cause("broker-2#1", 7), Evidence.CLIENT, "it served 3 messages", (), ("epoch 4",))
 VERDICTS = {
     "QC-01": Verdict(Outcome.HOLDS, 3, Evidence.PEER, "It holds."),
-    "QC-02": Verdict(Outcome.UNKNOWN, 0, None, "Who knows.", "the machine stood still"),
-    "QC-03": Verdict(Outcome.NOT_EXERCISED, 0, None, "Nobody tried."),
+    "QC-02": Verdict(Outcome.UNKNOWN, 0, None, "It is open.", "the machine stood still"),
+    "QC-03": Verdict(Outcome.NOT_EXERCISED, 0, None, "It was not tried."),
     "HB-01": Verdict(Outcome.NOT_APPLICABLE, 0, None, "It binds another plane."),
 }
 VIOLATED = {

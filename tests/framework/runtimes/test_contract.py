@@ -213,8 +213,10 @@ def test_a_client_takes_commands_and_ends_when_it_is_asked_to(pair: Runtime) -> 
     session = pair.client(ClientSpec("second", "echo"))
     assert advance(pair, answered(session.process)), "the client does not talk"
     session.tell({"say": "hello"})
-    told = Condition("the command", lambda view: (session.process, "echo.told") in view.latest)
-    assert advance(pair, told)
+    received = Condition(
+        "the command", lambda view: (session.process, "echo.command_received") in view.latest
+    )
+    assert advance(pair, received)
     session.stop()
     ended = Condition("its end", lambda view: session.process not in view.alive)
     assert advance(pair, ended)

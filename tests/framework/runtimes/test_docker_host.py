@@ -80,9 +80,9 @@ def test_a_runs_leftovers_are_not_those_of_one_whose_number_begins_alike() -> No
     host._prefix = "fencepost-1"
     ours = ("fencepost-1", "fencepost-1-broker-1", "fencepost-1-broker-1.2")
     for name in (*ours, "fencepost-12", "fencepost-12-broker-1", "fencepost"):
-        for whose in (owner(), "somebody else"):
-            left = Leftover("pod", "id", name, "run", whose)
-            assert host._is_ours(left) == (name in ours and whose == owner())
+        for user in (owner(), "another user"):
+            left = Leftover("pod", "id", name, "run", user)
+            assert host._is_ours(left) == (name in ours and user == owner())
 
 
 # ------------------------------------------------------------------------------------------ pods

@@ -48,7 +48,7 @@ def parsed_logs() -> Iterator[ParsedLogs]:
     made.close()
 
 
-def told(path: Path) -> list[Event]:
+def events_in(path: Path) -> list[Event]:
     return [Codec().decode(line) for line in path.read_bytes().splitlines()]
 
 
@@ -69,7 +69,7 @@ def test_lines_printed_before_and_after_make_events_in_order(
         printing.write(b"1\n\xff\n")
         parsed_logs.read()
     parsed_logs.read()
-    events = told(tmp_path / "a#1.ndjson")
+    events = events_in(tmp_path / "a#1.ndjson")
     assert [(e.process, e.node_seq, e.at_ns) for e in events] == [
         ("a#1", 0, 7),
         ("a#1", 1, 8),
@@ -88,7 +88,7 @@ def test_a_stamp_of_the_wall_clock_is_converted_to_the_runs_clock(tmp_path: Path
     recorder = Recorder.open(tmp_path / "a#1.ndjson", "run", "a#1")
     began_ns = now_ns()
     ParsedLog(WallClocked(), recorder).take(b"one\n")
-    (event,) = told(tmp_path / "a#1.ndjson")
+    (event,) = events_in(tmp_path / "a#1.ndjson")
     assert began_ns - SECOND // 100 <= event.at_ns <= now_ns() + SECOND // 100
 
 
@@ -103,8 +103,8 @@ def test_logs_of_several_processes_are_kept_apart(tmp_path: Path, parsed_logs: P
     for number, log in enumerate(logs):
         log.write_bytes(f"{number}\n".encode())
     parsed_logs.read()
-    assert [e.at_ns for e in told(tmp_path / "a#1.ndjson")] == [0]
-    assert [e.at_ns for e in told(tmp_path / "b#1.ndjson")] == [1]
+    assert [e.at_ns for e in events_in(tmp_path / "a#1.ndjson")] == [0]
+    assert [e.at_ns for e in events_in(tmp_path / "b#1.ndjson")] == [1]
 
 
 PROGRAM = """
@@ -143,7 +143,7 @@ class Printing:
         return Counting()
 
 
-def twice_told(process: Process) -> Condition:
+def recorded_twice(process: Process) -> Condition:
     """Both of its lines have become events; the harness may tell of stalls of its own."""
 
     def holds(view: View) -> bool:
@@ -161,10 +161,10 @@ def test_a_run_has_the_events_of_nodes_that_only_print_and_sigkill_loses_none(
     with runtime:
         (slot,) = runtime.layout.slots
         first = runtime.start(slot)
-        assert runtime.advance(twice_told(first), now_ns() + 20 * SECOND) is not None
+        assert runtime.advance(recorded_twice(first), now_ns() + 20 * SECOND) is not None
         runtime.signal(first, Signal.KILL)
         second = runtime.start(slot)
-        assert runtime.advance(twice_told(second), now_ns() + 20 * SECOND) is not None
+        assert runtime.advance(recorded_twice(second), now_ns() + 20 * SECOND) is not None
     mine = [e for e in runtime.events() if isinstance(e.body, Stalled) and e.process != "harness"]
     assert [(e.process, e.node_seq) for e in mine] == [
         (first.name, 0),

@@ -63,10 +63,10 @@ def test_a_client_takes_commands_is_stopped_and_is_in_the_history(pair: ProcessR
     assert session.process == "clients/one#1"
     session.tell({"say": "first"})
     session.tell({"say": "second"})
-    assert advance(pair, Condition("two", lambda v: v.kinds["echo.told"] == 2))
-    assert pair.view.latest[session.process, "echo.told"].body == echo_node.CommandReceived(
-        "second"
-    )
+    assert advance(pair, Condition("two", lambda v: v.kinds["echo.command_received"] == 2))
+    assert pair.view.latest[
+        session.process, "echo.command_received"
+    ].body == echo_node.CommandReceived("second")
     session.stop()
     session.stop()
     ended = advance(pair, Condition("its end", lambda v: session.process not in v.alive))

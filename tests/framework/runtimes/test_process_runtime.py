@@ -263,9 +263,9 @@ def test_the_harness_notices_when_it_stalled(pair: ProcessRuntime) -> None:
             asked.append(view)
             if len(asked) == 2:  # it waits by now: what passes before that is no stall of a wait
                 os.write(to_stopper, b"\n")
-            told = view.latest.get(("harness", "process.stalled"))
-            long = told is not None and getattr(told.body, "stalled_ns", 0) > 300 * MS
-            return told is not None and long and told.at_ns > began
+            stall = view.latest.get(("harness", "process.stalled"))
+            long = stall is not None and getattr(stall.body, "stalled_ns", 0) > 300 * MS
+            return stall is not None and long and stall.at_ns > began
 
         stalled = advance(pair, Condition("so long a stall", stood_still), 30)
     assert stalled is not None
@@ -290,8 +290,8 @@ def test_a_node_that_dies_at_start_is_named_within_seconds(make: Make) -> None:
     process = runtime.start(slot(runtime, "broker-1"))
     with pytest.raises(EnvironmentFailed) as failed:
         advance(runtime, NEVER, 60)
-    told_ns = now_ns()
-    assert told_ns - runtime.view.latest["harness", "process.exited"].at_ns < 5 * SECOND
+    noticed_ns = now_ns()
+    assert noticed_ns - runtime.view.latest["harness", "process.exited"].at_ns < 5 * SECOND
     first, *log = str(failed.value).splitlines()
     assert first == f"broker-1#1 (process {process.pid}) ended with exit code 3, and should live"
     assert log == [f"line {n} of my last words" for n in range(15, 30)]

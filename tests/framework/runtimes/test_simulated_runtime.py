@@ -109,11 +109,11 @@ def other_pythons() -> list[str]:
 
 def with_this_project(folder: Path) -> Mapping[str, str]:
     """What lets a Python that has the packages, and not this project, find it and its plugins."""
-    told = metadata.distribution("fencepost")
-    installed = folder / f"fencepost-{told.version}.dist-info"
+    described = metadata.distribution("fencepost")
+    installed = folder / f"fencepost-{described.version}.dist-info"
     installed.mkdir()
     for name in ("METADATA", "entry_points.txt"):
-        (installed / name).write_text(told.read_text(name) or "")
+        (installed / name).write_text(described.read_text(name) or "")
     parts = (ROOT / name for name in ("framework", "plugins", "clusters", "suites", "reports"))
     return {"PYTHONPATH": os.pathsep.join(map(os.fspath, (folder, *parts)))}
 

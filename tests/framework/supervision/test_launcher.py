@@ -83,7 +83,7 @@ def test_a_signal_is_delivered_and_reported(tmp_path: Path, children: Launcher) 
 def test_a_kill_that_waits_for_nothing(tmp_path: Path, children: Launcher) -> None:
     children.start(python(tmp_path, "a", "import signal; signal.pause()"))
     children.kill_soon("a")
-    children.kill_soon("nobody")
+    children.kill_soon("missing")
     assert children.wait("a", 5) is not None
 
 

@@ -201,7 +201,7 @@ def write_store(store: str, token: int, value: str, checked: bool) -> Request:
 
 
 def status() -> Request:
-    """The member's own view: who leads, in which term."""
+    """The member's own view: the leader and the term."""
     return Request("/v3/maintenance/status", {}, needs_leader=False)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import final
 
 from fencepost_clusters.reference.core.node import effects as e
-from fencepost_clusters.zookeeper.port import Ended, Session, Told, Unsent
+from fencepost_clusters.zookeeper.port import Ended, Session, SessionEvent, Unsent
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class _Open:
 class Sessions:
     """Carries out what a node wants of ZooKeeper; `hosts` has the address of each name.
 
-    A session may answer within the very call that asks. The node is told of it in a step of its
+    A session may answer within the very call that asks. The node takes it up in a step of its
     own, after the present one.
     """
 
@@ -55,18 +55,18 @@ class Sessions:
 
         hosts = tuple(f"{self._hosts.get(name, name)}:{port}" for name, port in wanted.servers)
         session = k.KazooSession(
-            k.Ensemble(hosts, wanted.chroot), wanted.timeout_ms, self._told, wanted.limit_ms
+            k.Ensemble(hosts, wanted.chroot), wanted.timeout_ms, self._deliver, wanted.limit_ms
         )
         return _Open(session, session.wait_closed)
 
-    def _told(self, told: Told) -> None:
-        if isinstance(told, Ended):
+    def _deliver(self, event: SessionEvent) -> None:
+        if isinstance(event, Ended):
             ended, self._open = self._open, None
             assert ended is not None
             closing = asyncio.get_running_loop().create_task(ended.wait_closed())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
-        self._tell(e.from_zookeeper(told))
+        self._tell(e.from_zookeeper(event))
 
     def _tell(self, what: e.FromZooKeeper) -> None:
         asyncio.get_running_loop().call_soon(self._step, what)

@@ -22,7 +22,7 @@ from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.codec import CLIENT_CALLS, NODE_CALLS, encode_request
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_clusters.zookeeper.port import Ended, Told, Unsent
+from fencepost_clusters.zookeeper.port import Ended, SessionEvent, Unsent
 from fencepost_clusters.zookeeper.simulated_session import ClientSession, Server
 from fencepost_kafka import ClientCommand
 
@@ -292,7 +292,7 @@ class Shell:
                 self._session = ClientSession(
                     Server(*server, effect.chroot),
                     effect.timeout_ms,
-                    self._told,
+                    self._deliver,
                     self._host,
                     effect.limit_ms,
                 )
@@ -305,12 +305,12 @@ class Shell:
                 else:
                     self._step(e.ZooKeeperAnswer(request_id, Unsent()))
 
-    def _told(self, told: Told) -> None:
-        if isinstance(told, Ended) and self._session is not None:
+    def _deliver(self, event: SessionEvent) -> None:
+        if isinstance(event, Ended) and self._session is not None:
             if self._session.closing is not None:
                 self._closing.add(self._session.closing)
             self._session = None
-        self._step(e.from_zookeeper(told))
+        self._step(e.from_zookeeper(event))
 
     # ------------------------------------------------------------------------------------- network
 

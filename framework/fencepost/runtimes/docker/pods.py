@@ -1,8 +1,8 @@
 """Pods: for each slot a container that owns its network, its disk and its toxiproxy.
 
 In it lives the agent (`fencepost.runtimes.docker.pod_agent`), with which one line of JSON is
-exchanged at a time, over the streams the engine carries: so no port of a pod but those of its links
-is open to anybody, and what is measured is measured where the slot's own processes are. A slot's
+exchanged at a time, over the streams the engine carries: so others can use no port of a pod but
+those of its links, and what is measured is measured where the slot's own processes are. A slot's
 process is a container of its own that joins the pod, so its end leaves links, addresses and disk as
 they are.
 """

@@ -69,7 +69,7 @@ class _Connection:
     sent: list[int] = field(default_factory=lambda: [0, 0])
     """When a link with a rate has passed on all that it was sent, by the end it goes to."""
     open: bool = True
-    untold: int | None = None
+    unnotified: int | None = None
     """The end that would have been notified of the close if the cut had not swallowed the
     notice."""
 
@@ -218,7 +218,7 @@ class SimulatedNetwork:
 
     def _tell(self, one: _Connection, side: int, reason: str) -> None:
         if self._is_cut(one, side):
-            one.untold = side
+            one.unnotified = side
             return
         self._connections.pop(one.number, None)
         end = one.ends[side]
@@ -342,5 +342,5 @@ class SimulatedNetwork:
                 continue
             if one.open:
                 self._break(one, "connection reset by its link")
-            elif one.untold is not None:
-                self._tell(one, one.untold, "connection reset by its link")
+            elif one.unnotified is not None:
+                self._tell(one, one.unnotified, "connection reset by its link")

@@ -109,11 +109,11 @@ FromZooKeeper = ZooKeeperAnswer | ZooKeeperEvent
 Input = Received | Answered | CallFailed | Recovered | Tick | ShutdownAsked | FromZooKeeper
 
 
-def from_zookeeper(told: zk.Told) -> FromZooKeeper:
-    """The input for something that a session told."""
-    if isinstance(told, zk.Answered):
-        return ZooKeeperAnswer(told.number, told.answer)
-    return ZooKeeperEvent(told)
+def from_zookeeper(event: zk.SessionEvent) -> FromZooKeeper:
+    """The input for an event of a session."""
+    if isinstance(event, zk.Answered):
+        return ZooKeeperAnswer(event.number, event.answer)
+    return ZooKeeperEvent(event)
 
 
 # ---------------------------------------------------------------------------------------- effects
