@@ -18,8 +18,8 @@ REQUIRED = os.environ.get("FENCEPOST_DOCKER") == "required"
 """Set where the engine's absence is a failure, and no reason to skip."""
 
 
-def usable_backend() -> BackendKind:
-    """The backend to test on; skips the test where there is no container engine."""
+def ground() -> BackendKind:
+    """The ground to test on; skips the test where there is none."""
     try:
         return docker_backend(lambda slot: IMAGE)
     except EnvironmentFailed as lacking:
@@ -31,7 +31,7 @@ def usable_backend() -> BackendKind:
 @contextmanager
 def engine() -> Iterator[Engine]:
     """An engine to look with, beside the runtime under test."""
-    usable_backend()
+    ground()
     found = connect(os.environ, "test")
     try:
         yield found

@@ -6,8 +6,8 @@ that a second live process with its id has addresses and links of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 
 from fencepost import Layout, Link, Shape, Slot, Spare, UsageError, no_such
@@ -22,7 +22,8 @@ SPARE_ROLES = (Role.CONTROLLER, Role.BROKER)
 class Ports:
     """Where nodes listen: for clients, for controllers' peers and brokers, and for other brokers.
 
-    `metrics` is the port of the metrics page (0: there is none).
+    `metrics` is the port of the metrics page (0: there is none). A `controller` port of 0 is the
+    replication port.
     """
 
     client: int = 9092
@@ -64,8 +65,55 @@ def lay_out(shape: Shape, ports: Ports) -> Layout:
     clients = Slot("clients", Role.CLIENT, -1, next(index))
     slots = (*controllers, *brokers, *duplicates, *spares, clients)
     bootstrap = tuple((broker.name, ports.client) for broker in brokers)
-    framed = frozenset({ports.client, ports.controller, ports.replication})
-    return Layout(slots, tuple(_links(slots, ports)), ports.metrics, bootstrap, framed)
+    return Layout(slots, tuple(_links(slots, ports)), ports.metrics, bootstrap, _framed(ports))
+
+
+def lay_out_beside(
+    shape: Shape,
+    ports: Ports,
+    servers: Sequence[Slot],
+    links_to_servers: Callable[[Sequence[Slot]], Sequence[Link]],
+    unasked: frozenset[int],
+) -> Layout:
+    """Brokers over servers of other software, which keep the metadata: every broker may be the
+    controller, so each is both, with one id.
+
+    `links_to_servers` makes the links of these slots to the servers; the index of no server is
+    above their number. A `controller` port of 0: what controllers send goes to the replication
+    port, too. Raises UsageError as `lay_out` does.
+    """
+    wanted = {**COUNTS, **shape.counts}[Role.BROKER]
+    if not 1 <= wanted <= MAX_NODES:
+        raise UsageError(f"a cluster has 1 to {MAX_NODES} brokers")
+    for spare in shape.spares:
+        if spare.role != Role.BROKER:
+            raise no_such("role of a spare node", spare.role, (Role.BROKER,))
+    index = count(len(servers) + 1)
+
+    def broker(name: str, number: int, *, duplicate: bool = False, spare: bool = False) -> Slot:
+        also = ((Role.CONTROLLER, number),)
+        slot = Slot(name, Role.BROKER, number, next(index), also=also)
+        return replace(slot, duplicate=duplicate, spare=spare)
+
+    brokers = [broker(f"broker-{n}", n) for n in range(1, wanted + 1)]
+    duplicates = [broker(f"{b.name}-duplicate", b.node_id, duplicate=True) for b in brokers]
+    spares = [broker(_spare_name(one), one.node_id, spare=True) for one in shape.spares]
+    clients = Slot("clients", Role.CLIENT, -1, next(index))
+    others = (*brokers, *duplicates, *spares, clients)
+    links = (*links_to_servers(others), *_links(others, ports))
+    bootstrap = tuple((one.name, ports.client) for one in brokers)
+    return Layout(
+        slots=(*servers, *others),
+        links=links,
+        metrics_port=ports.metrics,
+        bootstrap=bootstrap,
+        framed=_framed(ports),
+        unasked=unasked,
+    )
+
+
+def _framed(ports: Ports) -> frozenset[int]:
+    return frozenset({ports.client, ports.controller, ports.replication} - {0})
 
 
 def _also(broker: int, combined: int) -> tuple[tuple[str, int], ...]:
@@ -94,7 +142,7 @@ def _links(slots: Sequence[Slot], ports: Ports) -> list[Link]:
         for target in slots:
             if source.name == target.name or target.role is Role.CLIENT:
                 continue
-            if target.id_as(Role.CONTROLLER) is not None:
+            if target.id_as(Role.CONTROLLER) is not None and ports.controller:
                 links.append(Link(source.name, target.name, ports.controller))
             if target.role is Role.BROKER and source.role is Role.CLIENT:
                 links.append(Link(source.name, target.name, ports.client))

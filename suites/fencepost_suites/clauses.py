@@ -30,7 +30,7 @@ def applicability() -> tuple[Applicability, ...]:
     """What each clause is on the planes that its document does not know, one file a plane."""
     return tuple(
         Applicability(entry["clause"], plane, Promise(entry["promise"]), entry["how"])
-        for plane in ("kraft", "raft")
+        for plane in ("kraft", "raft", "zookeeper")
         for entry in tomllib.loads(_text(f"{plane}.toml"))["applicability"]
     )
 

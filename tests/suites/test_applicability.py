@@ -3,6 +3,8 @@ promise is judged."""
 
 from __future__ import annotations
 
+import pytest
+
 from fencepost import Applicability, Promise
 from fencepost.plugins.manager import load
 from fencepost_suites import plugin, rules
@@ -13,13 +15,17 @@ LEAST = 20
 """The least number of characters in which an entry can say how."""
 
 
-def of_kraft() -> list[Applicability]:
-    return [mark for mark in applicability() if mark.plane == "kraft"]
+KAFKAS = ("kraft", "zookeeper")
 
 
-def test_every_clause_has_one_applicability() -> None:
-    assert sorted(mark.clause for mark in of_kraft()) == sorted(c.id for c in clauses())
-    assert {mark.plane for mark in applicability()} == {"kraft", "raft"}
+def on(plane: str) -> list[Applicability]:
+    return [mark for mark in applicability() if mark.plane == plane]
+
+
+@pytest.mark.parametrize("plane", KAFKAS)
+def test_every_clause_has_one_applicability(plane: str) -> None:
+    assert sorted(mark.clause for mark in on(plane)) == sorted(c.id for c in clauses())
+    assert {mark.plane for mark in applicability()} == {*KAFKAS, "raft"}
     assert plugin.fencepost_applicability() == applicability()
 
 
@@ -39,16 +45,17 @@ def test_a_changed_promise_names_a_clause_that_exists() -> None:
     assert set(OWN) <= set(known)
 
 
-def test_only_the_same_promise_is_judged_there() -> None:
+@pytest.mark.parametrize("plane", KAFKAS)
+def test_only_the_same_promise_is_judged_there(plane: str) -> None:
     plugins = load()
     judged = {rule.clause for rule in rules.ALL}
-    for mark in of_kraft():
+    for mark in on(plane):
         clause = plugins.clause(mark.clause)
-        assert clause.binds("kraft") is (mark.promise is Promise.SAME)
+        assert clause.binds(plane) is (mark.promise is Promise.SAME)
         assert clause.binds("quorum")
         assert mark.promise is not Promise.SAME or mark.clause in judged
-        if not clause.binds("kraft"):
-            assert clause.unbound("kraft") == f"{mark.promise}: {mark.how}"
+        if not clause.binds(plane):
+            assert clause.unbound(plane) == f"{mark.promise}: {mark.how}"
 
 
 def test_kafkas_own_promises_bind_kafka_alone() -> None:

@@ -36,6 +36,9 @@ MAIN = "kafka.Kafka"
 STARTED = "Kafka Server started"
 LOG4J = "2.25.4"
 """Without a binding of SLF4J nothing is logged. Kafka 3 also uses Log4j 1 by its name."""
+OTHER_LOGGING = ("slf4j-log4j12-*.jar", "log4j-1.2.1*.jar")
+"""Jars that would log beside Log4j 2."""
+ZOOKEEPER_CLIENT = "3.5.9"
 AGENT = "1.0.1"
 """The version of Prometheus's `jmx_prometheus_javaagent`."""
 AGENT_IN_IMAGE = "metrics-agent.jar"
@@ -74,13 +77,14 @@ def installed(version: str, environment: Mapping[str, str], logging: str) -> Dis
     archive = home / f"classes-{java_version}.jsa"
     agent = home.parent / f"jmx_prometheus_javaagent-{AGENT}.jar"
     found = Distribution(version, home, java, archive, agent)
-    if archive.exists() and agent.exists():
+    prepared = archive if _has_kraft(version) else home
+    if prepared.exists() and agent.exists():
         return found
     home.parent.mkdir(parents=True, exist_ok=True)
     with alone(home.parent / f"{version}.lock"):
         if not home.exists():
             _bring(version, home, environment)
-        if not archive.exists():
+        if not prepared.exists():
             _prepare(found, logging)
     with alone(home.parent / "agent.lock"):
         if not agent.exists():
@@ -94,14 +98,33 @@ def cache(environment: Mapping[str, str]) -> Path:
 
 
 def artifacts(version: str) -> Sequence[Artifact]:
-    """What Maven is asked for: Kafka, and its logging library."""
+    """What Maven is asked for: Kafka, and its logging library.
+
+    Kafka 2's own client of ZooKeeper resolves no address on Java 17, so it gets a newer one.
+    """
     bindings = ["log4j-slf4j-impl", "log4j-core"]
-    if version.startswith("3."):
+    if _major(version) < 4:
         bindings.append("log4j-1.2-api")
+    clients = ("zookeeper", "zookeeper-jute") if _major(version) < 3 else ()
     return (
-        Artifact("org.apache.kafka", "kafka_2.13", version),
+        Artifact("org.apache.kafka", _kafka(version), version),
         *(Artifact("org.apache.logging.log4j", name, LOG4J) for name in bindings),
+        *(Artifact("org.apache.zookeeper", name, ZOOKEEPER_CLIENT) for name in clients),
     )
+
+
+def _major(version: str) -> int:
+    return int(version.partition(".")[0])
+
+
+def _kafka(version: str) -> str:
+    """The artifact that is the broker, by the Scala that a version is built for."""
+    return "kafka_2.13" if _major(version) >= 3 else "kafka_2.12"
+
+
+def _has_kraft(version: str) -> bool:
+    """Whether a version has the tool that formats a disk, and so an archive of classes here."""
+    return _major(version) >= 3
 
 
 def _bring(version: str, home: Path, environment: Mapping[str, str]) -> None:
@@ -109,8 +132,11 @@ def _bring(version: str, home: Path, environment: Mapping[str, str]) -> None:
     with tempfile.TemporaryDirectory(dir=home.parent, prefix=f".{version}-") as made:
         whole = Path(made) / "whole"
         download(f"Kafka {version}", artifacts(version), whole / "lib", home.parent, environment)
-        if not list((whole / "lib").glob("kafka_2.13-*.jar")):
-            raise EnvironmentFailed(f"Maven downloaded no kafka_2.13 for Kafka {version}")
+        if not list((whole / "lib").glob(f"{_kafka(version)}-*.jar")):
+            raise EnvironmentFailed(f"Maven downloaded no {_kafka(version)} for Kafka {version}")
+        for other in OTHER_LOGGING:  # which the client of ZooKeeper brings along
+            for jar in (whole / "lib").glob(other):
+                jar.unlink()
         whole.rename(home)
 
 

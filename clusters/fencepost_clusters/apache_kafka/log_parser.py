@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from re import Match, Pattern
 from typing import final
 
@@ -106,8 +107,12 @@ class LogPattern:
 class KafkaLogParser:
     """The log parser of one process of the node in a slot; see the module."""
 
-    def __init__(self, slot: Slot, session_ms: int) -> None:
+    def __init__(
+        self, slot: Slot, session_ms: int, table: Sequence[LogPattern] | None = None
+    ) -> None:
+        """`table` are the kinds of line, those of KRaft mode unless given."""
         self._memory = Memory(slot.node_id, session_ms, registers=slot.role is Role.BROKER)
+        self._rows = _by_logger(tuple(TABLE if table is None else table))
 
     def parse(self, line: str) -> Sequence[ParsedEvent]:
         """The events of one line. Most lines have none; a line that no logger printed has none."""
@@ -115,11 +120,11 @@ class KafkaLogParser:
         if printed is None:
             return ()
         at_ns, logger, message = int(printed[1]), printed[2], printed[3]
-        for row in _ROWS.get(logger.rpartition(".")[2], ()):
-            found = row.message.search(message)
+        for one in self._rows.get(logger.rpartition(".")[2], ()):
+            found = one.message.search(message)
             if found is not None:
                 self._memory.at_ns = at_ns
-                return [ParsedEvent(at_ns, body) for body in row.make_events(self._memory, found)]
+                return [ParsedEvent(at_ns, body) for body in one.make_events(self._memory, found)]
         return ()
 
 
@@ -133,11 +138,11 @@ def _broker_started(now: Memory, said: Match[str]) -> Bodies:
 
 def _registered(now: Memory, said: Match[str]) -> Bodies:
     now.broker_epoch = int(said[2])
-    yield _becomes(now, "FENCED", "registered")
+    yield becomes(now, "FENCED", "registered")
 
 
 def _unfenced(now: Memory, said: Match[str]) -> Bodies:
-    yield _becomes(now, "ACTIVE", "unfenced")
+    yield becomes(now, "ACTIVE", "unfenced")
     # A broker has no listener before it is unfenced: from now on it serves what it leads.
     yield from now.led.values()
 
@@ -148,10 +153,11 @@ def _stopping(now: Memory, said: Match[str]) -> Bodies:
 
 
 def _shuts_down(now: Memory, said: Match[str]) -> Bodies:
-    yield _becomes(now, "SHUTDOWN", "shutdown_granted")
+    yield becomes(now, "SHUTDOWN", "shutdown_granted")
 
 
-def _becomes(now: Memory, state: BrokerStateName, reason: StateReason) -> BrokerStateChanged:
+def becomes(now: Memory, state: BrokerStateName, reason: StateReason) -> BrokerStateChanged:
+    """The event of a broker that is in that state from now on."""
     old, now.state = now.state, state
     return BrokerStateChanged(now.node_id, old, state, now.broker_epoch, reason)
 
@@ -160,7 +166,8 @@ def _refused(now: Memory, said: Match[str]) -> Bodies:
     yield HeartbeatRefused(int(said[1]), now.broker_epoch, said[2], -1)
 
 
-def _recovery_began(now: Memory, said: Match[str]) -> Bodies:
+def recovery_began(now: Memory, said: Match[str]) -> Bodies:
+    """The event of a node that begins to read the logs on its disk."""
     yield RecoveryStarted(now.node_id)
 
 
@@ -374,79 +381,87 @@ _REJECTING = rf"Rejecting AlterPartition request from node (?P<requester>\d+) fo
 _PREFIXED = rf"\[Partition {_PLACE} broker=\d+\] "
 
 
-def _row(logger: str, message: str, make_events: MakeEvents) -> LogPattern:
+def row(logger: str, message: str, make_events: MakeEvents) -> LogPattern:
+    """A kind of line; see `LogPattern`."""
     return LogPattern(logger, re.compile(message), make_events)
 
 
+BROKER_ROWS: Sequence[LogPattern] = (
+    row("LoggingSignalHandler", r"Terminating process due to signal", _stopping),
+    row("LogManager", r"Loading logs from log dirs", recovery_began),
+    row("LogManager", r"Loaded (\d+) logs in", _recovered),
+    row("AppInfoParser", r"App info kafka\.server for \d+ unregistered", _stopped),
+    row("logger",
+         rf"Leader {_PLACE} with topic id \S+ starts at leader epoch (?P<epoch>\d+) from offset "
+         r"(?P<end>\d+) with partition epoch \d+, high watermark (?P<mark>\d+), "
+         r"ISR \[(?P<isr>[\d, ]*)\]", _leads),
+    row("logger",
+         rf"Follower {_PLACE} starts at leader epoch (?P<epoch>\d+) from offset (?P<end>\d+) "
+         r"with partition epoch \d+ and high watermark (?P<mark>\d+)\. "
+         r"Current leader is (?P<leader>-?\d+|None)", _follows),
+    row("Partition",
+         rf"{_PREFIXED}Shrinking ISR from (?P<old>[\d,]*) to (?P<new>[\d,]*)\. "
+         r"Leader: \(highWatermark: (?P<mark>\d+)", _shrinks),
+    row("Partition", rf"{_PREFIXED}ISR updated to (?P<isr>[\d,]*) ", _isr_stored),
+    row("Partition",
+         rf"{_PREFIXED}Failed to alter partition to .* rejected the request with "
+         r"(?P<error>[A-Z_]{6,})", _isr_refused),
+    row("UnifiedLog", rf"\[UnifiedLog partition={_PLACE}, .*\] Truncating to offset (?P<to>\d+)",
+         _truncated),
+)  # fmt: skip
+"""What brokers print in every mode; a `logger` of `logger` is the end of Kafka's
+`state.change.logger`."""
+
 TABLE: Sequence[LogPattern] = (
-    _row("BrokerLifecycleManager", r"Incarnation (\S+) of broker (\d+) in .* is now STARTING",
+    row("BrokerLifecycleManager", r"Incarnation (\S+) of broker (\d+) in .* is now STARTING",
          _broker_started),
-    _row("BrokerLifecycleManager", r"Successfully registered broker (\d+) with broker epoch (\d+)",
+    row("BrokerLifecycleManager", r"Successfully registered broker (\d+) with broker epoch (\d+)",
          _registered),
-    _row("BrokerLifecycleManager",
+    row("BrokerLifecycleManager",
          r"Unable to register broker (\d+) because the controller returned error (\w+)", _refused),
-    _row("BrokerLifecycleManager",
+    row("BrokerLifecycleManager",
          r"Broker (\d+) sent a heartbeat request but received error (\w+)", _refused),
-    _row("BrokerLifecycleManager", r"Transitioning from RECOVERY to RUNNING", _unfenced),
-    _row("LoggingSignalHandler", r"Terminating process due to signal", _stopping),
-    _row("BrokerLifecycleManager", r"Transitioning from \w+ to SHUTTING_DOWN", _shuts_down),
-    _row("LogManager", r"Loading logs from log dirs", _recovery_began),
-    _row("LogManager", r"Loaded (\d+) logs in", _recovered),
-    _row("AppInfoParser", r"App info kafka\.server for \d+ unregistered", _stopped),
-    _row("ControllerServer", r"\[ControllerServer id=(\d+)\] Starting controller",
+    row("BrokerLifecycleManager", r"Transitioning from RECOVERY to RUNNING", _unfenced),
+    row("BrokerLifecycleManager", r"Transitioning from \w+ to SHUTTING_DOWN", _shuts_down),
+    row("ControllerServer", r"\[ControllerServer id=(\d+)\] Starting controller",
          _controller_started),
-    _row("QuorumState", r"Completed transition to CandidateState\(.*?\bepoch=(\d+)", _election),
-    _row("KafkaRaftClient",
+    row("QuorumState", r"Completed transition to CandidateState\(.*?\bepoch=(\d+)", _election),
+    row("KafkaRaftClient",
          r"Vote request .*(?:replica|candidate)Epoch=(?P<epoch>\d+), "
          r"(?:replica|candidate)Id=(?P<candidate>\d+),"
          r".*lastOffsetEpoch=(?P<last>\d+), lastOffset=(?P<end>\d+)(?:, preVote=false)?\)\]\)\]\)"
          r" with epoch \d+ is (?P<answer>granted|rejected)", _voted),
-    _row("QuorumController",
+    row("QuorumController",
          r"Becoming the active controller at epoch (\d+), next write offset (\d+)", _elected),
-    _row("LeaderState", r"Did not receive fetch request from the majority", _majority_lost),
-    _row("QuorumController", r"Renouncing the leadership.* We were the leader at epoch (\d+)",
+    row("LeaderState", r"Did not receive fetch request from the majority", _majority_lost),
+    row("QuorumController", r"Renouncing the leadership.* We were the leader at epoch (\d+)",
          _resigned),
-    _row("QuorumController",
+    row("QuorumController",
          r"event failed with .* at epoch (\d+) in \d+ microseconds\. Renouncing leadership",
          _resigned),
-    _row("QuorumController", r"In the new epoch (\d+), the leader is (\d+)\.", _followed),
-    _row("MetadataLoader",
+    row("QuorumController", r"In the new epoch (\d+), the leader is (\d+)\.", _followed),
+    row("MetadataLoader",
          r"publishing new image with provenance .*lastContainedOffset=(\d+), "
          r"lastContainedEpoch=(\d+)", _applied),
-    _row("MetadataLoader",
+    row("MetadataLoader",
          r"initializing ControllerMetadataMetricsPublisher with a snapshot at offset \d+", _counts),
-    _row("ReplicationControlManager",
+    row("ReplicationControlManager",
          r"Fencing broker (\d+)(?: at epoch (\d+))? because its session has timed out",
          _session_over),
-    _row("QuorumController", r"registerBroker: event failed with (\w+?)Exception in",
+    row("QuorumController", r"registerBroker: event failed with (\w+?)Exception in",
          _failed("BrokerRegistration")),
-    _row("QuorumController", r"processBrokerHeartbeat: event failed with (\w+?)Exception in",
+    row("QuorumController", r"processBrokerHeartbeat: event failed with (\w+?)Exception in",
          _failed("BrokerHeartbeat")),
-    _row("ReplicationControlManager", rf"{_REJECTING} it specified ineligible replicas",
+    row("ReplicationControlManager", rf"{_REJECTING} it specified ineligible replicas",
          _rejected("INELIGIBLE_REPLICA", "ineligible_replica")),
-    _row("ReplicationControlManager", rf"{_REJECTING} the current partition epoch is \d+, not",
+    row("ReplicationControlManager", rf"{_REJECTING} the current partition epoch is \d+, not",
          _rejected("INVALID_UPDATE_VERSION", "stale_partition_epoch")),
-    _row("logger",
-         rf"Leader {_PLACE} with topic id \S+ starts at leader epoch (?P<epoch>\d+) from offset "
-         r"(?P<end>\d+) with partition epoch \d+, high watermark (?P<mark>\d+), "
-         r"ISR \[(?P<isr>[\d, ]*)\]", _leads),
-    _row("logger",
-         rf"Follower {_PLACE} starts at leader epoch (?P<epoch>\d+) from offset (?P<end>\d+) "
-         r"with partition epoch \d+ and high watermark (?P<mark>\d+)\. "
-         r"Current leader is (?P<leader>-?\d+|None)", _follows),
-    _row("Partition",
-         rf"{_PREFIXED}Shrinking ISR from (?P<old>[\d,]*) to (?P<new>[\d,]*)\. "
-         r"Leader: \(highWatermark: (?P<mark>\d+)", _shrinks),
-    _row("Partition", rf"{_PREFIXED}ISR updated to (?P<isr>[\d,]*) ", _isr_stored),
-    _row("Partition",
-         rf"{_PREFIXED}Failed to alter partition to .* rejected the request with "
-         r"(?P<error>[A-Z_]{6,})", _isr_refused),
-    _row("UnifiedLog", rf"\[UnifiedLog partition={_PLACE}, .*\] Truncating to offset (?P<to>\d+)",
-         _truncated),
+    *BROKER_ROWS,
 )  # fmt: skip
-"""Every kind of line that makes events; a `logger` of `logger` is the end of Kafka's
-`state.change.logger`."""
+"""Every kind of line that makes events in KRaft mode."""
 
-_ROWS: Mapping[str, Sequence[LogPattern]] = {
-    name: tuple(row for row in TABLE if row.logger == name) for name in {r.logger for r in TABLE}
-}
+
+@cache
+def _by_logger(table: tuple[LogPattern, ...]) -> Mapping[str, Sequence[LogPattern]]:
+    loggers = {one.logger for one in table}
+    return {name: tuple(one for one in table if one.logger == name) for name in loggers}

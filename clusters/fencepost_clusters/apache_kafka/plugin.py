@@ -13,6 +13,8 @@ from fencepost_clusters.apache_kafka.cluster import METRICS_READER, OBSERVER, KR
 from fencepost_clusters.apache_kafka.findings import known_findings
 from fencepost_clusters.apache_kafka.log_parser import SessionConfigured
 from fencepost_clusters.apache_kafka.metrics import MetricsObserved
+from fencepost_clusters.apache_kafka.zookeeper_mode.cluster import OBSERVER as ZNODE_OBSERVER
+from fencepost_clusters.apache_kafka.zookeeper_mode.cluster import ZooKeeperMode
 
 
 @hookimpl
@@ -23,15 +25,17 @@ def fencepost_event_kinds() -> Sequence[type[Struct]]:
 
 @hookimpl
 def fencepost_systems() -> Sequence[System]:
-    """`apache/kraft`, in its default version and, as `apache/kraft@4.1.0`, in others."""
-    return (KRaft(),)
+    """`apache/kraft` and `apache/zookeeper`, in their default versions and, as
+    `apache/kraft@4.1.0`, in others."""
+    return (KRaft(), ZooKeeperMode())
 
 
 @hookimpl
 def fencepost_workloads() -> Mapping[str, Workload]:
-    """The client that reads the metadata log, and the one that reads metrics pages."""
+    """The clients that read the metadata log, metrics pages, and znodes."""
     return {
         OBSERVER: Workload(("-m", "fencepost_clusters.apache_kafka.observer")),
+        ZNODE_OBSERVER: Workload(("-m", "fencepost_clusters.apache_kafka.zookeeper_mode.observer")),
         METRICS_READER: Workload(("-m", "fencepost_clusters.apache_kafka.metrics_reader")),
     }
 

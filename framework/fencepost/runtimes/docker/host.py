@@ -65,10 +65,10 @@ def docker_backend(image: ImageOf) -> BackendKind:
     finally:
         engine.close()
 
-    def open_host(layout: Layout, folder: RunFolder) -> Backend:
+    def settle(layout: Layout, folder: RunFolder) -> Backend:
         return DockerHost(layout, folder, image)
 
-    return BackendKind("docker", open_host, versions)
+    return BackendKind("docker", settle, versions)
 
 
 def _check_image(engine: Engine, name: str) -> None:

@@ -1,0 +1,1 @@
+"""Apache Kafka in ZooKeeper mode, as `apache/zookeeper`: brokers over servers of ZooKeeper."""

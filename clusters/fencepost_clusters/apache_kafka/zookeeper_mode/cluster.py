@@ -1,0 +1,221 @@
+"""Apache Kafka in ZooKeeper mode as the framework sees it.
+
+A version is named after the system: `apache/zookeeper@2.1.1`; `apache/zookeeper` is the default
+one. Each broker knows ZooKeeper's servers and the other brokers by the names of their slots, which
+its own hosts file maps to its own ends of the links. From KIP-291 on, what the controller sends to
+brokers has a listener and so a link of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+
+from fencepost import (
+    ClientSpec,
+    Cluster,
+    Command,
+    FaultChooser,
+    Fold,
+    Layout,
+    LogParser,
+    Place,
+    Probe,
+    Shape,
+    Slot,
+    UsageError,
+    View,
+    counted,
+)
+from fencepost_clusters.apache_kafka import distribution
+from fencepost_clusters.apache_kafka.cluster import jvm_options, resource
+from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser
+from fencepost_clusters.apache_kafka.metrics import exporter_config
+from fencepost_clusters.apache_kafka.zookeeper_mode import settings
+from fencepost_clusters.apache_kafka.zookeeper_mode.log_parser import table
+from fencepost_clusters.apache_kafka.zookeeper_mode.probe import probe
+from fencepost_clusters.zookeeper import slots as zookeeper
+from fencepost_clusters.zookeeper import view as servers
+from fencepost_clusters.zookeeper.log_parser import ROLE, ServerLogParser
+from fencepost_clusters.zookeeper.view import ServersView
+from fencepost_kafka import KafkaView, Role, Timing
+from fencepost_kafka.cluster import KafkaCluster
+from fencepost_kafka.layout import Ports, lay_out_beside
+from fencepost_kafka.random_faults import KafkaFaultChooser
+from fencepost_kafka.recovery import missing
+from fencepost_kafka.selectors import SELECTORS, select
+
+DEFAULT_VERSION = "3.9.2"
+VERSIONS = ("2.1.1", DEFAULT_VERSION)
+"""The last release before KIP-380, and the last one with this mode."""
+METRICS_PORT = 9095
+OBSERVER = "znode_observer"
+_RESTART_MS = 40_000
+"""How long a broker may take from its start until it is registered, on a busy machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperMode:
+    """`apache/zookeeper`: one version of Kafka, unpatched, over one server of ZooKeeper or more."""
+
+    version: str = DEFAULT_VERSION
+    name: str = "apache/zookeeper"
+    plane: str = "zookeeper"
+    workload: str = "kafka_clients"
+    counts: Mapping[str, int] = field(default_factory=lambda: {ROLE: 1, Role.BROKER.value: 3})
+    folds: Sequence[type[Fold]] = (KafkaView, ServersView)
+    selectors: Sequence[str] = SELECTORS
+
+    def at(self, version: str) -> ZooKeeperMode:
+        """Another version of Kafka; raises UsageError for one that is not known here."""
+        if version not in VERSIONS:
+            raise UsageError(f"{self.name} knows Kafka {' and '.join(VERSIONS)}, not {version}")
+        return replace(self, version=version, name=f"apache/zookeeper@{version}")
+
+    @property
+    def ports(self) -> Ports:
+        """Where brokers listen; before KIP-291 a controller's requests had no listener."""
+        separate = tuple(map(int, self.version.split(".")[:2])) >= (2, 2)
+        return Ports(controller=9093 if separate else 0, metrics=METRICS_PORT)
+
+    def layout(self, shape: Shape) -> Layout:
+        """ZooKeeper's servers, brokers with a duplicate each, and the clients' slot.
+
+        Raises UsageError for a bad shape or defects, NotApplicable for what Kafka does not have.
+        """
+        if shape.defects:
+            raise UsageError(f"{self.name} has no defects to switch on")
+        for own in (shape.settings, *shape.own.values()):
+            settings.given(own)
+        ensemble = zookeeper.servers(counted(self, shape)[ROLE])
+        return lay_out_beside(
+            shape,
+            self.ports,
+            ensemble,
+            lambda clients: zookeeper.links(ensemble, clients),
+            zookeeper.UNASKED,
+        )
+
+    @property
+    def probe(self) -> Probe:
+        """A question that fits the port: ZooKeeper's, or ApiVersions."""
+        return probe
+
+    def missing(self, view: View, layout: Layout) -> Sequence[str]:
+        """Servers that serve, and what any Kafka cluster needs."""
+        return (*servers.missing(view, layout), *missing(view, layout))
+
+    def recovery_bound_ms(self, shape: Shape) -> int:
+        """Three sessions and the time of a restart."""
+        return self.timing(shape).recovery_bound_ms
+
+    def facade(self, cluster: Cluster) -> KafkaCluster:
+        """See `KafkaCluster`."""
+        return KafkaCluster(cluster, self.timing(cluster.shape))
+
+    def select(self, selector: str, view: View, layout: Layout) -> Sequence[str] | None:
+        """See `fencepost_kafka.selectors`."""
+        return select(selector, view, layout)
+
+    def fault_chooser(self, shape: Shape) -> FaultChooser:
+        """See `fencepost_kafka.random_faults`."""
+        return KafkaFaultChooser(self.timing(shape), holder_keeps_id=True)
+
+    def properties(self, place: Place, shape: Shape) -> dict[str, str]:
+        """How the broker in a place is configured."""
+        connect = ",".join(
+            f"{host}:{port}" for host, port in zookeeper.addresses(place.layout.of(ROLE))
+        )
+        return {
+            **settings.SUITE_SETTINGS,
+            **settings.given(shape.settings),
+            "broker.id": str(place.slot.node_id),
+            "zookeeper.connect": connect,
+            **self._listeners(place),
+            "log.dirs": str(place.data_dir),
+            **settings.given(shape.own.get(place.slot.name, {})),
+        }
+
+    def command(self, place: Place, shape: Shape) -> Command:
+        """The command of a server or a broker; installs what is lacking first.
+
+        Raises EnvironmentFailed as `distribution.installed` does.
+        """
+        if place.slot.role == ROLE:
+            return zookeeper.start(place, {})
+        logging = resource("log4j2.properties")
+        kafka = (
+            distribution.in_image(self.version)
+            if place.image
+            else distribution.installed(self.version, os.environ, logging)
+        )
+        hosts = {**place.hosts, "localhost": "127.0.0.1"}
+        lines = self.properties(place, shape).items()
+        return Command(
+            ("/bin/sh", "start.sh"),
+            {
+                "KAFKA_HOME": str(kafka.home),
+                "JAVA": kafka.java,
+                "JVM_OPTIONS": " ".join(jvm_options(Role.BROKER)),
+                "ARCHIVE": str(kafka.archive),
+                "AGENT": f"{kafka.agent}={place.address}:{METRICS_PORT}:metrics.json",
+                "CLASSPATH": "",
+            },
+            {
+                "start.sh": _start_script(),
+                "log4j2.properties": logging,
+                "metrics.json": exporter_config(),
+                "hosts": "".join(f"{address} {name}\n" for name, address in hosts.items()),
+                "server.properties": "".join(f"{name}={value}\n" for name, value in lines),
+            },
+        )
+
+    def log_parser(self, slot: Slot, shape: Shape) -> LogParser:
+        """The parser of a server's log, or of a broker's."""
+        if slot.role == ROLE:
+            return ServerLogParser(slot.node_id)
+        return KafkaLogParser(slot, self.timing(shape).lease_ms, table(self.version))
+
+    def observers(self) -> Sequence[ClientSpec]:
+        """The client that watches znodes, in a session of its own."""
+        return (ClientSpec("observer", OBSERVER, {}),)
+
+    def timing(self, shape: Shape) -> Timing:
+        """The durations that the settings imply; a session stands for a lease."""
+        read = {**settings.SUITE_SETTINGS, **settings.given(shape.settings)}
+        session_ms = int(read["zookeeper.session.timeout.ms"])
+        return Timing(
+            heartbeat_ms=session_ms // 3,
+            lease_ms=session_ms,
+            election_ms=session_ms,
+            replica_lag_ms=int(read["replica.lag.time.max.ms"]),
+            recovery_bound_ms=3 * session_ms + _RESTART_MS,
+        )
+
+    def _listeners(self, place: Place) -> dict[str, str]:
+        """Where a broker listens, and the addresses it advertises."""
+        name, ports = place.slot.name, self.ports
+        ends = {
+            "CLIENT": (place.advertised, ports.client),
+            "REPLICATION": (name, ports.replication),
+            **({"CONTROLLER": (name, ports.controller)} if ports.controller else {}),
+        }
+        control = {"control.plane.listener.name": "CONTROLLER"} if ports.controller else {}
+        return {
+            "listeners": ",".join(
+                f"{one}://{place.address}:{port}" for one, (_, port) in ends.items()
+            ),
+            "advertised.listeners": ",".join(
+                f"{one}://{host}:{port}" for one, (host, port) in ends.items()
+            ),
+            "listener.security.protocol.map": ",".join(f"{one}:PLAINTEXT" for one in ends),
+            "inter.broker.listener.name": "REPLICATION",
+            **control,
+        }
+
+
+def _start_script() -> str:
+    folder = files("fencepost_clusters.apache_kafka.zookeeper_mode")
+    return folder.joinpath("start.sh").read_text(encoding="utf-8")

@@ -1,0 +1,12 @@
+"""How it is measured that a link to a broker or to a server of ZooKeeper answers."""
+
+from __future__ import annotations
+
+from fencepost_clusters.zookeeper.probe import PORTS, server_probe
+from fencepost_kafka.probe import kafka_probe
+
+
+def probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool:
+    """Asks what fits the port."""
+    asks = server_probe if port in PORTS else kafka_probe
+    return asks(address, port, timeout_s, size)

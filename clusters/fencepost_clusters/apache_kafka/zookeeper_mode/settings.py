@@ -1,0 +1,34 @@
+"""The configuration of a broker in ZooKeeper mode, and Kafka's names for the reference's
+settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fencepost import NotApplicable
+from fencepost_clusters.apache_kafka.settings import SUITE_SETTINGS as IN_KRAFT_MODE
+from fencepost_clusters.apache_kafka.settings import given as given_in_kraft_mode
+
+_OF_KRAFT = ("broker.heartbeat.", "broker.session.", "controller.quorum.")
+SUITE_SETTINGS: Mapping[str, str] = {
+    **{name: value for name, value in IN_KRAFT_MODE.items() if not name.startswith(_OF_KRAFT)},
+    "zookeeper.session.timeout.ms": "3000",
+    "zookeeper.connection.timeout.ms": "20000",
+    "controlled.shutdown.max.retries": "3",
+    "controlled.shutdown.retry.backoff.ms": "500",
+}
+"""The settings that suites run with unless a test sets others."""
+_SESSION = "zookeeper.session.timeout.ms"
+
+
+def given(settings: Mapping[str, str]) -> dict[str, str]:
+    """A test's settings under Kafka's names; raises NotApplicable for one that Kafka does not have
+    in this mode."""
+    named = {
+        _SESSION if name == "registration.lease.timeout.ms" else name: value
+        for name, value in settings.items()
+    }
+    for name in named:
+        if name.startswith(("registration.", "controller.quorum.")):
+            raise NotApplicable(f"apache/zookeeper has no setting {name!r}")
+    return given_in_kraft_mode(named)

@@ -1,0 +1,10 @@
+#!/bin/sh
+# Becomes a broker, which makes the files of its disk itself.
+set -eu
+for jar in "$KAFKA_HOME"/lib/*.jar; do
+  CLASSPATH="${CLASSPATH:+$CLASSPATH:}$jar"
+done
+export CLASSPATH
+# The words in JVM_OPTIONS are meant to be split.
+exec "$JAVA" $JVM_OPTIONS "-XX:SharedArchiveFile=$ARCHIVE" "-javaagent:$AGENT" -Djdk.net.hosts.file=hosts \
+  -Dlog4j2.configurationFile=log4j2.properties kafka.Kafka server.properties

@@ -1,0 +1,201 @@
+"""What the znodes of a Kafka cluster tell, to a client that watches them in a session of its own.
+
+`/brokers/ids/N` is a broker's registration, its czxid the broker epoch. `/brokers/topics/T` is the
+assignment of a topic, and `/brokers/topics/T/partitions/P/state` the state of a partition. Each
+event has the id of its transaction as its offset, so all of them are in one order.
+
+A watch fires once, and a znode may change again before it is read. The version of a partition's
+state counts its changes: those that were not read are recorded as missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+import msgspec
+from msgspec import Struct
+
+from fencepost import EvidenceMissed
+from fencepost_clusters.zookeeper.port import (
+    Answer,
+    Children,
+    Data,
+    Exists,
+    Fired,
+    Found,
+    GetChildren,
+    GetData,
+    Reason,
+    Refused,
+    Request,
+    Stat,
+)
+from fencepost_kafka import BrokerCommitted, PartitionCommitted, TopicCommitted
+
+IDS, TOPICS = "/brokers/ids", "/brokers/topics"
+
+Step = tuple[Sequence[Request], Sequence[Struct]]
+"""What to ask next, and the bodies of events that an answer makes."""
+
+
+class Assignment(Struct, frozen=True):
+    """A topic's znode: the replicas of each partition, by its number as text."""
+
+    partitions: dict[str, tuple[int, ...]]
+    topic_id: str = ""
+    adding_replicas: dict[str, tuple[int, ...]] = {}
+    removing_replicas: dict[str, tuple[int, ...]] = {}
+
+
+class State(Struct, frozen=True):
+    """The znode of a partition's state."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+
+
+@final
+@dataclass(slots=True)
+class Znodes:
+    """See the module: answers and watch events in, requests and event bodies out."""
+
+    _brokers: dict[int, int] = field(default_factory=dict)
+    """broker -> the czxid of its registration."""
+    _topics: dict[str, Assignment] = field(default_factory=dict)
+    _states: dict[tuple[str, int], tuple[Stat, State]] = field(default_factory=dict)
+
+    def begin(self) -> Sequence[Request]:
+        """What to ask once a session is connected: it has no watches then."""
+        return (
+            GetChildren(IDS, watch=True),
+            GetChildren(TOPICS, watch=True),
+            *(GetData(f"{TOPICS}/{topic}", watch=True) for topic in self._topics),
+            *(
+                GetData(state_path(topic, int(number)), watch=True)
+                for topic, known in self._topics.items()
+                for number in known.partitions
+            ),
+        )
+
+    def fired(self, fired: Fired) -> Sequence[Request]:
+        """What to ask after a watch fired: the same again."""
+        return self._ask(fired.path)
+
+    def answered(self, request: Request, answer: Answer) -> Step:
+        """The step after an answer; what was lost is asked again in the next connection."""
+        match request, answer:
+            case GetChildren(path) | GetData(path), Refused(Reason.NO_NODE):
+                return (Exists(path, watch=True),), ()
+            case Exists(path), Found(Stat()):
+                return self._ask(path), ()
+            case GetChildren(path), Children(names, stat) if path == IDS:
+                gone = [broker for broker in self._brokers if str(broker) not in names]
+                # The registrations that are there are read again: one may have been replaced.
+                asked = [GetData(f"{IDS}/{name}") for name in names]
+                return asked, [self._unregistered(broker, stat.pzxid) for broker in gone]
+            case GetChildren(), Children(names, stat):
+                gone_topics = [topic for topic in self._topics if topic not in names]
+                asked = [
+                    GetData(f"{TOPICS}/{name}", watch=True)
+                    for name in names
+                    if name not in self._topics
+                ]
+                return asked, [self._deleted(topic, stat.pzxid) for topic in gone_topics]
+            case GetData(path), Data(data, stat):
+                return self._read(path.split("/")[2:], data, stat)
+            case _:
+                return (), ()
+
+    def _ask(self, path: str) -> Sequence[Request]:
+        asks = GetChildren if path in (IDS, TOPICS) else GetData
+        return (asks(path, watch=True),)
+
+    def _read(self, names: Sequence[str], data: bytes, stat: Stat) -> Step:
+        match names:
+            case ["ids", broker]:
+                return (), self._registered(int(broker), stat.czxid)
+            case ["topics", topic]:
+                return self._assigned(topic, data, stat)
+            case ["topics", topic, "partitions", number, "state"] if topic in self._topics:
+                read = msgspec.json.decode(data, type=State)
+                return (), self._changed(topic, int(number), read, stat)
+            case _:
+                return (), ()
+
+    def _registered(self, broker: int, czxid: int) -> Sequence[Struct]:
+        if self._brokers.get(broker) == czxid:
+            return ()
+        self._brokers[broker] = czxid
+        return (BrokerCommitted(czxid, broker, czxid, fenced=False, incarnation=str(czxid)),)
+
+    def _unregistered(self, broker: int, zxid: int) -> Struct:
+        czxid = self._brokers.pop(broker)
+        return BrokerCommitted(zxid, broker, czxid, fenced=True, incarnation=str(czxid))
+
+    def _assigned(self, topic: str, data: bytes, stat: Stat) -> Step:
+        """A partition whose replicas changed has an event with its state as it was."""
+        new = msgspec.json.decode(data, type=Assignment)
+        old = self._topics.get(topic)
+        self._topics[topic] = new
+        known = old.partitions if old is not None else {}
+        asked = [
+            GetData(state_path(topic, int(number)), watch=True)
+            for number in new.partitions
+            if number not in known
+        ]
+        if old is None:
+            return asked, (TopicCommitted(stat.czxid, topic, _id(topic, new), deleted=False),)
+        moved = [
+            self._partition(stat.mzxid, topic, number, self._states[topic, number][1])
+            for number in map(int, new.partitions)
+            if (topic, number) in self._states and new != old
+        ]
+        return asked, moved
+
+    def _deleted(self, topic: str, zxid: int) -> Struct:
+        gone = self._topics.pop(topic)
+        for number in map(int, gone.partitions):
+            self._states.pop((topic, number), None)
+        return TopicCommitted(zxid, topic, _id(topic, gone), deleted=True)
+
+    def _changed(self, topic: str, number: int, state: State, stat: Stat) -> Sequence[Struct]:
+        before = self._states.get((topic, number))
+        self._states[topic, number] = stat, state
+        if before is not None and before[0].mzxid == stat.mzxid:
+            return ()
+        bodies: list[Struct] = [self._partition(stat.mzxid, topic, number, state)]
+        next_version = 0
+        if before is not None and before[0].czxid == stat.czxid:
+            next_version = before[0].version + 1
+        missed = stat.version - next_version
+        if missed:
+            why = f"{missed} states of {topic}-{number} were replaced before they were read"
+            bodies.insert(0, EvidenceMissed(why))
+        return bodies
+
+    def _partition(self, zxid: int, topic: str, number: int, state: State) -> Struct:
+        known, name = self._topics[topic], str(number)
+        return PartitionCommitted(
+            offset=zxid,
+            topic=topic,
+            partition=number,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=state.isr,
+            replicas=known.partitions.get(name, ()),
+            adding=known.adding_replicas.get(name, ()),
+            removing=known.removing_replicas.get(name, ()),
+        )
+
+
+def state_path(topic: str, number: int) -> str:
+    """The znode of a partition's state."""
+    return f"{TOPICS}/{topic}/partitions/{number}/state"
+
+
+def _id(topic: str, known: Assignment) -> str:
+    """A topic's id; versions without ids know a topic by its name."""
+    return known.topic_id or topic
