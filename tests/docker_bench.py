@@ -18,8 +18,8 @@ REQUIRED = os.environ.get("FENCEPOST_DOCKER") == "required"
 """Set where the engine's absence is a failure, and no reason to skip."""
 
 
-def ground() -> BackendKind:
-    """The ground to test on; skips the test where there is none."""
+def usable_backend() -> BackendKind:
+    """The backend to test on; skips the test where there is no container engine."""
     try:
         return docker_backend(lambda slot: IMAGE)
     except EnvironmentFailed as lacking:
@@ -31,7 +31,7 @@ def ground() -> BackendKind:
 @contextmanager
 def engine() -> Iterator[Engine]:
     """An engine to look with, beside the runtime under test."""
-    ground()
+    usable_backend()
     found = connect(os.environ, "test")
     try:
         yield found

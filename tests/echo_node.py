@@ -51,7 +51,7 @@ BEAT_S = 0.03
 BURST = 5000
 
 
-class FrameReceived(Struct, frozen=True, tag="echo.heard"):
+class FrameReceived(Struct, frozen=True, tag="echo.frame_received"):
     """This node received a frame from a peer."""
 
     peer: str

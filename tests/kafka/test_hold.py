@@ -132,7 +132,7 @@ def test_a_held_isr_change_is_stored_only_after_its_release(run: Run) -> None:
 
 @pytest.mark.real
 def test_a_held_isr_change_is_stored_only_after_its_release_in_containers(tmp_path: Path) -> None:
-    docker_bench.ground()
+    docker_bench.usable_backend()
     with started("docker", tmp_path) as run:
         test_a_held_isr_change_is_stored_only_after_its_release(run)
 

@@ -86,12 +86,12 @@ async def follow_all(config: WorkerConfig, port: int, recorder: Recorder) -> Non
     """Reads the pages of all nodes side by side, until standard input ends."""
     stopped = asyncio.Event()
 
-    def heard() -> None:
+    def on_input() -> None:
         if not os.read(0, 4096):
             asyncio.get_running_loop().remove_reader(0)
             stopped.set()
 
-    asyncio.get_running_loop().add_reader(0, heard)
+    asyncio.get_running_loop().add_reader(0, on_input)
     async with asyncio.TaskGroup() as group:
         for slot, address in config.own.items():
             if slot.startswith(("controller-", "broker-")):

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -54,9 +54,22 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 cluster_app = typer.Typer(help="Clusters for your own client.", no_args_is_help=True)
-for command in (demo, run, replay, report, defects, conformance, soak, plugins, new_system, doctor):
-    app.command()(command)
-cluster_app.command()(up)
+COMMANDS: Mapping[Callable[..., None], str] = {
+    demo: "Break a healthy cluster, then one with a defect.",
+    run: "Run the suites, or your tests, and show verdicts.",
+    replay: "Inject the faults of a recorded run again.",
+    report: "Make tables and pages of recorded runs.",
+    defects: "Search for each defect of a system.",
+    conformance: "Show the verdict of each clause on each runtime.",
+    soak: "Keep a system under load and faults, run after run.",
+    plugins: "List what the loaded plugins offer.",
+    new_system: "Write a small plugin for a system of your own.",
+    doctor: "Check this machine, and list what dead runs left.",
+}
+"""Each command with its line in the list of all, where a longer one would be cut off."""
+for command, line in COMMANDS.items():
+    app.command(short_help=line)(command)
+cluster_app.command(short_help="Start a cluster and keep it.")(up)
 app.add_typer(cluster_app, name="cluster")
 
 INTERRUPTED = "interrupted; everything that was started has ended"

@@ -10,8 +10,8 @@ import typer
 
 from fencepost.model.configuration import DEFAULTS
 
-System = Annotated[str, typer.Option(help="System under test.")]
-Runtime = Annotated[str, typer.Option(help="Where its processes run.")]
+System = Annotated[str, typer.Option(help="System under test; `fencepost plugins` lists them.")]
+Runtime = Annotated[str, typer.Option(help="Its runtime: process, simulated or docker.")]
 Workload = Annotated[
     str, typer.Option(help="The workload of its clients; by default the system's own.")
 ]

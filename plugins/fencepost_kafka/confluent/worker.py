@@ -16,9 +16,7 @@ from fencepost_kafka.commands import (
     ProducerOptions,
     ReaderOptions,
 )
-from fencepost_kafka.confluent.admin import AdminWork
 from fencepost_kafka.confluent.consumer import ConsumerWork
-from fencepost_kafka.confluent.probe import ProbeWork
 from fencepost_kafka.confluent.producer import ProducerWork
 from fencepost_kafka.confluent.reader import ReaderWork
 from fencepost_kafka.confluent.session import Session
@@ -26,7 +24,11 @@ from fencepost_kafka.events import KINDS
 
 
 def run(session: Session, options: ClientOptions) -> None:
-    """Does the client's work; returns when it is done or was asked to stop."""
+    """Does the client's work; returns when it is done or was asked to stop.
+
+    What sends Kafka's messages itself is imported where it is needed: with kio's schemas, that is a
+    quarter of a worker's start.
+    """
     match options:
         case ProducerOptions():
             ProducerWork(session, options).run(time.monotonic)
@@ -35,8 +37,12 @@ def run(session: Session, options: ClientOptions) -> None:
         case ReaderOptions():
             ReaderWork(session, options).run(time.monotonic)
         case AdminOptions():
+            from fencepost_kafka.confluent.admin import AdminWork  # noqa: PLC0415
+
             AdminWork(session, options).run()
         case _:
+            from fencepost_kafka.confluent.probe import ProbeWork  # noqa: PLC0415
+
             ProbeWork(session).run()
 
 

@@ -54,7 +54,8 @@ def test_a_killed_leader_is_fenced_and_nothing_acknowledged_is_lost(
     tmp_path: Path, plugins: Plugins
 ) -> None:
     folder = RunFolder.create(tmp_path / "run")
-    with Run.start(RunSpec(plugins.system("apache/kraft")), plugins, folder) as run:
+    spec = RunSpec(plugins.system("apache/kraft"), kafka_shape(controllers=1))
+    with Run.start(spec, plugins, folder) as run:
         clients, cluster = run.clients, run.cluster
         writes = clients.produce("orders", count=200, rate=100)
         cluster.eventually(writes.acked_at_least(50))

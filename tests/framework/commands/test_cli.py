@@ -123,6 +123,14 @@ def test_a_wrong_name_is_answered_in_one_line_with_the_nearest_one(
     assert "Traceback" not in ended.stderr
 
 
+def test_the_list_of_commands_cuts_no_line_off() -> None:
+    for words in ((), ("cluster",)):
+        listed = fencepost(*words, "--help").stdout.partition("Commands:")[2].splitlines()
+        assert listed
+        assert [line for line in listed if line and not line.endswith(".")] == []
+        assert [line for line in listed if line.endswith("...")] == []
+
+
 def test_a_project_sets_the_defaults_of_options(tmp_path: Path) -> None:
     project = tmp_path / "pyproject.toml"
     (tmp_path / "below").mkdir()

@@ -46,7 +46,7 @@ class Listens:
 
     clause: str = "X-1"
     kinds: frozenset[type[Struct]] = frozenset({Said})
-    heard: list[str] = field(default_factory=list, compare=False)
+    seen: list[str] = field(default_factory=list, compare=False)
 
     def keys(self, event: Event) -> Iterable[Key]:
         assert isinstance(event.body, Said)
@@ -60,7 +60,7 @@ class Listens:
     def step(self, state: int, event: Event) -> tuple[int, Sequence[Finding]]:
         assert isinstance(event.body, Said)
         word = event.body.word
-        self.heard.append(word)
+        self.seen.append(word)
         findings: dict[str, Finding] = {
             "self": Exercised(event.ref, Evidence.SELF),
             "peer": Exercised(event.ref, Evidence.PEER),
@@ -136,7 +136,7 @@ def test_a_crashed_rule_is_named_and_its_neighbours_live() -> None:
     events = [e for e in h.events() if isinstance(e.body, Said) and e.body.word != "crash"]
     found = judge(h.events(), [broken], CLAUSES, h.end(), "quorum").verdicts["X-1"]
     assert "Listens failed on test.said p@0: ValueError: boom" in found.reason
-    assert broken.heard == ["crash"], "it is given nothing after it has failed"
+    assert broken.seen == ["crash"], "it is given nothing after it has failed"
     assert judge(events, [neighbour], CLAUSES, h.end(), "quorum").verdicts["X-2"].exercised == 1
 
 
@@ -150,7 +150,7 @@ def test_rules_that_share_their_keys_are_asked_once() -> None:
     @dataclass(frozen=True)
     class Shares:
         clause: str
-        heard: list[int] = field(default_factory=list)
+        seen: list[int] = field(default_factory=list)
         kinds: frozenset[type[Struct]] = frozenset({Said})
         keys = staticmethod(by_subject)
 
@@ -158,7 +158,7 @@ def test_rules_that_share_their_keys_are_asked_once() -> None:
             return 0
 
         def step(self, state: int, event: Event) -> tuple[int, Sequence[Finding]]:
-            self.heard.append(state)
+            self.seen.append(state)
             return state + 1, ()
 
         def end(self, state: int, end: RunEnd) -> Sequence[Finding]:
@@ -169,7 +169,7 @@ def test_rules_that_share_their_keys_are_asked_once() -> None:
     h.add("p", Said("two"))
     one, two = Shares("X-1"), Shares("X-2")
     judge(h.events(), [one, two], CLAUSES, h.end(), "quorum")
-    assert (len(asked), one.heard, two.heard) == (2, [0, 1], [0, 1])
+    assert (len(asked), one.seen, two.seen) == (2, [0, 1], [0, 1])
 
 
 def test_one_of_two_rules_that_share_their_keys_may_crash() -> None:
@@ -198,7 +198,7 @@ def test_one_of_two_rules_that_share_their_keys_may_crash() -> None:
     found = judge(h.events(), [crashing, Sound()], CLAUSES, h.end(), "quorum").verdicts
     assert found["X-1"].verdict is Outcome.UNKNOWN
     assert (found["X-2"].verdict, found["X-2"].exercised) == (Outcome.HOLDS, 2)
-    assert sound.heard == []
+    assert sound.seen == []
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def make_on(
         case "simulated":
             return simulated_run(path, system, shape)
         case "docker":
-            return echo_run(path, system, shape, docker_bench.ground())
+            return echo_run(path, system, shape, docker_bench.usable_backend())
         case _:
             return echo_run(path, system, shape)
 
@@ -255,9 +255,9 @@ def test_a_one_way_cut_silences_one_direction_of_both_links(pair: Runtime, swap:
     assert receipt.true, receipt.evidence
     assert "2 links answered within" in receipt.evidence
     assert "2 connections were open" in receipt.evidence
-    assert is_silent(pair, "echo.heard", b)  # what a asks does not reach b
+    assert is_silent(pair, "echo.frame_received", b)  # what a asks does not reach b
     assert is_silent(pair, "echo.answered", b)  # nor do its answers
-    assert goes_on(pair, "echo.heard", a)  # while a hears b all the time
+    assert goes_on(pair, "echo.frame_received", a)  # while a hears b all the time
     healed = pair.heal_links()
     assert healed.true, healed.evidence
     talk(pair)
@@ -268,7 +268,7 @@ def test_a_cut_both_ways_silences_both_and_breaks_their_connections_when_it_is_l
 ) -> None:
     assert pair.apply_cut(BOTH).true
     for name in ("broker-1", "broker-2"):
-        assert is_silent(pair, "echo.heard", name)
+        assert is_silent(pair, "echo.frame_received", name)
         assert is_silent(pair, "echo.closed", name)
     closed = more("echo.closed", "broker-1", pair.view)
     lifted = pair.lift_cut(BOTH)
@@ -281,15 +281,15 @@ def test_a_cut_both_ways_silences_both_and_breaks_their_connections_when_it_is_l
 def test_cuts_accumulate_and_each_is_lifted_by_itself(pair: Runtime) -> None:
     assert pair.apply_cut(THERE).true
     assert pair.apply_cut(BOTH).true
-    assert is_silent(pair, "echo.heard", "broker-1")
+    assert is_silent(pair, "echo.frame_received", "broker-1")
     assert pair.lift_cut(BOTH).true
-    assert is_silent(pair, "echo.heard", "broker-2")  # the first one still holds
-    assert goes_on(pair, "echo.heard", "broker-1")
+    assert is_silent(pair, "echo.frame_received", "broker-2")  # the first one still holds
+    assert goes_on(pair, "echo.frame_received", "broker-1")
     assert pair.lift_cut(THERE).true
     talk(pair)
     assert pair.lift_cut(THERE).true  # once too often does no harm
     assert pair.apply_cut(THERE).true
-    assert is_silent(pair, "echo.heard", "broker-2")
+    assert is_silent(pair, "echo.frame_received", "broker-2")
 
 
 def test_healing_heals_everything(pair: Runtime) -> None:
@@ -313,7 +313,7 @@ def test_a_slow_link_is_slow_and_stays_cut_where_it_is_cut(pair: Runtime) -> Non
     assert int(took[1]) >= 160
     assert pair.apply_cut(THERE).true
     assert pair.set_links([LINK], HEALTHY).true
-    assert is_silent(pair, "echo.heard", "broker-2")
+    assert is_silent(pair, "echo.frame_received", "broker-2")
 
 
 def test_a_throttled_link_shows_its_rate(pair: Runtime) -> None:

@@ -56,7 +56,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
     def build(system: EchoSystem | None = None, shape: Shape = PAIR) -> ProcessRuntime:
         path = tmp_path / f"run-{len(made) + 1}"
-        made.append(echo_run(path, system, shape, docker_bench.ground()))
+        made.append(echo_run(path, system, shape, docker_bench.usable_backend()))
         return made[-1]
 
     yield build
@@ -67,7 +67,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[ProcessRuntime]:
     """Two brokers that talk to each other."""
-    runtime = talking_pair(tmp_path / "pair", backend=docker_bench.ground())
+    runtime = talking_pair(tmp_path / "pair", backend=docker_bench.usable_backend())
     yield runtime
     runtime.close()
 
@@ -129,10 +129,10 @@ def test_no_event_is_lost_over_a_kill(make: Make) -> None:
     runtime.start(slot(runtime, "broker-1"))
     with pytest.raises(EnvironmentFailed, match=r"broker-1#1.*was ended by SIGKILL.*should live"):
         advance(runtime, Condition("nothing", lambda view: False), 20)
-    assert runtime.view.kinds["echo.heard"] == echo_node.BURST
+    assert runtime.view.kinds["echo.frame_received"] == echo_node.BURST
     runtime.close()
     found = list(reading := history.read(runtime.folder, runtime.codec))
-    assert sum(event.kind == "echo.heard" for event in found) == echo_node.BURST
+    assert sum(event.kind == "echo.frame_received" for event in found) == echo_node.BURST
     assert reading.end.damage == ()
 
 
@@ -236,14 +236,14 @@ def test_nothing_is_privileged_or_root_or_published_beyond_loopback(pair: Proces
 
 
 def test_a_stale_image_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    docker_bench.ground()
+    docker_bench.usable_backend()
     monkeypatch.setattr(module, "digest", lambda: "other sources")
     with pytest.raises(EnvironmentFailed, match=r"built from other sources.*\./dev images"):
         module.docker_backend(lambda slot: "fencepost/pod")
 
 
 def test_an_image_that_is_not_there_is_named(tmp_path: Path) -> None:
-    docker_bench.ground()
+    docker_bench.usable_backend()
     says = r"there is no image 'acme/none': build it by \./dev images"
     layout, folder = Layout((Slot("node-1", "node", 1, 1),), ()), RunFolder.create(tmp_path / "run")
     with pytest.raises(EnvironmentFailed, match=says):

@@ -229,13 +229,13 @@ def test_the_deciding_event_is_returned_and_the_view_stands_there(pair: ProcessR
 
     def holds(view: View) -> bool:  # more than those that had come when it was asked first
         views.append(view)
-        counts.append(view.kinds["echo.heard"])
+        counts.append(view.kinds["echo.frame_received"])
         return counts[-1] >= counts[0] + 3
 
     event = advance(pair, Condition("three more", holds))
     assert event is not None
-    assert event.kind == "echo.heard"
-    assert views[-1].kinds["echo.heard"] == counts[0] + 3
+    assert event.kind == "echo.frame_received"
+    assert views[-1].kinds["echo.frame_received"] == counts[0] + 3
 
 
 def test_what_came_before_is_past_when_a_condition_is_asked(pair: ProcessRuntime) -> None:
@@ -247,7 +247,9 @@ def test_what_came_before_is_past_when_a_condition_is_asked(pair: ProcessRuntime
 
 
 def test_both_of_two_conditions(pair: ProcessRuntime) -> None:
-    both = more("echo.heard", "broker-1", pair.view) & more("echo.heard", "broker-2", pair.view)
+    both = more("echo.frame_received", "broker-1", pair.view) & more(
+        "echo.frame_received", "broker-2", pair.view
+    )
     assert advance(pair, both) is not None
 
 

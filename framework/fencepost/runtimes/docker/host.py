@@ -65,10 +65,10 @@ def docker_backend(image: ImageOf) -> BackendKind:
     finally:
         engine.close()
 
-    def settle(layout: Layout, folder: RunFolder) -> Backend:
+    def open_host(layout: Layout, folder: RunFolder) -> Backend:
         return DockerHost(layout, folder, image)
 
-    return BackendKind("docker", settle, versions)
+    return BackendKind("docker", open_host, versions)
 
 
 def _check_image(engine: Engine, name: str) -> None:
