@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Protocol, final
 
 from fencepost.injection.links import Bytes
-from fencepost.injection.probes import Answer, Prober
+from fencepost.injection.probes import ProbeAnswer, Prober
 from fencepost.injection.receipts import Trial, bulk, is_cut, judge, judge_release
 from fencepost.injection.toxics import DOWNSTREAM, UPSTREAM, toxics
 from fencepost.model.clock import poll
@@ -251,7 +251,7 @@ class Network:
         pairs = {(link.source, link.target) for link in links}
         return f"no process runs at both ends of {_directions(pairs)}"
 
-    def _check_answered(self, before: Mapping[Link, Answer]) -> None:
+    def _check_answered(self, before: Mapping[Link, ProbeAnswer]) -> None:
         """Raises UsageError for a probe that does not fit: nothing has answered it in this run."""
         if any(answer.came for answer in before.values()):
             self._unanswered = ""
@@ -260,7 +260,7 @@ class Network:
 
     def _ask_before(
         self, uncut: Mapping[Link, LinkState], new: Mapping[Link, LinkState]
-    ) -> Mapping[Link, Answer]:
+    ) -> Mapping[Link, ProbeAnswer]:
         """How the links answer before they are changed.
 
         How long a cut must be silent to be one is measured by it, and leases run out meanwhile: a
@@ -285,12 +285,12 @@ class Network:
         new: Mapping[Link, LinkState],
         limit_s: float,
         silence_s: float = 0,
-    ) -> Mapping[Link, Answer]:
+    ) -> Mapping[Link, ProbeAnswer]:
         """Asks, through links that are in the states `now`, what shows the states `new`.
 
         Links that are not cut are asked again until they answer, or the limit has passed.
         """
-        answers: dict[Link, Answer] = {}
+        answers: dict[Link, ProbeAnswer] = {}
         waiting = list(now)
 
         def answered() -> bool:

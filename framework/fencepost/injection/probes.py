@@ -58,7 +58,7 @@ def unanswered_probe(system: System) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProbeAnswer:
     """Whether a probe was answered, and after how long (or how long it waited in vain)."""
 
     came: bool
@@ -78,20 +78,20 @@ def raised(name: str, what: str) -> UsageError:
     )
 
 
-def ask_all(probe: Probe, asked: Mapping[End, tuple[float, int]]) -> Mapping[End, Answer]:
+def ask_all(probe: Probe, asked: Mapping[End, tuple[float, int]]) -> Mapping[End, ProbeAnswer]:
     """Probes every end at once; `asked` says how long to wait at each, and the question's size.
 
     Raises UsageError for a probe that raises.
     """
 
-    def ask(end: End) -> Answer:
+    def ask(end: End) -> ProbeAnswer:
         timeout_s, size = asked[end]
         began = now_ns()
         try:
             came = probe(*end, timeout_s, size)
         except Exception as error:  # whatever a plugin's own code raises
             raise raised(probe_name(probe), f"{type(error).__name__}: {error}") from error
-        return Answer(came, (now_ns() - began) / MS)
+        return ProbeAnswer(came, (now_ns() - began) / MS)
 
     if not asked:
         return {}
@@ -102,7 +102,7 @@ def ask_all(probe: Probe, asked: Mapping[End, tuple[float, int]]) -> Mapping[End
 class Prober(Protocol):
     """Asks through links, and counts what passes through them, where their dialling slots are."""
 
-    def ask(self, asked: Mapping[Link, tuple[float, int]]) -> Mapping[Link, Answer]:
+    def ask(self, asked: Mapping[Link, tuple[float, int]]) -> Mapping[Link, ProbeAnswer]:
         """Probes every link at once; see `ask_all`."""
         ...
 
@@ -119,7 +119,7 @@ class HostProber:
     probe: Probe
     end: Callable[[Link], End]
 
-    def ask(self, asked: Mapping[Link, tuple[float, int]]) -> Mapping[Link, Answer]:
+    def ask(self, asked: Mapping[Link, tuple[float, int]]) -> Mapping[Link, ProbeAnswer]:
         """See `Prober.ask`."""
         answers = ask_all(self.probe, {self.end(link): how for link, how in asked.items()})
         return {link: answers[self.end(link)] for link in asked}

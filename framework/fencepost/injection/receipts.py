@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fencepost.injection.probes import Answer
+from fencepost.injection.probes import ProbeAnswer
 from fencepost.injection.toxics import DOWNSTREAM, UPSTREAM
 from fencepost.model.hold import HoldCounts
 from fencepost.model.runtime import HEALTHY, LinkState, Receipt
@@ -31,8 +31,8 @@ class Trial:
     link: Link
     old: LinkState
     new: LinkState
-    before: Answer | None
-    after: Answer
+    before: ProbeAnswer | None
+    after: ProbeAnswer
     vanished: Mapping[str, int]
     open_before: int
 

@@ -10,7 +10,7 @@ import pytest
 from fencepost import UsageError
 from fencepost.injection.links import Bytes
 from fencepost.injection.network import QUICK_MS, Network
-from fencepost.injection.probes import Answer
+from fencepost.injection.probes import ProbeAnswer
 from fencepost.injection.receipts import is_cut
 from fencepost.injection.toxics import DOWNSTREAM, UPSTREAM
 from fencepost.model.runtime import HEALTHY, LinkState, Receipt
@@ -61,13 +61,13 @@ class MadeUp:
     def differences(self, links: Sequence[Link]) -> Sequence[str]:
         return ()
 
-    def ask(self, asked: Mapping[Link, tuple[float, int]]) -> Mapping[Link, Answer]:
+    def ask(self, asked: Mapping[Link, tuple[float, int]]) -> Mapping[Link, ProbeAnswer]:
         answers = {}
         for link, (patience_s, _) in asked.items():
             cut = self.silent or is_cut(self.states[link])
             if cut:
                 self.silent_s.append(patience_s)
-            answers[link] = Answer(not cut, patience_s * 1000 if cut else self.takes_ms.pop(0))
+            answers[link] = ProbeAnswer(not cut, patience_s * 1000 if cut else self.takes_ms.pop(0))
         return answers
 
     def open_connections(self, links: Iterable[Link]) -> Mapping[Link, int]:

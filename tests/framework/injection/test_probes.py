@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from fencepost import UsageError
-from fencepost.injection.probes import Answer, ask_all, open_connections
+from fencepost.injection.probes import ProbeAnswer, ask_all, open_connections
 from fencepost.model.clock import MS, SECOND, now_ns
 from fencepost_kafka.probe import kafka_probe
 
@@ -132,7 +132,7 @@ def test_how_long_an_answer_took_is_measured() -> None:
 
     began = now_ns()
     (got,) = ask_all(probe, {("127.0.0.1", 1): (0.05, 0)}).values()
-    assert isinstance(got, Answer)
+    assert isinstance(got, ProbeAnswer)
     assert 49 < got.took_ms <= (now_ns() - began) / MS
 
 

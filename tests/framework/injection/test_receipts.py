@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from fencepost import HEALTHY, Link, LinkState
-from fencepost.injection.probes import Answer
+from fencepost.injection.probes import ProbeAnswer
 from fencepost.injection.receipts import Trial, added_ms, bulk, judge
 
 LINK = Link("broker-1", "broker-2", 9092)
-QUICK = Answer(True, 1.0)
-SILENT = Answer(False, 110.0)
+QUICK = ProbeAnswer(True, 1.0)
+SILENT = ProbeAnswer(False, 110.0)
 CUT_UP = LinkState(cut_upstream=True)
 CUT_DOWN = LinkState(cut_downstream=True)
 CUT = LinkState(cut_upstream=True, cut_downstream=True)
@@ -103,19 +103,19 @@ def test_a_rate_is_shown_by_a_question_of_a_quarter_second() -> None:
 @pytest.mark.parametrize(
     ("state", "after", "why"),
     [
-        (LinkState(latency_ms=50), Answer(True, 101), ""),
-        (LinkState(latency_ms=50), Answer(True, 40), "took 40.0 ms"),
-        (LinkState(latency_ms=50), Answer(False, 2100), "no answer at all"),
-        (LinkState(latency_ms=60_000), Answer(False, 5000), ""),
-        (LinkState(latency_ms=1), Answer(True, 3), "too short to be measured"),
-        (LinkState(rate_kb=100), Answer(True, 260), ""),
-        (LinkState(rate_kb=100), Answer(True, 20), "took 20.0 ms"),
-        (LinkState(rate_kb=100_000), Answer(True, 2), "too short to be measured"),
+        (LinkState(latency_ms=50), ProbeAnswer(True, 101), ""),
+        (LinkState(latency_ms=50), ProbeAnswer(True, 40), "took 40.0 ms"),
+        (LinkState(latency_ms=50), ProbeAnswer(False, 2100), "no answer at all"),
+        (LinkState(latency_ms=60_000), ProbeAnswer(False, 5000), ""),
+        (LinkState(latency_ms=1), ProbeAnswer(True, 3), "too short to be measured"),
+        (LinkState(rate_kb=100), ProbeAnswer(True, 260), ""),
+        (LinkState(rate_kb=100), ProbeAnswer(True, 20), "took 20.0 ms"),
+        (LinkState(rate_kb=100_000), ProbeAnswer(True, 2), "too short to be measured"),
     ],
     ids=str,
 )
 def test_a_slow_link_shows_in_how_long_an_answer_takes(
-    state: LinkState, after: Answer, why: str
+    state: LinkState, after: ProbeAnswer, why: str
 ) -> None:
     trial = replace(GOOD_CUT, new=state, after=after, vanished={"upstream": 0, "downstream": 0})
     receipt = judge([trial], [], [], unasked=0)

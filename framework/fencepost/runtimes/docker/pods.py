@@ -20,7 +20,7 @@ from threading import Lock
 from typing import Any, Protocol, TypeVar, final
 
 from fencepost.history.run_folder import RunFolder
-from fencepost.injection.probes import Answer, End, count_open, probe_name, raised
+from fencepost.injection.probes import End, ProbeAnswer, count_open, probe_name, raised
 from fencepost.injection.toxiproxies import API_LIMIT_S, Hung, Reply
 from fencepost.model.errors import EnvironmentFailed
 from fencepost.model.probe import Probe
@@ -302,18 +302,18 @@ class PodProber:
     layout: Layout
     probe: Probe
 
-    def ask(self, asked: Mapping[Link, tuple[float, int]]) -> Mapping[Link, Answer]:
+    def ask(self, asked: Mapping[Link, tuple[float, int]]) -> Mapping[Link, ProbeAnswer]:
         """See `Prober.ask`."""
         name = probe_name(self.probe)
 
-        def there(pod: Pod, links: list[Link]) -> Mapping[Link, Answer]:
+        def there(pod: Pod, links: list[Link]) -> Mapping[Link, ProbeAnswer]:
             ends = [(*self.pods.listen(link), *asked[link]) for link in links]
             longest = max(asked[link][0] for link in links)
             reply = pod.ask("probe", longest + _ANSWER_LIMIT_S, probe=name, ends=ends)
             if "raised" in reply:
                 raise raised(name, reply["raised"])
             answers = zip(links, reply["answers"], strict=True)
-            return {link: Answer(came, ms) for link, (came, ms) in answers}
+            return {link: ProbeAnswer(came, ms) for link, (came, ms) in answers}
 
         return self._everywhere(there, asked)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import final
 
-from fencepost.injection.probes import Answer
+from fencepost.injection.probes import ProbeAnswer
 from fencepost.model.clock import MS, SECOND
 from fencepost.model.topology import Link
 from fencepost.runtimes.simulated.network import KILOBYTE, SimulatedNetwork
@@ -62,7 +62,7 @@ class SimulatedProber:
         self._question = question
         self._pass = let_pass
 
-    def ask(self, asked: Mapping[Link, tuple[float, int]]) -> Mapping[Link, Answer]:
+    def ask(self, asked: Mapping[Link, tuple[float, int]]) -> Mapping[Link, ProbeAnswer]:
         """See `Prober.ask`: all links at once, each with a connection of its own."""
         began_ns = self._agenda.now_ns
         askers: dict[Link, tuple[_Asker, int]] = {}
@@ -73,10 +73,10 @@ class SimulatedProber:
             askers[link] = asker, connection
         last_ns = max((asker.until_ns for asker, _ in askers.values()), default=began_ns)
         self._pass(last_ns, lambda: all(asker.over for asker, _ in askers.values()))
-        answers: dict[Link, Answer] = {}
+        answers: dict[Link, ProbeAnswer] = {}
         for link, (asker, connection) in askers.items():
             ended_ns = asker.until_ns if asker.ended_ns is None else asker.ended_ns
-            answers[link] = Answer(asker.answered, (ended_ns - began_ns) / MS)
+            answers[link] = ProbeAnswer(asker.answered, (ended_ns - began_ns) / MS)
             self._network.hang_up(asker, connection)
         return answers
 
