@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost import Cut, Layout
+from fencepost import Cut, Layout, NotApplicable
 from fencepost_kafka.vocabulary import Role
 from fencepost_plugins.partition import Partition, between_node_and_role
 from fencepost_plugins.targets import Names, as_names
@@ -14,4 +14,6 @@ def cut_from_controllers(broker: Names) -> Partition:
 
 
 def _from_controllers(layout: Layout, broker: tuple[str, ...]) -> Cut:
+    if not layout.of(Role.CONTROLLER):
+        raise NotApplicable("any broker may be the controller here: cut off the one that is")
     return between_node_and_role(layout, broker, (Role.CONTROLLER,))

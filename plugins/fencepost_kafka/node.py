@@ -107,11 +107,15 @@ class KafkaNode:
 
     @property
     def caught_up(self) -> Condition:
-        """The node has replayed every metadata record that any node has reported as committed."""
+        """The node has replayed every metadata record that any node has reported as committed.
+
+        It holds where nodes replay no records, as over ZooKeeper.
+        """
 
         def holds(view: View) -> bool:
             known = view.of(KafkaView)
-            return known.applied.get(self.process(view), -1) >= known.committed
+            reached = known.applied.get(self.process(view), -1) >= known.committed
+            return reached or not known.applied
 
         return Condition(f"{self} to have replayed all committed metadata", holds)
 

@@ -79,6 +79,9 @@ class KafkaView:
 
 def _exited(kafka: KafkaView, view: View, event: Event, body: ProcessExited) -> None:
     kafka.state.pop(body.ended, None)
+    me = view.ids.get((body.ended, "broker"))
+    if me is not None and me == kafka.active_controller:
+        kafka.active_controller = None  # of a controller that is a broker too
 
 
 def _elected(kafka: KafkaView, view: View, event: Event, body: e.ControllerElected) -> None:
@@ -91,6 +94,25 @@ def _elected(kafka: KafkaView, view: View, event: Event, body: e.ControllerElect
 def _resigned(kafka: KafkaView, view: View, event: Event, body: e.ControllerResigned) -> None:
     if body.epoch == kafka.controller_epoch:
         kafka.active_controller = None
+
+
+def _began(kafka: KafkaView, view: View, event: Event, body: e.ControllerBegan) -> None:
+    if body.epoch > kafka.controller_epoch:
+        kafka.controller_epoch, kafka.active_controller = body.epoch, body.broker_id
+        # A new controller declares those that it finds; it does not know of the others.
+        living = {view.ids.get((process, "broker")) for process in view.alive}
+        kafka.fenced |= {broker: True for broker in kafka.fenced if broker not in living}
+
+
+def _ended(kafka: KafkaView, view: View, event: Event, body: e.ControllerEnded) -> None:
+    if body.epoch == kafka.controller_epoch:
+        kafka.active_controller = None
+
+
+def _declared(kafka: KafkaView, view: View, event: Event, body: e.BrokerDeclared) -> None:
+    if body.controller_epoch == kafka.controller_epoch:
+        kafka.fenced[body.broker_id] = body.new not in ("Active", "Stopping")
+        kafka.broker_epoch[body.broker_id] = body.incarnation_id
 
 
 def _state(kafka: KafkaView, view: View, event: Event, body: e.BrokerStateChanged) -> None:
@@ -108,11 +130,17 @@ def _broker(kafka: KafkaView, view: View, event: Event, body: e.BrokerCommitted)
 
 def _topic(kafka: KafkaView, view: View, event: Event, body: e.TopicCommitted) -> None:
     kafka.committed = max(kafka.committed, body.offset)
+    if body.deleted:
+        _gone(kafka, view, event, body)
+    elif body.offset > kafka.deleted.get(body.topic, -1):
+        kafka.topics[body.topic] = body.topic_id
+
+
+def _gone(
+    kafka: KafkaView, view: View, event: Event, body: e.TopicCommitted | e.TopicMarked
+) -> None:
+    """A topic is deleted, or marked, after which no client sees it."""
     gone = kafka.deleted.get(body.topic, -1)
-    if not body.deleted:
-        if body.offset > gone:
-            kafka.topics[body.topic] = body.topic_id
-        return
     kafka.deleted[body.topic] = max(body.offset, gone)
     if kafka.topics.get(body.topic) == body.topic_id:
         del kafka.topics[body.topic]
@@ -218,9 +246,13 @@ _HANDLERS: dict[type[Struct], Callable[[KafkaView, View, Event, Any], None]] = {
     ProcessExited: _exited,
     e.ControllerElected: _elected,
     e.ControllerResigned: _resigned,
+    e.ControllerBegan: _began,
+    e.ControllerEnded: _ended,
+    e.BrokerDeclared: _declared,
     e.BrokerStateChanged: _state,
     e.BrokerCommitted: _broker,
     e.TopicCommitted: _topic,
+    e.TopicMarked: _gone,
     e.PartitionCommitted: _partition,
     e.LeadershipStarted: _leading,
     e.LogAppended: _appended,

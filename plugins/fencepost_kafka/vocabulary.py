@@ -34,8 +34,10 @@ def kafka_shape(
     combined: int = 0,
     own: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Shape:
-    """A shape by Kafka's counts; `settings` are Kafka's dotted names."""
-    counts = {Role.CONTROLLER.value: controllers, Role.BROKER.value: brokers, COMBINED: combined}
+    """A shape by Kafka's counts, of which those that differ from the defaults are named;
+    `settings` are Kafka's dotted names."""
+    given = {Role.CONTROLLER.value: controllers, Role.BROKER.value: brokers, COMBINED: combined}
+    counts = {name: count for name, count in given.items() if count != COUNTS[name]}
     return Shape(counts, settings or {}, defects, tuple(spares), own or {})
 
 

@@ -39,6 +39,7 @@ from fencepost_clusters.reference.core.node.settings import (
     REPLICATION_LISTENER,
 )
 from fencepost_clusters.reference.defects.catalogue import DEFECTS, policies_with
+from fencepost_clusters.reference.wire.codec import CLIENT_CALLS, NODE_CALLS
 from fencepost_kafka import COUNTS, KafkaView, Role, Timing
 from fencepost_kafka.cluster import KafkaCluster
 from fencepost_kafka.demo import demonstration
@@ -237,7 +238,7 @@ class ReferenceQuorum:
         """A request as real nodes and clients send it, without its length."""
         from fencepost_clusters.reference.simulation import shell  # noqa: PLC0415
 
-        return shell.frame(message, to_clients=port == PORTS.client)
+        return shell.frame(message, CLIENT_CALLS if port == PORTS.client else NODE_CALLS)
 
     def defects(self) -> Sequence[Defect]:
         """The defects that can be switched on."""

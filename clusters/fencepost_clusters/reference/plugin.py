@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from fencepost import System, Workload, hookimpl
 from fencepost_clusters.reference.cluster import ReferenceQuorum
+from fencepost_clusters.reference.over_zookeeper import ReferenceLegacy
 from fencepost_kafka.clients import kafka_clients
 
 
 @hookimpl
 def fencepost_systems() -> Sequence[System]:
-    """`reference/quorum`."""
-    return (ReferenceQuorum(),)
+    """`reference/quorum` and `reference/legacy`."""
+    return (ReferenceQuorum(), ReferenceLegacy())
 
 
 @hookimpl

@@ -18,6 +18,9 @@ StateReason = Literal[
     "lease_expired",
     "refused",
     "taken_over",
+    "controller_silent",
+    "session_ended",
+    "stopping",
     "shutdown_requested",
     "shutdown_granted",
     "shutdown_timeout",
@@ -29,7 +32,9 @@ VoteReason = Literal[
 """Why a vote was granted or refused; `rejected` if the voter does not say why."""
 ResignReason = Literal["no_majority", "higher_epoch", "removed", "shutdown", "session_lost"]
 """Why a controller stopped being the active one."""
-LeadershipReason = Literal["metadata", "fenced", "deleted", "unassigned", "taken_over", "shutdown"]
+LeadershipReason = Literal[
+    "metadata", "fenced", "deleted", "unassigned", "taken_over", "shutdown", "stopped"
+]
 """Why a broker stopped serving as leader."""
 TruncationReason = Literal["leader_epoch", "high_watermark", "recovery"]
 """Why a replica dropped the end of its log."""

@@ -8,10 +8,16 @@ name.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import final
 
-from fencepost_kafka import BrokerCommitted, BrokerDeleted, PartitionCommitted, TopicCommitted
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerDeclared,
+    BrokerDeleted,
+    PartitionCommitted,
+    TopicCommitted,
+)
 
 TopicPartition = tuple[str, int]
 
@@ -69,26 +75,63 @@ class Partitions:
         return (place for place, one in self.newest.items() if one.leader == broker)
 
 
+BrokerNews = BrokerCommitted | BrokerDeclared
+"""What says that a broker is in the cluster or not: a record, or the controller over ZooKeeper."""
+BROKER_NEWS = (BrokerCommitted, BrokerDeclared)
+
+
+def is_fenced(body: BrokerNews) -> bool:
+    """Whether the broker is out of the cluster from now on."""
+    if isinstance(body, BrokerCommitted):
+        return body.fenced
+    return body.new not in ("Active", "Stopping")
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBroker:
+    """A broker by its newest news; `position` orders these."""
+
+    position: tuple[int, int]
+    fenced: bool
+
+
 @final
 @dataclass(slots=True)
 class Brokers:
-    """The registrations as their newest records have them."""
+    """The brokers as the newest news have them."""
 
-    newest: dict[int, BrokerCommitted] = field(default_factory=dict)
+    newest: dict[int, KnownBroker] = field(default_factory=dict)
+    declared: int = 0
+    """How many declarations of controllers there were: each is newer than those before it."""
+    controller_epoch: int = -1
+    """The newest controller that has declared anything. It declares every broker that it finds as
+    its term begins, so that one which it does not name is out."""
 
-    def take(self, body: BrokerCommitted) -> tuple[bool, BrokerCommitted | None]:
-        """Applies a record. Returns whether it is newer than the known one, and the record known
+    def take(self, body: BrokerNews) -> tuple[bool, KnownBroker | None]:
+        """Applies news. Returns whether they are newer than those known, and what was known
         before."""
         known = self.newest.get(body.broker_id)
-        if known is not None and known.offset >= body.offset:
+        if isinstance(body, BrokerCommitted):
+            position = (body.offset, 0)
+        else:
+            self.declared += 1
+            position = (body.controller_epoch, self.declared)
+            self._term(body.controller_epoch)
+        if known is not None and known.position >= position:
             return False, known
-        self.newest[body.broker_id] = body
+        self.newest[body.broker_id] = KnownBroker(position, is_fenced(body))
         return True, known
+
+    def _term(self, controller_epoch: int) -> None:
+        if controller_epoch > self.controller_epoch:
+            self.controller_epoch = controller_epoch
+            for broker, known in self.newest.items():
+                self.newest[broker] = replace(known, fenced=True)
 
     def forget(self, body: BrokerDeleted) -> bool:
         """Applies a deletion; returns whether it removed a registration."""
         known = self.newest.get(body.broker_id)
-        if known is None or known.offset >= body.offset:
+        if known is None or known.position >= (body.offset, 0):
             return False
         del self.newest[body.broker_id]
         return True

@@ -46,6 +46,7 @@ def refusal(cluster: KafkaCluster, properties: Mapping[str, str]) -> str:
     return ""
 
 
+@pytest.mark.only("reference/quorum", reason="the plane over ZooKeeper has its own test")
 @clause("QC-01")
 def test_an_unset_process_roles_is_legacy_mode_which_no_node_here_is_in(
     cluster: KafkaCluster, history: EventLog

@@ -12,17 +12,31 @@ from msgspec import Struct
 from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
     BrokerCommitted,
+    BrokerDeclared,
+    ControllerBegan,
     ControllerElected,
+    ControllerEnded,
     ControllerResigned,
     HeartbeatAnswered,
     HeartbeatSent,
+    MetadataHeartbeatAnswered,
+    MetadataHeartbeatSent,
     PartitionCommitted,
     TopicCommitted,
 )
 from fencepost_suites.brokers.leases import MS, Late, judge_late
-from fencepost_suites.common.committed import Brokers, Partitions, TopicPartition
+from fencepost_suites.common.committed import (
+    BROKER_NEWS,
+    Brokers,
+    Partitions,
+    TopicPartition,
+    is_fenced,
+)
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span
+
+STOPPING = 3
+"""The target state of a stopping broker in KIP-343."""
 
 
 @dataclass(slots=True)
@@ -39,9 +53,7 @@ class DeadIsrHasNoLeader:
     replica outside the ISR is live: its last leader is fenced by then, or by the next record."""
 
     clause: str = "RP-29"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {TopicCommitted, PartitionCommitted, BrokerCommitted}
-    )
+    kinds: frozenset[type[Struct]] = frozenset({TopicCommitted, PartitionCommitted, *BROKER_NEWS})
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Cluster:
@@ -50,7 +62,7 @@ class DeadIsrHasNoLeader:
     def step(self, state: _Cluster, event: Event) -> tuple[_Cluster, Sequence[Finding]]:
         body = event.body
         match body:
-            case BrokerCommitted():
+            case BrokerCommitted() | BrokerDeclared():
                 state.brokers.take(body)
             case TopicCommitted():
                 state.partitions.forget(body)
@@ -112,9 +124,7 @@ class LeadershipsSpread:
     that moves the last of them."""
 
     clause: str = "RP-02"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {TopicCommitted, PartitionCommitted, BrokerCommitted}
-    )
+    kinds: frozenset[type[Struct]] = frozenset({TopicCommitted, PartitionCommitted, *BROKER_NEWS})
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Failures:
@@ -123,11 +133,11 @@ class LeadershipsSpread:
     def step(self, state: _Failures, event: Event) -> tuple[_Failures, Sequence[Finding]]:
         body = event.body
         match body:
-            case BrokerCommitted():
+            case BrokerCommitted() | BrokerDeclared():
                 news, before = state.brokers.take(body)
                 if news:
                     state.failed.pop(body.broker_id, None)
-                if news and body.fenced and before is not None and not before.fenced:
+                if news and is_fenced(body) and before is not None and not before.fenced:
                     self._fenced(state, body.broker_id)
             case TopicCommitted():
                 state.partitions.forget(body)
@@ -181,6 +191,8 @@ class _Preferred:
     owed: dict[TopicPartition, int] = field(default_factory=dict)
     """Partitions that the preferred replica could lead -> since when."""
     suspects: list[Late] = field(default_factory=list)
+    balance_ms: int = 0
+    """How often the controller over ZooKeeper looks, as it has said."""
 
 
 @final
@@ -193,8 +205,9 @@ class PreferredLeadsAgain:
     clause: str = "RP-21"
     kinds: frozenset[type[Struct]] = frozenset(
         {
-            *(TopicCommitted, PartitionCommitted, BrokerCommitted, HeartbeatSent),
+            *(TopicCommitted, PartitionCommitted, *BROKER_NEWS, HeartbeatSent),
             *(HeartbeatAnswered, ControllerElected, ControllerResigned),
+            *(MetadataHeartbeatAnswered, MetadataHeartbeatSent, ControllerBegan, ControllerEnded),
         }
     )
     keys = staticmethod(whole_run)
@@ -207,19 +220,28 @@ class PreferredLeadsAgain:
         match body:
             case HeartbeatAnswered():
                 if body.active and body.error == "NONE" and body.balance_ms and state.owed:
-                    self._looked(state, event, body)
+                    self._looked(state, event, body.balance_ms)
+            case MetadataHeartbeatAnswered(active=True, error="NONE"):
+                if state.balance_ms and state.owed:
+                    self._looked(state, event, state.balance_ms)
+            case MetadataHeartbeatSent():
+                stops = body.target_state == STOPPING
+                (state.stopping.add if stops else state.stopping.discard)(body.broker_id)
             case PartitionCommitted():
                 return state, self._changed(state, event, body)
             case HeartbeatSent(target_state="SHUTDOWN"):
                 state.stopping.add(body.broker_id)
             case HeartbeatSent() if body.broker_epoch < 0:
                 state.stopping.discard(body.broker_id)
-            case BrokerCommitted():
+            case BrokerCommitted() | BrokerDeclared():
                 state.brokers.take(body)
             case TopicCommitted():
                 for place in state.partitions.forget(body):
                     state.owed.pop(place, None)
-            case ControllerElected() | ControllerResigned():
+            case ControllerBegan():
+                state.balance_ms = body.balance_ms
+                state.owed = dict.fromkeys(state.owed, event.at_ns)
+            case ControllerElected() | ControllerResigned() | ControllerEnded():
                 state.owed = dict.fromkeys(state.owed, event.at_ns)
         return state, NOTHING
 
@@ -242,8 +264,8 @@ class PreferredLeadsAgain:
         return (Exercised(event.ref, Evidence.PEER),) if gone_on and again else NOTHING
 
     @staticmethod
-    def _looked(state: _Preferred, event: Event, body: HeartbeatAnswered) -> None:
-        allowed_ns = (2 * body.balance_ms + 2_000) * MS
+    def _looked(state: _Preferred, event: Event, balance_ms: int) -> None:
+        allowed_ns = (2 * balance_ms + 2_000) * MS
         for place, since_ns in list(state.owed.items()):
             one = state.partitions.newest[place]
             preferred = one.replicas[0]

@@ -87,7 +87,7 @@ class LaggardIsDropped:
                     state.waiting = False
                 case PartitionCommitted() if state.dropping is not None:
                     epoch, dropped = state.dropping
-                    if body.leader_epoch > epoch and not dropped & set(body.isr):
+                    if body.leader_epoch >= epoch and not dropped & set(body.isr):
                         state.stored = True
                 case LeadershipStarted():
                     keep_ms = body.keep_in_sync_ms or KEEP_IN_SYNC_MS
@@ -101,7 +101,7 @@ class LaggardIsDropped:
     @staticmethod
     def _commits(state: _Blocked, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
         state.waiting, state.since_ns = body.high_watermark < body.log_end, event.at_ns
-        if state.stored and state.dropping and body.leader_epoch > state.dropping[0]:
+        if state.stored and state.dropping and body.leader_epoch >= state.dropping[0]:
             state.dropping, state.stored = None, False
             return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING

@@ -123,6 +123,9 @@ def test_an_uncommitted_message_is_never_read(
     assert len(clients.read_all("orders")) == 3
 
 
+@pytest.mark.only(
+    "reference/quorum", "apache/kraft", reason="a follower may be the controller elsewhere"
+)
 @pytest.mark.parametrize("fencepost_shape", [LEASE_OUTLASTS_LAG], ids=["long-lease"])
 @clause("RP-32", "RP-04")
 def test_a_leader_that_cannot_store_a_smaller_isr_commits_on_the_old_one(

@@ -13,14 +13,15 @@ from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
     AdminCompleted,
     BrokerCommitted,
+    BrokerDeclared,
     BrokerDeleted,
     PartitionCommitted,
     TopicCommitted,
 )
-from fencepost_suites.common.committed import Brokers, Partitions, TopicPartition
+from fencepost_suites.common.committed import BROKER_NEWS, Brokers, Partitions, TopicPartition
 from fencepost_suites.common.keys import NOTHING, whole_run
 
-_RECORDS = (TopicCommitted, PartitionCommitted, BrokerCommitted, BrokerDeleted)
+_RECORDS = (TopicCommitted, PartitionCommitted, *BROKER_NEWS, BrokerDeleted)
 TURNS = 2
 """From the second partition on that has the same preferred replica, the other replicas must
 differ."""
@@ -34,7 +35,7 @@ class _Cluster:
     def made(self, event: Event) -> PartitionCommitted | None:
         """Applies a record; returns the partition if it has just been created."""
         match event.body:
-            case BrokerCommitted() as body:
+            case BrokerCommitted() | BrokerDeclared() as body:
                 self.brokers.take(body)
             case BrokerDeleted() as body:
                 self.brokers.forget(body)

@@ -188,6 +188,9 @@ def test_a_topic_deleted_while_a_broker_was_down_is_removed_when_it_returns(
     cluster.eventually(away.active)
 
 
+@pytest.mark.only(
+    "reference/quorum", "apache/kraft", reason="a follower may be the controller elsewhere"
+)
 @LONG_LEASE
 def test_a_topics_setting_can_be_changed_and_leaders_elected_by_hand(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients

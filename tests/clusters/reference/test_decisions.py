@@ -18,7 +18,12 @@ from fencepost_clusters.reference.core.node import settings
 from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.quorum.controller import isr_changes
 from fencepost_clusters.reference.core.quorum.controller.policies import RegistrationPolicies
-from fencepost_clusters.reference.defects.catalogue import DEFECTS, POLICY_DEFECTS
+from fencepost_clusters.reference.defects.catalogue import (
+    DEFECTS,
+    LEGACY,
+    LEGACY_DEFECTS,
+    POLICY_DEFECTS,
+)
 from fencepost_clusters.reference.defects.defect import PolicyDefect
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
@@ -217,7 +222,10 @@ def leaves(policies: object, path: str = "") -> Iterator[tuple[str, object]]:
             yield path + part.name, value
 
 
-@pytest.mark.parametrize("one", POLICY_DEFECTS, ids=lambda one: one.defect.name)
+EVERY_DEFECT = (*POLICY_DEFECTS, *LEGACY)
+
+
+@pytest.mark.parametrize("one", EVERY_DEFECT, ids=lambda one: one.defect.name)
 def test_a_defect_replaces_one_policy(one: PolicyDefect) -> None:
     healthy = dict(leaves(Policies()))
     replaced = [path for path, value in leaves(one.replace(Policies())) if value != healthy[path]]
@@ -230,7 +238,7 @@ def test_every_policy_is_replaced_by_a_defect() -> None:
     healthy = dict(leaves(Policies()))
     replaced = {
         path
-        for one in POLICY_DEFECTS
+        for one in EVERY_DEFECT
         for path, value in leaves(one.replace(Policies()))
         if value != healthy[path]
     }
@@ -238,4 +246,6 @@ def test_every_policy_is_replaced_by_a_defect() -> None:
 
 
 def test_names_of_defects_differ() -> None:
-    assert len({d.name for d in DEFECTS}) == len(DEFECTS) == 62
+    assert len(DEFECTS) == 62
+    every = [d.name for d in (*DEFECTS, *LEGACY_DEFECTS)]
+    assert len(set(every)) == len(every)

@@ -68,6 +68,7 @@ class Asking:
     """A controller is known; what is asked of it is a call without content."""
 
     broker_epoch = 1
+    learns_by_answer = False
 
     def __init__(self, out: Outbox) -> None:
         self._out = out

@@ -7,12 +7,17 @@ a node is the same node in each of them.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Protocol
 from uuid import UUID
 
 from msgspec import Struct
 
 from fencepost import UsageError
+from fencepost_clusters.reference.core.legacy import settings as legacy_settings
+from fencepost_clusters.reference.core.legacy.broker.broker import LegacyNode
+from fencepost_clusters.reference.core.legacy.process import LegacyProcess
+from fencepost_clusters.reference.core.node import settings as quorum_settings
 from fencepost_clusters.reference.core.node.effects import (
     Chance,
     Effect,
@@ -56,6 +61,14 @@ class DiskContents(Struct, frozen=True):
     snapshot: Snapshot | None = None
 
 
+def read_settings(properties: Mapping[str, str]) -> Settings:
+    """A node's settings; raises UsageError. Without `process.roles` it is one over ZooKeeper
+    (QC-01)."""
+    if "process.roles" in properties or "zookeeper.connect" not in properties:
+        return quorum_settings.read(properties)
+    return legacy_settings.read(properties)
+
+
 def check_site(settings: Settings, site: Site) -> None:
     """Raises UsageError unless the site's listeners are those of the settings' roles."""
     if site.ports.keys() != settings.listeners:
@@ -81,6 +94,8 @@ def assemble(
     cannot be read.
     """
     incarnation = UUID(int=chance(0, (1 << 128) - 1), version=4)
+    if settings.zookeeper:
+        return LegacyNode(settings, _legacy_process(site, policies, incarnation, now))
     process = Process(incarnation, now, chance, policies.of_quorum(), itertools.count(1))
 
     def controller() -> ControllerNode:
@@ -107,3 +122,21 @@ def assemble(
     if "controller" not in settings.roles:
         return broker(MetadataLog(stored.metadata, stored.snapshot))
     return CombinedNode(site, controller(), broker(MetadataLog()))
+
+
+def _legacy_process(
+    site: Site, policies: Policies, incarnation: UUID, now: Instant
+) -> LegacyProcess:
+    address = (site.name, site.ports[REPLICATION_LISTENER])
+    return LegacyProcess(
+        incarnation=incarnation,
+        started=now,
+        policies=policies.of_legacy(),
+        name=site.process,
+        address=address,
+        endpoints=(
+            (CLIENT_LISTENER, site.advertised, site.ports[CLIENT_LISTENER]),
+            (REPLICATION_LISTENER, *address),
+        ),
+        calls=itertools.count(1),
+    )

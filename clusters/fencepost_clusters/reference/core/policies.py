@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fencepost_clusters.reference.core.cluster.policies import ClusterPolicies
+from fencepost_clusters.reference.core.legacy.policies import LegacyPolicies
+from fencepost_clusters.reference.core.legacy.process import PlanePolicies
 from fencepost_clusters.reference.core.quorum.broker.policies import BrokerPolicies
 from fencepost_clusters.reference.core.quorum.controller.policies import ControllerPolicies
 from fencepost_clusters.reference.core.quorum.metadata.policies import MetadataPolicies
@@ -20,7 +22,8 @@ from fencepost_clusters.reference.core.replication.policies import ReplicationPo
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """Those of every plane (`cluster`, `replication`), and those of the quorum."""
+    """Those of every plane (`cluster`, `replication`), of the plane over ZooKeeper (`legacy`), and
+    of the quorum."""
 
     cluster: ClusterPolicies = field(default_factory=ClusterPolicies)
     replication: ReplicationPolicies = field(default_factory=ReplicationPolicies)
@@ -28,6 +31,7 @@ class Policies:
     metadata: MetadataPolicies = field(default_factory=MetadataPolicies)
     controller: ControllerPolicies = field(default_factory=ControllerPolicies)
     broker: BrokerPolicies = field(default_factory=BrokerPolicies)
+    legacy: LegacyPolicies = field(default_factory=LegacyPolicies)
 
     def of_quorum(self) -> QuorumPolicies:
         """What the nodes of the quorum need."""
@@ -39,3 +43,7 @@ class Policies:
             cluster=self.cluster,
             replication=self.replication,
         )
+
+    def of_legacy(self) -> PlanePolicies:
+        """What a node over ZooKeeper needs."""
+        return PlanePolicies(self.cluster, self.replication, self.legacy)

@@ -12,11 +12,13 @@ from fencepost_clusters.reference.defects import (
     elections,
     leases,
     metadata,
+    over_zookeeper,
     placement,
     quorum,
     registration,
     replication,
 )
+from fencepost_clusters.reference.defects.defect import PolicyDefect
 
 POLICY_DEFECTS = (
     *quorum.DEFECTS,
@@ -29,13 +31,16 @@ POLICY_DEFECTS = (
     *replication.DEFECTS,
     *clients.DEFECTS,
 )
+LEGACY: tuple[PolicyDefect, ...] = over_zookeeper.DEFECTS
 DEFECTS = tuple(one.defect for one in POLICY_DEFECTS)
-"""The defects as the framework describes them."""
+"""The quorum plane's defects as the framework describes them."""
+LEGACY_DEFECTS = tuple(one.defect for one in LEGACY)
+"""Those of the plane over ZooKeeper."""
 
 
 def policies_with(defects: Sequence[str]) -> Policies:
     """The policies of a cluster with these defects; raises UsageError for an unknown one."""
-    by_name = {one.defect.name: one for one in POLICY_DEFECTS}
+    by_name = {one.defect.name: one for one in (*POLICY_DEFECTS, *LEGACY)}
     policies = Policies()
     for name in defects:
         if name not in by_name:

@@ -18,8 +18,7 @@ from typing import Annotated
 import msgspec
 
 from fencepost import NodeStopped, Recorder, UsageError
-from fencepost_clusters.reference.core.assembly import assemble, check_site
-from fencepost_clusters.reference.core.node import settings as s
+from fencepost_clusters.reference.core.assembly import assemble, check_site, read_settings
 from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.defects.catalogue import policies_with
 from fencepost_clusters.reference.shell.node import Node, NodeIdentity, instant
@@ -58,7 +57,7 @@ def main(argv: list[str]) -> int:
         if len(argv) != 2:
             raise UsageError("give the path of one node.json")
         node = msgspec.json.decode(Path(argv[1]).read_bytes(), type=NodeFile)
-        settings = s.read(node.properties)
+        settings = read_settings(node.properties)
         site = Site(node.name, node.advertised, node.ports, node.process)
         check_site(settings, site)
         policies = policies_with(node.defects)

@@ -20,7 +20,7 @@ from fencepost_clusters.reference.client.node import Commanded
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.wire import messages as m
-from fencepost_clusters.reference.wire.codec import CLIENT_CALLS, NODE_CALLS, encode_request
+from fencepost_clusters.reference.wire.codec import Calls, encode_request
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.zookeeper.port import Ended, SessionEvent, Unsent
 from fencepost_clusters.zookeeper.simulated_session import ClientSession, Server
@@ -56,11 +56,10 @@ class _Answer(msgspec.Struct, frozen=True):
     message: m.Response
 
 
-def frame(message: object, to_clients: bool) -> bytes | None:
-    """A request as bytes, without their length, sent to the listener for clients or another one."""
+def frame(message: object, calls: Calls) -> bytes | None:
+    """A request as bytes, without their length, in the versions of `calls`."""
     if not isinstance(message, _Request):
         return None
-    calls = CLIENT_CALLS if to_clients else NODE_CALLS
     return encode_request(message.client, message.correlation, message.message, calls)[4:]
 
 

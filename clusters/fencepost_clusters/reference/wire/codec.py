@@ -121,6 +121,13 @@ LEGACY_APIS = (
         legacy.MetadataHeartbeatResponse, 0, 0,
     ),
     Api(z.ISR_CHANGE, legacy.IsrChangeRequest, legacy.IsrChangeResponse, 0, 0),
+    Api(19, m.CreateTopicsRequest, m.CreateTopicsResponse, 5, 5),
+    Api(20, m.DeleteTopicsRequest, m.DeleteTopicsResponse, 4, 4),
+    Api(43, a.ElectLeadersRequest, a.ElectLeadersResponse, 2, 2),
+    Api(44, a.IncrementalAlterConfigsRequest, a.IncrementalAlterConfigsResponse, 1, 1),
+    Api(45, a.AlterPartitionReassignmentsRequest, a.AlterPartitionReassignmentsResponse, 0, 0),
+    Api(46, a.ListPartitionReassignmentsRequest, a.ListPartitionReassignmentsResponse, 0, 0),
+    Api(rebalance.KEY, a.RebalanceRequest, a.RebalanceResponse, 0, 0),
 )  # fmt: skip
 """What nodes of the plane over ZooKeeper ask of each other."""
 

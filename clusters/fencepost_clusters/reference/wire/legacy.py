@@ -188,3 +188,13 @@ class ControlledShutdownResponse(Struct, frozen=True, kw_only=True):
 
     error_code: int
     remaining_partitions: tuple[RemainingPartition, ...] = ()
+
+
+Request = (
+    MetadataHeartbeatRequest | IsrChangeRequest | LeaderAndIsrRequest | UpdateMetadataRequest
+    | StopReplicaRequest | ControlledShutdownRequest
+)  # fmt: skip
+Response = (
+    MetadataHeartbeatResponse | IsrChangeResponse | LeaderAndIsrResponse | UpdateMetadataResponse
+    | StopReplicaResponse | ControlledShutdownResponse
+)  # fmt: skip

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from fencepost_clusters.reference.wire import legacy
 from fencepost_clusters.reference.wire.administration import AdminRequest, AdminResponse
 
 METADATA_TOPIC = "__kafka_metadata"
@@ -644,7 +645,7 @@ Request = (
     | JoinGroupRequest | VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest
     | AlterPartitionRequest | BrokerHeartbeatRequest | ControllerHeartbeatRequest | AdminRequest
     | SaslHandshakeRequest | SaslAuthenticateRequest
-    | FetchSnapshotRequest
+    | FetchSnapshotRequest | legacy.Request
 )  # fmt: skip
 Response = (
     ProduceResponse | FetchResponse | MetadataResponse | ListOffsetsResponse
@@ -653,5 +654,5 @@ Response = (
     | OffsetFetchResponse | JoinGroupResponse | VoteResponse | BeginQuorumEpochResponse
     | EndQuorumEpochResponse | AlterPartitionResponse | BrokerHeartbeatResponse
     | ControllerHeartbeatResponse | AdminResponse | FetchSnapshotResponse
-    | SaslHandshakeResponse | SaslAuthenticateResponse
+    | SaslHandshakeResponse | SaslAuthenticateResponse | legacy.Response
 )  # fmt: skip

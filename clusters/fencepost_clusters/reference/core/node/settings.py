@@ -20,11 +20,7 @@ CLIENT_LISTENER = "CLIENT"
 REPLICATION_LISTENER = "REPLICATION"
 CONTROLLER_LISTENER = "CONTROLLER"
 
-_DEFAULTS: Mapping[str, int] = {
-    "registration.heartbeat.interval.ms": 2000,
-    "registration.lease.timeout.ms": 20000,
-    "controller.quorum.election.timeout.ms": 1000,
-    "controller.quorum.fetch.timeout.ms": 2000,
+COMMON: Mapping[str, int] = {
     "replica.lag.time.max.ms": 30000,
     "replica.fetch.wait.max.ms": 500,
     "replica.fetch.max.bytes": 1048576,
@@ -36,14 +32,22 @@ _DEFAULTS: Mapping[str, int] = {
     "num.partitions": 1,
     "default.replication.factor": 1,
     "controlled.shutdown.timeout.ms": 30000,
-    "metadata.max.lag.records": 1000,
     "leader.imbalance.check.interval.ms": 5000,
     "auto.leader.rebalance.enable": 1,
+    "clock.offset.ms": 0,
+}
+"""The settings of every plane, with their defaults."""
+_DEFAULTS: Mapping[str, int] = {
+    **COMMON,
+    "registration.heartbeat.interval.ms": 2000,
+    "registration.lease.timeout.ms": 20000,
+    "controller.quorum.election.timeout.ms": 1000,
+    "controller.quorum.fetch.timeout.ms": 2000,
+    "metadata.max.lag.records": 1000,
     "metadata.snapshot.interval.records": 10000,
     "metadata.snapshot.slice.records": 500,
     "metadata.format.level": 1,
     "metadata.format.max.level": r.MAX_LEVEL,
-    "clock.offset.ms": 0,
 }
 _SIGNED = ("clock.offset.ms",)
 """How wrong the wall clock of a node's machine is set, for tests; it may be behind."""
@@ -67,6 +71,9 @@ class Settings:
     cluster_id: str
     numbers: Mapping[str, int]
     rights: Rights = field(default_factory=Rights)
+    zookeeper: tuple[Address, ...] = ()
+    """The servers of ZooKeeper, in the plane over it; every path is below `chroot`."""
+    chroot: str = ""
 
     def for_role(self, role: NodeRole) -> Settings:
         """The settings of one of the nodes of a process."""
@@ -74,12 +81,17 @@ class Settings:
 
     def effective(self) -> dict[str, str]:
         """Every setting by its dotted name, as text."""
+        numbers = {name: str(number) for name, number in self.numbers.items()}
+        if self.zookeeper:
+            servers = ",".join(f"{host}:{port}" for host, port in self.zookeeper)
+            connect = f"{servers}{self.chroot}"
+            return {"zookeeper.connect": connect, "broker.id": str(self.node_id), **numbers}
         return {
             "process.roles": ",".join(sorted(self.roles)),
             **{f"{role}.id": str(node) for role, node in self.ids.items()},
             "controller.connect": ",".join(f"{host}:{port}" for host, port in self.bootstrap),
             "cluster.id": self.cluster_id,
-            **{name: str(number) for name, number in self.numbers.items()},
+            **numbers,
         }
 
     def ms(self, name: str) -> int:
@@ -119,12 +131,9 @@ def read(properties: Mapping[str, str]) -> Settings:
     Properties of other software, such as a client's, are not refused.
     """
     roles = _roles(properties.get("process.roles"))
-    numbers = dict(_DEFAULTS)
-    for name, value in properties.items():
-        if name in numbers:
-            numbers[name] = _number(name, value, name in _SIGNED)
+    numbers = read_numbers(properties, _DEFAULTS)
     _check_metadata(numbers)
-    ids = {role: _id(f"{role}.id", properties.get(f"{role}.id")) for role in sorted(roles)}
+    ids = {role: node_id(f"{role}.id", properties.get(f"{role}.id")) for role in sorted(roles)}
     voters, bootstrap = _connect(properties.get("controller.connect", ""), ids.get("controller"))
     if "controller" in roles:
         _check_controller(ids["controller"], properties.get("controller.listeners"), voters)
@@ -135,11 +144,11 @@ def read(properties: Mapping[str, str]) -> Settings:
         )
     if numbers["registration.heartbeat.interval.ms"] >= numbers["registration.lease.timeout.ms"]:
         raise UsageError("registration.heartbeat.interval.ms must be below the lease")
-    node_id = ids["broker"] if "broker" in roles else ids["controller"]
+    first_id = ids["broker"] if "broker" in roles else ids["controller"]
     cluster_id = properties.get("cluster.id", "fencepost")
     rights = read_rights(properties)
     return Settings(
-        node_id=node_id,
+        node_id=first_id,
         roles=roles,
         ids=ids,
         voters=voters,
@@ -148,6 +157,15 @@ def read(properties: Mapping[str, str]) -> Settings:
         numbers=numbers,
         rights=rights,
     )
+
+
+def read_numbers(properties: Mapping[str, str], defaults: Mapping[str, int]) -> dict[str, int]:
+    """The whole-number settings of a plane; raises UsageError for one that is no number."""
+    numbers = dict(defaults)
+    for name, value in properties.items():
+        if name in numbers:
+            numbers[name] = _number(name, value, name in _SIGNED)
+    return numbers
 
 
 def _check_metadata(numbers: Mapping[str, int]) -> None:
@@ -172,7 +190,7 @@ def _roles(text: str | None) -> frozenset[str]:
     return frozenset(named)
 
 
-def _id(name: str, value: str | None) -> int:
+def node_id(name: str, value: str | None) -> int:
     """A node id; none is ever assigned automatically (QC-03)."""
     if value is None:
         raise UsageError(f"{name} must be set: ids are not assigned automatically")
@@ -227,4 +245,4 @@ def _controller_uri(entry: str) -> tuple[int | None, Address]:
     host, colon, port = address.rpartition(":")
     if not (colon and host and port.isdecimal() and 0 < int(port) < 65536):
         raise UsageError(f"controller.connect wants id@host:port or host:port, not {entry!r}")
-    return (_id("controller.connect", node) if at else None), (host, int(port))
+    return (node_id("controller.connect", node) if at else None), (host, int(port))

@@ -93,6 +93,8 @@ class Replica:
         """Replicas whose admission to the ISR was asked for and may be stored already."""
         self.asked: int | None = None
         """The AlterIsr in flight, by its call; or that was granted and is not replayed yet."""
+        self.unsettled = False
+        """Whether an ISR that was asked for may be stored without this leader's knowing."""
         self.retry_ns = 0
         self.epoch_start = 0
         self.proposed: tuple[int, ...] | None = None
@@ -178,7 +180,7 @@ class Replica:
 
     def _settle(self) -> None:
         """Another ISR is stored: nothing that was asked for before counts any more."""
-        self.asked, self.adding, self.proposed = None, (), None
+        self.asked, self.adding, self.proposed, self.unsettled = None, (), None, False
         self.advance()
 
     def _follow(self) -> None:

@@ -56,6 +56,12 @@ class IsrRequests(Protocol):
         """The epoch under which this broker asks."""
         ...
 
+    @property
+    def learns_by_answer(self) -> bool:
+        """Whether a leader learns what is stored by the answer only, so that it has to ask again
+        when none came."""
+        ...
+
     def can_ask(self) -> bool:
         """Whether it is known where to ask."""
         ...
@@ -188,7 +194,11 @@ class Replicas:
                     for r in one.partition.isr
                     if r != self.me
                 )
-                if one.adding or any(r not in one.partition.isr for r in one.followers):
+                if (
+                    one.adding
+                    or one.unsettled
+                    or any(r not in one.partition.isr for r in one.followers)
+                ):
                     times.append(one.retry_ns)
         return min(times, default=None)
 
@@ -224,7 +234,7 @@ class Replicas:
             for r in one.joiners(now, lag_ns)
             if r in state.brokers and not state.brokers[r].fenced
         )
-        if not gone and not joined and not one.adding:
+        if not gone and not joined and not one.adding and not one.unsettled:
             # Not before the laggard's own deadline, and not in a loop over a fenced joiner.
             one.retry_ns = now.monotonic_ns + RETRY_NS
             return
@@ -293,6 +303,7 @@ class Replicas:
         one = self.by_key.get(key)
         if one is not None and one.asked == call_id:
             one.asked = None
+            one.unsettled = self._isr_requests.learns_by_answer
             one.retry_ns = now.monotonic_ns + RETRY_NS
             self._due_ns = now.monotonic_ns
         return True

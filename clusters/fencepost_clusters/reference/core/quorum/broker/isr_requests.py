@@ -18,6 +18,8 @@ from fencepost_clusters.reference.wire.errors import Error
 class AlterIsr:
     """See the module. A granted ISR counts once its record is replayed."""
 
+    learns_by_answer = False
+
     def __init__(
         self,
         settings: Settings,

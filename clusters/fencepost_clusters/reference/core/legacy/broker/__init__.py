@@ -1,0 +1,1 @@
+"""A broker of the plane over ZooKeeper: its registration, its heartbeats, what it is commanded."""

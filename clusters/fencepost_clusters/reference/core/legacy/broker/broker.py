@@ -1,0 +1,429 @@
+"""A broker node over ZooKeeper, which may be the controller too: it registers, obeys control
+requests, replicates, and serves clients."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import final
+
+from fencepost import Cause, NodeStarted, NodeStopped
+from fencepost_clusters.reference.core.cluster.changes import CHANGES
+from fencepost_clusters.reference.core.cluster.client_requests import (
+    ClientRequests,
+    Serving,
+    refuse_fenced,
+)
+from fencepost_clusters.reference.core.cluster.forwarding import Forwarding
+from fencepost_clusters.reference.core.legacy import znodes
+from fencepost_clusters.reference.core.legacy.broker import registration
+from fencepost_clusters.reference.core.legacy.broker.commands import Commands
+from fencepost_clusters.reference.core.legacy.broker.isr_requests import IsrChanges
+from fencepost_clusters.reference.core.legacy.broker.lifecycle import Lifecycle
+from fencepost_clusters.reference.core.legacy.broker.registration import Peers, TakenOver
+from fencepost_clusters.reference.core.legacy.controller.controller import Controller
+from fencepost_clusters.reference.core.legacy.loopback import Loopback
+from fencepost_clusters.reference.core.legacy.process import LegacyProcess
+from fencepost_clusters.reference.core.legacy.session import Session, Task, certain
+from fencepost_clusters.reference.core.node.effects import (
+    Address,
+    Answered,
+    CallFailed,
+    Close,
+    CloseSession,
+    Effect,
+    Exit,
+    Input,
+    Instant,
+    Received,
+    Recover,
+    Recovered,
+    Reply,
+    ShutdownAsked,
+    Tick,
+    ZooKeeperAnswer,
+    ZooKeeperEvent,
+)
+from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
+from fencepost_clusters.reference.core.replication import fetching
+from fencepost_clusters.reference.core.replication.fetching import Fetching
+from fencepost_clusters.reference.core.replication.following import Following
+from fencepost_clusters.reference.core.replication.producing import Producing
+from fencepost_clusters.reference.core.replication.replicas import IsrOutcome, Replicas
+from fencepost_clusters.reference.wire import legacy as w
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.errors import Error
+from fencepost_clusters.zookeeper import port as zk
+from fencepost_kafka import (
+    BrokerRegistered,
+    MetricsReported,
+    RecoveryEnded,
+    RecoveryStarted,
+    ZnodeUnreadable,
+)
+
+
+@final
+class LegacyNode:
+    """See the module: `handle(input, now) -> effects`, and `deadline_ns()` says when to Tick."""
+
+    def __init__(self, settings: Settings, process: LegacyProcess) -> None:
+        self.settings = settings
+        self._out = out = process.outbox()
+        self._now = now = process.started
+        policies = process.policies
+        out.note(
+            NodeStarted(
+                role="broker",
+                node_id=settings.node_id,
+                incarnation=str(process.incarnation),
+                metadata_offset=-1,
+            )
+        )
+        self._policies = policies.legacy.broker
+        self._info = znodes.BrokerInfo(
+            self._policies.info_version(settings.ms("inter.broker.protocol")), process.endpoints
+        )
+        self._loopback = Loopback(process.address, process.name)
+        self.session = Session(
+            settings.zookeeper, settings.chroot, settings.ms("zookeeper.session.timeout.ms"), out
+        )
+        self._sessions: frozenset[int] = frozenset()
+        self._registered_in: int | None = None
+        self._ever_registered = False
+        self.peers = Peers(self._peers_changed, lambda said: out.note(ZnodeUnreadable(said)))
+        self._addresses: dict[int, Address] = {}
+        self.controller = Controller(
+            settings, self.session, policies.legacy.controller, policies.cluster, out
+        )
+        self.lifecycle = Lifecycle(
+            settings, self.peers.known, lambda: self.controller.elected, self._policies, out
+        )
+        self.isr_changes = IsrChanges(
+            settings,
+            self.session,
+            self.lifecycle,
+            lambda: self._addresses.get(-1 if self.elected is None else self.elected),
+            self._policies,
+            self._isr_written,
+            out,
+        )
+        rules = policies.replication
+        self.replicas = Replicas(settings, self.isr_changes, rules, out)
+        self.following = Following(settings, self.replicas, self.lifecycle, rules, out)
+        self.producing = Producing(settings, self.replicas, self.lifecycle, rules, out)
+        self.fetching = Fetching(
+            self.replicas,
+            self.following,
+            session=self.lifecycle,
+            refuse=lambda received: refuse_fenced(received, self.lifecycle, out),
+            policies=rules,
+            out=out,
+        )
+        self.commands = Commands(settings, self.lifecycle, self.replicas, self._policies, out)
+        self.isr_changes.versions = self.commands.versions
+        self.forwarding = Forwarding(settings, self._addresses, CHANGES, out)
+        self._clients = ClientRequests(
+            settings,
+            self.lifecycle,
+            parts=Serving(self.replicas, self.producing, self.fetching, self.forwarding),
+            requests=CHANGES,
+            policies=policies.cluster.serving,
+            out=out,
+        )
+        self._recovered = False
+        self._due_ns: int | None = now.monotonic_ns
+        out.note(RecoveryStarted(settings.node_id))
+        out.add(Recover())
+
+    @property
+    def elected(self) -> int | None:
+        """The controller's broker id, as far as this broker knows."""
+        return self.controller.elected
+
+    # ------------------------------------------------------------------------------------- driver
+
+    def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]:
+        """One step, and the steps that follow from calls of this node to itself."""
+        outward: list[Effect] = []
+        todo = deque([what])
+        while todo:
+            for effect in self._step(todo.popleft(), now):
+                inward = self._loopback.turned(effect)
+                if inward is None:
+                    outward.append(effect)
+                else:
+                    todo.append(inward)
+        return tuple(outward)
+
+    def _step(self, what: Input, now: Instant) -> tuple[Effect, ...]:
+        self._now = now
+        self._out.cause = None
+        self._tick_if_due(now)
+        match what:
+            case Received():
+                self._out.cause = Cause(process=what.client, seq=what.correlation, request=True)
+                self._request(what, now)
+            case Answered():
+                self._answered(what, now)
+            case CallFailed():
+                self._failed(what, now)
+            case ZooKeeperAnswer():
+                self.session.answered(what.request_id, what.answer)
+            case ZooKeeperEvent():
+                self._session_event(what.event, now)
+            case Recovered():
+                self._take_disk(what)
+            case ShutdownAsked():
+                self.lifecycle.stop(now)
+            case Tick():
+                pass
+        self._out.cause = None
+        self._follow(now)
+        self._due_ns = self._earliest_ns()
+        if self._due_ns is not None and now.monotonic_ns >= self._due_ns:
+            self._tick_if_due(now)
+            self._follow(now)
+            self._due_ns = self._earliest_ns()
+        if self.lifecycle.ended:
+            self._stop(now)
+        return self._out.drain()
+
+    def _follow(self, now: Instant) -> None:
+        """What every step leads to."""
+        self.controller.go_on(now)
+        for name in sorted(self.commands.new_topics):
+            self.session.start(self._read_config(name))
+        self.commands.new_topics.clear()
+        self.commands.set_epochs({b: one.epoch for b, one in self.peers.known.items()})
+        self.producing.settle(now)
+        self.fetching.release(self.commands.metadata, now)
+
+    def deadline_ns(self) -> int | None:
+        """The monotonic time of the next Tick."""
+        return self._due_ns
+
+    def metrics_now(self) -> tuple[MetricsReported, ...]:
+        """KIP-631's metrics are the quorum's."""
+        return ()
+
+    def _earliest_ns(self) -> int | None:
+        times = [
+            self.session.deadline_ns(),
+            self.controller.deadline_ns(),
+            self.lifecycle.deadline_ns(),
+            self.producing.deadline_ns(),
+            self.fetching.deadline_ns(),
+            self.forwarding.deadline_ns(),
+            self.replicas.deadline_ns(),
+            self.following.deadline_ns(),
+        ]
+        return min((t for t in times if t is not None), default=None)
+
+    def _tick_if_due(self, now: Instant) -> None:
+        if self._due_ns is None or now.monotonic_ns < self._due_ns:
+            return
+        self.session.tick(now)
+        self.controller.tick(now)
+        self.lifecycle.tick(now, sum(1 for one in self.replicas.all() if one.leading))
+        self.forwarding.tick(now, self.elected)
+        if not self.lifecycle.lost:
+            self.replicas.tick(self.commands.metadata, now)
+            self.following.tick(self.commands.metadata, now)
+
+    def _take_disk(self, found: Recovered) -> None:
+        """The logs are recovered: only now does it register."""
+        batches = sum(len(entries) for entries in found.logs.values())
+        self._out.note(
+            RecoveryEnded(node_id=self.settings.node_id, logs=len(found.logs), batches=batches)
+        )
+        self.replicas.recovered(found)
+        self._recovered = True
+        self.session.open()
+
+    def _stop(self, now: Instant) -> None:
+        self.replicas.retire_all("shutdown")
+        self.producing.fail_all(now)
+        if self.replicas.by_key:
+            self.replicas.checkpoint()
+        self._out.add(CloseSession())
+        self._out.note(NodeStopped("shut down"))
+        self._out.add(Exit("shut down"))
+
+    # ----------------------------------------------------------------------------------- ZooKeeper
+
+    def _session_event(
+        self, event: zk.Connected | zk.Suspended | zk.Ended | zk.Fired, now: Instant
+    ) -> None:
+        if isinstance(event, zk.Fired):
+            if event.path.startswith(znodes.BROKER_IDS):
+                self._read_peers()
+            elif event.path.startswith("/config/") and event.change is zk.Change.DATA:
+                name = event.path.rpartition("/")[2]
+                of_brokers = event.path == znodes.BROKER_CONFIG
+                self.session.start(self._read_config("" if of_brokers else name))
+            self.controller.fired(event, now)
+            return
+        self.session.changed(event, now)
+        match event:
+            case zk.Connected(session):
+                self._sessions |= {session}
+                if self._registered_in == session:
+                    self._look_again(now)
+                else:
+                    self.session.start(self._join(session))
+            case zk.Suspended():
+                self.controller.lost_connection()
+            case zk.Ended():
+                self.controller.lost_connection()
+                self._registered_in = None
+                if not self.lifecycle.lost:
+                    self.lifecycle.unregistered()
+
+    def _join(self, session: int) -> Task:
+        """Registers in a new session, and stands for election."""
+        if self.lifecycle.lost:
+            return
+        yield from registration.make_paths()
+        made = yield from registration.register(
+            self.settings.node_id,
+            self._info,
+            session,
+            self._sessions,
+            first=not self._ever_registered,
+        )
+        if isinstance(made, TakenOver):
+            self._taken_over()
+            return
+        self._ever_registered = True
+        self._registered_in = session
+        self._out.note(
+            BrokerRegistered(
+                broker_id=self.settings.node_id,
+                broker_epoch=made.epoch,
+                session=session,
+                version=self._info.version,
+                overwrote=made.overwrote,
+            )
+        )
+        self.lifecycle.registered(made.epoch, made.former, self._now)
+        self._look_again(self._now)
+        self.session.start(self._read_config(""))
+        for name in sorted(self.commands.metadata.topics):
+            self.session.start(self._read_config(name))
+
+    def _look_again(self, now: Instant) -> None:
+        """Reads what is watched, and sets the watches."""
+        self._read_peers()
+        self.controller.stand(now)
+
+    def _read_peers(self) -> None:
+        if self.peers.start():
+            self.session.start(self.peers.read())
+
+    def _peers_changed(self) -> None:
+        """The registrations are read: which process is which broker, and where it listens."""
+        self._addresses.clear()
+        for broker, one in self.peers.known.items():
+            address = one.endpoint(REPLICATION_LISTENER)
+            if address is not None:
+                self._addresses[broker] = address
+        mine = self.peers.known.get(self.settings.node_id)
+        if mine is not None and self._ever_registered and mine.epoch > self.lifecycle.epoch >= 0:
+            self._taken_over()
+        self.lifecycle.hurry(self._now)
+        self.following.hurry(self._now)
+
+    def _taken_over(self) -> None:
+        """The newest czxid wins: this process is no broker any more (HB-24)."""
+        if not self.lifecycle.lost:
+            self.lifecycle.taken_over()
+            self.replicas.retire_all("taken_over")
+
+    def _read_config(self, name: str) -> Task:
+        path = znodes.config(name) if name else znodes.BROKER_CONFIG
+        read = certain((yield zk.GetData(path, watch=True)))
+        if not isinstance(read, zk.Data):
+            return
+        try:
+            values = znodes.decode(path, read.data, znodes.Config).config
+        except znodes.BadZnode as bad:
+            self._out.note(ZnodeUnreadable(str(bad)))
+            return
+        image = self.commands.metadata
+        if not name:
+            image.broker_settings = dict(values)
+        elif name in image.topics:
+            image.settings[name] = dict(values)
+
+    # ------------------------------------------------------------------------------------ answers
+
+    def _answered(self, what: Answered, now: Instant) -> None:
+        if self.replicas.is_isr_request(what.call_id):
+            self._isr_answered(what.call_id, self.isr_changes.outcome(what.call_id, what.message))
+            return
+        _ = (
+            self.lifecycle.answered(what.call_id, what.message, now)
+            or self.controller.queues.answered(what.call_id, what.message, now)
+            or self.following.answered(what.call_id, what.message, now)
+            or self.forwarding.answered(what.call_id, what.message, now)
+        )
+
+    def _failed(self, what: CallFailed, now: Instant) -> None:
+        self.isr_changes.wanted.pop(what.call_id, None)
+        _ = (
+            self.lifecycle.failed(what.call_id, now)
+            or self.controller.queues.failed(what.call_id, now)
+            or self.following.failed(what.call_id, now)
+            or self.replicas.failed(what.call_id, now)
+            or self.forwarding.failed(what.call_id, now)
+        )
+
+    def _isr_answered(self, call_id: int, outcome: IsrOutcome, version: int | None = None) -> None:
+        """A granted ISR counts at once, as long as this broker leads in the epoch it asked in."""
+        key, members = self.isr_changes.wanted.pop(call_id)
+        one = self.replicas.by_key.get(key)
+        current = one is not None and one.asked == call_id
+        self.replicas.answered(call_id, outcome, self._now)
+        if outcome.error is Error.NONE and current:
+            self.commands.isr_stored(key, members, version, self._now)
+
+    def _isr_written(self, call_id: int, outcome: IsrOutcome | None, version: int) -> None:
+        if outcome is not None:
+            self._isr_answered(call_id, outcome, version)
+            return
+        self.isr_changes.wanted.pop(call_id, None)
+        self.replicas.failed(call_id, self._now)
+
+    # ------------------------------------------------------------------------------------ requests
+
+    def _request(self, received: Received, now: Instant) -> None:
+        if received.listener == REPLICATION_LISTENER:
+            self._from_node(received, now)
+        elif self.lifecycle.serving(now):
+            self._clients.handle(received, self.commands.metadata, self.elected, now)
+        else:
+            refuse_fenced(received, self.lifecycle, self._out)
+
+    def _from_node(self, received: Received, now: Instant) -> None:
+        message = received.message
+        match message:
+            case m.FetchRequest():
+                error = self.following.judge(received, message, self.commands.metadata)
+                if self.lifecycle.lost:
+                    error = Error.NOT_LEADER_OR_FOLLOWER
+                if error is not Error.NONE:
+                    self._out.add(Reply(received.request_id, fetching.refused(message, error)))
+                else:
+                    self.fetching.fetch(received, message, self.commands.metadata, now)
+            case w.LeaderAndIsrRequest() | w.UpdateMetadataRequest() | w.StopReplicaRequest():
+                self.commands.handle(received, message, now)
+            case w.MetadataHeartbeatRequest():
+                self.controller.heartbeat(received, message, now)
+            case w.IsrChangeRequest():
+                self.controller.isr_change(received, message, now)
+            case w.ControlledShutdownRequest():
+                self.controller.controlled_shutdown(received, message, now)
+            case _ if CHANGES.is_change(message):
+                self.controller.change(received, now)
+            case _:
+                self._out.add(Close(received.request_id, "no request for a broker"))

@@ -1,0 +1,240 @@
+"""Control requests at a broker: which it obeys (KIP-380), and what they change.
+
+LeaderAndIsr says which replicas it has, and which of them lead. UpdateMetadata says what clients
+are told. StopReplica takes replicas offline. A refused request has no effect.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from msgspec.structs import replace
+
+from fencepost_clusters.reference.core.cluster.image import Image
+from fencepost_clusters.reference.core.legacy import znodes
+from fencepost_clusters.reference.core.legacy.broker.lifecycle import Lifecycle
+from fencepost_clusters.reference.core.legacy.controller.messages import (
+    BEING_DELETED,
+    ControlRequest,
+    api_of,
+    named,
+)
+from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
+from fencepost_clusters.reference.core.node.effects import Instant, Outbox, Received, Reply
+from fencepost_clusters.reference.core.node.settings import Settings
+from fencepost_clusters.reference.core.replication.cluster_state import Broker, Partition
+from fencepost_clusters.reference.core.replication.replica import Key
+from fencepost_clusters.reference.core.replication.replicas import Replicas
+from fencepost_clusters.reference.wire import legacy as w
+from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import ControlRequestAnswered, ReplicaStopped
+
+
+@final
+class Commands:
+    """See the module.
+
+    `roles` holds the partitions of which this broker has a replica, by LeaderAndIsr; `metadata` the
+    whole cluster, by UpdateMetadata.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        replicas: Replicas,
+        policies: LegacyBrokerPolicies,
+        out: Outbox,
+    ) -> None:
+        self.roles = Image()
+        self.metadata = Image()
+        self.versions: dict[Key, int] = {}
+        """The version of each partition's state znode, as far as this broker knows."""
+        self.new_topics: set[str] = set()
+        """Topics that were not known before, whose settings are to be read."""
+        self._seen_epoch = -1
+        self._first = True
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._replicas = replicas
+        self._policies = policies
+        self._out = out
+
+    # ------------------------------------------------------------------------------- judging
+
+    def handle(self, received: Received, request: ControlRequest, now: Instant) -> None:
+        """Carries a request out and answers it, or refuses it."""
+        seen, first = self._seen_epoch, self._first
+        error = self._judge(request)
+        if error is Error.NONE:
+            self._seen_epoch = max(seen, request.controller_epoch)
+            if self._policies.carries_out(api_of(request)):
+                self._carry_out(request, now)
+        self._out.note(
+            ControlRequestAnswered(
+                api=api_of(request),
+                client=received.client,
+                broker_id=self._settings.node_id,
+                controller_id=request.controller_id,
+                controller_epoch=request.controller_epoch,
+                seen_epoch=seen,
+                request_epoch=request.broker_epoch,
+                broker_epoch=self._lifecycle.epoch,
+                error=error.name,
+                partitions=named(request),
+                first=first and isinstance(request, w.LeaderAndIsrRequest) and not error,
+                deletes=isinstance(request, w.StopReplicaRequest) and request.delete_partitions,
+            )
+        )
+        match request:
+            case w.LeaderAndIsrRequest():
+                self._out.add(Reply(received.request_id, w.LeaderAndIsrResponse(error_code=error)))
+            case w.UpdateMetadataRequest():
+                answer = w.UpdateMetadataResponse(error_code=error)
+                self._out.add(Reply(received.request_id, answer))
+            case w.StopReplicaRequest():
+                self._out.add(Reply(received.request_id, w.StopReplicaResponse(error_code=error)))
+
+    def _judge(self, request: ControlRequest) -> Error:
+        """Whether a request is obeyed: not of an earlier process's generation (BE-02), nor of a
+        deposed controller (BE-08)."""
+        refuses = {
+            "LeaderAndIsr": self._policies.refuses_leader_and_isr,
+            "UpdateMetadata": self._policies.refuses_update_metadata,
+            "StopReplica": self._policies.refuses_stop_replica,
+        }[api_of(request)]
+        if self._lifecycle.lost or refuses(request.broker_epoch, self._lifecycle.epoch):
+            return Error.STALE_BROKER_EPOCH
+        if self._policies.is_of_deposed_controller(request.controller_epoch, self._seen_epoch):
+            return Error.STALE_CONTROLLER_EPOCH
+        return Error.NONE
+
+    def _carry_out(self, request: ControlRequest, now: Instant) -> None:
+        match request:
+            case w.LeaderAndIsrRequest():
+                self._lead_and_follow(request, now)
+            case w.UpdateMetadataRequest():
+                self._learn(request)
+            case w.StopReplicaRequest():
+                self._stop(request, now)
+
+    # ------------------------------------------------------------------------------- LeaderAndIsr
+
+    def _lead_and_follow(self, request: w.LeaderAndIsrRequest, now: Instant) -> None:
+        changed: list[Key] = []
+        for topic in request.topic_states:
+            topic_id = znodes.topic_id(topic.topic_name)
+            self.roles.topics[topic.topic_name] = topic_id
+            self.roles.names[topic_id] = topic.topic_name
+            parts = self.roles.partitions.setdefault(topic_id, {})
+            for wanted in topic.partition_states:
+                key = (topic_id, wanted.partition_index)
+                known = parts.get(wanted.partition_index)
+                newer = (wanted.leader_epoch, wanted.zk_version)
+                if known is not None and newer <= (known.leader_epoch, self.versions[key]):
+                    continue  # it has overtaken, or comes twice
+                parts[wanted.partition_index] = Partition(
+                    topic_id=topic_id,
+                    index=wanted.partition_index,
+                    replicas=wanted.replicas,
+                    isr=wanted.isr,
+                    leader=wanted.leader,
+                    leader_epoch=wanted.leader_epoch,
+                )
+                self.versions[key] = wanted.zk_version
+                changed.append(key)
+        if self._first:
+            # The first one of a generation names all that this broker hosts (BE-07).
+            self._first = False
+            self._replicas.delete_strays(self.roles)
+        self._replicas.adopt(self.roles, changed, now)
+
+    def isr_stored(self, key: Key, isr: tuple[int, ...], version: int | None, now: Instant) -> None:
+        """The ISR that this leader has asked for is stored; `version` is its znode's, if known."""
+        one = self.roles.partitions.get(key[0], {}).get(key[1])
+        if one is None:
+            return
+        self.roles.partitions[key[0]][key[1]] = replace(one, isr=isr)
+        self.versions[key] = self.versions[key] + 1 if version is None else version
+        self._replicas.adopt(self.roles, [key], now)
+
+    # ----------------------------------------------------------------------------- UpdateMetadata
+
+    def _learn(self, request: w.UpdateMetadataRequest) -> None:
+        image = self.metadata
+        before = image.brokers
+        image.brokers = {
+            one.id: Broker(
+                id=one.id,
+                epoch=before[one.id].epoch if one.id in before else -1,
+                fenced=False,
+                incarnation=None,
+                endpoints=tuple((e.listener, e.host, e.port) for e in one.endpoints),
+                registered_at=-1,
+            )
+            for one in request.live_brokers
+        }
+        for topic in request.topic_states:
+            topic_id = znodes.topic_id(topic.topic_name)
+            if topic.topic_name not in image.topics:
+                self.new_topics.add(topic.topic_name)
+            for told in topic.partition_states:
+                if told.leader == BEING_DELETED:
+                    self._forget(image, topic.topic_name)
+                    break
+                image.topics[topic.topic_name] = topic_id
+                image.names[topic_id] = topic.topic_name
+                image.partitions.setdefault(topic_id, {})[told.partition_index] = Partition(
+                    topic_id=topic_id,
+                    index=told.partition_index,
+                    replicas=told.replicas,
+                    isr=told.isr,
+                    leader=told.leader,
+                    leader_epoch=told.leader_epoch,
+                )
+
+    @staticmethod
+    def _forget(image: Image, name: str) -> None:
+        topic_id = image.topics.pop(name, None)
+        if topic_id is not None:
+            del image.names[topic_id], image.partitions[topic_id]
+            image.settings.pop(name, None)
+
+    def set_epochs(self, epochs: dict[int, int]) -> None:
+        """The brokers' epochs as ZooKeeper has them: by these a follower's fetch counts (HB-24)."""
+        for broker, one in self.metadata.brokers.items():
+            epoch = max(one.epoch, epochs.get(broker, -1))
+            if epoch != one.epoch:
+                self.metadata.brokers[broker] = replace(one, epoch=epoch)
+                for replica in self._replicas.all():
+                    replica.forget(broker)
+
+    # -------------------------------------------------------------------------------- StopReplica
+
+    def _stop(self, request: w.StopReplicaRequest, now: Instant) -> None:
+        gone: list[Key] = []
+        for topic in request.topics:
+            topic_id = znodes.topic_id(topic.topic_name)
+            parts = self.roles.partitions.get(topic_id, {})
+            for index in topic.partition_indexes:
+                if request.delete_partitions:
+                    parts.pop(index, None)
+                    self.versions.pop((topic_id, index), None)
+                    gone.append((topic_id, index))
+                elif index in parts:
+                    # Not removed: a later LeaderAndIsr of a higher leader epoch starts it again.
+                    parts[index] = replace(parts[index], leader=-1)
+                    self._replicas.adopt(self.roles, [(topic_id, index)], now)
+                    self._out.note(
+                        ReplicaStopped(
+                            topic=topic.topic_name,
+                            partition=index,
+                            controller_epoch=request.controller_epoch,
+                            request_epoch=request.broker_epoch,
+                        )
+                    )
+            if request.delete_partitions and not parts and topic_id in self.roles.names:
+                del self.roles.names[topic_id], self.roles.topics[topic.topic_name]
+                self.roles.partitions.pop(topic_id, None)
+        if gone:
+            self._replicas.adopt(self.roles, gone, now)

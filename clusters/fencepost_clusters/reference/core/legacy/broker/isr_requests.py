@@ -1,0 +1,133 @@
+"""How a leader has another ISR stored: it asks the controller (HB-16), or, below the protocol that
+brings IsrChange, writes the partition's znode itself (HB-22)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import final
+
+from fencepost_clusters.reference.core.legacy import znodes
+from fencepost_clusters.reference.core.legacy.broker.lifecycle import Lifecycle
+from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
+from fencepost_clusters.reference.core.legacy.session import Session, Task
+from fencepost_clusters.reference.core.node.effects import Address, Call, Outbox
+from fencepost_clusters.reference.core.node.settings import Settings
+from fencepost_clusters.reference.core.replication.cluster_state import ClusterState
+from fencepost_clusters.reference.core.replication.replica import Key, Replica
+from fencepost_clusters.reference.core.replication.replicas import IsrOutcome
+from fencepost_clusters.reference.wire import legacy as w
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.errors import Error
+from fencepost_clusters.zookeeper import port as zk
+from fencepost_kafka import PartitionCommitted
+
+Written = Callable[[int, IsrOutcome | None, int], None]
+"""Is told of a write by the number of its request: the outcome, None for none, and the version."""
+
+
+@final
+class IsrChanges:
+    """See the module."""
+
+    learns_by_answer = True
+
+    def __init__(
+        self,
+        settings: Settings,
+        session: Session,
+        lifecycle: Lifecycle,
+        address: Callable[[], Address | None],
+        policies: LegacyBrokerPolicies,
+        written: Written,
+        out: Outbox,
+    ) -> None:
+        """`address` is the controller's, if it is known."""
+        self._settings = settings
+        self._protocol = settings.ms("inter.broker.protocol")
+        self._session = session
+        self._lifecycle = lifecycle
+        self._address = address
+        self._policies = policies
+        self._written = written
+        self._out = out
+        self.wanted: dict[int, tuple[Key, tuple[int, ...]]] = {}
+        """The ISR that a request asks for, by its call."""
+        self.versions: dict[Key, int] = {}
+        """The versions of the partitions' znodes, kept up to date by others."""
+        self.seen_epoch = -1
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration."""
+        return self._lifecycle.epoch
+
+    def can_ask(self) -> bool:
+        """Whether the controller is known, or ZooKeeper can be reached."""
+        if self._lifecycle.lost or self._lifecycle.epoch < 0:
+            return False
+        if self._policies.asks_controller_for_isr(self._protocol):
+            return self._address() is not None
+        return self._session.connected is not None
+
+    def ask(
+        self,
+        call_id: int,
+        one: Replica,
+        members: tuple[int, ...],
+        joined: tuple[int, ...],
+        state: ClusterState,
+    ) -> None:
+        """Asks that `members` be the ISR."""
+        key = (one.partition.topic_id, one.index)
+        self.wanted[call_id] = (key, members)
+        if not self._policies.asks_controller_for_isr(self._protocol):
+            self._session.start(self._write(call_id, one, members))
+            return
+        address = self._address()
+        assert address is not None
+        partition = w.IsrChangePartition(
+            leader_epoch=one.epoch, partition_index=one.index, isr_nodes=members
+        )
+        request = w.IsrChangeRequest(
+            broker_id=one.me,
+            incarnation_id=self._lifecycle.epoch,
+            topics=(w.IsrChangeTopic(topic_name=one.topic, partitions=(partition,)),),
+        )
+        timeout_ms = self._settings.ms("request.timeout.ms")
+        self._out.add(Call(call_id, address, "isr", request, timeout_ms))
+
+    def outcome(self, call_id: int, answer: m.Response) -> IsrOutcome:
+        """What the controller answered about the one partition."""
+        assert isinstance(answer, w.IsrChangeResponse), answer
+        _, members = self.wanted[call_id]
+        if answer.top_level_error_code != Error.NONE:
+            return IsrOutcome(Error(answer.top_level_error_code))
+        error = Error(answer.results[0].error_code)
+        return IsrOutcome(error, members if error is Error.NONE else ())
+
+    def _write(self, call_id: int, one: Replica, members: tuple[int, ...]) -> Task:
+        """Writes the partition's znode, if it has the version that this leader knows."""
+        key = (one.partition.topic_id, one.index)
+        path = znodes.state(one.topic, one.index)
+        epoch = one.epoch
+        content = znodes.PartitionState(one.me, epoch, members, self.seen_epoch)
+        answer = yield zk.SetData(path, znodes.encode(content), self.versions[key])
+        match answer:
+            case zk.DataSet(stat):
+                self._out.note(
+                    PartitionCommitted(
+                        offset=stat.mzxid,
+                        topic=one.topic,
+                        partition=one.index,
+                        leader=one.me,
+                        leader_epoch=epoch,
+                        isr=members,
+                        replicas=one.partition.replicas,
+                        role="broker",
+                    )
+                )
+                self._written(call_id, IsrOutcome(Error.NONE, members, epoch), stat.version)
+            case zk.Refused():
+                self._written(call_id, IsrOutcome(Error.FENCED_LEADER_EPOCH), -1)
+            case _:
+                self._written(call_id, None, -1)

@@ -1,0 +1,322 @@
+"""A broker's life: registration, heartbeats to the controller, self-fencing, shutdown (KIP-343).
+
+    STARTING --accepted--> ACTIVE --silent, refused--> FENCED --accepted--> ACTIVE
+    ACTIVE --asked to stop--> STOPPING --nothing led, or time up--> ENDED
+
+Below the inter-broker protocol that brings heartbeats, a registered broker is active.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
+from fencepost_clusters.reference.core.legacy.registrations import Registration
+from fencepost_clusters.reference.core.legacy.states import OwnState
+from fencepost_clusters.reference.core.node.effects import Address, Call, Instant, Outbox
+from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
+from fencepost_clusters.reference.wire import legacy as w
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.errors import Error
+from fencepost_clusters.reference.wire.legacy import BrokerState
+from fencepost_kafka import (
+    BrokerStateChanged,
+    BrokerStopping,
+    MetadataHeartbeatReceived,
+    MetadataHeartbeatSent,
+    StateReason,
+)
+
+MS = 1_000_000
+RETRY_NS = 50 * MS
+
+
+class _Beat(Struct, frozen=True):
+    """A heartbeat on its way."""
+
+    call: int
+    controller: int
+    incarnation: int
+    sent_ns: int
+
+
+class Lifecycle:
+    """See the module. `epoch` is the broker epoch, -1 while there is no registration."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        peers: Mapping[int, Registration],
+        controller: Callable[[], int | None],
+        policies: LegacyBrokerPolicies,
+        out: Outbox,
+    ) -> None:
+        """`peers` and `controller` say which processes are brokers, and which is the controller."""
+        self.state = OwnState.STARTING
+        self.epoch = -1
+        self.lost = False
+        """Whether another process has taken the id: this process never acts again."""
+        self.ended = False
+        self._former: int | None = None
+        self._settings = settings
+        self._protocol = settings.ms("inter.broker.protocol")
+        self._peers = peers
+        self._controller = controller
+        self._policies = policies
+        self._out = out
+        self._contact_ns = 0
+        self._next_ns = 0
+        self._beat: _Beat | None = None
+        self._stop_ns: int | None = None
+        self._shutdown: int | None = None
+        """The ControlledShutdown on its way, by its call."""
+        self._shutdown_ns = 0
+
+    # ------------------------------------------------------------------------------- questions
+
+    def serving(self, now: Instant) -> bool:
+        """Whether new requests of clients are processed (HB-04, HB-06, HB-07)."""
+        return self._policies.serves(self._seen(now))
+
+    def finishing(self, now: Instant) -> bool:
+        """A fenced broker completes the requests that it has already (HB-07)."""
+        return True
+
+    def _seen(self, now: Instant) -> OwnState:
+        if self.state in (OwnState.ACTIVE, OwnState.STOPPING) and self._silent(now):
+            return OwnState.FENCED
+        return self.state
+
+    def _fence_ns(self) -> int | None:
+        """When this broker fences itself; None: never."""
+        if not self._policies.fences_itself(self._protocol):
+            return None
+        timeout_ns = self._settings.ns("broker.heartbeat.timeout.ms")
+        return self._policies.fences_at_ns(self._contact_ns, timeout_ns)
+
+    def _silent(self, now: Instant) -> bool:
+        fence_ns = self._fence_ns()
+        return fence_ns is not None and now.monotonic_ns >= fence_ns
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was asked to stop."""
+        return self._stop_ns is not None
+
+    def deadline_ns(self) -> int | None:
+        """When a Tick is wanted next."""
+        times: list[int] = []
+        if self._may_beat():
+            times.append(self._next_ns)
+        fence_ns = self._fence_ns()
+        if self.state in (OwnState.ACTIVE, OwnState.STOPPING) and fence_ns is not None:
+            times.append(fence_ns)
+        if self._stop_ns is not None and not self.ended:
+            times.append(self._stop_ns + self._settings.ns("controlled.shutdown.timeout.ms"))
+            if self._shutdown is None:
+                times.append(self._shutdown_ns)
+        return min(times, default=None)
+
+    # ------------------------------------------------------------------------------ registration
+
+    def registered(self, epoch: int, former: int | None, now: Instant) -> None:
+        """The znode stands: this process is the broker, under this epoch."""
+        self.epoch, self._former = epoch, former
+        self._next_ns = now.monotonic_ns
+        if not self._policies.sends_heartbeats(self._protocol):
+            self._become(OwnState.STOPPING if self.stopping else OwnState.ACTIVE, "registered")
+
+    def unregistered(self) -> None:
+        """The session is over, and the znode with it (HB-28)."""
+        self.epoch = -1
+        if self._policies.fences_itself(self._protocol) and self.state is not OwnState.STARTING:
+            self._become(OwnState.STARTING, "session_ended")
+
+    def taken_over(self) -> None:
+        """Another process has the id."""
+        self.lost = True
+        self._become(OwnState.FENCED, "taken_over")
+
+    # ------------------------------------------------------------------------------- time passes
+
+    def tick(self, now: Instant, led: int) -> None:
+        """Fences itself, sends a heartbeat or a ControlledShutdown, or ends, as is due.
+
+        `led` is how many partitions it leads.
+        """
+        if self.state in (OwnState.ACTIVE, OwnState.STOPPING) and self._silent(now):
+            self._become(OwnState.FENCED, "controller_silent")
+        if self._stop_ns is not None and not self.ended:
+            self._go_on_stopping(now, led)
+        if self._may_beat() and now.monotonic_ns >= self._next_ns:
+            self._send_beat(now)
+
+    def hurry(self, now: Instant) -> None:
+        """The controller or its address is known anew."""
+        self._next_ns = min(self._next_ns, now.monotonic_ns)
+
+    def _become(self, state: OwnState, reason: StateReason) -> None:
+        old, self.state = self.state, state
+        if old is state:
+            return
+        self._out.note(
+            BrokerStateChanged(
+                broker_id=self._settings.node_id,
+                old=old.label,
+                new=state.label,
+                broker_epoch=self.epoch,
+                reason=reason,
+                global_state=state.global_state,
+            )
+        )
+
+    # ------------------------------------------------------------------------------- heartbeats
+
+    def _may_beat(self) -> bool:
+        return (
+            self._beat is None
+            and self.epoch >= 0
+            and not self.lost
+            and not self.ended
+            and self._policies.sends_heartbeats(self._protocol)
+        )
+
+    def _address(self) -> tuple[int, Address] | None:
+        """The controller and its address, if both are known."""
+        controller = self._controller()
+        peer = self._peers.get(controller) if controller is not None else None
+        address = peer.endpoint(REPLICATION_LISTENER) if peer is not None else None
+        return (peer.broker, address) if peer is not None and address is not None else None
+
+    def _send_beat(self, now: Instant) -> None:
+        found = self._address()
+        if found is None:
+            self._next_ns = now.monotonic_ns + RETRY_NS
+            return
+        controller, address = found
+        incarnation = self._policies.incarnation_id(self.epoch, self._former)
+        target = BrokerState.STOPPING if self.stopping else BrokerState.ACTIVE
+        call = self._out.next_call()
+        self._out.note(
+            MetadataHeartbeatSent(
+                broker_id=self._settings.node_id,
+                incarnation_id=incarnation,
+                controller=controller,
+                correlation=call,
+                target_state=target,
+            )
+        )
+        request = w.MetadataHeartbeatRequest(
+            broker_id=self._settings.node_id, incarnation_id=incarnation, target_state=target
+        )
+        limit_ms = max(
+            self._settings.ms("broker.heartbeat.interval.ms"),
+            self._settings.ms("controller.heartbeat.timeout.ms") // 3,
+        )
+        self._out.add(Call(call, address, "heartbeat", request, limit_ms))
+        self._beat = _Beat(call, controller, self.epoch, now.monotonic_ns)
+
+    def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:
+        """Takes in the answer to a heartbeat or a ControlledShutdown; False if it is neither."""
+        if self._shutdown == call_id:
+            self._shutdown = None
+            self._shutdown_ns = now.monotonic_ns + RETRY_NS
+            return True
+        beat = self._beat
+        if beat is None or beat.call != call_id:
+            return False
+        assert isinstance(answer, w.MetadataHeartbeatResponse), answer
+        self._beat = None
+        self._next_ns = beat.sent_ns + self._settings.ns("broker.heartbeat.interval.ms")
+        error = Error(answer.error_code)
+        self._out.note(
+            MetadataHeartbeatReceived(
+                broker_id=self._settings.node_id,
+                incarnation_id=beat.incarnation,
+                controller=beat.controller,
+                error=error.name,
+                state=answer.current_state,
+                sent_ns=beat.sent_ns,
+                timeout_ms=self._settings.ms("broker.heartbeat.timeout.ms"),
+            )
+        )
+        if self.lost or beat.incarnation != self.epoch:
+            return True
+        if error is Error.INVALID_INCARNATION_ID:
+            self._become(self._policies.state_when_refused(self.state), "refused")
+        if error is not Error.NONE:
+            self._next_ns = now.monotonic_ns + RETRY_NS
+            return True
+        self._accepted(BrokerState(answer.current_state), beat, now)
+        return True
+
+    def _accepted(self, settled: BrokerState, beat: _Beat, now: Instant) -> None:
+        state = self._policies.state_when_accepted(self.state, settled, self.stopping)
+        if state in (OwnState.ACTIVE, OwnState.STOPPING):
+            self._contact_ns = max(self._contact_ns, beat.sent_ns)
+            if self._silent(now):
+                return  # the answer came too late to count
+            self._become(state, "stopping" if state is OwnState.STOPPING else "unfenced")
+            return
+        self._next_ns = now.monotonic_ns + RETRY_NS
+        self._become(state, "refused")
+
+    def failed(self, call_id: int, now: Instant) -> bool:
+        """A heartbeat or a ControlledShutdown came to nothing; False if it was neither."""
+        if self._shutdown == call_id:
+            self._shutdown = None
+            self._shutdown_ns = now.monotonic_ns + RETRY_NS
+            return True
+        if self._beat is None or self._beat.call != call_id:
+            return False
+        self._beat = None
+        self._next_ns = now.monotonic_ns + RETRY_NS
+        return True
+
+    # --------------------------------------------------------------------------------- shutdown
+
+    def stop(self, now: Instant) -> None:
+        """SIGTERM or SIGINT: leaderships are moved first, then it ends (HB-05)."""
+        if self._stop_ns is not None:
+            return
+        self._stop_ns = self._shutdown_ns = now.monotonic_ns
+        self._next_ns = now.monotonic_ns
+        limit_ms = self._settings.ms("controlled.shutdown.timeout.ms")
+        self._out.note(
+            BrokerStopping(
+                broker_id=self._settings.node_id,
+                state=self.state.label,
+                global_state="Stopping",
+                limit_ms=limit_ms,
+            )
+        )
+        if not self._policies.sends_heartbeats(self._protocol) and self.state is OwnState.ACTIVE:
+            self._become(OwnState.STOPPING, "stopping")
+        if self.state is OwnState.STARTING or self.lost:
+            self._end("shutdown_requested")
+
+    def _go_on_stopping(self, now: Instant, led: int) -> None:
+        assert self._stop_ns is not None
+        limit_ns = self._settings.ns("controlled.shutdown.timeout.ms")
+        timed_out = now.monotonic_ns >= self._stop_ns + limit_ns
+        told = self.state is OwnState.STOPPING or timed_out
+        if told and self._policies.may_end(led, self._stop_ns, now.monotonic_ns, limit_ns):
+            self._end("shutdown_timeout" if led and timed_out else "shutdown_granted")
+            return
+        found = self._address()
+        due = self._shutdown is None and now.monotonic_ns >= self._shutdown_ns
+        if self.state is not OwnState.STOPPING or found is None or not due:
+            if due:
+                self._shutdown_ns = now.monotonic_ns + RETRY_NS
+            return
+        request = w.ControlledShutdownRequest(
+            broker_id=self._settings.node_id, broker_epoch=self.epoch
+        )
+        timeout_ms = self._settings.ms("request.timeout.ms")
+        self._shutdown = self._out.call(found[1], "shutdown", request, timeout_ms)
+
+    def _end(self, reason: StateReason) -> None:
+        self.ended = True
+        self._become(OwnState.ENDED, reason)

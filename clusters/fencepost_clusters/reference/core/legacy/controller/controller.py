@@ -1,0 +1,458 @@
+"""The controller's side of a broker: it stands for election, and decides while it is in office."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import final
+
+from fencepost import Cause
+from fencepost_clusters.reference.core.cluster.changes import CHANGES, errors
+from fencepost_clusters.reference.core.cluster.decisions import DecisionContext
+from fencepost_clusters.reference.core.cluster.policies import ClusterPolicies
+from fencepost_clusters.reference.core.legacy import znodes
+from fencepost_clusters.reference.core.legacy.controller import election, isr_changes
+from fencepost_clusters.reference.core.legacy.controller.queues import Queues
+from fencepost_clusters.reference.core.legacy.controller.term import Deposed, Steps, Term
+from fencepost_clusters.reference.core.legacy.policies import LegacyControllerPolicies
+from fencepost_clusters.reference.core.legacy.session import Disconnected, Session
+from fencepost_clusters.reference.core.legacy.states import CONTROLLER_NAMES, LIVE
+from fencepost_clusters.reference.core.node.effects import Instant, Outbox, Received, Reply
+from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
+from fencepost_clusters.reference.core.replication.cluster_state import Partition
+from fencepost_clusters.reference.wire import legacy as w
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import records as r
+from fencepost_clusters.reference.wire.errors import Error
+from fencepost_clusters.reference.wire.legacy import BrokerState
+from fencepost_clusters.zookeeper import port as zk
+from fencepost_kafka import (
+    ChangeAnswered,
+    ControlledShutdownAnswered,
+    ControllerBegan,
+    ControllerEnded,
+    MetadataHeartbeatAnswered,
+)
+
+MS = 1_000_000
+
+
+@final
+class Controller:
+    """See the module. `elected` is the broker that holds /controller, as far as this one knows."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        session: Session,
+        policies: LegacyControllerPolicies,
+        cluster: ClusterPolicies,
+        out: Outbox,
+    ) -> None:
+        self.elected: int | None = None
+        self.term: Term | None = None
+        self.queues = Queues(settings, policies, out)
+        self._settings = settings
+        self._session = session
+        self._policies = policies
+        self._cluster = cluster
+        self._out = out
+        self._standing = False
+        self._again = False
+        self._former: Term | None = None
+        """The newest term that is over, for decisions that a defect takes from it."""
+        self._next_balance_ns = 0
+        self._now = Instant(0, 0)
+
+    # ----------------------------------------------------------------------------------- election
+
+    def stand(self, now: Instant) -> None:
+        """Stands for election, or learns who is elected; once at a time."""
+        self._now = now
+        if self._standing:
+            self._again = True
+            return
+        if self._session.connected is None:
+            return
+        self._standing = True
+        self._session.start(self._stand(self._session.connected))
+
+    def _stand(self, session: int) -> Steps:
+        try:
+            outcome = yield from election.stand(self._settings.node_id, session)
+        except (Disconnected, znodes.BadZnode):
+            self._standing = self._again = False
+            return
+        self._standing = False
+        if isinstance(outcome, election.Lost):
+            self.elected = outcome.controller
+            self._end("deposed")
+            if self._again:
+                self._again = False
+                self.stand(self._now)
+            return
+        self._again = False
+        self.elected = self._settings.node_id
+        self._end("deposed")
+        yield from self._take_office(outcome)
+
+    def _take_office(self, won: election.Won) -> Steps:
+        term = Term(
+            won, self._settings, self.queues, self._policies, self._cluster, self._out, self._now
+        )
+        self.term = term
+        self.queues.close_all()
+        self._next_balance_ns = self._now.monotonic_ns + self._settings.ns(
+            "leader.imbalance.check.interval.ms"
+        )
+        self._out.note(
+            ControllerBegan(
+                epoch=won.epoch,
+                broker_id=self._settings.node_id,
+                first=won.first,
+                heartbeat_timeout_ms=self._settings.ms("controller.heartbeat.timeout.ms"),
+                balance_ms=self._settings.ms("leader.imbalance.check.interval.ms")
+                if self._settings.ms("auto.leader.rebalance.enable")
+                else 0,
+            )
+        )
+        term.add(term.begin())
+        yield from self._work(term)
+
+    def _work(self, term: Term) -> Steps:
+        try:
+            yield from term.work()
+        except Disconnected:
+            self._end("session")
+        except Deposed:
+            self._end("deposed")
+            self.stand(self._now)
+
+    def lost_connection(self) -> None:
+        """The session is suspended or over: this broker is in office no longer (HB-27)."""
+        self.elected = None
+        self._end("session")
+
+    def _end(self, reason: str) -> None:
+        if self.term is not None:
+            self.term.over = True
+            self._out.note(
+                ControllerEnded(self.term.epoch, "session" if reason == "session" else "deposed")
+            )
+            self._former, self.term = self.term, None
+            self.queues.close_all()
+
+    # -------------------------------------------------------------------------------------- driver
+
+    def fired(self, fired: zk.Fired, now: Instant) -> None:
+        """A watch fired: the controller's znode, a registration, or a partition's state."""
+        self._now = now
+        if fired.path == znodes.CONTROLLER:
+            self.stand(now)
+        term = self.term
+        if term is None:
+            return
+        if fired.path.startswith(znodes.BROKER_IDS):
+            term.change_soon()
+        elif fired.path.endswith("/state") and fired.change is zk.Change.DATA:
+            term.add(self._state_changed(term, fired.path))
+
+    def _state_changed(self, term: Term, path: str) -> Steps:
+        """A partition's state was written: by this controller, or by a leader itself (HB-22)."""
+        one = yield from term.refresh(path)
+        if one is not None:
+            term.announce_read(one)
+            yield from term.settle([one], self._ready(term))
+
+    def tick(self, now: Instant) -> None:
+        """Declares silent brokers inactive, sends what is due, and gives leaderships back."""
+        self._now = now
+        term = self.term
+        if term is not None and term.ready:
+            term.now = now
+            self._find_silent(term, now)
+            if now.monotonic_ns >= self._next_balance_ns:
+                self._next_balance_ns = now.monotonic_ns + self._settings.ns(
+                    "leader.imbalance.check.interval.ms"
+                )
+                every = term.stored.image.all_partitions()
+                term.add(term.settle(every, self._ready(term)))
+        self.go_on(now)
+
+    def go_on(self, now: Instant) -> None:
+        """Runs the jobs that wait, and sends the control requests that are due."""
+        self._now = now
+        term = self.term
+        if term is not None:
+            term.now = now
+            if term.has_work:
+                self._session.start(self._work(term))
+        self.queues.tick(now)
+
+    def _find_silent(self, term: Term, now: Instant) -> None:
+        timeout_ns = self._settings.ns("controller.heartbeat.timeout.ms")
+        for broker, known in term.brokers.items():
+            silent_ns = now.monotonic_ns - known.heard_ns
+            if known.state in LIVE and self._policies.is_silent(
+                known.version, silent_ns, timeout_ns
+            ):
+                known.heard_ns = now.monotonic_ns - timeout_ns // 2  # asked again, not each step
+                term.add(self._declare_silent(term, broker, silent_ns))
+
+    def _declare_silent(self, term: Term, broker: int, silent_ns: int) -> Steps:
+        known = term.brokers.get(broker)
+        if known is not None:
+            known.heard_ns = term.now.monotonic_ns - silent_ns
+            yield from term.declare(broker, BrokerState.INACTIVE, "silent", lambda: None)
+
+    def deadline_ns(self) -> int | None:
+        """When a Tick is wanted next."""
+        times = [self.queues.deadline_ns()]
+        term = self.term
+        if term is not None and term.ready:
+            timeout_ns = self._settings.ns("controller.heartbeat.timeout.ms")
+            times.append(self._next_balance_ns)
+            times.extend(
+                known.heard_ns + timeout_ns
+                for known in term.brokers.values()
+                if known.state in LIVE and known.version >= znodes.HEARTBEAT_INFO
+            )
+        return min((t for t in times if t is not None), default=None)
+
+    def _ready(self, term: Term) -> frozenset[int]:
+        """The brokers that may be given leaderships: active, and not stopping (RP-21)."""
+        if not self._settings.ms("auto.leader.rebalance.enable"):
+            return frozenset()
+        return active(term)
+
+    # ---------------------------------------------------------------------------------- heartbeats
+
+    def heartbeat(
+        self, received: Received, asked: w.MetadataHeartbeatRequest, now: Instant
+    ) -> None:
+        """Answers a MetadataHeartbeat (HB-08 to HB-15, HB-27)."""
+        self._now = now
+        term = self._deciding(self._policies.answers_as_controller)
+        if term is None:
+            self._answer(received, asked, None, -1, Error.NOT_CONTROLLER)
+            return
+        known = term.brokers.get(asked.broker_id)
+        endpoint = known is None or known.registration.endpoint(REPLICATION_LISTENER) is not None
+        if self._policies.is_malformed(asked.broker_id, endpoint, asked.target_state):
+            self._answer(received, asked, term, -1, Error.INVALID_REQUEST)
+            return
+        if known is None:
+            term.change_soon()
+            self._answer(received, asked, term, -1, Error.NONE)
+            self.go_on(now)
+            return
+        before = known.incarnation
+        if self._policies.is_old_incarnation(asked.incarnation_id, known.incarnation):
+            self._answer(received, asked, term, before, Error.INVALID_INCARNATION_ID)
+            return
+        known.heard_ns = now.monotonic_ns
+        target = BrokerState(asked.target_state)
+        if asked.incarnation_id > known.incarnation:
+            known.incarnation = asked.incarnation_id
+            term.change_soon()  # adopting it is a bounce, which the broker change handles (HB-13)
+        elif known.state is self._policies.settled_state(known.state, target):
+            self._answer(received, asked, term, before, Error.NONE)
+            return
+        cause = self._out.cause
+        term.add(self._settle_state(term, received, asked, before, cause))
+        self.go_on(now)
+
+    def _settle_state(
+        self,
+        term: Term,
+        received: Received,
+        asked: w.MetadataHeartbeatRequest,
+        before: int,
+        cause: Cause | None,
+    ) -> Steps:
+        """Puts a broker in the state that its heartbeat wants, and then answers."""
+        known = term.brokers.get(asked.broker_id)
+        current = known is not None and known.incarnation == asked.incarnation_id
+        if known is not None and current and known.initialised == known.incarnation:
+            known.heard_ns = term.now.monotonic_ns
+            state = self._policies.settled_state(known.state, BrokerState(asked.target_state))
+            yield from term.declare(asked.broker_id, state, "heartbeat", lambda: None)
+        self._out.cause, kept = cause, self._out.cause
+        self._answer(received, asked, term, before, Error.NONE)
+        self._out.cause = kept
+
+    def _answer(
+        self,
+        received: Received,
+        asked: w.MetadataHeartbeatRequest,
+        term: Term | None,
+        known: int,
+        error: Error,
+    ) -> None:
+        broker = term.brokers.get(asked.broker_id) if term is not None else None
+        state = broker.state if broker is not None else BrokerState.INITIAL
+        self._out.note(
+            MetadataHeartbeatAnswered(
+                client=received.client,
+                broker_id=asked.broker_id,
+                incarnation_id=asked.incarnation_id,
+                known=known,
+                target_state=asked.target_state,
+                error=error.name,
+                state=CONTROLLER_NAMES[state] if broker is not None else "Absent",
+                controller_epoch=-1 if term is None else term.epoch,
+                active=self.term is not None,
+            )
+        )
+        answer = w.MetadataHeartbeatResponse(error_code=error, current_state=state)
+        self._out.add(Reply(received.request_id, answer))
+
+    def _deciding(self, policy: Callable[[bool, bool], bool]) -> Term | None:
+        """The term by which a request is decided: this broker's, while it is in office."""
+        in_office = self.term is not None and self.term.ready
+        if not policy(in_office, self._former is not None):
+            return None
+        return self.term if in_office else self._former
+
+    # ------------------------------------------------------------------------------- other requests
+
+    def isr_change(self, received: Received, asked: w.IsrChangeRequest, now: Instant) -> None:
+        """Judges an IsrChange, stores it, and answers (HB-16 to HB-21)."""
+        self._now = now
+        term = self._deciding(self._policies.judges_isr_changes)
+        if term is None:
+            isr_changes.answer(self._out, received, asked, isr_changes.refused(asked))
+            return
+        job = isr_changes.job(
+            term, received, asked, self._policies, self._out, self.term is not None
+        )
+        term.add(self._then_settle(term, job, asked))
+        self.go_on(now)
+
+    def _then_settle(self, term: Term, job: Steps, asked: w.IsrChangeRequest) -> Steps:
+        yield from job
+        image = term.stored.image
+        places: list[Partition] = []
+        for topic in asked.topics:
+            for one in topic.partitions:
+                found = image.partition(topic.topic_name, one.partition_index)
+                if found is not None:
+                    places.append(found)
+        yield from term.settle(places, self._ready(term))
+
+    def controlled_shutdown(
+        self, received: Received, asked: w.ControlledShutdownRequest, now: Instant
+    ) -> None:
+        """Moves leaderships off a broker that stops, and says what it still leads (BE-04)."""
+        self._now = now
+        term = self.term
+        if term is None or not term.ready:
+            self._answer_shutdown(received, asked, None, Error.NOT_CONTROLLER)
+            return
+        known = term.brokers.get(asked.broker_id)
+        if known is None:
+            self._answer_shutdown(received, asked, term, Error.BROKER_ID_NOT_REGISTERED)
+        elif asked.broker_epoch != w.NO_EPOCH and self._policies.is_stale_shutdown(
+            asked.broker_epoch, known.initialised
+        ):
+            self._answer_shutdown(received, asked, term, Error.STALE_BROKER_EPOCH)
+        else:
+            term.add(self._shut_down(term, received, asked, self._out.cause))
+            self.go_on(now)
+
+    def _shut_down(
+        self,
+        term: Term,
+        received: Received,
+        asked: w.ControlledShutdownRequest,
+        cause: Cause | None,
+    ) -> Steps:
+        if asked.broker_id in term.brokers:
+            yield from term.hand_over(asked.broker_id)
+        self._out.cause, kept = cause, self._out.cause
+        self._answer_shutdown(received, asked, term, Error.NONE)
+        self._out.cause = kept
+
+    def _answer_shutdown(
+        self,
+        received: Received,
+        asked: w.ControlledShutdownRequest,
+        term: Term | None,
+        error: Error,
+    ) -> None:
+        image = term.stored.image if term is not None else None
+        left = [
+            (image.names[p.topic_id], p.index)
+            for p in (image.all_partitions() if image is not None else ())
+            if image is not None and error is Error.NONE and p.leader == asked.broker_id
+        ]
+        known = term.brokers.get(asked.broker_id) if term is not None else None
+        self._out.note(
+            ControlledShutdownAnswered(
+                client=received.client,
+                broker_id=asked.broker_id,
+                request_epoch=asked.broker_epoch,
+                known_epoch=-1 if known is None else known.initialised,
+                error=error.name,
+                remaining=tuple(f"{topic}-{index}" for topic, index in left),
+                controller_epoch=-1 if term is None else term.epoch,
+            )
+        )
+        remaining = tuple(
+            w.RemainingPartition(topic_name=topic, partition_index=index) for topic, index in left
+        )
+        answer = w.ControlledShutdownResponse(error_code=error, remaining_partitions=remaining)
+        self._out.add(Reply(received.request_id, answer))
+
+    def change(self, received: Received, now: Instant) -> None:
+        """Decides a request of an administrator in its turn, and answers once it is stored."""
+        self._now = now
+        term = self.term
+        if term is None or not term.ready:
+            answer = CHANGES.refused(received.message, Error.NOT_CONTROLLER)
+            self._out.add(Reply(received.request_id, answer))
+            return
+        term.add(self._change(term, received, self._out.cause))
+        self.go_on(now)
+
+    def _change(self, term: Term, received: Received, cause: Cause | None) -> Steps:
+        answers: list[m.Response] = []
+        image = term.stored.image
+        before = {(p.topic_id, p.index): p.replicas for p in image.all_partitions()}
+        topics = set(image.topics)
+
+        def decide() -> tuple[r.Record, ...]:
+            context = DecisionContext(
+                image=image,
+                ready=active(term),
+                settings=self._settings,
+                policies=self._cluster,
+                topic_id=lambda name, before: znodes.topic_id(name),
+            )
+            decided = CHANGES.decide(context, received.message)
+            answers.append(decided.answer)
+            return decided.records
+
+        records = yield from term.store(decide)
+        term.announce(records, new=frozenset(set(image.topics) - topics))
+        term.stop_removed(before, records)
+        if any(isinstance(one, r.TopicRecord) and one.deleting for one in records):
+            term.mark_deleted()
+        answer = answers[-1]
+        self._out.cause, kept = cause, self._out.cause
+        self._out.note(
+            ChangeAnswered(
+                api=CHANGES.name(received.message),
+                client=received.client,
+                error=next(errors(answer), Error.NONE).name,
+                offset=-1,
+                high_watermark=-1,
+                controller_epoch=term.epoch,
+            )
+        )
+        self._out.add(Reply(received.request_id, answer))
+        self._out.cause = kept
+
+
+def active(term: Term) -> frozenset[int]:
+    """The brokers that are active, and not stopping."""
+    return frozenset(b for b, one in term.brokers.items() if one.state is BrokerState.ACTIVE)

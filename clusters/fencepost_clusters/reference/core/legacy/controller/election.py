@@ -1,0 +1,61 @@
+"""The election over /controller: the broker whose session made the ephemeral znode is the
+controller, under an epoch that it has stored in /controller_epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from msgspec import Struct
+
+from fencepost_clusters.reference.core.legacy import znodes
+from fencepost_clusters.reference.core.legacy.session import certain
+from fencepost_clusters.zookeeper import port as zk
+
+
+class Won(Struct, frozen=True):
+    """This broker is the controller. `version` is that of /controller_epoch; `first`: no controller
+    was before it."""
+
+    epoch: int
+    version: int
+    first: bool
+
+
+class Lost(Struct, frozen=True):
+    """Another broker is the controller; None: the znode cannot be read."""
+
+    controller: int | None
+
+
+def stand(me: int, session: int) -> Generator[zk.Request, zk.Answer, Won | Lost]:
+    """Stands for election, and watches the winner's znode. Raises Disconnected, or BadZnode for a
+    controller epoch that cannot be read."""
+    wanted = zk.Create(znodes.CONTROLLER, znodes.encode(znodes.ControllerInfo(me)), ephemeral=True)
+    while True:
+        certain((yield wanted))
+        read = certain((yield zk.GetData(znodes.CONTROLLER, watch=True)))
+        if not isinstance(read, zk.Data):
+            continue  # the winner's session ended meanwhile
+        if read.stat.owner == session:
+            won = yield from _take_office()
+            if won is not None:
+                return won
+            continue
+        try:
+            info = znodes.decode(znodes.CONTROLLER, read.data, znodes.ControllerInfo)
+        except znodes.BadZnode:
+            return Lost(None)
+        return Lost(info.brokerid)
+
+
+def _take_office() -> Generator[zk.Request, zk.Answer, Won | None]:
+    """Stores the next controller epoch; None if another has stored one meanwhile."""
+    read = certain((yield zk.GetData(znodes.CONTROLLER_EPOCH)))
+    if not isinstance(read, zk.Data):
+        made = certain((yield zk.Create(znodes.CONTROLLER_EPOCH, b"1")))
+        return Won(1, 0, first=True) if isinstance(made, zk.Created) else None
+    epoch = znodes.number(znodes.CONTROLLER_EPOCH, read.data) + 1
+    stored = certain(
+        (yield zk.SetData(znodes.CONTROLLER_EPOCH, str(epoch).encode(), read.stat.version))
+    )
+    return Won(epoch, stored.stat.version, first=False) if isinstance(stored, zk.DataSet) else None

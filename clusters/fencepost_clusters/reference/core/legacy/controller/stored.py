@@ -1,0 +1,166 @@
+"""The cluster as ZooKeeper has it: reading it, and what decisions write.
+
+A decision is a list of records, as in every plane. Here each becomes writes of znodes, which are
+carried out in one transaction with a check of /controller_epoch: a deposed controller can write
+nothing. The position of a record is the zxid of the transaction that stored it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from fencepost_clusters.reference.core.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE, Image
+from fencepost_clusters.reference.core.legacy import znodes
+from fencepost_clusters.reference.core.replication.cluster_state import Partition
+from fencepost_clusters.reference.wire import records as r
+from fencepost_clusters.zookeeper import port as zk
+
+
+@dataclass(slots=True)
+class Stored:
+    """See the module. `versions` are those of the znodes' data, by path."""
+
+    image: Image = field(default_factory=Image)
+    epoch: int = 0
+    epoch_version: int = 0
+    versions: dict[str, int] = field(default_factory=dict)
+
+    def replay(self, records: Iterable[r.Record]) -> None:
+        """Takes in what is stored, or what only the controller knows (a broker's state)."""
+        for record in records:
+            self.image.replay(record, self.image.offset)
+
+    def transaction(self, records: Sequence[r.Record]) -> tuple[zk.Write, ...]:
+        """The writes that store records, after the check of the controller's epoch; none if no
+        record is one that is stored."""
+        after = self.image.copy()
+        for record in records:
+            after.replay(record, after.offset)
+        writes: dict[str, zk.Write] = {}
+        for record in records:
+            for write in self._writes(record, after):
+                writes[write.path] = write
+        if not writes:
+            return ()
+        check = zk.Check(znodes.CONTROLLER_EPOCH, self.epoch_version)
+        return (check, *writes.values())
+
+    def _writes(self, record: r.Record, after: Image) -> tuple[zk.Write, ...]:
+        match record:
+            case r.TopicRecord() if record.deleting:
+                return (zk.Create(znodes.deletion(record.name)),)
+            case r.TopicRecord():
+                return self._topic_made(record, after)
+            case r.PartitionRecord() | r.IsrChangeRecord():
+                assert record.topic_id is not None
+                name = after.names[record.topic_id]
+                if name not in self.image.topics:
+                    return ()  # made with its topic
+                one = after.partitions[record.topic_id][record.partition_id]
+                state = znodes.state(name, one.index)
+                changed = [zk.SetData(state, self.encoded(one), self.versions[state])]
+                if isinstance(record, r.PartitionRecord):
+                    path = znodes.topic(name)
+                    data = znodes.encode(assignment(after, name))
+                    changed.append(zk.SetData(path, data, self.versions[path]))
+                return tuple(changed)
+            case r.ConfigRecord() if record.resource_type == TOPIC_RESOURCE:
+                if record.resource_name not in self.image.topics:
+                    return ()
+                path = znodes.config(record.resource_name)
+                return (self._config(path, after.settings.get(record.resource_name, {})),)
+            case r.ConfigRecord() if record.resource_type == BROKER_RESOURCE:
+                return (self._config(znodes.BROKER_CONFIG, after.broker_settings),)
+            case r.DeleteTopicRecord():
+                assert record.name is not None
+                return self._topic_deleted(self.image.names[record.name])
+            case _:
+                return ()
+
+    def _config(self, path: str, values: Mapping[str, str]) -> zk.SetData:
+        return zk.SetData(path, znodes.encode(znodes.Config(values)), self.versions[path])
+
+    def _topic_made(self, record: r.TopicRecord, after: Image) -> tuple[zk.Write, ...]:
+        name = record.name
+        assert record.topic_id is not None
+        config = znodes.Config(after.settings.get(name, {}))
+        made = [
+            zk.Create(znodes.topic(name), znodes.encode(assignment(after, name))),
+            zk.Create(znodes.config(name), znodes.encode(config)),
+            zk.Create(znodes.partitions(name)),
+        ]
+        for index, one in sorted(after.partitions[record.topic_id].items()):
+            made.append(zk.Create(f"{znodes.partitions(name)}/{index}"))
+            made.append(zk.Create(znodes.state(name, index), self.encoded(one)))
+        return tuple(made)
+
+    def _topic_deleted(self, name: str) -> tuple[zk.Write, ...]:
+        gone: list[str] = []
+        for index in sorted(self.image.partitions[self.image.topics[name]]):
+            gone += [znodes.state(name, index), f"{znodes.partitions(name)}/{index}"]
+        gone += [znodes.partitions(name), znodes.topic(name), znodes.config(name)]
+        return tuple(zk.Delete(path) for path in (*gone, znodes.deletion(name)))
+
+    def encoded(self, one: Partition) -> bytes:
+        """The content of a partition's state znode, as this controller writes it."""
+        content = znodes.PartitionState(one.leader, one.leader_epoch, one.isr, self.epoch)
+        return znodes.encode(content)
+
+    def wrote(self, writes: Sequence[zk.Write], results: Sequence[zk.WriteResult]) -> int:
+        """Remembers the versions after a transaction; its zxid, or -1 if no result has it."""
+        zxid = -1
+        for write, result in zip(writes, results, strict=True):
+            match write, result:
+                case zk.SetData(path), zk.DataSet(stat):
+                    self.versions[path] = stat.version
+                    zxid = stat.mzxid
+                case zk.Create(path), zk.Created():
+                    self.versions[path] = 0
+                case zk.Delete(path), zk.Deleted():
+                    self.versions.pop(path, None)
+                case _:
+                    pass
+        return zxid
+
+    def read_topic(self, name: str, content: znodes.Assignment, version: int) -> None:
+        """Takes in a topic's assignment; its partitions have no leader yet."""
+        topic_id = znodes.topic_id(name)
+        self.versions[znodes.topic(name)] = version
+        self.replay([r.TopicRecord(name=name, topic_id=topic_id)])
+        for index, replicas in content.partitions.items():
+            record = r.PartitionRecord(
+                partition_id=int(index),
+                topic_id=topic_id,
+                replicas=replicas,
+                isr=(),
+                adding_replicas=content.adding.get(index, ()),
+                removing_replicas=content.removing.get(index, ()),
+            )
+            self.replay([record])
+
+    def read_state(self, name: str, index: int, data: bytes, version: int) -> Partition:
+        """Takes in a partition's state; raises BadZnode."""
+        path = znodes.state(name, index)
+        content = znodes.decode(path, data, znodes.PartitionState)
+        self.versions[path] = version
+        parts = self.image.partitions[self.image.topics[name]]
+        parts[index] = replace(
+            parts[index],
+            isr=content.isr,
+            leader=content.leader,
+            leader_epoch=content.leader_epoch,
+        )
+        return parts[index]
+
+
+def assignment(image: Image, name: str) -> znodes.Assignment:
+    """The content of a topic's znode."""
+    every = sorted(image.partitions[image.topics[name]].items())
+    return znodes.Assignment(
+        {str(index): one.replicas for index, one in every},
+        {str(index): one.adding for index, one in every if one.adding},
+        {str(index): one.removing for index, one in every if one.removing},
+    )

@@ -1,0 +1,57 @@
+"""The registrations in ZooKeeper as one process reads them: which broker is which process, and
+where it listens. Every broker reads them for itself (HB-24), and a controller decides by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+
+from msgspec import Struct
+
+from fencepost_clusters.reference.core.legacy import znodes
+from fencepost_clusters.reference.core.legacy.session import certain
+from fencepost_clusters.zookeeper import port as zk
+
+
+class Registration(Struct, frozen=True):
+    """A broker's znode: its czxid, which is the broker epoch, and its content."""
+
+    broker: int
+    epoch: int
+    info: znodes.BrokerInfo
+    owner: int
+
+    def endpoint(self, listener: str) -> tuple[str, int] | None:
+        """Host and port of a listener."""
+        for name, host, port in self.info.endpoints:
+            if name == listener:
+                return host, port
+        return None
+
+
+Rubbish = Callable[[str], None]
+"""Is told of a znode that cannot be read."""
+
+
+def read_all(
+    rubbish: Rubbish,
+) -> Generator[zk.Request, zk.Answer, Mapping[int, Registration]]:
+    """Reads every registration, and watches the list of them.
+
+    A znode that is no registration is left out. Raises Disconnected.
+    """
+    listed = certain((yield zk.GetChildren(znodes.BROKER_IDS, watch=True)))
+    names = listed.names if isinstance(listed, zk.Children) else ()
+    found: dict[int, Registration] = {}
+    for name in names:
+        read = certain((yield zk.GetData(f"{znodes.BROKER_IDS}/{name}", watch=True)))
+        if not isinstance(read, zk.Data):
+            continue  # it is gone since it was listed
+        try:
+            if not name.isdecimal():
+                raise znodes.BadZnode(f"{znodes.BROKER_IDS}/{name} is no broker's id")
+            info = znodes.decode(znodes.broker(int(name)), read.data, znodes.BrokerInfo)
+        except znodes.BadZnode as bad:
+            rubbish(str(bad))
+            continue
+        found[int(name)] = Registration(int(name), read.stat.czxid, info, read.stat.owner)
+    return found

@@ -1,0 +1,89 @@
+"""The settings of a node over ZooKeeper: one for which `process.roles` is not set (QC-01).
+
+`inter.broker.protocol` is 1 for the protocol before KIP-380, 2 with broker epochs, 3 with KIP-343's
+heartbeats and IsrChange.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fencepost import UsageError
+from fencepost_clusters.reference.core.legacy.policies import HEARTBEATS
+from fencepost_clusters.reference.core.node.settings import (
+    COMMON,
+    Address,
+    Settings,
+    node_id,
+    read_numbers,
+)
+
+DEFAULTS: Mapping[str, int] = {
+    **COMMON,
+    "broker.heartbeat.interval.ms": 2000,
+    "broker.heartbeat.timeout.ms": 20000,
+    "controller.heartbeat.timeout.ms": 12000,
+    "zookeeper.session.timeout.ms": 18000,
+    "inter.broker.protocol": HEARTBEATS,
+}
+
+
+def names() -> tuple[str, ...]:
+    """Every whole-number setting of this plane."""
+    return tuple(DEFAULTS)
+
+
+def read(properties: Mapping[str, str]) -> Settings:
+    """Settings from properties as in a server's configuration file; raises UsageError."""
+    if "process.roles" in properties:
+        raise UsageError(
+            "process.roles is set, which means the quorum plane; a node over ZooKeeper has none "
+            "(QC-01)"
+        )
+    numbers = read_numbers(properties, DEFAULTS)
+    own, controllers = (
+        numbers["broker.heartbeat.timeout.ms"],
+        numbers["controller.heartbeat.timeout.ms"],
+    )
+    if own <= controllers:
+        raise UsageError(
+            f"broker.heartbeat.timeout.ms is {own}: it must be longer than "
+            f"controller.heartbeat.timeout.ms, {controllers}, so that the controller gives a "
+            f"broker up before it fences itself (HB-11)"
+        )
+    if numbers["broker.heartbeat.interval.ms"] >= controllers:
+        raise UsageError(
+            "broker.heartbeat.interval.ms must be below controller.heartbeat.timeout.ms"
+        )
+    if not 1 <= numbers["inter.broker.protocol"] <= HEARTBEATS:
+        raise UsageError(f"inter.broker.protocol must be 1 to {HEARTBEATS}")
+    servers, chroot = _connect(properties.get("zookeeper.connect", ""))
+    node = node_id("broker.id", properties.get("broker.id"))
+    return Settings(
+        node_id=node,
+        roles=frozenset({"broker"}),
+        ids={"broker": node},
+        voters={},
+        bootstrap=(),
+        cluster_id=properties.get("cluster.id", "fencepost"),
+        numbers=numbers,
+        zookeeper=servers,
+        chroot=chroot,
+    )
+
+
+def _connect(text: str) -> tuple[tuple[Address, ...], str]:
+    """The servers and the chroot of `host:port,host:port/chroot`."""
+    servers, slash, path = text.partition("/")
+    found: list[Address] = []
+    for entry in filter(None, (part.strip() for part in servers.split(","))):
+        host, colon, port = entry.rpartition(":")
+        if not (colon and host and port.isdecimal() and 0 < int(port) < 65536):
+            raise UsageError(f"zookeeper.connect wants host:port, not {entry!r}")
+        found.append((host, int(port)))
+    if not found:
+        raise UsageError(
+            "process.roles is not set, which means a node over ZooKeeper, and zookeeper.connect "
+            "names no server"
+        )
+    return tuple(found), f"/{path}" if slash and path else ""

@@ -1,0 +1,302 @@
+"""The reference cluster's plane over ZooKeeper as the framework sees it (KIP-343, KIP-380).
+
+Any broker may be the controller. Each broker reaches ZooKeeper and each other broker through links
+of their own, so that one can be cut and the other not: a broker that reaches ZooKeeper and not the
+controller is KIP-343's case.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fencepost import (
+    Cluster,
+    Command,
+    Defect,
+    FaultChooser,
+    Fold,
+    Host,
+    Layout,
+    LogParser,
+    NotApplicable,
+    Place,
+    Probe,
+    Shape,
+    SimulatedDisk,
+    SimulatedProcess,
+    Slot,
+    UsageError,
+    View,
+    WorkerConfig,
+)
+from fencepost_clusters.reference.core.legacy import settings as s
+from fencepost_clusters.reference.core.node import settings as quorum
+from fencepost_clusters.reference.core.node.settings import (
+    CLIENT_LISTENER,
+    REPLICATION_LISTENER,
+    Settings,
+)
+from fencepost_clusters.reference.defects.catalogue import LEGACY_DEFECTS, policies_with
+from fencepost_clusters.reference.wire.codec import CLIENT_CALLS, LEGACY_CALLS
+from fencepost_clusters.zookeeper import slots as zookeeper
+from fencepost_clusters.zookeeper.log_parser import ROLE as ZOOKEEPER
+from fencepost_clusters.zookeeper.log_parser import ServerLogParser
+from fencepost_clusters.zookeeper.messages import Ping
+from fencepost_clusters.zookeeper.probe import PORTS as ZOOKEEPER_PORTS
+from fencepost_clusters.zookeeper.probe import server_probe
+from fencepost_clusters.zookeeper.view import ServersView
+from fencepost_clusters.zookeeper.view import missing as servers_missing
+from fencepost_kafka import KafkaView, Role, Timing
+from fencepost_kafka.cluster import KafkaCluster
+from fencepost_kafka.layout import Ports, lay_out_beside
+from fencepost_kafka.probe import kafka_probe
+from fencepost_kafka.random_faults import KafkaFaultChooser
+from fencepost_kafka.recovery import missing
+from fencepost_kafka.selectors import SELECTORS, select
+
+PORTS = Ports(controller=0)
+
+SUITE_SETTINGS: Mapping[str, str] = {
+    "broker.heartbeat.interval.ms": "300",
+    "broker.heartbeat.timeout.ms": "3000",
+    "controller.heartbeat.timeout.ms": "2000",
+    "zookeeper.session.timeout.ms": "3000",
+    "replica.lag.time.max.ms": "2000",
+    "replica.fetch.wait.max.ms": "300",
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
+    "controlled.shutdown.timeout.ms": "6000",
+    "leader.imbalance.check.interval.ms": "1000",
+    "min.insync.replicas": "2",
+    "default.replication.factor": "3",
+    "log.segment.bytes": "65536",
+}
+"""What suites run with unless a test asks for something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceLegacy:
+    """`reference/legacy`: brokers over a real ZooKeeper, as local programs."""
+
+    name: str = "reference/legacy"
+    plane: str = "legacy"
+
+    def layout(self, shape: Shape) -> Layout:
+        """ZooKeeper's servers, brokers with a duplicate each, and the clients' slot.
+
+        Raises UsageError for a bad shape.
+        """
+        policies_with(shape.defects)
+        _settings(shape)
+        servers = zookeeper.servers({**self.counts, **shape.counts}[ZOOKEEPER])
+        return lay_out_beside(
+            shape,
+            PORTS,
+            servers,
+            lambda brokers: zookeeper.links(servers, brokers),
+            zookeeper.UNASKED,
+        )
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Brokers, and servers of ZooKeeper."""
+        return {Role.BROKER.value: 3, ZOOKEEPER: 1}
+
+    @property
+    def folds(self) -> Sequence[type[Fold]]:
+        """Kafka's view, and the servers'."""
+        return (KafkaView, ServersView)
+
+    @property
+    def workload(self) -> str:
+        """confluent-kafka."""
+        return "kafka_clients"
+
+    @property
+    def probe(self) -> Probe:
+        """ApiVersions at brokers, ZooKeeper's own at its servers."""
+        return _probe
+
+    def missing(self, view: View, layout: Layout) -> Sequence[str]:
+        """See `fencepost_kafka.recovery`; a controller is wanted, too."""
+        lacks = [*servers_missing(view, layout), *missing(view, layout)]
+        if view.of(KafkaView).active_controller is None:
+            lacks.append("no broker is the controller")
+        return lacks
+
+    def recovery_bound_ms(self, shape: Shape) -> int:
+        """Three sessions and timeouts, and ten seconds."""
+        return self.timing(shape).recovery_bound_ms
+
+    def facade(self, cluster: Cluster) -> KafkaCluster:
+        """See `KafkaCluster`."""
+        return KafkaCluster(cluster, self.timing(cluster.shape))
+
+    @property
+    def selectors(self) -> Sequence[str]:
+        """See `fencepost_kafka.selectors`."""
+        return SELECTORS
+
+    def select(self, selector: str, view: View, layout: Layout) -> Sequence[str] | None:
+        """See `fencepost_kafka.selectors`."""
+        return select(selector, view, layout)
+
+    def fault_chooser(self, shape: Shape) -> FaultChooser:
+        """See `fencepost_kafka.random_faults`."""
+        return KafkaFaultChooser(self.timing(shape))
+
+    def properties(self, slot: Slot, layout: Layout, shape: Shape) -> dict[str, str]:
+        """How the broker in a slot is configured; raises UsageError for an unknown setting."""
+        servers = zookeeper.addresses(layout.of(ZOOKEEPER))
+        return {
+            **_cluster_properties(shape),
+            "zookeeper.connect": ",".join(f"{host}:{port}" for host, port in servers),
+            "broker.id": str(slot.node_id),
+            **shape.own.get(slot.name, {}),
+        }
+
+    def command(self, place: Place, shape: Shape) -> Command:
+        """One broker as a Python process with a configuration file, or a server of ZooKeeper."""
+        slot = place.slot
+        if slot.role == ZOOKEEPER:
+            return zookeeper.start(place, {})
+        node = {
+            "run": place.run,
+            "process": place.process,
+            "name": slot.name,
+            "events": str(place.events_path),
+            "data": str(place.data_dir),
+            "address": place.address,
+            "advertised": place.advertised,
+            "hosts": dict(place.hosts),
+            "ports": _LISTENERS,
+            "properties": self.properties(slot, place.layout, shape),
+            "defects": list(shape.defects),
+            "seed": place.seed,
+        }
+        python = "python3" if place.image else sys.executable
+        argv = (python, "-m", "fencepost_clusters.reference.shell", "node.json")
+        return Command(argv, {}, {"node.json": json.dumps(node, indent=1)})
+
+    def log_parser(self, slot: Slot, shape: Shape) -> LogParser | None:
+        """Servers log what they do; brokers record their own events."""
+        return ServerLogParser(slot.node_id) if slot.role == ZOOKEEPER else None
+
+    def image(self, slot: Slot) -> str:
+        """What `images/` makes."""
+        return zookeeper.IMAGE if slot.role == ZOOKEEPER else "fencepost/reference"
+
+    # The simulator's parts are imported by the first simulated run: loading a plugin stays cheap.
+
+    def simulated_disk(self, slot: Slot) -> SimulatedDisk:
+        """An empty disk in memory, or an empty tree."""
+        if slot.role == ZOOKEEPER:
+            return zookeeper.simulated_disk()
+        from fencepost_clusters.reference.simulation.disk import MemoryDisk  # noqa: PLC0415
+
+        return MemoryDisk()
+
+    def simulated_node(
+        self, place: Place, shape: Shape, disk: SimulatedDisk, host: Host
+    ) -> SimulatedProcess:
+        """One node's core, or a model of ZooKeeper, on the simulator's host."""
+        if place.slot.role == ZOOKEEPER:
+            return zookeeper.simulated(place, disk, host)
+        from fencepost_clusters.reference.simulation import processes  # noqa: PLC0415
+
+        settings = s.read(self.properties(place.slot, place.layout, shape))
+        policies = policies_with(shape.defects)
+        return processes.node(
+            place, settings, ports=_LISTENERS, policies=policies, disk=disk, host=host
+        )
+
+    def simulated_probe(self, port: int) -> object:
+        """ApiVersions, or a ping of ZooKeeper's, as on real sockets."""
+        if port in ZOOKEEPER_PORTS:
+            return Ping()
+        from fencepost_clusters.reference.simulation.shell import probe  # noqa: PLC0415
+
+        return probe()
+
+    def simulated_client(self, config: WorkerConfig, host: Host) -> SimulatedProcess:
+        """One client's core on the simulator's host."""
+        from fencepost_clusters.reference.simulation import processes  # noqa: PLC0415
+
+        return processes.client(config, host)
+
+    def frame(self, message: object, port: int) -> bytes | None:
+        """A request as real nodes and clients send it, without its length."""
+        from fencepost_clusters.reference.simulation import shell  # noqa: PLC0415
+
+        calls = CLIENT_CALLS if port == PORTS.client else LEGACY_CALLS
+        return shell.frame(message, calls)
+
+    def defects(self) -> Sequence[Defect]:
+        """The defects that can be switched on."""
+        return LEGACY_DEFECTS
+
+    def effective(self, properties: Mapping[str, str]) -> Mapping[str, str]:
+        """What a node makes of a configuration; raises UsageError where it refuses to start."""
+        return s.read(properties).effective()
+
+    def timing(self, shape: Shape) -> Timing:
+        """What the settings mean for how long things take: a lease is the time after which a silent
+        broker is in the cluster no longer."""
+        settings = _settings(shape)
+        session_ms = settings.ms("zookeeper.session.timeout.ms")
+        lease_ms = max(session_ms, settings.ms("broker.heartbeat.timeout.ms"))
+        return Timing(
+            heartbeat_ms=settings.ms("broker.heartbeat.interval.ms"),
+            lease_ms=lease_ms,
+            election_ms=session_ms,
+            replica_lag_ms=settings.ms("replica.lag.time.max.ms"),
+            recovery_bound_ms=3 * (lease_ms + session_ms) + 10_000,
+        )
+
+
+_LISTENERS = {CLIENT_LISTENER: PORTS.client, REPLICATION_LISTENER: PORTS.replication}
+
+
+def _probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool:
+    asks = server_probe if port in ZOOKEEPER_PORTS else kafka_probe
+    return asks(address, port, timeout_s, size)
+
+
+def _settings(shape: Shape) -> Settings:
+    return s.read(
+        {
+            **_cluster_properties(shape),
+            "zookeeper.connect": "zookeeper-1:2181",
+            "broker.id": "1",
+        }
+    )
+
+
+def _cluster_properties(shape: Shape) -> dict[str, str]:
+    """What all brokers of a cluster have in common; raises UsageError for an unknown setting, and
+    NotApplicable for one that only the quorum plane has."""
+    given: dict[str, str] = {}
+    for name, value in shape.settings.items():
+        if name in s.names():
+            given[name] = value
+        elif name == "registration.lease.timeout.ms":
+            given |= _lease(int(value))
+        elif name == "registration.heartbeat.interval.ms":
+            given["broker.heartbeat.interval.ms"] = value
+        elif name in quorum.names():
+            raise NotApplicable(f"the plane over ZooKeeper has no setting {name!r}")
+        else:
+            raise UsageError(f"reference/legacy has no setting {name!r}")
+    return {**SUITE_SETTINGS, **given}
+
+
+def _lease(ms: int) -> dict[str, str]:
+    """A lease of so long in this plane's terms: its session, and how long the controller and the
+    broker wait for each other."""
+    return {
+        "zookeeper.session.timeout.ms": str(ms),
+        "controller.heartbeat.timeout.ms": str(ms),
+        "broker.heartbeat.timeout.ms": str(ms + 1000),
+    }
