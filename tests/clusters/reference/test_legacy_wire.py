@@ -118,7 +118,7 @@ def frame_of(request: object) -> bytes:
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: type(one).__name__)
 def test_a_request_comes_back_as_it_was_sent(request_: object) -> None:
-    header, read = codec.decode_request("LEGACY", frame_of(request_))
+    header, read = codec.decode_request("REPLICATION", frame_of(request_), codec.LEGACY_LISTENERS)
     assert read == request_
     assert (header.correlation, header.client) == (5, "broker-7")
 
@@ -202,7 +202,7 @@ def test_a_frame_that_is_cut_short_is_refused(request_: object) -> None:
     frame = frame_of(request_)
     for length in range(len(frame)):
         with pytest.raises(guard.Malformed):
-            codec.decode_request("LEGACY", frame[:length])
+            codec.decode_request("REPLICATION", frame[:length], codec.LEGACY_LISTENERS)
 
 
 def test_no_other_listener_serves_them() -> None:

@@ -27,11 +27,20 @@ class _Slot:
 class Connection(asyncio.Protocol):
     """One incoming connection. Malformed bytes close it, and the node records why."""
 
-    def __init__(self, listener: str, deliver: Deliver, closed: Closed, rights: Rights) -> None:
+    def __init__(
+        self,
+        listener: str,
+        deliver: Deliver,
+        *,
+        closed: Closed,
+        rights: Rights,
+        listeners: codec.Listeners,
+    ) -> None:
         self.principal = ""
         """The user that the other end has proved to be."""
         self._rights = rights
         self._listener = listener
+        self._listeners = listeners
         self._deliver = deliver
         self._closed = closed
         self._buffer = bytearray()
@@ -63,14 +72,14 @@ class Connection(asyncio.Protocol):
 
     def _frame(self, frame: bytes) -> None:
         try:
-            header, request = codec.decode_request(self._listener, frame)
+            header, request = codec.decode_request(self._listener, frame, self._listeners)
         except (guard.Malformed, codec.Unsupported) as error:
             self.close(str(error))
             return
         slot = _Slot(header)
         self._order.append(slot)
         if isinstance(request, m.ApiVersionsRequest):
-            versions = codec.api_versions(self._listener, header)
+            versions = codec.api_versions(self._listener, header, self._listeners)
             slot.answer = codec.encode_response(header, versions)
             self._flush()
             return

@@ -8,7 +8,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from msgspec.structs import replace
@@ -50,12 +50,14 @@ async def _listen(
 @dataclass(frozen=True, slots=True)
 class NodeIdentity:
     """A node's process among others: its name, the addresses of the cluster's names, its rights,
-    and how far its wall clock is ahead of its machine's."""
+    how far its wall clock is ahead of its machine's, what it serves, and what it calls."""
 
     process: str
     hosts: Mapping[str, str]
     rights: Rights
     clock_offset_ms: int = 0
+    listeners: codec.Listeners = field(default_factory=lambda: codec.LISTENERS)
+    calls: codec.Calls = field(default_factory=lambda: codec.NODE_CALLS)
 
 
 class Node:
@@ -73,7 +75,10 @@ class Node:
         self._disk = disk
         self._recorder = recorder
         self._rights = identity.rights
-        self._peers = Peers(identity.process, identity.hosts, identity.rights, self._step)
+        self._listeners = identity.listeners
+        self._peers = Peers(
+            identity.process, identity.hosts, identity.rights, self._step, identity.calls
+        )
         self._sessions = Sessions(identity.hosts, self._step)
         self._requests: dict[int, Connection] = {}
         self._next_request = 0
@@ -96,7 +101,11 @@ class Node:
                 name,
                 address,
                 lambda name=name: Connection(  # type: ignore[misc]
-                    name, self._received, self._closed, self._rights
+                    name,
+                    self._received,
+                    closed=self._closed,
+                    rights=self._rights,
+                    listeners=self._listeners,
                 ),
             )
         if metrics is not None:

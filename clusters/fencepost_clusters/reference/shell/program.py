@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import random  # noqa: TID251 - the one place where a node's chance is seeded
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,7 @@ from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.defects.catalogue import policies_with
 from fencepost_clusters.reference.shell.node import Node, NodeIdentity, instant
 from fencepost_clusters.reference.shell.storage import DamagedFile, Disk
+from fencepost_clusters.reference.wire import codec
 from fencepost_clusters.reference.wire.record_batch import CorruptBatch
 from fencepost_clusters.reference.wire.records import UnknownRecord
 from fencepost_kafka import KINDS
@@ -75,6 +77,8 @@ def main(argv: list[str]) -> int:
             settings, site, stored=disk.stored(), chance=draw.randint, policies=policies, now=now
         )
         identity = NodeIdentity(node.process, node.hosts, settings.rights, offset_ms)
+        if settings.zookeeper:
+            identity = replace(identity, listeners=codec.LEGACY_LISTENERS, calls=codec.LEGACY_CALLS)
         running = Node(core, disk, recorder, identity)
         listeners = {name: (node.address, port) for name, port in node.ports.items()}
         metrics = None if node.metrics_port is None else (node.address, node.metrics_port)

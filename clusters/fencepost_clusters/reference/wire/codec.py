@@ -131,12 +131,24 @@ LEGACY_APIS = (
 )  # fmt: skip
 """What nodes of the plane over ZooKeeper ask of each other."""
 
-LISTENERS: Mapping[str, Mapping[int, Api]] = {
+Listeners = Mapping[str, Mapping[int, Api]]
+LISTENERS: Listeners = {
     "CLIENT": {api.key: api for api in CLIENT_APIS},
     "CONTROLLER": {api.key: api for api in CONTROLLER_APIS},
     "REPLICATION": {api.key: api for api in REPLICATION_APIS},
-    "LEGACY": {api.key: api for api in LEGACY_APIS},
 }
+"""What the quorum's nodes serve, by listener and API key."""
+_OF_QUORUMS = (
+    a.DescribeQuorumRequest,
+    a.UnregisterBrokerRequest,
+    a.AddRaftVoterRequest,
+    a.RemoveRaftVoterRequest,
+)
+LEGACY_LISTENERS: Listeners = {
+    "CLIENT": {api.key: api for api in CLIENT_APIS if api.request not in _OF_QUORUMS},
+    "REPLICATION": {api.key: api for api in LEGACY_APIS},
+}
+"""What nodes over ZooKeeper serve."""
 Calls = Mapping[type, Api]
 NODE_CALLS: Calls = {api.request: api for api in (*REPLICATION_APIS, *CONTROLLER_APIS)}
 LEGACY_CALLS: Calls = {api.request: api for api in LEGACY_APIS}
@@ -181,7 +193,9 @@ class Header:
     client: str
 
 
-def decode_request(listener: str, frame: bytes) -> tuple[Header, m.Request]:
+def decode_request(
+    listener: str, frame: bytes, listeners: Listeners = LISTENERS
+) -> tuple[Header, m.Request]:
     """A request frame (without its length) as a header and a plain message.
 
     Bytes left over are ignored: librdkafka sends some. Raises Unsupported, or guard.Malformed for
@@ -190,7 +204,7 @@ def decode_request(listener: str, frame: bytes) -> tuple[Header, m.Request]:
     if len(frame) < _PREFIX.size:
         raise guard.Malformed("shorter than any request header")
     key, version, correlation = _PREFIX.unpack_from(frame)
-    api = LISTENERS[listener].get(key)
+    api = listeners[listener].get(key)
     if api is None:
         raise Unsupported(f"API {key} is not served on the {listener} listener")
     if not api.min_version <= version <= api.max_version:
@@ -250,10 +264,12 @@ def decode_response(
         raise guard.Malformed(f"{api.name}: {error!r}") from error
 
 
-def api_versions(listener: str, header: Header) -> m.ApiVersionsResponse:
+def api_versions(
+    listener: str, header: Header, listeners: Listeners = LISTENERS
+) -> m.ApiVersionsResponse:
     """The answer to ApiVersions; the heartbeats of KIP-631 share their keys with other APIs of
     Kafka's, so no listener advertises them."""
-    apis = LISTENERS[listener].values()
+    apis = listeners[listener].values()
     return m.ApiVersionsResponse(
         error_code=Error.UNSUPPORTED_VERSION if header.version < 0 else Error.NONE,
         api_keys=tuple(
