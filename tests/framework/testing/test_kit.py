@@ -351,6 +351,7 @@ def test_a_node_without_a_link_is_named() -> None:
         kit.check_links(run)
 
 
-def test_the_reference_cluster_conforms_in_the_simulator(tmp_path: Path) -> None:
-    result = kit.check_system("reference/quorum", tmp_path, runtime="simulated")
+@pytest.mark.parametrize("system", ["reference/quorum", "reference/legacy"])
+def test_the_reference_cluster_conforms_in_the_simulator(system: str, tmp_path: Path) -> None:
+    result = kit.check_system(system, tmp_path, runtime="simulated")
     assert result.injected == 9

@@ -20,6 +20,11 @@ def test_the_reference_cluster_conforms_on_processes(tmp_path: Path) -> None:
     kit.check_system("reference/quorum", tmp_path)
 
 
+@pytest.mark.skipif(shutil.which("java") is None, reason="ZooKeeper is a Java program")
+def test_the_reference_cluster_over_zookeeper_conforms_on_processes(tmp_path: Path) -> None:
+    kit.check_system("reference/legacy", tmp_path)
+
+
 @pytest.mark.skipif(shutil.which("go") is None, reason="Go builds the etcd server")
 def test_etcd_conforms_on_processes(tmp_path: Path) -> None:
     kit.check_system("etcd/cluster", tmp_path)
