@@ -15,6 +15,10 @@ _loaded = sys.modules.pop(NAME, None)
 sys.modules[NAME] = None  # type: ignore[assignment]  # an import of it raises ImportError
 try:
     import kio.static.primitive  # noqa: F401
+except ModuleNotFoundError as missing:
+    # A pod imports probes of packages that use kio, and has no kio.
+    if (missing.name or "").partition(".")[0] != "kio":
+        raise
 finally:
     del sys.modules[NAME]
     if _loaded is not None:
