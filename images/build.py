@@ -1,13 +1,13 @@
 """Builds the images of this checkout on whichever container engine is found.
 
-    ./dev images [reference] [kafka] [etcd] [--kafka VERSION] [--base IMAGE] [--java-base IMAGE]
-                 [--json]
+    ./dev images [reference] [kafka] [zookeeper] [etcd] [--kafka VERSION] [--base IMAGE]
+                 [--java-base IMAGE] [--json]
 
-Nothing is downloaded within a build: packages, the project's own wheel, toxiproxy and Kafka
-are gathered here and copied in. The bases are public images, pulled; where no registry answers, a
-Debian with Python, or a JRE, is made by debootstrap (as root, from Debian's own mirror) and
-imported. An image whose inputs have not changed is left as it is. Kafka stays in the user's cache,
-where runs in containers read its schemas.
+Nothing is downloaded within a build: packages, the project's own wheel, toxiproxy and the software
+of other systems are gathered here and copied in. The bases are public images, pulled; where no
+registry answers, a Debian with Python, or a JRE, is made by debootstrap (as root, from Debian's own
+mirror) and imported. An image whose inputs have not changed is left as it is. Kafka stays in the
+user's cache, where runs in containers read its schemas.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,13 +38,17 @@ from fencepost_clusters.apache_kafka.distribution import AGENT, AGENT_IN_IMAGE, 
 from fencepost_clusters.etcd.build import binary, default_cache
 from fencepost_clusters.etcd.system import IMAGE as ETCD
 from fencepost_clusters.reference.cluster import IMAGE as REFERENCE
+from fencepost_clusters.zookeeper import distribution as zookeeper
+from fencepost_clusters.zookeeper.slots import IMAGE as ZOOKEEPER
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 PYTHON = "3.11"
 INPUTS_LABEL = "fencepost.inputs"
 LOGGING = "log4j2.properties"
-KNOWN = ("reference", "kafka", "etcd")
+CHECKPOINT = "bootstrap.checkpoint"
+KNOWN = ("reference", "kafka", "zookeeper", "etcd")
+ON_JAVA = frozenset({"kafka", "zookeeper"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +67,20 @@ JAVA_BASE = Base(
 
 
 @dataclass(frozen=True, slots=True)
+class Software:
+    """A program that an image has: `put` puts it into a context, and `stamp` differs when what it
+    puts there does. Both bring it here first if it is not."""
+
+    stamp: Callable[[], str]
+    put: Callable[[Path], None]
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """An image: its folder here, what it stands on (an image, by name), and what is copied in.
 
     `packages` are added to its Python; `wheel`: the project itself and our toxiproxy, too;
-    `kafka` is a version of Kafka to add; `etcd`: its server.
+    `software` is added too.
     """
 
     tag: str
@@ -75,8 +88,7 @@ class Recipe:
     on: str
     packages: tuple[str, ...] = ()
     wheel: bool = False
-    kafka: str = ""
-    etcd: bool = False
+    software: Software | None = None
 
 
 def recipes(wanted: Sequence[str], kafka: str, base: str, java_base: str) -> Sequence[Recipe]:
@@ -86,9 +98,11 @@ def recipes(wanted: Sequence[str], kafka: str, base: str, java_base: str) -> Seq
         tag = REFERENCE
         found.append(Recipe(tag, "reference", POD, ("kio", "crc32c")))
     if "kafka" in wanted:
-        found.append(Recipe(image_of(kafka), "kafka", java_base, kafka=kafka))
+        found.append(Recipe(image_of(kafka), "kafka", java_base, software=kafka_of(kafka)))
+    if "zookeeper" in wanted:
+        found.append(Recipe(ZOOKEEPER, "zookeeper", java_base, software=zookeeper_software()))
     if "etcd" in wanted:
-        found.append(Recipe(ETCD, "etcd", POD, etcd=True))
+        found.append(Recipe(ETCD, "etcd", POD, software=etcd_software()))
     return found
 
 
@@ -189,29 +203,51 @@ def inputs(recipe: Recipe, base_id: str) -> str:
         whole.update(digest().encode())
     if recipe.wheel:
         whole.update(find_toxiproxy(os.environ).read_bytes())
-    if recipe.kafka:
-        whole.update(f"{recipe.kafka} {AGENT}".encode())
-        whole.update((HERE / recipe.folder / "archive.sh").read_bytes())
-        whole.update(resource(LOGGING).encode())
-    if recipe.etcd:
-        whole.update(binary(default_cache()).name.encode())
+    if recipe.software is not None:
+        whole.update(recipe.software.stamp().encode())
     return whole.hexdigest()[:16]
 
 
-def add_kafka(context: Path, version: str) -> None:
-    """Copies a version of Kafka into the context, with the agent that shows its metrics; both are
-    brought here first if they are not."""
-    kafka = installed(version, os.environ, resource(LOGGING))
-    shutil.copytree(kafka.home / "lib", context / "kafka" / "lib")
-    shutil.copy(kafka.home / "bootstrap.checkpoint", context / "kafka")
-    shutil.copy(kafka.agent, context / "kafka" / AGENT_IN_IMAGE)
-    (context / LOGGING).write_text(resource(LOGGING))
+def kafka_of(version: str) -> Software:
+    """A version of Kafka, with the agent that shows its metrics; a version without KRaft has no
+    metadata of a formatted disk. Runs read it in the cache, too."""
+
+    def stamp() -> str:
+        installed(version, os.environ, resource(LOGGING))
+        return f"{version} {AGENT} {(HERE / 'kafka/archive.sh').read_text()} {resource(LOGGING)}"
+
+    def put(context: Path) -> None:
+        kafka = installed(version, os.environ, resource(LOGGING))
+        shutil.copytree(kafka.home / "lib", context / "kafka" / "lib")
+        if (kafka.home / CHECKPOINT).exists():
+            shutil.copy(kafka.home / CHECKPOINT, context / "kafka")
+        shutil.copy(kafka.agent, context / "kafka" / AGENT_IN_IMAGE)
+        (context / LOGGING).write_text(resource(LOGGING))
+
+    return Software(stamp, put)
+
+
+def zookeeper_software() -> Software:
+    """The jars of the one version of ZooKeeper."""
+
+    def put(context: Path) -> None:
+        home = zookeeper.installed(os.environ).home
+        shutil.copytree(home / "lib", context / "zookeeper" / "lib")
+
+    return Software(lambda: " ".join(zookeeper.JARS.values()), put)
+
+
+def etcd_software() -> Software:
+    """etcd's server."""
+
+    def put(context: Path) -> None:
+        shutil.copy(binary(default_cache()), context / "etcd")
+
+    return Software(lambda: binary(default_cache()).name, put)
 
 
 def build(client: docker.APIClient, recipe: Recipe, machine: str) -> bool:
     """Builds an image if its inputs have changed; whether they had."""
-    if recipe.kafka:  # runs read the cache, whether the image is new or not
-        installed(recipe.kafka, os.environ, resource(LOGGING))
     base, replaced = recipe.on, image_id(client, recipe.tag)
     made_of = inputs(recipe, image_id(client, base))
     if replaced:
@@ -230,10 +266,8 @@ def build(client: docker.APIClient, recipe: Recipe, machine: str) -> bool:
         if recipe.packages:
             gather(context, recipe.packages, wheel, machine)
             labels[SOURCES_LABEL] = digest()
-        if recipe.kafka:
-            add_kafka(context, recipe.kafka)
-        if recipe.etcd:
-            shutil.copy(binary(default_cache()), context / "etcd")
+        if recipe.software is not None:
+            recipe.software.put(context)
         progress = client.build(
             path=str(context), tag=recipe.tag, buildargs={"BASE": base}, labels=labels,
             network_mode="none", rm=True, forcerm=True, decode=True,
@@ -256,7 +290,8 @@ def build_all(options: argparse.Namespace) -> Mapping[str, bool]:
         arch = client.version()["Arch"]
         machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(arch, arch)
         python = base_of(client, PYTHON_BASE, options.base)
-        java = base_of(client, JAVA_BASE, options.java_base) if "kafka" in options.what else ""
+        on_java = not ON_JAVA.isdisjoint(options.what)
+        java = base_of(client, JAVA_BASE, options.java_base) if on_java else ""
         wanted = recipes(options.what, options.kafka, python, java)
         return {recipe.tag: build(client, recipe, machine) for recipe in wanted}
     except (DockerException, BuildError) as failed:

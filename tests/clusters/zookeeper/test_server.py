@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -159,3 +161,17 @@ def test_a_session_and_its_ephemeral_outlive_the_leader_of_the_ensemble(
         }
 
     asyncio.run(test())
+
+
+@pytest.mark.tool
+def test_a_probe_can_be_imported_where_only_the_framework_is_installed() -> None:
+    """As in a pod, which has msgspec and pluggy."""
+    program = (
+        "import sys\n"
+        "for name in ('kio', 'kazoo', 'confluent_kafka'): sys.modules[name] = None\n"
+        "import fencepost_kafka.probe, fencepost_clusters.zookeeper.kafka_probe"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -30,14 +30,14 @@ from fencepost import (
     counted,
 )
 from fencepost_clusters.apache_kafka import distribution
-from fencepost_clusters.apache_kafka.cluster import jvm_options, resource
+from fencepost_clusters.apache_kafka.cluster import image_of, jvm_options, resource
 from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser
 from fencepost_clusters.apache_kafka.metrics import exporter_config
 from fencepost_clusters.apache_kafka.zookeeper_mode import settings
 from fencepost_clusters.apache_kafka.zookeeper_mode.log_parser import table
-from fencepost_clusters.apache_kafka.zookeeper_mode.probe import probe
 from fencepost_clusters.zookeeper import slots as zookeeper
 from fencepost_clusters.zookeeper import view as servers
+from fencepost_clusters.zookeeper.kafka_probe import probe
 from fencepost_clusters.zookeeper.log_parser import ROLE, ServerLogParser
 from fencepost_clusters.zookeeper.view import ServersView
 from fencepost_kafka import KafkaView, Role, Timing
@@ -171,6 +171,10 @@ class ZooKeeperMode:
                 "server.properties": "".join(f"{name}={value}\n" for name, value in lines),
             },
         )
+
+    def image(self, slot: Slot) -> str:
+        """What `images/zookeeper` makes, or `images/kafka` of this version."""
+        return zookeeper.IMAGE if slot.role == ROLE else image_of(self.version)
 
     def log_parser(self, slot: Slot, shape: Shape) -> LogParser:
         """The parser of a server's log, or of a broker's."""
