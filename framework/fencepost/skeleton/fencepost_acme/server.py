@@ -21,6 +21,7 @@ from pathlib import Path
 PING_EVERY_S = 0.1
 PING_LIMIT_S = 1.0
 _FILE = "token"
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 def log(kind: str, **fields: object) -> None:
@@ -73,26 +74,35 @@ async def serve(tokens: Tokens, reader: asyncio.StreamReader, writer: asyncio.St
 async def watch(peer: str, address: str, port: int, stopping: asyncio.Event) -> None:
     """Asks a peer again and again; prints when it begins or ceases to answer."""
     answered = None
+    connection: Connection | None = None
     while not stopping.is_set():
-        now = await pinged(address, port)
-        if now != answered:
-            log("peer", peer=peer, answers=now)
-            answered = now
+        connection = await pinged(connection, address, port)
+        if answered is not (connection is not None):
+            answered = connection is not None
+            log("peer", peer=peer, answers=answered)
         await elapsed(stopping, PING_EVERY_S)
+    if connection is not None:
+        connection[1].close()
 
 
-async def pinged(address: str, port: int) -> bool:
-    """Whether a peer answers in time."""
+async def pinged(connection: Connection | None, address: str, port: int) -> Connection | None:
+    """The connection over which a peer answered in time, this one or else a new one.
+
+    None if it did not answer. The connection stays open in between, so that it can be measured
+    whether a fault met one.
+    """
     try:
         async with asyncio.timeout(PING_LIMIT_S):
-            reader, writer = await asyncio.open_connection(address, port)
-            try:
-                writer.write(b"PING\n")
-                return await reader.readline() == b"PONG\n"
-            finally:
-                writer.close()
+            connection = connection or await asyncio.open_connection(address, port)
+            reader, writer = connection
+            writer.write(b"PING\n")
+            if await reader.readline() == b"PONG\n":
+                return connection
     except OSError:  # TimeoutError is one, too
-        return False
+        pass
+    if connection is not None:
+        connection[1].close()
+    return None
 
 
 async def elapsed(stopping: asyncio.Event, seconds: float) -> None:
