@@ -12,7 +12,8 @@ from fencepost_clusters.reference.core.cluster.policies import ClusterPolicies
 from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.legacy.controller import election, isr_changes
 from fencepost_clusters.reference.core.legacy.controller.queues import Queues
-from fencepost_clusters.reference.core.legacy.controller.term import Deposed, Steps, Term
+from fencepost_clusters.reference.core.legacy.controller.store import Deposed, Steps
+from fencepost_clusters.reference.core.legacy.controller.term import Term
 from fencepost_clusters.reference.core.legacy.policies import LegacyControllerPolicies
 from fencepost_clusters.reference.core.legacy.session import Disconnected, Session
 from fencepost_clusters.reference.core.legacy.states import CONTROLLER_NAMES, LIVE
@@ -134,7 +135,7 @@ class Controller:
 
     def _end(self, reason: str) -> None:
         if self.term is not None:
-            self.term.over = True
+            self.term.store.over = True
             self._out.note(
                 ControllerEnded(self.term.epoch, "session" if reason == "session" else "deposed")
             )
@@ -158,9 +159,9 @@ class Controller:
 
     def _state_changed(self, term: Term, path: str) -> Steps:
         """A partition's state was written: by this controller, or by a leader itself (HB-22)."""
-        one = yield from term.refresh(path)
+        one = yield from term.store.refresh(path)
         if one is not None:
-            term.announce_read(one)
+            term.announcer.announce_read(one)
             yield from term.settle([one], self._ready(term))
 
     def tick(self, now: Instant) -> None:
@@ -174,7 +175,7 @@ class Controller:
                 self._next_balance_ns = now.monotonic_ns + self._settings.ns(
                     "leader.imbalance.check.interval.ms"
                 )
-                every = term.stored.image.all_partitions()
+                every = term.store.image.all_partitions()
                 term.add(term.settle(every, self._ready(term)))
         self.go_on(now)
 
@@ -330,7 +331,7 @@ class Controller:
 
     def _then_settle(self, term: Term, job: Steps, asked: w.IsrChangeRequest) -> Steps:
         yield from job
-        image = term.stored.image
+        image = term.store.image
         places: list[Partition] = []
         for topic in asked.topics:
             for one in topic.partitions:
@@ -379,7 +380,7 @@ class Controller:
         term: Term | None,
         error: Error,
     ) -> None:
-        image = term.stored.image if term is not None else None
+        image = term.store.image if term is not None else None
         left = [
             (image.names[p.topic_id], p.index)
             for p in (image.all_partitions() if image is not None else ())
@@ -416,7 +417,7 @@ class Controller:
 
     def _change(self, term: Term, received: Received, cause: Cause | None) -> Steps:
         answers: list[m.Response] = []
-        image = term.stored.image
+        image = term.store.image
         before = {(p.topic_id, p.index): p.replicas for p in image.all_partitions()}
         topics = set(image.topics)
 
@@ -432,11 +433,11 @@ class Controller:
             answers.append(decided.answer)
             return decided.records
 
-        records = yield from term.store(decide)
-        term.announce(records, new=frozenset(set(image.topics) - topics))
-        term.stop_removed(before, records)
+        records = yield from term.store.carry_out(decide)
+        term.announcer.announce(records, new=frozenset(set(image.topics) - topics))
+        term.announcer.stop_removed(before, records)
         if any(isinstance(one, r.TopicRecord) and one.deleting for one in records):
-            term.mark_deleted()
+            term.announcer.continue_deletions()
         answer = answers[-1]
         self._out.cause, kept = cause, self._out.cause
         self._out.note(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fencepost_clusters.reference.core.cluster.image import isr_change
-from fencepost_clusters.reference.core.legacy.controller.term import Steps, Term
+from fencepost_clusters.reference.core.legacy.controller.store import Steps
+from fencepost_clusters.reference.core.legacy.controller.term import Term
 from fencepost_clusters.reference.core.legacy.policies import LegacyControllerPolicies
 from fencepost_clusters.reference.core.node.effects import Outbox, Received, Reply
 from fencepost_clusters.reference.wire import legacy as w
@@ -39,7 +40,7 @@ def judge(
     if not policies.may_change_isrs(asked.incarnation_id, epoch):
         judged.top = Error.INVALID_INCARNATION_ID
         return judged
-    image = term.stored.image
+    image = term.store.image
     for topic in asked.topics:
         for wanted in topic.partitions:
             one = image.partition(topic.topic_name, wanted.partition_index)
@@ -82,10 +83,10 @@ def job(
 
     if policies.answers_before_stored():
         reply(judge(term, asked, policies, active))
-    changed = yield from term.store(decide)
+    changed = yield from term.store.carry_out(decide)
     if not policies.answers_before_stored():
         reply(newest[-1])
-    term.tell(changed)
+    term.announcer.tell(changed)
 
 
 def answer(out: Outbox, received: Received, asked: w.IsrChangeRequest, judged: Judged) -> None:

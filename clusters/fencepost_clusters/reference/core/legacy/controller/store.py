@@ -1,0 +1,219 @@
+"""What a controller reads and writes of the cluster in ZooKeeper, and the events about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import final
+from uuid import UUID
+
+from fencepost_clusters.reference.core.cluster.image import Image
+from fencepost_clusters.reference.core.legacy import znodes
+from fencepost_clusters.reference.core.legacy.controller.election import Won
+from fencepost_clusters.reference.core.legacy.controller.stored import Stored
+from fencepost_clusters.reference.core.legacy.session import certain
+from fencepost_clusters.reference.core.node.effects import Outbox
+from fencepost_clusters.reference.core.replication.cluster_state import Partition
+from fencepost_clusters.reference.wire import records as r
+from fencepost_clusters.zookeeper import port as zk
+from fencepost_kafka import PartitionCommitted, TopicCommitted, TopicMarked, ZnodeUnreadable
+
+Steps = Generator[zk.Request, zk.Answer, None]
+Decide = Callable[[], Sequence[r.Record]]
+
+
+class Deposed(Exception):
+    """A write was refused: another controller has stored its epoch."""
+
+
+@final
+class Store:
+    """See the module. `stored` is the cluster as it was read and written last."""
+
+    def __init__(self, won: Won, out: Outbox) -> None:
+        self.stored = Stored(epoch=won.epoch, epoch_version=won.version)
+        self.over = False
+        """Whether the term is over: nothing is written any more."""
+        self._out = out
+
+    @property
+    def image(self) -> Image:
+        """The cluster's state."""
+        return self.stored.image
+
+    def read(self) -> Steps:
+        """Reads all that is stored, and watches it. Raises Disconnected."""
+        yield from self._read_topics()
+        config = certain((yield zk.GetData(znodes.BROKER_CONFIG)))
+        if isinstance(config, zk.Data):
+            self._read_config("", znodes.BROKER_CONFIG, config)
+        marked = certain((yield zk.GetChildren(znodes.DELETE_TOPICS, watch=True)))
+        for name in marked.names if isinstance(marked, zk.Children) else ():
+            topic_id = self.image.topics.get(name)
+            if topic_id is not None:
+                mark = r.TopicRecord(name=name, topic_id=topic_id, deleting=True)
+                self.stored.replay([mark])
+
+    def _read_topics(self) -> Steps:
+        listed = certain((yield zk.GetChildren(znodes.TOPICS, watch=True)))
+        names = listed.names if isinstance(listed, zk.Children) else ()
+        states: list[tuple[int, Partition]] = []
+        for name in names:
+            read = certain((yield zk.GetData(znodes.topic(name))))
+            if not isinstance(read, zk.Data):
+                continue
+            try:
+                content = znodes.decode(znodes.topic(name), read.data, znodes.Assignment)
+                self.stored.read_topic(name, content, read.stat.version)
+            except znodes.BadZnode as bad:
+                self.unreadable(str(bad))
+                continue
+            for index in sorted(int(one) for one in content.partitions):
+                path = znodes.state(name, index)
+                state = certain((yield zk.GetData(path, watch=True)))
+                if not isinstance(state, zk.Data):
+                    continue
+                try:
+                    one = self.stored.read_state(name, index, state.data, state.stat.version)
+                    states.append((state.stat.mzxid, one))
+                except znodes.BadZnode as bad:
+                    self.unreadable(str(bad))
+            config = certain((yield zk.GetData(znodes.config(name))))
+            if isinstance(config, zk.Data):
+                self._read_config(name, znodes.config(name), config)
+        for zxid, one in sorted(states, key=lambda found: found[0]):
+            self._note_partition(one, zxid)
+
+    def _read_config(self, name: str, path: str, read: zk.Data) -> None:
+        self.stored.versions[path] = read.stat.version
+        try:
+            values = znodes.decode(path, read.data, znodes.Config).config
+        except znodes.BadZnode as bad:
+            self.unreadable(str(bad))
+            return
+        if name:
+            self.image.settings[name] = dict(values)
+        else:
+            self.image.broker_settings.update(values)
+
+    def unreadable(self, said: str) -> None:
+        """A znode that another process wrote is no part of the cluster, and is left alone."""
+        self._out.note(ZnodeUnreadable(said))
+
+    def carry_out(self, decide: Decide) -> Generator[zk.Request, zk.Answer, Sequence[r.Record]]:
+        """Stores what `decide` returns, deciding again if a partition was changed meanwhile.
+
+        Raises Deposed or Disconnected.
+        """
+        while True:
+            records = decide()
+            writes = self.stored.transaction(records)
+            if not writes:
+                self.stored.replay(records)
+                return records
+            answer = certain((yield zk.Multi(writes)))
+            assert isinstance(answer, zk.Done), answer
+            refused = [
+                (write, result)
+                for write, result in zip(writes, answer.results, strict=True)
+                if isinstance(result, zk.Refused)
+            ]
+            if not refused:
+                break
+            write, _ = next(
+                one
+                for one in refused
+                if one[1].why not in (zk.Reason.ROLLED_BACK, zk.Reason.AFTER_REFUSED)
+            )
+            if isinstance(write, zk.Check) or self.over:
+                raise Deposed
+            yield from self._read_again(write.path)
+        before = dict(self.image.names)
+        zxid = self.stored.wrote(writes, answer.results)
+        if zxid < 0:
+            made = certain((yield zk.Exists(writes[1].path)))
+            zxid = made.stat.czxid if isinstance(made, zk.Found) and made.stat else 0
+        self.stored.replay(records)
+        self._note(records, before, zxid)
+        return records
+
+    def _read_again(self, path: str) -> Steps:
+        """A znode has another version than this controller has read."""
+        parts = path.split("/")
+        read = certain((yield zk.GetData(path, watch=path.endswith("/state"))))
+        if not isinstance(read, zk.Data):
+            return
+        if path.endswith("/state"):
+            name, index = parts[3], int(parts[5])
+            try:
+                one = self.stored.read_state(name, index, read.data, read.stat.version)
+            except znodes.BadZnode as bad:
+                self.unreadable(str(bad))
+                raise Deposed from bad
+            self._note_partition(one, read.stat.mzxid)
+        else:
+            self.stored.versions[path] = read.stat.version
+
+    def refresh(self, path: str) -> Generator[zk.Request, zk.Answer, Partition | None]:
+        """Reads a partition's state again, and watches it; the partition if it was another."""
+        name, index = path.split("/")[3], int(path.split("/")[5])
+        known = self.stored.versions.get(path)
+        before = self.image.partition(name, index)
+        if known is None or before is None:
+            return None
+        read = certain((yield zk.GetData(path, watch=True)))
+        if not isinstance(read, zk.Data) or read.stat.version <= known:
+            return None
+        yield from self._read_again(path)
+        after = self.image.partition(name, index)
+        return after if after != before else None
+
+    def _note(self, records: Iterable[r.Record], before: Mapping[UUID, str], zxid: int) -> None:
+        image = self.image
+        for record in records:
+            match record:
+                case r.TopicRecord(deleting=True):
+                    self._out.note(TopicMarked(zxid, record.name, str(record.topic_id)))
+                case r.TopicRecord():
+                    self._out.note(
+                        TopicCommitted(
+                            offset=zxid,
+                            topic=record.name,
+                            topic_id=str(record.topic_id),
+                            deleted=False,
+                            role="controller",
+                        )
+                    )
+                case r.DeleteTopicRecord():
+                    assert record.name is not None
+                    self._out.note(
+                        TopicCommitted(
+                            offset=zxid,
+                            topic=before[record.name],
+                            topic_id=str(record.name),
+                            deleted=True,
+                            role="controller",
+                        )
+                    )
+                case r.PartitionRecord() | r.IsrChangeRecord():
+                    assert record.topic_id is not None
+                    self._note_partition(
+                        image.partitions[record.topic_id][record.partition_id], zxid
+                    )
+                case _:
+                    pass
+
+    def _note_partition(self, one: Partition, zxid: int) -> None:
+        self._out.note(
+            PartitionCommitted(
+                offset=zxid,
+                topic=self.image.names[one.topic_id],
+                partition=one.index,
+                leader=one.leader,
+                leader_epoch=one.leader_epoch,
+                isr=one.isr,
+                replicas=one.replicas,
+                adding=one.adding,
+                removing=one.removing,
+                role="controller",
+            )
+        )
