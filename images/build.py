@@ -96,7 +96,7 @@ def recipes(wanted: Sequence[str], kafka: str, base: str, java_base: str) -> Seq
     found = [Recipe(POD, "pod", base, ("msgspec", "pluggy"), wheel=True)]
     if "reference" in wanted:
         tag = REFERENCE
-        found.append(Recipe(tag, "reference", POD, ("kio", "crc32c")))
+        found.append(Recipe(tag, "reference", POD, ("kio", "crc32c", "kazoo")))
     if "kafka" in wanted:
         found.append(Recipe(image_of(kafka), "kafka", java_base, software=kafka_of(kafka)))
     if "zookeeper" in wanted:

@@ -42,17 +42,16 @@ from fencepost_clusters.reference.core.node.settings import (
 from fencepost_clusters.reference.defects.catalogue import LEGACY_DEFECTS, policies_with
 from fencepost_clusters.reference.wire.codec import CLIENT_CALLS, LEGACY_CALLS
 from fencepost_clusters.zookeeper import slots as zookeeper
+from fencepost_clusters.zookeeper.kafka_probe import probe
 from fencepost_clusters.zookeeper.log_parser import ROLE as ZOOKEEPER
 from fencepost_clusters.zookeeper.log_parser import ServerLogParser
 from fencepost_clusters.zookeeper.messages import Ping
 from fencepost_clusters.zookeeper.probe import PORTS as ZOOKEEPER_PORTS
-from fencepost_clusters.zookeeper.probe import server_probe
 from fencepost_clusters.zookeeper.view import ServersView
 from fencepost_clusters.zookeeper.view import missing as servers_missing
 from fencepost_kafka import KafkaView, Role, Timing
 from fencepost_kafka.cluster import KafkaCluster
 from fencepost_kafka.layout import Ports, lay_out_beside
-from fencepost_kafka.probe import kafka_probe
 from fencepost_kafka.random_faults import KafkaFaultChooser
 from fencepost_kafka.recovery import missing
 from fencepost_kafka.selectors import SELECTORS, select
@@ -117,7 +116,7 @@ class ReferenceLegacy:
     @property
     def probe(self) -> Probe:
         """ApiVersions at brokers, ZooKeeper's own at its servers."""
-        return _probe
+        return probe
 
     def missing(self, view: View, layout: Layout) -> Sequence[str]:
         """See `fencepost_kafka.recovery`; a controller is wanted, too."""
@@ -216,9 +215,9 @@ class ReferenceLegacy:
         """ApiVersions, or a ping of ZooKeeper's, as on real sockets."""
         if port in ZOOKEEPER_PORTS:
             return Ping()
-        from fencepost_clusters.reference.simulation.shell import probe  # noqa: PLC0415
+        from fencepost_clusters.reference.simulation import shell  # noqa: PLC0415
 
-        return probe()
+        return shell.probe()
 
     def simulated_client(self, config: WorkerConfig, host: Host) -> SimulatedProcess:
         """One client's core on the simulator's host."""
@@ -257,11 +256,6 @@ class ReferenceLegacy:
 
 
 _LISTENERS = {CLIENT_LISTENER: PORTS.client, REPLICATION_LISTENER: PORTS.replication}
-
-
-def _probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool:
-    asks = server_probe if port in ZOOKEEPER_PORTS else kafka_probe
-    return asks(address, port, timeout_s, size)
 
 
 def _settings(shape: Shape) -> Settings:
