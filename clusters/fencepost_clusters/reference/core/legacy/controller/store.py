@@ -13,6 +13,7 @@ from fencepost_clusters.reference.core.legacy.controller.stored import Stored
 from fencepost_clusters.reference.core.legacy.session import certain
 from fencepost_clusters.reference.core.node.effects import Outbox
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
+from fencepost_clusters.reference.core.replication.replica import Key
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.zookeeper import port as zk
 from fencepost_kafka import PartitionCommitted, TopicCommitted, TopicMarked, ZnodeUnreadable
@@ -31,6 +32,8 @@ class Store:
 
     def __init__(self, won: Won, out: Outbox) -> None:
         self.stored = Stored(epoch=won.epoch, epoch_version=won.version)
+        self.written: dict[Key, int] = {}
+        """The zxid at which each partition's state was written, as the term began."""
         self.over = False
         """Whether the term is over: nothing is written any more."""
         self._out = out
@@ -75,6 +78,7 @@ class Store:
                 try:
                     one = self.stored.read_state(name, index, state.data, state.stat.version)
                     states.append((state.stat.mzxid, one))
+                    self.written[one.topic_id, index] = state.stat.mzxid
                 except znodes.BadZnode as bad:
                     self.unreadable(str(bad))
             config = certain((yield zk.GetData(znodes.config(name))))

@@ -8,7 +8,7 @@ one before has stored.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import final
 from uuid import UUID
@@ -26,6 +26,7 @@ from fencepost_clusters.reference.core.legacy.states import CONTROLLER_NAMES
 from fencepost_clusters.reference.core.node.effects import Instant, Outbox
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
+from fencepost_clusters.reference.core.replication.replica import Key
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.legacy import BrokerState
 from fencepost_kafka import (
@@ -109,6 +110,7 @@ class Term:
             self._note_absent(broker)
         gone = {b for p in every for b in (*p.isr, p.leader)}
         yield from self._elect_without(sorted(gone - {-1} - set(self._electable())))
+        yield from self._end_inheritance()
         yield from self._elect_leaderless()
         for broker, known in self.brokers.items():
             if known.state in (BrokerState.ACTIVE, BrokerState.STOPPING):
@@ -275,15 +277,25 @@ class Term:
         if brokers:
             self.announcer.continue_deletions()
 
-    def _without(self, broker: int) -> list[r.Record]:
-        """The changes of partitions when a broker is gone. Those of topics that are being deleted
-        stay as they are: nothing is to begin there any more."""
+    def _without(self, broker: int, places: Collection[Key] | None = None) -> list[r.Record]:
+        """The changes of partitions, of all or of those places, when a broker is gone. Those of
+        topics that are being deleted stay as they are: nothing is to begin there any more."""
         image = self.store.image
         return [
             record
             for record in leadership.on_broker_gone(image, broker, self._cluster.election)
-            if not (isinstance(record, r.IsrChangeRecord) and record.topic_id in image.deleting)
+            if isinstance(record, r.IsrChangeRecord)
+            and record.topic_id not in image.deleting
+            and (places is None or (record.topic_id, record.partition_id) in places)
         ]
+
+    def _end_inheritance(self) -> Steps:
+        """A process that registered after a partition's state was written is another one than that
+        which led it or was in its ISR: it inherits neither (RP-10). The last member stays."""
+        for broker, known in sorted(self.brokers.items()):
+            heirs = {k for k, zxid in self.store.written.items() if zxid < known.initialised}
+            changed = yield from self.store.carry_out(partial(self._without, broker, heirs))
+            self.announcer.announce(changed)
 
     def _elect_leaderless(self) -> Steps:
         for broker in self._electable():
@@ -304,14 +316,7 @@ class Term:
         ]
         keys = {(p.topic_id, p.index) for p in followed}
         self.announcer.stop(broker, followed)
-        left = yield from self.store.carry_out(
-            lambda: [
-                record
-                for record in self._without(broker)
-                if isinstance(record, r.IsrChangeRecord)
-                and (record.topic_id, record.partition_id) in keys
-            ]
-        )
+        left = yield from self.store.carry_out(partial(self._without, broker, keys))
         self.announcer.announce(left, except_for=broker)
 
     def settle(self, places: Sequence[Partition], ready: frozenset[int]) -> Steps:

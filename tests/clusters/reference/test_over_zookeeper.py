@@ -1,0 +1,66 @@
+"""Simulated runs of the plane over ZooKeeper in which authority changes hands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fencepost.history.run_folder import RunFolder
+from fencepost.plugins.manager import Plugins, load
+from fencepost.runs.run import Run, RunSpec
+from fencepost_kafka import kafka_shape
+
+
+@pytest.fixture(scope="module")
+def plugins() -> Plugins:
+    return load()
+
+
+def start(plugins: Plugins, seed: int, folder: Path) -> Run:
+    spec = RunSpec(plugins.system("reference/legacy"), kafka_shape(), "simulated", seed)
+    return Run.start(spec, plugins, RunFolder.create(folder))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_controller_that_bounces_upon_a_damaged_disk_inherits_no_isr(
+    seed: int, plugins: Plugins, tmp_path: Path
+) -> None:
+    """It registers again before its former session has ended, so that its successor finds it
+    registered, and leading in ZooKeeper what it has lost from its disk."""
+    with start(plugins, seed, tmp_path / "run") as run:
+        cluster, clients = run.cluster, run.clients
+        clients.create_topic("orders", partitions=3)
+        writes = clients.produce("orders", acks="all")
+        for _ in range(2):
+            cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+            controller = cluster.active_controller
+            with run.faults.lose_power(controller.name):
+                pass
+            cluster.eventually(cluster.recovered)
+        writes.stop()
+        cluster.eventually(writes.settled, within_ms=60_000)
+        assert writes.acked <= clients.read_all("orders")
+        result = run.finish()
+    result.check(marked=("RP-06", "RP-13", "JEPSEN-lost-write"))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_broker_that_reaches_zookeeper_but_not_the_controller_fences_itself_and_returns(
+    seed: int, plugins: Plugins, tmp_path: Path
+) -> None:
+    """KIP-343's case: its znode stays, and the controller gives it up for want of heartbeats."""
+    with start(plugins, seed, tmp_path / "run") as run:
+        cluster, clients = run.cluster, run.clients
+        writes = clients.produce("orders", acks="all")
+        cluster.eventually(writes.acked_at_least(50))
+        controller = cluster.active_controller
+        away = next(b for b in cluster.brokers if b.name != controller.name)
+        with run.faults.partition(away.name, controller.name):
+            cluster.eventually(away.fenced_by_controller)
+            cluster.eventually(away.fenced)
+            cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+        cluster.eventually(away.active)
+        cluster.eventually(cluster.recovered)
+        result = run.finish()
+    result.check(marked=("JEPSEN-lost-write",))
