@@ -1,0 +1,56 @@
+"""Brokers over an ensemble of three real servers, which are killed, cut off and paused in turn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from zookeeper_servers import available
+
+from fencepost import Condition, Shape, View
+from fencepost.history.run_folder import RunFolder
+from fencepost.plugins.manager import load
+from fencepost.runs.run import Run, RunSpec
+from fencepost_clusters.zookeeper.view import ServersView
+
+pytestmark = [pytest.mark.real, available]
+SERVERS = ("zookeeper-1", "zookeeper-2", "zookeeper-3")
+
+
+def leader(view: View) -> str | None:
+    """The slot of the server that leads in the newest epoch."""
+    serving = view.of(ServersView).serving
+    leads = {how.epoch: one for one, how in serving.items() if how.mode == "leader"}
+    return view.slot_of[leads[max(leads)]] if leads else None
+
+
+def another_leader(old: str) -> Condition:
+    return Condition(f"a server other than {old} to lead", lambda v: leader(v) not in (None, old))
+
+
+def test_brokers_go_on_while_a_majority_serves(tmp_path: Path) -> None:
+    plugins = load()
+    spec = RunSpec(plugins.system("reference/legacy"), Shape({"zookeeper": 3}))
+    with Run.start(spec, plugins, RunFolder.create(tmp_path / "run")) as run:
+        cluster, faults = run.cluster, run.faults
+        writes = run.clients.produce("orders", count=300, rate=40)
+        cluster.eventually(writes.acked_at_least(20))
+        first = leader(run.runtime.view)
+        assert first is not None
+        with faults.kill(first):
+            cluster.eventually(another_leader(first), within_ms=60_000)
+            cluster.eventually(writes.acked_at_least(100), within_ms=60_000)
+        cluster.eventually(cluster.recovered)
+        second = leader(run.runtime.view)
+        assert second is not None
+        with faults.cut(second, [name for name in SERVERS if name != second]):
+            cluster.eventually(another_leader(second), within_ms=60_000)
+        cluster.eventually(cluster.recovered)
+        third = leader(run.runtime.view)
+        assert third is not None
+        with faults.pause(third):
+            cluster.eventually(writes.settled, within_ms=60_000)
+        cluster.eventually(cluster.recovered)
+        assert writes.acked <= run.clients.read_all("orders")
+        result = run.finish()
+    result.check(("RP-04", "JEPSEN-lost-write"))
