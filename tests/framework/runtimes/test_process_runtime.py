@@ -156,7 +156,7 @@ def test_the_run_records_what_it_is(make: Make) -> None:
     runtime = make(shape=kafka_shape(1, 2, {"a.b": "c"}))
     info = runtime.folder.info()
     assert (info.system, info.runtime, info.seed) == ("echo/mesh", "process", 7)
-    assert info.counts == {"controller": 1, "broker": 2, "combined": 0}
+    assert info.counts == {"controller": 1, "broker": 2}
     assert info.settings == {"a.b": "c"}
     assert [s.name for s in info.slots] == ["controller-1", "broker-1", "broker-2", "clients"]
     assert info.versions["toxiproxy"].startswith("v2.")
