@@ -242,7 +242,7 @@ class ControlRequestSent(Struct, frozen=True, tag="controller.control_request_se
     """The controller sends a broker a control request as its request number `correlation`.
 
     `partitions` are named topic-partition. `attempt` counts from 1; a request is sent again until
-    it is answered, or the broker is gone.
+    it is answered, or the broker is gone. `deletes`: a StopReplica that deletes the data, too.
     """
 
     api: str
@@ -252,6 +252,7 @@ class ControlRequestSent(Struct, frozen=True, tag="controller.control_request_se
     correlation: int
     partitions: tuple[str, ...]
     attempt: int
+    deletes: bool = False
 
     def sentence(self) -> str:
         return (

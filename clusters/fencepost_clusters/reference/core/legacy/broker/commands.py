@@ -17,10 +17,11 @@ from fencepost_clusters.reference.core.legacy.controller.messages import (
     BEING_DELETED,
     ControlRequest,
     api_of,
+    deletes,
     named,
 )
 from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
-from fencepost_clusters.reference.core.node.effects import Instant, Outbox, Received, Reply
+from fencepost_clusters.reference.core.node.effects import Close, Instant, Outbox, Received, Reply
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.replication.cluster_state import Broker, Partition
 from fencepost_clusters.reference.core.replication.replica import Key
@@ -63,7 +64,14 @@ class Commands:
     # ------------------------------------------------------------------------------- judging
 
     def handle(self, received: Received, request: ControlRequest, now: Instant) -> None:
-        """Carries a request out and answers it, or refuses it."""
+        """Carries a request out and answers it, or refuses it.
+
+        Before its registration a process cannot tell whether a request is meant for it (BE-07). It
+        closes the connection then, and the controller sends the request again.
+        """
+        if self._lifecycle.epoch < 0 and not self._lifecycle.lost:
+            self._out.add(Close(received.request_id, "not registered yet"))
+            return
         seen, first = self._seen_epoch, self._first
         error = self._judge(request)
         if error is Error.NONE:
@@ -83,7 +91,7 @@ class Commands:
                 error=error.name,
                 partitions=named(request),
                 first=first and isinstance(request, w.LeaderAndIsrRequest) and not error,
-                deletes=isinstance(request, w.StopReplicaRequest) and request.delete_partitions,
+                deletes=deletes(request),
             )
         )
         match request:

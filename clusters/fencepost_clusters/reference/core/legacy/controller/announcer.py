@@ -37,6 +37,11 @@ class KnownBroker:
     heard_ns: int
     version: int
 
+    @property
+    def cached(self) -> int:
+        """The newest broker epoch that the controller has read or a heartbeat has named (BE-04)."""
+        return max(self.initialised, self.incarnation)
+
 
 @final
 class Announcer:
@@ -59,6 +64,8 @@ class Announcer:
         self._queues = queues
         self._policies = policies
         self._later = later
+        self._initialised: set[int] = set()
+        """The brokers that were sent the cluster's metadata in this term."""
         self._announced: tuple[int, ...] = ()
         """The brokers that the newest metadata name."""
         self._deleting: dict[str, set[int]] = {}
@@ -84,6 +91,10 @@ class Announcer:
         self._queues.close(broker)
         self._deleting = {name: left for name, left in self._deleting.items() if broker not in left}
 
+    def has_initialised(self, broker: int) -> bool:
+        """Whether a process of this broker was initialised in this term."""
+        return broker in self._initialised
+
     def initialise(self, broker: int) -> None:
         """Sends a process the cluster's metadata, and all partitions that it hosts (BE-06,
         BE-07)."""
@@ -92,6 +103,7 @@ class Announcer:
         if address is None:
             return
         epoch = known.initialised
+        self._initialised.add(broker)
         self._queues.open(broker, epoch, address)
         image = self._store.image
         every = image.all_partitions()

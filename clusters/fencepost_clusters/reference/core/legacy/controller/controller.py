@@ -349,16 +349,8 @@ class Controller:
         if term is None or not term.ready:
             self._answer_shutdown(received, asked, None, Error.NOT_CONTROLLER)
             return
-        known = term.brokers.get(asked.broker_id)
-        if known is None:
-            self._answer_shutdown(received, asked, term, Error.BROKER_ID_NOT_REGISTERED)
-        elif asked.broker_epoch != w.NO_EPOCH and self._policies.is_stale_shutdown(
-            asked.broker_epoch, known.initialised
-        ):
-            self._answer_shutdown(received, asked, term, Error.STALE_BROKER_EPOCH)
-        else:
-            term.add(self._shut_down(term, received, asked, self._out.cause))
-            self.go_on(now)
+        term.add(self._shut_down(term, received, asked, self._out.cause))
+        self.go_on(now)
 
     def _shut_down(
         self,
@@ -367,10 +359,20 @@ class Controller:
         asked: w.ControlledShutdownRequest,
         cause: Cause | None,
     ) -> Steps:
-        if asked.broker_id in term.brokers:
+        """Judges a ControlledShutdown in its turn: a broker change before it may have found another
+        process."""
+        known = term.brokers.get(asked.broker_id)
+        if known is None:
+            error = Error.BROKER_ID_NOT_REGISTERED
+        elif asked.broker_epoch != w.NO_EPOCH and self._policies.is_stale_shutdown(
+            asked.broker_epoch, known.cached
+        ):
+            error = Error.STALE_BROKER_EPOCH
+        else:
+            error = Error.NONE
             yield from term.hand_over(asked.broker_id)
         self._out.cause, kept = cause, self._out.cause
-        self._answer_shutdown(received, asked, term, Error.NONE)
+        self._answer_shutdown(received, asked, term, error)
         self._out.cause = kept
 
     def _answer_shutdown(
@@ -392,7 +394,7 @@ class Controller:
                 client=received.client,
                 broker_id=asked.broker_id,
                 request_epoch=asked.broker_epoch,
-                known_epoch=-1 if known is None else known.initialised,
+                known_epoch=-1 if known is None else known.cached,
                 error=error.name,
                 remaining=tuple(f"{topic}-{index}" for topic, index in left),
                 controller_epoch=-1 if term is None else term.epoch,

@@ -155,3 +155,8 @@ def named(request: ControlRequest) -> tuple[str, ...]:
         for topic in request.topic_states
         for one in topic.partition_states
     )
+
+
+def deletes(request: ControlRequest) -> bool:
+    """Whether a request deletes the data of the replicas that it stops."""
+    return isinstance(request, w.StopReplicaRequest) and request.delete_partitions

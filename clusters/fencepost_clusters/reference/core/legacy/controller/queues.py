@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from fencepost_clusters.reference.core.legacy.controller.messages import (
     ControlRequest,
     api_of,
+    deletes,
     named,
 )
 from fencepost_clusters.reference.core.legacy.policies import LegacyControllerPolicies
@@ -107,6 +108,7 @@ class Queues:
                 correlation=queue.call,
                 partitions=named(first.request),
                 attempt=first.attempts,
+                deletes=deletes(first.request),
             )
         )
         timeout_ms = self._settings.ms("request.timeout.ms")

@@ -239,7 +239,7 @@ class Term:
             state = self._policies.state_of_newcomer(one.info.version)
             self._meet(one, state, "bounced" if known is not None else "registered")
             if self._policies.may_lead(state):
-                yield from self._became_live(broker, was_known=known is not None)
+                yield from self._became_live(broker)
 
     def declare(
         self, broker: int, state: BrokerState, reason: DeclaredFor, then: Callable[[], None]
@@ -251,18 +251,18 @@ class Term:
             self._set_state(broker, state, reason)
             lives = self._policies.may_lead(state)
             if lives and not was_live:
-                yield from self._became_live(broker, was_known=False)
+                yield from self._became_live(broker)
             elif was_live and not lives:
                 self.announcer.close(broker)
                 yield from self._elect_without([broker])
         then()
 
-    def _became_live(self, broker: int, was_known: bool) -> Steps:
+    def _became_live(self, broker: int) -> Steps:
         """A broker is in the cluster: it leads what only it can lead, and is sent all it needs."""
         changed = yield from self.store.carry_out(
             lambda: leadership.on_broker_back(self.store.image, broker, self._cluster.election)
         )
-        if self._policies.initialises(was_known):
+        if self._policies.initialises(self.announcer.has_initialised(broker)):
             self.announcer.initialise(broker)
         self.announcer.announce(changed, except_for=broker)
         self.announcer.continue_deletions()
