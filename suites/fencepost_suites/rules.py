@@ -17,6 +17,7 @@ from fencepost_suites.brokers import (
 )
 from fencepost_suites.clients import anomalies, duplicates
 from fencepost_suites.common import surfaces
+from fencepost_suites.control_requests import bounces, obeying
 from fencepost_suites.quorum import electorate, epochs, metadata, metrics, rights
 from fencepost_suites.replication import (
     checkpoints,
@@ -103,6 +104,16 @@ ALL: tuple[Rule[Any], ...] = (
     failover.SteppingDownFailsWrites(),
     checkpoints.RestartsFromCheckpoint(),
     checkpoints.FlushedSurvives(),
+    obeying.RequestsCarryEpoch(),
+    obeying.FormerGenerationRefused(),
+    bounces.FormerStopReplicaHarmsNot(),
+    bounces.FormerShutdownRejected(),
+    bounces.BounceDetected(),
+    bounces.BouncedIsInitialised(),
+    bounces.FirstLeaderAndIsrIsWhole(),
+    obeying.DeposedControllerRefused(),
+    obeying.CurrentRequestsProcessed(),
+    obeying.AcceptsNoEpoch(),
     anomalies.LostWrite(),
     anomalies.Unseen(),
     anomalies.InconsistentOffsets(),

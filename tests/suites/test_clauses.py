@@ -4,7 +4,7 @@ everywhere."""
 from __future__ import annotations
 
 from fencepost.plugins.manager import load
-from fencepost_clusters.reference.defects.catalogue import DEFECTS
+from fencepost_clusters.reference.defects.catalogue import DEFECTS, LEGACY_DEFECTS
 from fencepost_suites import plugin, rules
 from fencepost_suites.clauses import clauses
 
@@ -19,6 +19,7 @@ OWED = {
     *("RP-27", "RP-32"),
     *("RP-01", "RP-02", "RP-03", "RP-20", "RP-21", "RP-25", "RP-28", "RP-33", "QC-26"),
     *("QC-32", "RP-08", "RP-11", "RP-12", "RP-19", "RP-26", "RP-29", "RP-31"),
+    *("BE-01", "BE-02", "BE-03", "BE-04", "BE-05", "BE-06", "BE-07", "BE-08", "BE-09", "BE-10"),
 }
 ANOMALIES = {
     f"JEPSEN-{name}"
@@ -44,11 +45,11 @@ def test_clauses_are_named_once() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_the_clauses_of_a_document_bind_the_quorum_plane_and_those_of_clients_every_system() -> (
-    None
-):
+def test_the_clauses_of_a_document_bind_planes_and_those_of_clients_every_system() -> None:
     for clause in clauses():
-        assert ("quorum" in clause.planes) is (clause.id not in ANOMALIES)
+        assert bool(clause.planes) is (clause.id not in ANOMALIES)
+        over_zookeeper = clause.source.startswith(("kip-343", "kip-380"))
+        assert (clause.planes == ("legacy",)) is over_zookeeper
 
 
 def test_the_clauses_of_kafkas_clients_do_not_apply_to_etcd() -> None:
@@ -62,7 +63,7 @@ def test_a_defect_breaks_clauses_that_are_judged() -> None:
 
 
 def test_a_clause_that_a_defect_can_break_has_a_defect() -> None:
-    broken = {clause for defect in DEFECTS for clause in defect.breaks}
+    broken = {clause for defect in (*DEFECTS, *LEGACY_DEFECTS) for clause in defect.breaks}
     assert {clause.id for clause in clauses() if clause.defect} <= broken
 
 

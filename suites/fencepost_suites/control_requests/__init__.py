@@ -1,0 +1,1 @@
+"""KIP-380: control requests and controlled shutdowns carry the broker epoch of one process."""

@@ -1,0 +1,334 @@
+"""Which control requests a broker obeys, and what it does then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
+from fencepost_kafka import (
+    BrokerRegistered,
+    BrokerStateChanged,
+    ControlledShutdownAnswered,
+    ControlRequestAnswered,
+    ControlRequestSent,
+    ReplicaRemoved,
+    ReplicaStopped,
+)
+from fencepost_suites.common.keys import NONE, NOTHING, Keys, slot_of, whole_run
+from fencepost_suites.control_requests.requests import (
+    NO_EPOCH,
+    STALE_CONTROLLER,
+    STALE_EPOCH,
+    Request,
+    Requests,
+)
+
+HEARTBEAT_INFO = 5
+"""The BrokerInfo version of brokers whose inter-broker protocol has broker epochs for certain."""
+
+
+def by_told_broker(event: Event) -> Keys:
+    """The broker that a control request goes to; for a process's start, the broker of its slot."""
+    body = event.body
+    if isinstance(body, NodeStarted):
+        return ((body.node_id,),) if body.role == "broker" else NONE
+    return ((body.broker_id,),)  # type: ignore[attr-defined]
+
+
+REQUEST_KINDS: frozenset[type[Struct]] = frozenset(
+    {
+        *(NodeStarted, BrokerRegistered, BrokerStateChanged),
+        *(ControlRequestSent, ControlRequestAnswered),
+    }
+)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FormerGenerationRefused:
+    """BE-02. What was asked is the controller's account, for which epoch the process registered is
+    ZooKeeper's czxid. A process that has lost its id may refuse all."""
+
+    clause: str = "BE-02"
+    kinds: frozenset[type[Struct]] = REQUEST_KINDS
+    keys = staticmethod(by_told_broker)
+
+    def start(self, key: Key) -> Requests:
+        return Requests()
+
+    def step(self, state: Requests, event: Event) -> tuple[Requests, Sequence[Finding]]:
+        request = state.take(event)
+        if request is None:
+            return state, NOTHING
+        answer = request.answer
+        asked, own = request.asked, request.own
+        if request.former and request.obeyed:
+            message = (
+                f"{event.process} obeyed the {answer.api} of {answer.client}, meant for broker "
+                f"epoch {asked}; its own is {own}"
+            )
+        elif not request.former and answer.error == STALE_EPOCH:
+            message = (
+                f"{event.process} refused the {answer.api} of {answer.client} for broker epoch "
+                f"{asked} as stale; its own is {own}"
+            )
+            if asked == NO_EPOCH:
+                return state, NOTHING  # that is BE-10
+        elif request.former:
+            return state, (Exercised(event.ref, request.evidence),)
+        else:
+            return state, NOTHING
+        return state, (Violated(event.ref, request.evidence, message, request.because),)
+
+    def end(self, state: Requests, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DeposedControllerRefused:
+    """BE-08. The highest controller epoch that a broker has seen is that of the requests it has
+    obeyed, as their senders tell. A request that is meant for a former process as well may be
+    refused for that."""
+
+    clause: str = "BE-08"
+    kinds: frozenset[type[Struct]] = REQUEST_KINDS
+    keys = staticmethod(by_told_broker)
+
+    def start(self, key: Key) -> Requests:
+        return Requests()
+
+    def step(self, state: Requests, event: Event) -> tuple[Requests, Sequence[Finding]]:
+        request = state.take(event)
+        if request is None or not request.deposed:
+            return state, NOTHING
+        if not request.obeyed:
+            if request.answer.error == STALE_CONTROLLER:
+                return state, (Exercised(event.ref, request.evidence),)
+            return state, NOTHING
+        message = (
+            f"{event.process} obeyed the {request.answer.api} of {request.answer.client} with "
+            f"controller epoch {request.controller_epoch}, after one of {request.seen}"
+        )
+        because = tuple(at for at in (request.seen_at, request.sent_at) if at is not None)
+        return state, (Violated(event.ref, request.evidence, message, because),)
+
+    def end(self, state: Requests, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AcceptsNoEpoch:
+    """BE-10. Requests of versions before KIP-380 have no broker epoch."""
+
+    clause: str = "BE-10"
+    kinds: frozenset[type[Struct]] = REQUEST_KINDS | {ControlledShutdownAnswered}
+    keys = staticmethod(by_told_broker)
+
+    def start(self, key: Key) -> Requests:
+        return Requests()
+
+    def step(self, state: Requests, event: Event) -> tuple[Requests, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, ControlledShutdownAnswered):
+            if body.request_epoch != NO_EPOCH or body.error not in ("NONE", STALE_EPOCH):
+                return state, NOTHING
+            return state, self._judged(event, "ControlledShutdown", body.error, Evidence.SELF, ())
+        request = state.take(event)
+        if request is None or request.asked != NO_EPOCH:
+            return state, NOTHING
+        answer = request.answer
+        if answer.error not in ("NONE", STALE_EPOCH):
+            return state, NOTHING
+        because = request.because
+        return state, self._judged(event, answer.api, answer.error, request.evidence, because)
+
+    @staticmethod
+    def _judged(
+        event: Event, api: str, error: str, evidence: Evidence, because: tuple[Cause, ...]
+    ) -> Sequence[Finding]:
+        if error == "NONE":
+            return (Exercised(event.ref, evidence),)
+        message = f"{event.process} refused a {api} without a broker epoch as stale"
+        return (Violated(event.ref, evidence, message, because),)
+
+    def end(self, state: Requests, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Written:
+    """The registrations of one broker, by process, and the requests on their way."""
+
+    requests: Requests = field(default_factory=Requests)
+    epochs: dict[str, set[int]] = field(default_factory=dict)
+    versions: dict[str, int] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RequestsCarryEpoch:
+    """BE-01. The epoch that a controller sends is one for which the broker has registered, and the
+    broker reads the same one. A ControlledShutdown carries an epoch of the process that sends it.
+    The formats themselves are tested in bytes."""
+
+    clause: str = "BE-01"
+    kinds: frozenset[type[Struct]] = REQUEST_KINDS | {ControlledShutdownAnswered}
+    keys = staticmethod(by_told_broker)
+
+    def start(self, key: Key) -> _Written:
+        return _Written()
+
+    def step(self, state: _Written, event: Event) -> tuple[_Written, Sequence[Finding]]:
+        body = event.body
+        request = state.requests.take(event)
+        match body:
+            case BrokerRegistered():
+                state.epochs.setdefault(event.process, set()).add(body.broker_epoch)
+                state.versions[slot_of(event.process)] = body.version
+            case ControlledShutdownAnswered():
+                return state, self._shutdown(state, event, body)
+            case _ if request is not None:
+                return state, self._read(state, event, request)
+        return state, NOTHING
+
+    @staticmethod
+    def _read(state: _Written, event: Event, request: Request) -> Sequence[Finding]:
+        answer, sent = request.answer, request.sent
+        if sent is None:
+            return NOTHING
+        known = {epoch for epochs in state.epochs.values() for epoch in epochs}
+        old = any(version < HEARTBEAT_INFO for version in state.versions.values())
+        if sent.broker_epoch == NO_EPOCH and old:
+            return NOTHING
+        message = ""
+        if answer.request_epoch != sent.broker_epoch:
+            message = (
+                f"{event.process} read broker epoch {answer.request_epoch} in the {answer.api} "
+                f"that {answer.client} had sent with {sent.broker_epoch}"
+            )
+        elif sent.broker_epoch not in known:
+            message = (
+                f"{answer.client} sent {event.process} a {answer.api} with broker epoch "
+                f"{sent.broker_epoch}, under which it never registered"
+            )
+        if message:
+            return (Violated(event.ref, Evidence.PEER, message, request.because),)
+        return (Exercised(event.ref, Evidence.PEER),)
+
+    @staticmethod
+    def _shutdown(
+        state: _Written, event: Event, body: ControlledShutdownAnswered
+    ) -> Sequence[Finding]:
+        known = state.epochs.get(body.client, set())
+        if not known or (body.request_epoch == NO_EPOCH and min(state.versions.values()) < 5):
+            return NOTHING
+        if body.request_epoch in known:
+            return (Exercised(event.ref, Evidence.PEER),)
+        message = (
+            f"{body.client} sent a ControlledShutdown with broker epoch {body.request_epoch}, "
+            f"under which it never registered"
+        )
+        return (Violated(event.ref, Evidence.PEER, message),)
+
+    def end(self, state: _Written, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Effects:
+    """What the brokers' processes have, and what they did since the request before."""
+
+    requests: Requests = field(default_factory=Requests)
+    hosted: dict[str, set[str]] = field(default_factory=dict)
+    """process -> partitions that a LeaderAndIsr gave it and no StopReplica took."""
+    done: dict[str, set[str]] = field(default_factory=dict)
+    """process -> partitions that it stopped or removed since its last answer."""
+    registered: dict[int, tuple[str, int]] = field(default_factory=dict)
+    """broker -> the process of its newest registration, and that one's epoch."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CurrentRequestsProcessed:
+    """BE-09. A request for the broker's own epoch, of no deposed controller, is not refused; a
+    StopReplica that is answered NONE has stopped every replica that the process had; a
+    ControlledShutdown of the newest process that the controller knows is not refused."""
+
+    clause: str = "BE-09"
+    kinds: frozenset[type[Struct]] = REQUEST_KINDS | {
+        *(ControlledShutdownAnswered, ReplicaStopped, ReplicaRemoved)
+    }
+
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Effects:
+        return _Effects()
+
+    def step(self, state: _Effects, event: Event) -> tuple[_Effects, Sequence[Finding]]:
+        body = event.body
+        request = state.requests.take(event)
+        match body:
+            case BrokerRegistered():
+                known = state.registered.get(body.broker_id, ("", NO_EPOCH))
+                if body.broker_epoch > known[1]:
+                    state.registered[body.broker_id] = (event.process, body.broker_epoch)
+            case ReplicaStopped() | ReplicaRemoved():
+                name = f"{body.topic}-{body.partition}"
+                state.done.setdefault(event.process, set()).add(name)
+            case ControlledShutdownAnswered():
+                return state, self._shutdown(state, event, body)
+            case _ if request is not None:
+                return state, self._answered(state, event, request)
+        return state, NOTHING
+
+    def _answered(self, state: _Effects, event: Event, request: Request) -> Sequence[Finding]:
+        answer = request.answer
+        done = state.done.pop(event.process, set())
+        hosted = state.hosted.setdefault(event.process, set())
+        if not request.obeyed:
+            if request.asked != request.own or request.deposed:
+                return NOTHING
+            message = (
+                f"{event.process} refused the {answer.api} of {answer.client} with {answer.error}, "
+                f"though it was meant for its broker epoch {request.own}"
+            )
+            return (Violated(event.ref, request.evidence, message, request.because),)
+        named = set(answer.partitions if request.sent is None else request.sent.partitions)
+        missed = sorted((named & hosted) - done) if answer.api == "StopReplica" else []
+        if answer.api == "LeaderAndIsr":
+            hosted |= named
+        elif answer.api == "StopReplica":
+            hosted -= named
+        if missed:
+            message = (
+                f"{event.process} answered a StopReplica of {', '.join(missed[:3])} with NONE and "
+                f"left {len(missed)} of its replicas as they were"
+            )
+            return (Violated(event.ref, request.evidence, message, request.because),)
+        return (Exercised(event.ref, request.evidence),)
+
+    @staticmethod
+    def _shutdown(
+        state: _Effects, event: Event, body: ControlledShutdownAnswered
+    ) -> Sequence[Finding]:
+        process, epoch = state.registered.get(body.broker_id, ("", NO_EPOCH))
+        if body.controller_epoch < 0 or body.client != process or body.request_epoch != epoch:
+            return NOTHING
+        if body.error == "NONE":
+            return (Exercised(event.ref, Evidence.PEER),)
+        if body.known_epoch != epoch:
+            return NOTHING  # the controller has not read this registration yet
+        message = (
+            f"{event.process} refused the ControlledShutdown of {process} with {body.error}, "
+            f"though {epoch} is its registered broker epoch"
+        )
+        return (Violated(event.ref, Evidence.PEER, message),)
+
+    def end(self, state: _Effects, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

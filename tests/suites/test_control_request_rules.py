@@ -1,0 +1,503 @@
+"""The rules of KIP-380, each with a history that holds, one that breaks it and one that does not
+decide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fencepost import Cause, Event, NodeStarted, ProcessExited
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_kafka import (
+    BrokerDeclared,
+    BrokerRegistered,
+    BrokerStateChanged,
+    BrokerStopping,
+    ControlledShutdownAnswered,
+    ControllerBegan,
+    ControlRequestAnswered,
+    ControlRequestSent,
+    PartitionCommitted,
+    ReplicaRemoved,
+    ReplicaStopped,
+)
+from fencepost_suites import rules
+from fencepost_suites.clauses import clauses
+
+CLAUSES = {clause.id: clause for clause in clauses()}
+CONTROLLER, NEXT = "broker-3#1", "broker-2#1"
+OLD, NEW = "broker-1#1", "broker-1#2"
+FORMER, OWN = 10, 20
+"""The broker epochs of broker 1's two processes."""
+ALL = tuple(f"BE-{number:02}" for number in range(1, 11))
+
+
+def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
+    chosen = [rule for rule in rules.ALL if rule.clause == clause]
+    return judge(h.events(), chosen, CLAUSES, h.end(complete), "legacy").verdicts[clause]
+
+
+def outcome(h: HistoryBuilder, clause: str) -> Outcome:
+    return verdict(h, clause).verdict
+
+
+def register(h: HistoryBuilder, process: str, epoch: int, version: int = 5) -> None:
+    h.add(process, NodeStarted("broker", 1, process, -1))
+    h.add(
+        process,
+        BrokerRegistered(
+            broker_id=1, broker_epoch=epoch, session=1, version=version, overwrote=False
+        ),
+    )
+
+
+def send(
+    h: HistoryBuilder,
+    api: str,
+    epoch: int,
+    number: int = 1,
+    controller_epoch: int = 1,
+    partitions: tuple[str, ...] = ("orders-0",),
+    deletes: bool = False,
+    process: str = CONTROLLER,
+) -> Event:
+    return h.add(
+        process,
+        ControlRequestSent(
+            api=api,
+            broker_id=1,
+            broker_epoch=epoch,
+            controller_epoch=controller_epoch,
+            correlation=number,
+            partitions=partitions,
+            attempt=1,
+            deletes=deletes,
+        ),
+    )
+
+
+def answer(
+    h: HistoryBuilder, sent: Event, error: str = "NONE", process: str = NEW, **changed: Any
+) -> None:
+    """Answers a request, told as it was sent unless a field is changed."""
+    body: Any = sent.body
+    told = {
+        "api": body.api,
+        "client": sent.process,
+        "broker_id": 1,
+        "controller_id": 3,
+        "controller_epoch": body.controller_epoch,
+        "seen_epoch": 1,
+        "request_epoch": body.broker_epoch,
+        "broker_epoch": OWN,
+        "error": error,
+        "partitions": body.partitions,
+        "deletes": body.deletes,
+    }
+    told.update(changed)
+    h.add(
+        process,
+        ControlRequestAnswered(**told),
+        cause=Cause(sent.process, body.correlation, request=True),
+    )
+
+
+def declare(
+    h: HistoryBuilder, old: Any, new: Any, epoch: int, reason: Any, process: str = CONTROLLER
+) -> None:
+    h.add(
+        process,
+        BrokerDeclared(
+            broker_id=1,
+            incarnation_id=epoch,
+            old=old,
+            new=new,
+            reason=reason,
+            version=5,
+            silent_ms=0,
+            timeout_ms=2000,
+            controller_epoch=1,
+        ),
+    )
+
+
+def begin(h: HistoryBuilder) -> None:
+    h.add(
+        CONTROLLER,
+        ControllerBegan(epoch=1, broker_id=3, first=True, heartbeat_timeout_ms=2000),
+    )
+
+
+def shut_down(
+    h: HistoryBuilder, epoch: int, error: str = "NONE", known: int = OWN, client: str = OLD
+) -> None:
+    h.add(
+        CONTROLLER,
+        ControlledShutdownAnswered(
+            client=client,
+            broker_id=1,
+            request_epoch=epoch,
+            known_epoch=known,
+            error=error,
+            remaining=(),
+            controller_epoch=1,
+        ),
+    )
+
+
+def stop(h: HistoryBuilder, process: str) -> None:
+    h.add(process, BrokerStopping(broker_id=1, state="ACTIVE", global_state="Stopping", limit_ms=1))
+
+
+def store(h: HistoryBuilder, *indexes: int) -> None:
+    for index in indexes:
+        h.add(
+            CONTROLLER,
+            PartitionCommitted(
+                offset=index + 1,
+                topic="orders",
+                partition=index,
+                leader=1,
+                leader_epoch=0,
+                isr=(1,),
+                replicas=(1,),
+                adding=(),
+                removing=(),
+                role="controller",
+            ),
+        )
+
+
+def bounced() -> HistoryBuilder:
+    """Broker 1 has bounced: its second process is registered."""
+    h = HistoryBuilder()
+    begin(h)
+    register(h, OLD, FORMER)
+    declare(h, "Absent", "Active", FORMER, "registered")
+    register(h, NEW, OWN)
+    return h
+
+
+@pytest.mark.parametrize("clause", ALL)
+def test_a_bounce_without_any_request_exercises_nothing(clause: str) -> None:
+    assert outcome(bounced(), clause) is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ BE-01
+
+
+def test_an_epoch_that_is_read_as_it_was_sent_and_registered_holds_be_01() -> None:
+    h = bounced()
+    answer(h, send(h, "UpdateMetadata", OWN))
+    assert outcome(h, "BE-01") is Outcome.HOLDS
+
+
+def test_an_epoch_that_is_read_as_another_breaks_be_01() -> None:
+    h = bounced()
+    answer(h, send(h, "UpdateMetadata", OWN), request_epoch=OWN + 1)
+    assert "had sent with 20" in verdict(h, "BE-01").violations[0].message
+
+
+def test_an_epoch_under_which_no_process_registered_breaks_be_01() -> None:
+    h = bounced()
+    answer(h, send(h, "UpdateMetadata", OWN + 5))
+    assert "never registered" in verdict(h, "BE-01").violations[0].message
+
+
+def test_a_shutdown_with_the_epoch_of_another_process_breaks_be_01() -> None:
+    h = bounced()
+    shut_down(h, OWN, client=OLD)
+    assert verdict(h, "BE-01").violated == 1
+
+
+# ------------------------------------------------------------------------------------------ BE-02
+
+
+@pytest.mark.parametrize("api", ["LeaderAndIsr", "UpdateMetadata", "StopReplica"])
+def test_a_refused_request_of_the_former_process_holds_be_02(api: str) -> None:
+    h = bounced()
+    answer(h, send(h, api, FORMER), "STALE_BROKER_EPOCH")
+    assert outcome(h, "BE-02") is Outcome.HOLDS
+
+
+@pytest.mark.parametrize("api", ["LeaderAndIsr", "UpdateMetadata", "StopReplica"])
+def test_an_obeyed_request_of_the_former_process_breaks_be_02(api: str) -> None:
+    h = bounced()
+    answer(h, send(h, api, FORMER))
+    assert verdict(h, "BE-02").violated == 1
+
+
+def test_a_broker_that_tells_of_another_epoch_breaks_be_02_all_the_same() -> None:
+    h = bounced()
+    answer(h, send(h, "UpdateMetadata", FORMER), request_epoch=OWN, broker_epoch=FORMER)
+    assert verdict(h, "BE-02").violated == 1
+
+
+def test_a_current_request_refused_as_stale_breaks_be_02() -> None:
+    h = bounced()
+    answer(h, send(h, "UpdateMetadata", OWN), "STALE_BROKER_EPOCH")
+    assert verdict(h, "BE-02").violated == 1
+
+
+def test_a_process_that_lost_its_id_may_refuse_all() -> None:
+    h = bounced()
+    h.add(NEW, BrokerStateChanged(1, "ACTIVE", "FENCED", OWN, "taken_over"))
+    answer(h, send(h, "UpdateMetadata", OWN), "STALE_BROKER_EPOCH")
+    assert outcome(h, "BE-02") is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ BE-03
+
+
+def test_a_refused_stop_replica_of_the_former_process_holds_be_03() -> None:
+    h = bounced()
+    answer(h, send(h, "StopReplica", FORMER), "STALE_BROKER_EPOCH")
+    assert outcome(h, "BE-03") is Outcome.HOLDS
+
+
+def test_a_replica_that_an_old_stop_replica_stops_breaks_be_03_whatever_the_answer_is() -> None:
+    h = bounced()
+    sent = send(h, "StopReplica", FORMER)
+    h.add(NEW, ReplicaStopped("orders", 0, 1, OWN), cause=Cause(CONTROLLER, 1, request=True))
+    answer(h, sent, "STALE_BROKER_EPOCH")
+    assert "took orders-0 offline" in verdict(h, "BE-03").violations[0].message
+
+
+def test_an_obeyed_stop_replica_of_the_former_process_breaks_be_03() -> None:
+    h = bounced()
+    answer(h, send(h, "StopReplica", FORMER))
+    assert verdict(h, "BE-03").violated == 1
+
+
+# ------------------------------------------------------------------------------------------ BE-04
+
+
+def test_a_rejected_shutdown_of_the_former_process_holds_be_04() -> None:
+    h = bounced()
+    declare(h, "Absent", "Active", OWN, "bounced")
+    shut_down(h, FORMER, "STALE_BROKER_EPOCH")
+    assert outcome(h, "BE-04") is Outcome.HOLDS
+
+
+def test_an_accepted_shutdown_of_the_former_process_breaks_be_04_whatever_epoch_is_told() -> None:
+    h = bounced()
+    declare(h, "Absent", "Active", OWN, "bounced")
+    shut_down(h, FORMER, known=FORMER)
+    assert "after it had declared 20" in verdict(h, "BE-04").violations[0].message
+
+
+def test_a_shutdown_before_the_bounce_is_handled_may_be_accepted() -> None:
+    h = bounced()
+    shut_down(h, FORMER, known=FORMER)
+    assert outcome(h, "BE-04") is Outcome.NOT_EXERCISED
+
+
+def test_a_stop_replica_to_a_process_that_was_not_asked_to_stop_breaks_be_04() -> None:
+    h = bounced()
+    stop(h, OLD)
+    send(h, "StopReplica", OWN)
+    assert "was not asked to stop" in verdict(h, "BE-04").violations[0].message
+
+
+def test_a_stop_replica_to_a_stopping_process_or_for_a_deletion_breaks_nothing() -> None:
+    h = bounced()
+    stop(h, OLD)
+    send(h, "StopReplica", FORMER)
+    send(h, "StopReplica", OWN, number=2, deletes=True)
+    assert outcome(h, "BE-04") is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ BE-05
+
+
+def test_a_bounce_that_is_found_holds_be_05() -> None:
+    h = bounced()
+    declare(h, "Active", "Absent", FORMER, "bounced")
+    declare(h, "Absent", "Initial", OWN, "bounced")
+    h.after(60_000)
+    send(h, "UpdateMetadata", OWN)
+    h.add(NEXT, ControllerBegan(epoch=2, broker_id=2, first=False, heartbeat_timeout_ms=2000))
+    assert outcome(h, "BE-05") is Outcome.HOLDS
+
+
+def test_a_bounce_that_is_not_found_breaks_be_05() -> None:
+    h = bounced()
+    h.after(7_000)
+    declare(h, "Active", "Stopping", FORMER, "heartbeat")
+    assert "broker-1#2 had registered with broker epoch 20" in (
+        verdict(h, "BE-05").violations[0].message
+    )
+
+
+@pytest.mark.parametrize("ended", [NEW, CONTROLLER])
+def test_nothing_is_owed_once_either_process_has_ended(ended: str) -> None:
+    h = bounced()
+    h.add("harness", ProcessExited(ended, -9, 9, True))
+    h.after(7_000)
+    declare(h, "Active", "Stopping", FORMER, "heartbeat", process=NEXT)
+    assert outcome(h, "BE-05") is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ BE-06
+
+
+def live_again() -> HistoryBuilder:
+    h = bounced()
+    declare(h, "Active", "Absent", FORMER, "bounced")
+    declare(h, "Absent", "Active", OWN, "bounced")
+    return h
+
+
+def test_a_bounced_broker_that_gets_all_holds_be_06() -> None:
+    h = live_again()
+    answer(h, send(h, "UpdateMetadata", OWN))
+    answer(h, send(h, "LeaderAndIsr", OWN, number=2))
+    assert outcome(h, "BE-06") is Outcome.HOLDS
+
+
+def test_a_bounced_broker_without_partitions_breaks_be_06() -> None:
+    h = live_again()
+    answer(h, send(h, "UpdateMetadata", OWN))
+    h.after(7_000)
+    declare(h, "Active", "Stopping", OWN, "heartbeat")
+    assert "did not initialise it" in verdict(h, "BE-06").violations[0].message
+
+
+def test_requests_for_the_former_process_initialise_nothing() -> None:
+    h = live_again()
+    answer(h, send(h, "UpdateMetadata", FORMER))
+    answer(h, send(h, "LeaderAndIsr", FORMER, number=2))
+    assert outcome(h, "BE-06") is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ BE-07
+
+
+def test_a_first_leader_and_isr_of_all_partitions_holds_be_07() -> None:
+    h = bounced()
+    store(h, 0, 1)
+    declare(h, "Absent", "Active", OWN, "bounced")
+    answer(h, send(h, "LeaderAndIsr", OWN, partitions=("orders-0", "orders-1")))
+    assert outcome(h, "BE-07") is Outcome.HOLDS
+
+
+def test_a_first_leader_and_isr_that_lacks_one_breaks_be_07() -> None:
+    h = bounced()
+    store(h, 0, 1)
+    declare(h, "Absent", "Active", OWN, "bounced")
+    answer(h, send(h, "LeaderAndIsr", OWN))
+    assert "such as orders-1" in verdict(h, "BE-07").violations[0].message
+
+
+def test_a_partition_made_after_the_declaration_may_come_later() -> None:
+    h = bounced()
+    store(h, 0)
+    declare(h, "Absent", "Active", OWN, "bounced")
+    store(h, 1)
+    answer(h, send(h, "LeaderAndIsr", OWN))
+    assert outcome(h, "BE-07") is Outcome.HOLDS
+
+
+def test_a_later_leader_and_isr_may_name_few() -> None:
+    h = bounced()
+    store(h, 0, 1)
+    declare(h, "Absent", "Active", OWN, "bounced")
+    answer(h, send(h, "LeaderAndIsr", OWN, partitions=("orders-0", "orders-1")))
+    answer(h, send(h, "LeaderAndIsr", OWN, number=2))
+    assert outcome(h, "BE-07") is Outcome.HOLDS
+
+
+@pytest.mark.parametrize("error", ["NONE", "STALE_BROKER_EPOCH"])
+def test_a_leader_and_isr_from_before_the_start_must_be_refused(error: str) -> None:
+    h = bounced()
+    answer(h, send(h, "LeaderAndIsr", FORMER), error)
+    assert outcome(h, "BE-07") is (Outcome.VIOLATED if error == "NONE" else Outcome.HOLDS)
+
+
+# ------------------------------------------------------------------------------------------ BE-08
+
+
+@pytest.mark.parametrize("error", ["NONE", "STALE_CONTROLLER_EPOCH"])
+def test_a_request_of_a_deposed_controller_must_be_refused(error: str) -> None:
+    h = bounced()
+    late = send(h, "UpdateMetadata", OWN, controller_epoch=1)
+    answer(h, send(h, "UpdateMetadata", OWN, controller_epoch=2, process=NEXT))
+    answer(h, late, error, controller_epoch=2)
+    assert outcome(h, "BE-08") is (Outcome.VIOLATED if error == "NONE" else Outcome.HOLDS)
+
+
+def test_a_refused_request_of_a_newer_controller_is_not_seen() -> None:
+    h = bounced()
+    newer = send(h, "UpdateMetadata", OWN, controller_epoch=2, process=NEXT)
+    answer(h, newer, "STALE_BROKER_EPOCH")
+    answer(h, send(h, "UpdateMetadata", OWN))
+    assert outcome(h, "BE-08") is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ BE-09
+
+
+def test_a_current_request_that_is_obeyed_holds_be_09() -> None:
+    h = bounced()
+    answer(h, send(h, "LeaderAndIsr", OWN))
+    assert outcome(h, "BE-09") is Outcome.HOLDS
+
+
+@pytest.mark.parametrize("error", ["STALE_BROKER_EPOCH", "STALE_CONTROLLER_EPOCH"])
+def test_a_current_request_that_is_refused_breaks_be_09(error: str) -> None:
+    h = bounced()
+    answer(h, send(h, "LeaderAndIsr", OWN), error)
+    assert verdict(h, "BE-09").violated == 1
+
+
+@pytest.mark.parametrize("removed", [True, False])
+def test_a_stop_replica_that_is_answered_must_have_stopped_the_replicas(removed: bool) -> None:
+    h = bounced()
+    answer(h, send(h, "LeaderAndIsr", OWN))
+    sent = send(h, "StopReplica", OWN, number=2, deletes=True)
+    if removed:
+        h.add(NEW, ReplicaRemoved("orders", 0, "t", "deleted"))
+    answer(h, sent)
+    assert outcome(h, "BE-09") is (Outcome.HOLDS if removed else Outcome.VIOLATED)
+
+
+def test_a_stop_replica_of_what_the_process_never_had_has_no_effect_to_show() -> None:
+    h = bounced()
+    answer(h, send(h, "StopReplica", OWN))
+    assert outcome(h, "BE-09") is Outcome.HOLDS
+
+
+@pytest.mark.parametrize("error", ["NONE", "STALE_BROKER_EPOCH"])
+def test_a_shutdown_of_the_newest_process_must_be_processed(error: str) -> None:
+    h = bounced()
+    shut_down(h, OWN, error, client=NEW)
+    assert outcome(h, "BE-09") is (Outcome.HOLDS if error == "NONE" else Outcome.VIOLATED)
+
+
+def test_a_shutdown_of_a_process_that_the_controller_has_not_read_may_be_refused() -> None:
+    h = bounced()
+    shut_down(h, OWN, "BROKER_ID_NOT_REGISTERED", known=-1, client=NEW)
+    assert outcome(h, "BE-09") is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ BE-10
+
+
+@pytest.mark.parametrize("error", ["NONE", "STALE_BROKER_EPOCH"])
+def test_a_request_without_a_broker_epoch_must_be_accepted(error: str) -> None:
+    h = bounced()
+    answer(h, send(h, "UpdateMetadata", -1), error)
+    assert outcome(h, "BE-10") is (Outcome.HOLDS if error == "NONE" else Outcome.VIOLATED)
+
+
+def test_a_shutdown_without_a_broker_epoch_must_be_accepted() -> None:
+    h = bounced()
+    shut_down(h, -1, "STALE_BROKER_EPOCH")
+    assert verdict(h, "BE-10").violated == 1
+
+
+def test_a_request_without_a_broker_epoch_may_be_refused_as_a_deposed_controllers() -> None:
+    h = bounced()
+    answer(h, send(h, "UpdateMetadata", -1), "STALE_CONTROLLER_EPOCH")
+    assert outcome(h, "BE-10") is Outcome.NOT_EXERCISED
