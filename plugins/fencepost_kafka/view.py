@@ -40,6 +40,8 @@ class KafkaView:
 
     active_controller: int | None = None
     controller_epoch: int = -1
+    controller_process: str = ""
+    """The process that became the controller of that epoch."""
     state: dict[str, str] = field(default_factory=dict)
     """broker process -> its own KIP-631 state."""
     fenced: dict[int, bool] = field(default_factory=dict)
@@ -79,8 +81,9 @@ class KafkaView:
 
 def _exited(kafka: KafkaView, view: View, event: Event, body: ProcessExited) -> None:
     kafka.state.pop(body.ended, None)
-    me = view.ids.get((body.ended, "broker"))
-    if me is not None and me == kafka.active_controller:
+    if body.ended != kafka.controller_process:
+        return  # a duplicate has the controller's id, too
+    if view.ids.get((body.ended, "broker")) == kafka.active_controller:
         kafka.active_controller = None  # of a controller that is a broker too
 
 
@@ -88,7 +91,7 @@ def _elected(kafka: KafkaView, view: View, event: Event, body: e.ControllerElect
     me = view.ids.get((event.process, "controller"))
     if body.epoch > kafka.controller_epoch and me is not None:
         kafka.controller_epoch = body.epoch
-        kafka.active_controller = me
+        kafka.active_controller, kafka.controller_process = me, event.process
 
 
 def _resigned(kafka: KafkaView, view: View, event: Event, body: e.ControllerResigned) -> None:
@@ -99,6 +102,7 @@ def _resigned(kafka: KafkaView, view: View, event: Event, body: e.ControllerResi
 def _began(kafka: KafkaView, view: View, event: Event, body: e.ControllerBegan) -> None:
     if body.epoch > kafka.controller_epoch:
         kafka.controller_epoch, kafka.active_controller = body.epoch, body.broker_id
+        kafka.controller_process = event.process
         # A new controller declares those that it finds; it does not know of the others.
         living = {view.ids.get((process, "broker")) for process in view.alive}
         kafka.fenced |= {broker: True for broker in kafka.fenced if broker not in living}

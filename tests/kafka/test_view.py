@@ -5,10 +5,11 @@ from __future__ import annotations
 from msgspec import Struct
 from tests.kafka.kafka_views import kafka_view
 
-from fencepost import NodeStarted, Slot, View
+from fencepost import NodeStarted, ProcessExited, Slot, View
 from fencepost.events import Event
 from fencepost_kafka import (
     BrokerCommitted,
+    ControllerElected,
     KafkaView,
     LeadershipStarted,
     MetadataApplied,
@@ -115,3 +116,17 @@ def test_a_topic_that_is_created_again_counts_and_has_its_new_leader() -> None:
     assert view.of(KafkaView).topics == {"orders": "t2"}
     known = view.of(KafkaView).partitions["orders", 0]
     assert (known.offset, known.serving, known.serving_epoch) == (32, 1, 0)
+
+
+def test_a_controller_that_is_a_broker_ends_with_its_process_and_not_with_a_duplicate() -> None:
+    duplicate = "broker-1-duplicate#1"
+    elected = (
+        ("broker-1#1", NodeStarted("controller", 1)),
+        ("broker-1#1", ControllerElected(1, -1, -1)),
+        (duplicate, NodeStarted("broker", 1)),
+        (duplicate, NodeStarted("controller", 1)),
+        ("harness", ProcessExited(duplicate, 1, 0, True)),
+    )
+    assert seen(*elected).of(KafkaView).active_controller == 1
+    ended = ("harness", ProcessExited("broker-1#1", 0, 9, True))
+    assert seen(*elected, ended).of(KafkaView).active_controller is None
