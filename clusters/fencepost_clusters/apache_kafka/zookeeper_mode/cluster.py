@@ -52,6 +52,8 @@ VERSIONS = ("2.1.1", DEFAULT_VERSION)
 """The last release before KIP-380, and the last one with this mode."""
 METRICS_PORT = 9095
 OBSERVER = "znode_observer"
+_EXPIRY_S = 1.0
+"""How long after its timeout a session may be there: a server ends sessions at its ticks."""
 _RESTART_MS = 40_000
 """How long a broker may take from its start until it is registered, on a busy machine."""
 
@@ -156,6 +158,8 @@ class ZooKeeperMode:
         return Command(
             ("/bin/sh", "start.sh"),
             {
+                "DATA": str(place.data_dir),
+                "SESSION_S": str(self.timing(shape).lease_ms / 1000 + _EXPIRY_S),
                 "KAFKA_HOME": str(kafka.home),
                 "JAVA": kafka.java,
                 "JVM_OPTIONS": " ".join(jvm_options(Role.BROKER)),

@@ -1,6 +1,11 @@
 #!/bin/sh
 # Becomes a broker, which makes the files of its disk itself.
 set -eu
+# A broker whose id is registered already ends at once. The registration of a process that was killed
+# lasts as long as its session.
+if [ -e "$DATA/meta.properties" ] && [ ! -e "$DATA/.kafka_cleanshutdown" ]; then
+  sleep "$SESSION_S"
+fi
 for jar in "$KAFKA_HOME"/lib/*.jar; do
   CLASSPATH="${CLASSPATH:+$CLASSPATH:}$jar"
 done

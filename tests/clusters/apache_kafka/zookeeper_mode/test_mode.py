@@ -74,6 +74,13 @@ def test_an_older_broker_has_no_listener_for_the_controller() -> None:
     assert "CONTROLLER" not in text
 
 
+def test_a_broker_that_was_killed_waits_until_its_session_is_over() -> None:
+    shape = Shape(THREE, {"zookeeper.session.timeout.ms": "5000"})
+    system = ZooKeeperMode()
+    started = system.command(place(system, "broker-1", shape), shape)
+    assert started.environment["SESSION_S"] == "6.0"
+
+
 def test_a_server_of_zookeeper_is_started_in_its_slot() -> None:
     assert "server.202=" in files(ZooKeeperMode(), "zookeeper-2", Shape(THREE))["zoo.cfg"]
 
