@@ -224,9 +224,9 @@ def _partition_brokers(d: _Draw) -> Planned:
 def _cut_one_way(d: _Draw) -> Planned:
     source = d.node()
     role = Role.BROKER if d.random.random() < 0.5 else Role.CONTROLLER
+    if role is Role.BROKER and source not in d.names(Role.BROKER):
+        source = d.active() or source  # of the controllers, only this one talks to brokers
     target = d.another(source, role)
-    if role is Role.BROKER and source in d.names(Role.CONTROLLER):
-        source = d.active() or source
     if d.random.random() < 0.5:
         source, target = target, source
     arguments = {"sources": source, "targets": target}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import final
 
 from fencepost_clusters.reference.core.node.effects import (
@@ -12,41 +13,67 @@ from fencepost_clusters.reference.core.node.effects import (
     Close,
     Effect,
     Input,
+    Instant,
     Received,
     Reply,
 )
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER
 
+MS = 1_000_000
+
 
 @final
 class Loopback:
-    """See the module. `address` is the node's own; requests of its own have numbers below 0."""
+    """See the module. `address` is the node's own; requests of its own have numbers below 0.
+
+    A call that is not answered in its time fails, as it would over a connection.
+    """
 
     def __init__(self, address: Address, process: str) -> None:
+        self.inputs: deque[Input] = deque()
+        """What the node's calls to itself lead to, in order."""
         self._address = address
         self._process = process
         self._requests = 0
-        self._calls: dict[int, int] = {}
+        self._calls: dict[int, tuple[int, int]] = {}
+        """Request -> its call, and when that fails."""
 
-    def turned(self, effect: Effect) -> Input | None:
-        """The input that an effect is for this very node; None if it is for the world outside."""
+    def deadline_ns(self) -> int | None:
+        """When the first call fails."""
+        return min((due_ns for _, due_ns in self._calls.values()), default=None)
+
+    def tick(self, now: Instant) -> None:
+        """Fails the calls whose time is up."""
+        for request, (call, due_ns) in list(self._calls.items()):
+            if now.monotonic_ns >= due_ns:
+                del self._calls[request]
+                self.inputs.append(CallFailed(call, "timed out"))
+
+    def takes(self, effect: Effect, now: Instant) -> bool:
+        """Whether an effect is for this very node; what it leads to is added to `inputs`."""
         match effect:
             case Call() if effect.address == self._address:
                 self._requests -= 1
-                self._calls[self._requests] = effect.call_id
-                return Received(
-                    request_id=self._requests,
-                    listener=REPLICATION_LISTENER,
-                    client=self._process,
-                    correlation=effect.call_id,
-                    message=effect.message,
+                due_ns = now.monotonic_ns + effect.timeout_ms * MS
+                self._calls[self._requests] = (effect.call_id, due_ns)
+                self.inputs.append(
+                    Received(
+                        request_id=self._requests,
+                        listener=REPLICATION_LISTENER,
+                        client=self._process,
+                        correlation=effect.call_id,
+                        message=effect.message,
+                    )
                 )
-            case Reply() if effect.request_id in self._calls:
-                call = self._calls.pop(effect.request_id)
-                if effect.message is None:
-                    return CallFailed(call, "no answer")
-                return Answered(call, effect.message)
-            case Close() if effect.request_id in self._calls:
-                return CallFailed(self._calls.pop(effect.request_id), "closed")
+            case Reply() | Close() if effect.request_id < 0:
+                call, _ = self._calls.pop(effect.request_id, (None, 0))
+                if call is None:
+                    return True  # its call has failed since
+                message = effect.message if isinstance(effect, Reply) else None
+                answered = (
+                    CallFailed(call, "closed") if message is None else Answered(call, message)
+                )
+                self.inputs.append(answered)
             case _:
-                return None
+                return False
+        return True

@@ -3,7 +3,6 @@ requests, replicates, and serves clients."""
 
 from __future__ import annotations
 
-from collections import deque
 from typing import final
 
 from fencepost import Cause, NodeStarted, NodeStopped
@@ -145,14 +144,12 @@ class LegacyNode:
     def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]:
         """One step, and the steps that follow from calls of this node to itself."""
         outward: list[Effect] = []
-        todo = deque([what])
-        while todo:
-            for effect in self._step(todo.popleft(), now):
-                inward = self._loopback.turned(effect)
-                if inward is None:
+        self._loopback.tick(now)
+        self._loopback.inputs.append(what)
+        while self._loopback.inputs:
+            for effect in self._step(self._loopback.inputs.popleft(), now):
+                if not self._loopback.takes(effect, now):
                     outward.append(effect)
-                else:
-                    todo.append(inward)
         return tuple(outward)
 
     def _step(self, what: Input, now: Instant) -> tuple[Effect, ...]:
@@ -200,7 +197,8 @@ class LegacyNode:
 
     def deadline_ns(self) -> int | None:
         """The monotonic time of the next Tick."""
-        return self._due_ns
+        times = (self._due_ns, self._loopback.deadline_ns())
+        return min((t for t in times if t is not None), default=None)
 
     def metrics_now(self) -> tuple[MetricsReported, ...]:
         """KIP-631's metrics are the quorum's."""
@@ -214,9 +212,9 @@ class LegacyNode:
             self.producing.deadline_ns(),
             self.fetching.deadline_ns(),
             self.forwarding.deadline_ns(),
-            self.replicas.deadline_ns(),
-            self.following.deadline_ns(),
         ]
+        if not self.lifecycle.lost:
+            times += [self.replicas.deadline_ns(), self.following.deadline_ns()]
         return min((t for t in times if t is not None), default=None)
 
     def _tick_if_due(self, now: Instant) -> None:
@@ -406,6 +404,9 @@ class LegacyNode:
 
     def _from_node(self, received: Received, now: Instant) -> None:
         message = received.message
+        if not self._recovered:
+            self._out.add(Close(received.request_id, "the logs are not recovered yet"))
+            return
         match message:
             case m.FetchRequest():
                 error = self.following.judge(received, message, self.commands.metadata)

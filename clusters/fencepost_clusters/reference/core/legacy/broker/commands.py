@@ -30,6 +30,9 @@ from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import ControlRequestAnswered, ReplicaStopped
 
+UNREGISTERED = 1 << 62
+"""Above every broker epoch."""
+
 
 @final
 class Commands:
@@ -111,7 +114,9 @@ class Commands:
             "UpdateMetadata": self._policies.refuses_update_metadata,
             "StopReplica": self._policies.refuses_stop_replica,
         }[api_of(request)]
-        if self._lifecycle.lost or refuses(request.broker_epoch, self._lifecycle.epoch):
+        # Without a registration every request is meant for an earlier one.
+        own = self._lifecycle.epoch if self._lifecycle.epoch >= 0 else UNREGISTERED
+        if self._lifecycle.lost or refuses(request.broker_epoch, own):
             return Error.STALE_BROKER_EPOCH
         if self._policies.is_of_deposed_controller(request.controller_epoch, self._seen_epoch):
             return Error.STALE_CONTROLLER_EPOCH
