@@ -412,6 +412,47 @@ def test_a_replica_that_stored_nothing_has_no_log_that_rp_25_asks_for() -> None:
     assert verdict(h, "RP-25").verdict is Outcome.NOT_EXERCISED
 
 
+def over_zookeeper(began_before_mark: bool) -> HistoryBuilder:
+    """Broker 2 has records of a topic of which only the controller tells, and removes them before
+    the topic is gone."""
+    h = HistoryBuilder()
+    h.add(C1, TopicCommitted(5, "orders", "t", deleted=False, role="controller"))
+    h.add(B2, NodeStarted("broker", 2, "u2", -1))
+    for event in follows().events():
+        if isinstance(event.body, LogAppended):
+            h.add(B2, event.body)
+    again = NodeStarted("broker", 2, "u3", -1)
+    if began_before_mark:
+        h.add(B2_AGAIN, again)
+    h.add(C1, TopicMarked(6, "orders", "t"))
+    if not began_before_mark:
+        h.add(B2_AGAIN, again)
+    return h
+
+
+def removes(h: HistoryBuilder) -> None:
+    h.add(B2_AGAIN, ReplicaRemoved("orders", 0, "t", "deleted"))
+
+
+@pytest.mark.parametrize("began_before_mark", [True, False])
+def test_over_zookeeper_a_broker_that_returns_to_a_marked_topic_exercises_rp_25(
+    began_before_mark: bool,
+) -> None:
+    h = over_zookeeper(began_before_mark)
+    removes(h)
+    h.add(C1, TopicCommitted(7, "orders", "t", deleted=True, role="controller"))
+    expected = Outcome.NOT_EXERCISED if began_before_mark else Outcome.HOLDS
+    assert verdict(h, "RP-25").verdict is expected
+
+
+def test_over_zookeeper_a_topic_that_is_gone_before_its_replicas_breaks_rp_25() -> None:
+    h = over_zookeeper(began_before_mark=False)
+    h.add(C1, TopicCommitted(7, "orders", "t", deleted=True, role="controller"))
+    h.after(11_000)
+    h.add(C1, TopicMarked(8, "payments", "u"))
+    assert "has not removed its log of orders-0" in verdict(h, "RP-25").violations[0].message
+
+
 def test_rp_25_is_undecided_while_a_running_broker_had_no_time() -> None:
     h = follows()
     h.add(C1, TopicCommitted(7, "orders", "t", deleted=True))

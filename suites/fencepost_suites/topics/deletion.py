@@ -150,6 +150,11 @@ Held = tuple[str, str, int]
 class _Replicas:
     ids: dict[tuple[str, str], str] = field(default_factory=dict)
     """process and topic -> the topic's id as that process knows it."""
+    told: dict[str, str] = field(default_factory=dict)
+    """topic -> the newest id that a controller has told of, for processes that replay no records:
+    over ZooKeeper."""
+    marked: dict[str, int] = field(default_factory=dict)
+    """topic id -> when the topic was marked as being deleted."""
     held: dict[Held, str] = field(default_factory=dict)
     """The replicas on the slots' disks -> the topic's name."""
     owed: dict[Held, tuple[int, Cause]] = field(default_factory=dict)
@@ -166,13 +171,14 @@ class _Replicas:
 class DeletedReplicasAreRemoved:
     """RP-25. A broker that replayed the deletion, or started after it, has removed its replicas by
     the time it is active. Exercised by the replicas that a broker finds and removes when it starts.
-    A replica is on a disk from its first append on. Duplicates are ignored, since their disks may
-    be empty."""
+    Over ZooKeeper a topic is gone only once all its brokers have removed their replicas; a broker
+    that started after the topic was marked exercises it there. A replica is on a disk from its
+    first append on. Duplicates are ignored, since their disks may be empty."""
 
     clause: str = "RP-25"
     kinds: frozenset[type[Struct]] = frozenset(
         {
-            *(TopicCommitted, ReplicaRemoved, LogAppended, NodeStarted),
+            *(TopicCommitted, TopicMarked, ReplicaRemoved, LogAppended, NodeStarted),
             *(BrokerStateChanged, ProcessExited),
         }
     )
@@ -192,24 +198,37 @@ class DeletedReplicasAreRemoved:
                 state.exited.add(body.ended)
             case TopicCommitted(deleted=False):
                 state.ids[event.process, body.topic] = body.topic_id
+                if body.role == "controller":
+                    state.told[body.topic] = body.topic_id
+            case TopicMarked():
+                state.marked.setdefault(body.topic_id, event.at_ns)
             case TopicCommitted():
+                state.marked.pop(body.topic_id, None)
                 if body.role != "controller":
                     state.replayed.add((event.process, body.topic_id))
                 for place in state.held:
                     if place[1] == body.topic_id:
                         state.owed.setdefault(place, (event.at_ns, event.ref))
             case LogAppended():
-                topic_id = state.ids.get((event.process, body.topic))
+                told = state.told.get(body.topic)
+                topic_id = state.ids.get((event.process, body.topic), told)
                 if topic_id is not None and not slot.endswith(DUPLICATES):
                     state.held[slot, topic_id, body.partition] = body.topic
             case ReplicaRemoved():
                 place = (slot, body.topic_id, body.partition)
-                state.held.pop(place, None)
-                if state.owed.pop(place, None) is not None and body.reason == "stray":
+                held = state.held.pop(place, None) is not None
+                found_at_start = state.owed.pop(place, None) is not None and body.reason == "stray"
+                if found_at_start or (held and self._returned(state, event, body)):
                     return state, (Exercised(event.ref, Evidence.SELF),)
             case BrokerStateChanged(new="ACTIVE"):
                 return state, self._active(state, event, slot)
         return state, NOTHING
+
+    @staticmethod
+    def _returned(state: _Replicas, event: Event, body: ReplicaRemoved) -> bool:
+        """Whether the process began after the topic was marked, and before it was gone."""
+        marked_ns = state.marked.get(body.topic_id)
+        return marked_ns is not None and state.since.get(event.process, 0) > marked_ns
 
     @staticmethod
     def _active(state: _Replicas, event: Event, slot: str) -> Sequence[Finding]:

@@ -7,7 +7,7 @@ import pytest
 
 from fencepost import Spare
 from fencepost.testing import EventLog, Faults
-from fencepost_kafka import BrokerCommitted, Role, kafka_shape
+from fencepost_kafka import BrokerCommitted, Role, TopicCommitted, kafka_shape
 from fencepost_kafka.testing import KafkaClients, KafkaCluster
 from fencepost_suites.common.shapes import LONG_LEASE
 
@@ -89,6 +89,8 @@ def test_a_reassignment_under_way_can_be_cancelled(
         assert clients.reassignments() == ("orders-1",)
         clients.reassign("orders", 1, [])
         cluster.eventually(cluster.assigned("orders", 1, [third, second]))
+    # If broker 2 is the controller, it has missed heartbeats of broker 4.
+    cluster.eventually(~fourth.fenced_by_controller)
     clients.reassign("orders", 1, [second, fourth])
     cluster.eventually(cluster.assigned("orders", 1, [second, fourth]))
 
@@ -177,7 +179,7 @@ def test_a_topic_deleted_while_a_broker_had_no_registration_is_removed_there(
 
 @clause("RP-25")
 def test_a_topic_deleted_while_a_broker_was_down_is_removed_when_it_returns(
-    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
     writes = clients.produce("orders", count=50)
     cluster.eventually(writes.settled)
@@ -186,6 +188,14 @@ def test_a_topic_deleted_while_a_broker_was_down_is_removed_when_it_returns(
     with faults.kill(away):
         clients.delete_topic("orders")
     cluster.eventually(away.active)
+    # Over ZooKeeper the topic is gone only once this broker has removed its replicas, too.
+    cluster.eventually(
+        history.event_where(
+            TopicCommitted,
+            lambda body: body.topic == "orders" and body.deleted,
+            "the topic orders to be deleted",
+        )
+    )
 
 
 @pytest.mark.only(
