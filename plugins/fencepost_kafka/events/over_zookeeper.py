@@ -51,8 +51,8 @@ class ZnodeUnreadable(Struct, frozen=True, tag="zookeeper.unreadable"):
 class BrokerRegistered(Struct, frozen=True, tag="zookeeper.broker_registered"):
     """This broker has made its ephemeral znode, whose czxid is `broker_epoch` (HB-01).
 
-    `version` is that of its BrokerInfo. `overwrote`: it deleted a znode of another session in the
-    same transaction.
+    `version` is that of its BrokerInfo, `protocol` its inter.broker.protocol (-1: not known).
+    `overwrote`: it deleted a znode of another session in the same transaction.
     """
 
     broker_id: int
@@ -60,6 +60,7 @@ class BrokerRegistered(Struct, frozen=True, tag="zookeeper.broker_registered"):
     session: int
     version: int
     overwrote: bool
+    protocol: int = -1
 
     def sentence(self) -> str:
         over = ", in place of another process" if self.overwrote else ""
@@ -355,7 +356,8 @@ class IsrChangeJudged(Struct, frozen=True, tag="controller.isr_change_judged"):
     """A node answers an IsrChange, as the controller (`active`) or not.
 
     `known` is the incarnation id that the controller has for the broker (-1: none). `results` are
-    the errors by partition, in the order of `partitions`, whose new ISRs are `isrs`, such as 1,2.
+    the errors by partition, in the order of `partitions`, whose new ISRs are `isrs`, such as 1,2,
+    and whose leader epochs in the request are `leader_epochs`.
     """
 
     client: str
@@ -365,6 +367,7 @@ class IsrChangeJudged(Struct, frozen=True, tag="controller.isr_change_judged"):
     error: str
     partitions: tuple[str, ...]
     isrs: tuple[str, ...]
+    leader_epochs: tuple[int, ...]
     results: tuple[str, ...]
     controller_epoch: int
     active: bool

@@ -301,6 +301,7 @@ class LegacyNode:
                 session=session,
                 version=self._info.version,
                 overwrote=made.overwrote,
+                protocol=self.settings.ms("inter.broker.protocol"),
             )
         )
         self.lifecycle.registered(made.epoch, made.former, self._now)

@@ -102,6 +102,7 @@ def answer(out: Outbox, received: Received, asked: w.IsrChangeRequest, judged: J
             error=judged.top.name,
             partitions=tuple(f"{name}-{one.partition_index}" for name, one in listed),
             isrs=tuple(",".join(map(str, one.isr_nodes)) for _, one in listed),
+            leader_epochs=tuple(one.leader_epoch for _, one in listed),
             results=tuple(error.name for error in judged.results),
             controller_epoch=judged.epoch,
             active=judged.active,
