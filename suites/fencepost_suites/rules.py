@@ -18,6 +18,8 @@ from fencepost_suites.brokers import (
 from fencepost_suites.clients import anomalies, duplicates
 from fencepost_suites.common import surfaces
 from fencepost_suites.control_requests import bounces, obeying
+from fencepost_suites.heartbeats import fencing as self_fencing
+from fencepost_suites.heartbeats import isr_changes, protocol, registrations, states
 from fencepost_suites.quorum import electorate, epochs, metadata, metrics, rights
 from fencepost_suites.replication import (
     checkpoints,
@@ -114,6 +116,29 @@ ALL: tuple[Rule[Any], ...] = (
     obeying.DeposedControllerRefused(),
     obeying.CurrentRequestsProcessed(),
     obeying.AcceptsNoEpoch(),
+    registrations.IncarnationIsRegistration(),
+    states.ActiveByHeartbeat(),
+    self_fencing.StoppingServes(),
+    self_fencing.LeadershipsMoveFirst(),
+    self_fencing.SilenceFences(),
+    fencing.FencedBrokerServesNoClient("HB-07"),
+    self_fencing.AcceptedUnfences(),
+    states.SilentBecomesInactive(),
+    states.InactiveReturns(),
+    self_fencing.ControllerIsFirst(),
+    registrations.OldIncarnationRefused(),
+    registrations.NewIncarnationIsBounce(),
+    states.TargetIsReached(),
+    isr_changes.ControllerWritesIsr(),
+    isr_changes.OnlyControllerJudges(),
+    isr_changes.OverwrittenChangesNoIsr(),
+    isr_changes.OnlyLeaderChangesIsr(),
+    isr_changes.UnfitIsrRefused(),
+    isr_changes.AppliedBeforeAnswered(),
+    protocol.OldProtocolKept(),
+    states.LegacyStaysActive(),
+    self_fencing.OnlyControllerAnswers(),
+    self_fencing.RefusedFencesItself(),
     anomalies.LostWrite(),
     anomalies.Unseen(),
     anomalies.InconsistentOffsets(),

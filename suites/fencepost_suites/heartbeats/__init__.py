@@ -1,0 +1,1 @@
+"""KIP-343: incarnations, heartbeats to the controller, and ISR changes by request."""

@@ -1,0 +1,334 @@
+"""ISR changes that leaders ask the controller over ZooKeeper for (KIP-343, IsrChange)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost_kafka import (
+    BrokerRegistered,
+    IsrChangeAnswered,
+    IsrChangeJudged,
+    PartitionCommitted,
+    TopicCommitted,
+)
+from fencepost_suites.common.committed import Partitions
+from fencepost_suites.common.keys import NOTHING, whole_run
+from fencepost_suites.heartbeats.states import HEARTBEAT_INFO
+from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
+
+NOT_LEADER = "NOT_LEADER_OR_FOLLOWER"
+
+
+@dataclass(slots=True)
+class _Versions:
+    """process -> the BrokerInfo version of its newest registration."""
+
+    of: dict[str, int] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ControllerWritesIsr:
+    """HB-16. The controller is the evidence that a leader has asked it."""
+
+    clause: str = "HB-16"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {BrokerRegistered, PartitionCommitted, IsrChangeJudged}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Versions:
+        return _Versions()
+
+    def step(self, state: _Versions, event: Event) -> tuple[_Versions, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case BrokerRegistered():
+                state.of[event.process] = body.version
+            case PartitionCommitted(role="broker"):
+                if state.of.get(event.process, 0) >= HEARTBEAT_INFO:
+                    message = (
+                        f"{event.process} wrote the ISR of {body.topic}-{body.partition} to "
+                        f"ZooKeeper itself, though it is registered with version "
+                        f"{state.of[event.process]}"
+                    )
+                    return state, (Violated(event.ref, Evidence.SELF, message),)
+            case IsrChangeJudged() if "NONE" in body.results:
+                if state.of.get(body.client, 0) >= HEARTBEAT_INFO:
+                    return state, (Exercised(event.ref, Evidence.PEER),)
+        return state, NOTHING
+
+    def end(self, state: _Versions, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OnlyControllerJudges:
+    """HB-17. A process whose session with ZooKeeper is not connected is no controller, whatever it
+    says. The leader's evidence is the refusal that it received."""
+
+    clause: str = "HB-17"
+    kinds: frozenset[type[Struct]] = TERM_KINDS | {IsrChangeJudged, IsrChangeAnswered}
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> Terms:
+        return Terms()
+
+    def step(self, state: Terms, event: Event) -> tuple[Terms, Sequence[Finding]]:
+        body = event.body
+        term = state.take(event)
+        match body:
+            case IsrChangeAnswered(error="NOT_CONTROLLER"):
+                return state, (Exercised(event.ref, Evidence.PEER),)
+            case IsrChangeJudged(error="NOT_CONTROLLER"):
+                if term is None:
+                    return state, (Exercised(event.ref, Evidence.SELF),)
+            case IsrChangeJudged() if term is None or not body.active:
+                message = (
+                    f"{event.process}, which is not the controller, judged an IsrChange of "
+                    f"{body.client}: {body.error}"
+                )
+                over = state.over.get(event.process)
+                because = () if over is None else (over,)
+                return state, (Violated(event.ref, Evidence.SELF, message, because),)
+        return state, NOTHING
+
+    def end(self, state: Terms, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OverwrittenChangesNoIsr:
+    """HB-18. What the controller knew is what it had declared. The leader's evidence is the
+    refusal that it received."""
+
+    clause: str = "HB-18"
+    kinds: frozenset[type[Struct]] = TERM_KINDS | {IsrChangeJudged, IsrChangeAnswered}
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> Terms:
+        return Terms()
+
+    def step(self, state: Terms, event: Event) -> tuple[Terms, Sequence[Finding]]:
+        body = event.body
+        term = state.take(event)
+        if isinstance(body, IsrChangeAnswered) and body.error == "INVALID_INCARNATION_ID":
+            return state, (Exercised(event.ref, Evidence.PEER),)
+        if not isinstance(body, IsrChangeJudged) or term is None:
+            return state, NOTHING
+        known = term.brokers.get(body.broker_id)
+        if known is None or body.incarnation_id == max(known.incarnation, body.known):
+            return state, NOTHING
+        if body.error == "INVALID_INCARNATION_ID":
+            return state, (Exercised(event.ref, Evidence.SELF),)
+        if body.error != "NONE":
+            return state, NOTHING
+        message = (
+            f"{event.process} judged an IsrChange of {body.client} with incarnation id "
+            f"{body.incarnation_id}, though broker {body.broker_id} has {known.incarnation}"
+        )
+        return state, (Violated(event.ref, Evidence.SELF, message, (known.ref,)),)
+
+    def end(self, state: Terms, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """One partition's part of an answered IsrChange."""
+
+    topic: str
+    partition: int
+    isr: tuple[int, ...]
+    epoch: int
+    error: str
+
+
+def _results(body: IsrChangeJudged) -> Iterator[_Result]:
+    for place, isr, epoch, error in zip(
+        body.partitions, body.isrs, body.leader_epochs, body.results, strict=False
+    ):
+        topic, _, index = place.rpartition("-")
+        members = tuple(int(one) for one in isr.split(",") if one)
+        yield _Result(topic, int(index), members, epoch, error)
+
+
+@dataclass(slots=True)
+class _Stored:
+    """The partitions as they are stored, and each one's ISR before its newest change."""
+
+    terms: Terms = field(default_factory=Terms)
+    partitions: Partitions = field(default_factory=Partitions)
+    before: dict[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
+
+    def take(self, event: Event) -> None:
+        """Applies an event."""
+        self.terms.take(event)
+        body = event.body
+        if isinstance(body, PartitionCommitted):
+            newer, known = self.partitions.take(body)
+            if newer and known is not None:
+                self.before[body.topic, body.partition] = known.isr
+        elif isinstance(body, TopicCommitted):
+            self.partitions.forget(body)
+
+
+_STORED: frozenset[type[Struct]] = TERM_KINDS | {
+    PartitionCommitted,
+    TopicCommitted,
+    IsrChangeJudged,
+    IsrChangeAnswered,
+}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OnlyLeaderChangesIsr:
+    """HB-19. Who leads is what was stored, not what the controller says in its answer. The
+    leader's evidence is the refusal that it received."""
+
+    clause: str = "HB-19"
+    kinds: frozenset[type[Struct]] = _STORED
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Stored:
+        return _Stored()
+
+    def step(self, state: _Stored, event: Event) -> tuple[_Stored, Sequence[Finding]]:
+        body = event.body
+        state.take(event)
+        if isinstance(body, IsrChangeAnswered) and body.error == NOT_LEADER:
+            return state, (Exercised(event.ref, Evidence.PEER),)
+        if isinstance(body, IsrChangeJudged) and body.error == "NONE":
+            return state, tuple(self._judged(state, event, body))
+        return state, NOTHING
+
+    @staticmethod
+    def _judged(state: _Stored, event: Event, body: IsrChangeJudged) -> Iterator[Finding]:
+        if len(body.results) != len(body.partitions):
+            message = (
+                f"{event.process} answered an IsrChange of {len(body.partitions)} partitions with "
+                f"{len(body.results)} results"
+            )
+            yield Violated(event.ref, Evidence.SELF, message)
+        for one in _results(body):
+            stored = state.partitions.newest.get((one.topic, one.partition))
+            if stored is None:
+                continue
+            leads = stored.leader == body.broker_id and stored.leader_epoch == one.epoch
+            if one.error == NOT_LEADER and not leads:
+                yield Exercised(event.ref, Evidence.SELF)
+            elif one.error == "NONE" and not leads:
+                message = (
+                    f"{event.process} accepted an ISR of {one.topic}-{one.partition} from broker "
+                    f"{body.broker_id} in leader epoch {one.epoch}, though broker {stored.leader} "
+                    f"leads in epoch {stored.leader_epoch}"
+                )
+                yield Violated(event.ref, Evidence.SELF, message)
+
+    def end(self, state: _Stored, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class UnfitIsrRefused:
+    """HB-20. The leader's evidence is the refusal that it received."""
+
+    clause: str = "HB-20"
+    kinds: frozenset[type[Struct]] = _STORED
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Stored:
+        return _Stored()
+
+    def step(self, state: _Stored, event: Event) -> tuple[_Stored, Sequence[Finding]]:
+        body = event.body
+        state.take(event)
+        if isinstance(body, IsrChangeAnswered) and body.error == "INVALID_REQUEST":
+            return state, (Exercised(event.ref, Evidence.PEER),)
+        if isinstance(body, IsrChangeJudged) and body.error == "NONE":
+            return state, tuple(self._judged(state, event, body))
+        return state, NOTHING
+
+    def _judged(self, state: _Stored, event: Event, body: IsrChangeJudged) -> Iterator[Finding]:
+        for one in _results(body):
+            wrong = self._wrong(state, event.process, body.broker_id, one)
+            if one.error == "INVALID_REQUEST" and wrong:
+                yield Exercised(event.ref, Evidence.SELF)
+            elif one.error == "NONE" and wrong:
+                message = (
+                    f"{event.process} accepted the ISR {list(one.isr)} of {one.topic}-"
+                    f"{one.partition}, which {wrong}"
+                )
+                yield Violated(event.ref, Evidence.SELF, message)
+
+    @staticmethod
+    def _wrong(state: _Stored, process: str, leader: int, one: _Result) -> str:
+        """Why an ISR is unfit; empty if it is not."""
+        stored = state.partitions.newest.get((one.topic, one.partition))
+        term = state.terms.now.get(process)
+        if not one.isr:
+            return "is empty"
+        if stored is None or term is None:
+            return ""
+        if leader not in one.isr:
+            return f"lacks its leader, broker {leader}"
+        if not set(one.isr) <= set(stored.replicas):
+            return f"has a broker that is none of the replicas {list(stored.replicas)}"
+        before = stored.isr
+        if set(stored.isr) == set(one.isr):
+            before = state.before.get((one.topic, one.partition), stored.isr)
+        for broker in sorted(set(one.isr) - set(before)):
+            known = term.brokers.get(broker)
+            if known is None or known.state not in LIVE:
+                return f"adds broker {broker}, which is not active"
+        return ""
+
+    def end(self, state: _Stored, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AppliedBeforeAnswered:
+    """HB-21. The leader's evidence is that the ISR in its answer is the one that was stored."""
+
+    clause: str = "HB-21"
+    kinds: frozenset[type[Struct]] = _STORED
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Stored:
+        return _Stored()
+
+    def step(self, state: _Stored, event: Event) -> tuple[_Stored, Sequence[Finding]]:
+        body = event.body
+        state.take(event)
+        if not isinstance(body, IsrChangeJudged) or body.error != "NONE":
+            return state, NOTHING
+        return state, tuple(self._judged(state, event, body))
+
+    @staticmethod
+    def _judged(state: _Stored, event: Event, body: IsrChangeJudged) -> Iterator[Finding]:
+        for one in _results(body):
+            stored = state.partitions.newest.get((one.topic, one.partition))
+            if one.error != "NONE" or stored is None:
+                continue
+            if set(stored.isr) == set(one.isr):
+                yield Exercised(event.ref, Evidence.SELF)
+                continue
+            message = (
+                f"{event.process} answered NONE to the ISR {list(one.isr)} of {one.topic}-"
+                f"{one.partition}, though {list(stored.isr)} is stored"
+            )
+            yield Violated(event.ref, Evidence.SELF, message)
+
+    def end(self, state: _Stored, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

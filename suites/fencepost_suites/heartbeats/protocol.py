@@ -1,0 +1,81 @@
+"""What a broker does below the inter-broker protocol that brings heartbeats (KIP-343)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost_kafka import (
+    BrokerRegistered,
+    BrokerStateChanged,
+    IsrChangeJudged,
+    MetadataHeartbeatAnswered,
+    PartitionCommitted,
+)
+from fencepost_suites.common.keys import NOTHING, whole_run
+
+HEARTBEATS = 3
+"""The inter.broker.protocol that brings heartbeats and IsrChange."""
+
+
+@dataclass(slots=True)
+class _Protocols:
+    """process -> its inter-broker protocol."""
+
+    of: dict[str, int] = field(default_factory=dict)
+
+    def is_old(self, process: str) -> bool:
+        """Whether a process has a protocol without heartbeats."""
+        return 0 < self.of.get(process, -1) < HEARTBEATS
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OldProtocolKept:
+    """HB-22. The controller is the evidence that a broker sent a heartbeat or an IsrChange."""
+
+    clause: str = "HB-22"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(BrokerRegistered, MetadataHeartbeatAnswered, BrokerStateChanged),
+            *(IsrChangeJudged, PartitionCommitted),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Protocols:
+        return _Protocols()
+
+    def step(self, state: _Protocols, event: Event) -> tuple[_Protocols, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case BrokerRegistered():
+                state.of[event.process] = body.protocol
+                wanted = 5 if body.protocol >= HEARTBEATS else 4
+                if body.protocol > 0 and body.version != wanted:
+                    message = (
+                        f"{event.process} has inter.broker.protocol {body.protocol}, and "
+                        f"registered with BrokerInfo {body.version}"
+                    )
+                    return state, (Violated(event.ref, Evidence.SELF, message),)
+            case MetadataHeartbeatAnswered() if state.is_old(body.client):
+                return state, _violated(event, body.client, "sent a heartbeat", Evidence.PEER)
+            case IsrChangeJudged() if state.is_old(body.client):
+                return state, _violated(event, body.client, "sent an IsrChange", Evidence.PEER)
+            case BrokerStateChanged(reason="controller_silent") if state.is_old(event.process):
+                return state, _violated(event, event.process, "fenced itself", Evidence.SELF)
+            case PartitionCommitted(role="broker") if state.is_old(event.process):
+                return state, (Exercised(event.ref, Evidence.SELF),)
+        return state, NOTHING
+
+    def end(self, state: _Protocols, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+def _violated(event: Event, process: str, did: str, evidence: Evidence) -> Sequence[Finding]:
+    message = f"{process} {did}, though its inter-broker protocol has no heartbeats"
+    return (Violated(event.ref, evidence, message),)

@@ -1,0 +1,341 @@
+"""The states that the controller over ZooKeeper keeps of brokers (KIP-343)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost_kafka import (
+    BrokerDeclared,
+    MetadataHeartbeatAnswered,
+    MetadataHeartbeatReceived,
+    MetadataHeartbeatSent,
+)
+from fencepost_suites.brokers.leases import MS, Late, judge_late
+from fencepost_suites.common.keys import NOTHING, whole_run
+from fencepost_suites.common.words import span
+from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Declared, Terms
+
+HEARTBEAT_INFO = 5
+"""The BrokerInfo version of a broker that sends heartbeats."""
+TARGETS = {2: "Active", 3: "Stopping"}
+
+
+@dataclass(slots=True)
+class _Heartbeats:
+    """The incarnations that have sent a heartbeat, by their brokers' own account."""
+
+    terms: Terms = field(default_factory=Terms)
+    sent: set[tuple[int, int]] = field(default_factory=set)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ActiveByHeartbeat:
+    """HB-02. The broker's evidence is that it has sent a heartbeat. A broker may be declared
+    inactive no earlier in a term than nine tenths of the timeout."""
+
+    clause: str = "HB-02"
+    kinds: frozenset[type[Struct]] = TERM_KINDS | {MetadataHeartbeatSent}
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Heartbeats:
+        return _Heartbeats()
+
+    def step(self, state: _Heartbeats, event: Event) -> tuple[_Heartbeats, Sequence[Finding]]:
+        body = event.body
+        term = state.terms.take(event)
+        if isinstance(body, MetadataHeartbeatSent):
+            state.sent.add((body.broker_id, body.incarnation_id))
+        if not isinstance(body, BrokerDeclared) or term is None or body.version < HEARTBEAT_INFO:
+            return state, NOTHING
+        found_by_successor = body.reason == "controller_elected" and not term.first
+        if body.new in LIVE and not found_by_successor:
+            if (body.broker_id, body.incarnation_id) in state.sent:
+                return state, (Exercised(event.ref, Evidence.PEER),)
+            message = (
+                f"{event.process} declared broker {body.broker_id} {body.new}, and its process "
+                f"with incarnation id {body.incarnation_id} had sent no heartbeat"
+            )
+            return state, (Violated(event.ref, Evidence.PEER, message),)
+        if body.new == "Inactive" and event.at_ns < term.began_ns + term.timeout_ns * 9 // 10:
+            message = (
+                f"{event.process} declared broker {body.broker_id} inactive "
+                f"{span(event.at_ns - term.began_ns)} after it became the controller; the "
+                f"timeout is {span(term.timeout_ns)}"
+            )
+            return state, (Violated(event.ref, Evidence.SELF, message),)
+        return state, NOTHING
+
+    def end(self, state: _Heartbeats, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Silences:
+    """The controllers' terms, and what is late in them."""
+
+    terms: Terms = field(default_factory=Terms)
+    heard_by_broker: dict[tuple[int, int], int] = field(default_factory=dict)
+    """(broker, incarnation) -> when it last got an answer without an error."""
+    suspects: list[Late] = field(default_factory=list)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SilentBecomesInactive:
+    """HB-09. The controller must declare a silent broker inactive within a quarter of the timeout
+    and 500 ms past the timeout, and not before nine tenths of it. The broker's evidence is that it
+    got no answer meanwhile."""
+
+    clause: str = "HB-09"
+    kinds: frozenset[type[Struct]] = TERM_KINDS | {
+        MetadataHeartbeatAnswered,
+        MetadataHeartbeatReceived,
+    }
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Silences:
+        return _Silences()
+
+    def step(self, state: _Silences, event: Event) -> tuple[_Silences, Sequence[Finding]]:
+        body = event.body
+        before = state.terms.now.get(event.process)
+        match body:
+            case MetadataHeartbeatReceived(error="NONE"):
+                state.heard_by_broker[body.broker_id, body.incarnation_id] = event.at_ns
+            case BrokerDeclared() if before is not None:
+                known = before.brokers.get(body.broker_id)
+                found = self._declared(state, event, body, known)
+                state.terms.take(event)
+                return state, found
+            case MetadataHeartbeatAnswered(error="NONE") if before is not None:
+                known = before.brokers.get(body.broker_id)
+                if known is not None:
+                    self._overdue(state, event.process, body.broker_id, event.at_ns)
+                    known.heard_ns = event.at_ns
+        if before is not None:
+            ended = state.terms.take(event) is None
+            for broker in before.brokers if ended else ():
+                self._overdue(state, event.process, broker, event.at_ns, before.brokers[broker])
+        else:
+            state.terms.take(event)
+        return state, NOTHING
+
+    def _declared(
+        self, state: _Silences, event: Event, body: BrokerDeclared, known: Declared | None
+    ) -> Sequence[Finding]:
+        if known is None or known.state not in LIVE or body.new in LIVE:
+            return NOTHING
+        self._overdue(state, event.process, body.broker_id, event.at_ns)
+        if body.reason != "silent":
+            return NOTHING
+        term = state.terms.now[event.process]
+        silent_ns = event.at_ns - known.heard_ns
+        if silent_ns < term.timeout_ns * 9 // 10 or body.silent_ms < body.timeout_ms:
+            message = (
+                f"{event.process} declared broker {body.broker_id} inactive {span(silent_ns)} "
+                f"after its last heartbeat; the timeout is {span(term.timeout_ns)}"
+            )
+            return (Violated(event.ref, Evidence.SELF, message, (known.ref,)),)
+        heard = state.heard_by_broker.get((body.broker_id, known.incarnation), -1)
+        peer = heard < event.at_ns - term.timeout_ns // 2
+        return (Exercised(event.ref, Evidence.PEER if peer else Evidence.SELF),)
+
+    @staticmethod
+    def _overdue(
+        state: _Silences,
+        process: str,
+        broker: int,
+        at_ns: int,
+        found: Declared | None = None,
+    ) -> None:
+        """Whether a controller has left a silent broker in the cluster for too long."""
+        term = state.terms.now.get(process)
+        known = found or (term.brokers.get(broker) if term is not None else None)
+        if term is None or known is None:
+            return
+        if known.state not in LIVE or known.version < HEARTBEAT_INFO:
+            return
+        due_ns = known.heard_ns + term.timeout_ns
+        if at_ns <= due_ns + term.timeout_ns // 4 + 500 * MS:
+            return
+        message = (
+            f"{process} left broker {broker} {known.state} for {span(at_ns - known.heard_ns)} "
+            f"without a heartbeat; the timeout is {span(term.timeout_ns)}"
+        )
+        state.suspects.append(
+            Late(
+                violated=Violated(known.ref, Evidence.PEER, message),
+                process=process,
+                from_ns=known.heard_ns,
+                to_ns=at_ns,
+                period_ns=term.timeout_ns,
+                due_ns=due_ns,
+            )
+        )
+
+    def end(self, state: _Silences, end: RunEnd) -> Sequence[Finding]:
+        for process, term in state.terms.now.items():
+            for broker in term.brokers:
+                self._overdue(state, process, broker, end.ended_at_ns)
+        return judge_late(state.suspects, end)
+
+
+@dataclass(slots=True)
+class _Targets:
+    """The controllers' terms, and what each broker's process targets."""
+
+    terms: Terms = field(default_factory=Terms)
+    target: dict[str, int] = field(default_factory=dict)
+    """process -> the target of its newest heartbeat."""
+    inactive: dict[tuple[int, int], Cause] = field(default_factory=dict)
+    """(broker, incarnation) that was declared active again -> that declaration."""
+
+
+def _is_current(terms: Terms, event: Event, body: MetadataHeartbeatAnswered) -> Declared | None:
+    """The broker as it was declared, if the controller accepted a heartbeat of that process."""
+    term = terms.now.get(event.process)
+    known = term.brokers.get(body.broker_id) if term is not None else None
+    current = known is not None and body.error == "NONE" and body.active
+    if not current or known is None or known.incarnation != body.incarnation_id:
+        return None
+    return known if body.known == body.incarnation_id and body.target_state in TARGETS else None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class InactiveReturns:
+    """HB-10. The broker's evidence is the first answer that it gets afterwards."""
+
+    clause: str = "HB-10"
+    kinds: frozenset[type[Struct]] = TERM_KINDS | {
+        MetadataHeartbeatAnswered,
+        MetadataHeartbeatReceived,
+    }
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Targets:
+        return _Targets()
+
+    def step(self, state: _Targets, event: Event) -> tuple[_Targets, Sequence[Finding]]:
+        body = event.body
+        state.terms.take(event)
+        match body:
+            case BrokerDeclared(old="Inactive", reason="heartbeat") if body.new in LIVE:
+                state.inactive[body.broker_id, body.incarnation_id] = event.ref
+                return state, (Exercised(event.ref, Evidence.SELF),)
+            case MetadataHeartbeatReceived(error="NONE") if body.state in TARGETS:
+                ref = state.inactive.pop((body.broker_id, body.incarnation_id), None)
+                if ref is not None:
+                    return state, (Exercised(event.ref, Evidence.PEER),)
+            case MetadataHeartbeatAnswered():
+                known = _is_current(state.terms, event, body)
+                if known is not None and known.state == "Inactive":
+                    message = (
+                        f"{event.process} accepted a heartbeat of {body.client}, and left broker "
+                        f"{body.broker_id} inactive"
+                    )
+                    violated = Violated(event.ref, Evidence.SELF, message, (known.ref,))
+                    return state, (violated,)
+        return state, NOTHING
+
+    def end(self, state: _Targets, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TargetIsReached:
+    """HB-14. The state in the answer must be the target, and the one that was declared. The
+    broker's evidence is that its answer has the target that it sent last."""
+
+    clause: str = "HB-14"
+    kinds: frozenset[type[Struct]] = TERM_KINDS | {
+        MetadataHeartbeatSent,
+        MetadataHeartbeatAnswered,
+        MetadataHeartbeatReceived,
+    }
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Targets:
+        return _Targets()
+
+    def step(self, state: _Targets, event: Event) -> tuple[_Targets, Sequence[Finding]]:
+        body = event.body
+        state.terms.take(event)
+        match body:
+            case MetadataHeartbeatSent():
+                state.target[event.process] = body.target_state
+            case MetadataHeartbeatReceived(error="NONE"):
+                if body.state in TARGETS and body.state == state.target.get(event.process):
+                    return state, (Exercised(event.ref, Evidence.PEER),)
+            case MetadataHeartbeatAnswered():
+                known = _is_current(state.terms, event, body)
+                if known is None:
+                    return state, NOTHING
+                target = TARGETS[body.target_state]
+                if body.state == target == known.state:
+                    return state, (Exercised(event.ref, Evidence.SELF),)
+                message = (
+                    f"{event.process} answered {body.client}, which targets {target}, with state "
+                    f"{body.state}, and has broker {body.broker_id} {known.state}"
+                )
+                return state, (Violated(event.ref, Evidence.SELF, message, (known.ref,)),)
+        return state, NOTHING
+
+    def end(self, state: _Targets, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Legacy:
+    """The controllers' terms, and the legacy registrations that stayed active."""
+
+    terms: Terms = field(default_factory=Terms)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LegacyStaysActive:
+    """HB-23. It is exercised where a legacy registration outlived the timeout in one term."""
+
+    clause: str = "HB-23"
+    kinds: frozenset[type[Struct]] = TERM_KINDS
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Legacy:
+        return _Legacy()
+
+    def step(self, state: _Legacy, event: Event) -> tuple[_Legacy, Sequence[Finding]]:
+        body = event.body
+        before = state.terms.now.get(event.process)
+        known = None
+        if isinstance(body, BrokerDeclared) and before is not None:
+            known = before.brokers.get(body.broker_id)
+        term = state.terms.take(event)
+        if not isinstance(body, BrokerDeclared) or body.version >= HEARTBEAT_INFO:
+            return state, NOTHING
+        if body.new in ("Initial", "Inactive"):
+            message = (
+                f"{event.process} declared broker {body.broker_id} {body.new} ({body.reason}), "
+                f"though its registration is of version {body.version}"
+            )
+            return state, (Violated(event.ref, Evidence.SELF, message),)
+        if term is None or known is None or event.at_ns < known.since_ns + term.timeout_ns:
+            return state, NOTHING
+        return state, (Exercised(event.ref, Evidence.SELF),)
+
+    def end(self, state: _Legacy, end: RunEnd) -> Sequence[Finding]:
+        return tuple(
+            Exercised(known.ref, Evidence.SELF)
+            for term in state.terms.now.values()
+            for known in term.brokers.values()
+            if known.version < HEARTBEAT_INFO
+            and known.state in LIVE
+            and end.ended_at_ns >= known.since_ns + term.timeout_ns
+        )

@@ -1,0 +1,102 @@
+"""Which processes are controllers over ZooKeeper, and what each has declared of the brokers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Cause, Event, NodeStopped, ProcessExited
+from fencepost_kafka import BrokerDeclared, ControllerBegan, ControllerEnded, SessionChanged
+from fencepost_suites.brokers.leases import MS
+
+TERM_KINDS: frozenset[type[Struct]] = frozenset(
+    {ControllerBegan, ControllerEnded, SessionChanged, ProcessExited, NodeStopped, BrokerDeclared}
+)
+"""What `Terms.take` reads."""
+LIVE = ("Active", "Stopping")
+"""The states in which a broker is in the cluster."""
+
+
+@final
+@dataclass(slots=True)
+class Declared:
+    """A broker as the controller has declared it. `since_ns` is when it entered this state."""
+
+    state: str
+    incarnation: int
+    version: int
+    since_ns: int
+    ref: Cause
+    heard_ns: int
+    """When the controller last accepted a heartbeat, or met it."""
+
+
+@final
+@dataclass(slots=True)
+class Term:
+    """A controller in office."""
+
+    epoch: int
+    first: bool
+    began_ns: int
+    timeout_ns: int
+    brokers: dict[int, Declared] = field(default_factory=dict)
+
+
+@final
+@dataclass(slots=True)
+class Terms:
+    """The controllers in office, by their processes. One whose session with ZooKeeper is not
+    connected is in office no longer, whatever it says."""
+
+    now: dict[str, Term] = field(default_factory=dict)
+    over: dict[str, Cause] = field(default_factory=dict)
+    """process -> what ended its newest term."""
+
+    def take(self, event: Event) -> Term | None:
+        """Applies an event; returns the term of the process that wrote it, if it is in office."""
+        body = event.body
+        match body:
+            case ControllerBegan():
+                self.over.pop(event.process, None)
+                self.now[event.process] = Term(
+                    epoch=body.epoch,
+                    first=body.first,
+                    began_ns=event.at_ns,
+                    timeout_ns=body.heartbeat_timeout_ms * MS,
+                )
+            case ControllerEnded():
+                self._end(event.process, event.ref)
+            case SessionChanged() if body.state != "connected":
+                self._end(event.process, event.ref)
+            case ProcessExited():
+                self._end(body.ended, event.ref)
+            case NodeStopped():
+                self._end(event.process, event.ref)
+            case BrokerDeclared():
+                self._declared(event, body)
+        return self.now.get(event.process)
+
+    def _end(self, process: str, ref: Cause) -> None:
+        if self.now.pop(process, None) is not None:
+            self.over[process] = ref
+
+    def _declared(self, event: Event, body: BrokerDeclared) -> None:
+        term = self.now.get(event.process)
+        if term is None:
+            return
+        if body.new == "Absent":
+            term.brokers.pop(body.broker_id, None)
+            return
+        known = term.brokers.get(body.broker_id)
+        silent = body.reason not in ("heartbeat", "registered", "bounced", "controller_elected")
+        term.brokers[body.broker_id] = Declared(
+            state=body.new,
+            incarnation=body.incarnation_id,
+            version=body.version,
+            since_ns=event.at_ns,
+            ref=event.ref,
+            heard_ns=known.heard_ns if known is not None and silent else event.at_ns,
+        )
