@@ -333,10 +333,12 @@ class KafkaFaultChooser:
     """Combines faults, aims at the nodes that hold authority, and times bounces around the lease.
 
     `holder_keeps_id`: the system refuses a second process as long as the first one has a session.
+    `without` are faults that are never drawn.
     """
 
     timing: Timing
     holder_keeps_id: bool = False
+    without: frozenset[str] = frozenset()
 
     @property
     def mending_ms(self) -> int:
@@ -345,7 +347,8 @@ class KafkaFaultChooser:
 
     def draw(self, random: Random, moment: Moment) -> Planned | None:
         """See `FaultChooser.draw`."""
-        menu = [row for row in _MENU if row[1] in moment.offered]
+        offered = {*moment.offered} - self.without
+        menu = [row for row in _MENU if row[1] in offered]
         if not menu:
             return None
         situation = _Situation(moment, self.timing, self.holder_keeps_id)

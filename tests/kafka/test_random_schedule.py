@@ -118,6 +118,13 @@ def test_brokers_links_are_left_alone_while_a_partition_has_no_leader() -> None:
     assert all(any("controller" in end for end in p.ends) for p in drawn_faults(view, *LINKS))
 
 
+def test_a_system_may_leave_a_fault_out() -> None:
+    moment = Moment(begun(), LAYOUT, ("kill", "pause"))
+    chooser = KafkaFaultChooser(TIMING, without=frozenset({"kill"}))
+    found = [chooser.draw(Random(seed), moment) for seed in range(50)]
+    assert {planned.fault for planned in found if planned} == {"pause"}
+
+
 def test_a_dead_node_is_not_starting() -> None:
     view = begun("broker-2")
     view.alive.discard("broker-2#1")

@@ -122,8 +122,9 @@ class ZooKeeperMode:
         return select(selector, view, layout)
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
-        """See `fencepost_kafka.random_faults`."""
-        return KafkaFaultChooser(self.timing(shape), holder_keeps_id=True)
+        """See `fencepost_kafka.random_faults`. A second broker with an id ends by itself at once,
+        which the harness would take for a failure."""
+        return KafkaFaultChooser(self.timing(shape), without=frozenset({"duplicate_id"}))
 
     def properties(self, place: Place, shape: Shape) -> dict[str, str]:
         """How the broker in a place is configured."""
