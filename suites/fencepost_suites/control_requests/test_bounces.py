@@ -21,7 +21,8 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.node import KafkaNode
 from fencepost_kafka.testing import KafkaClients, KafkaCluster
-from fencepost_suites.common.shapes import OUTLASTING_LEASE
+from fencepost_suites.common.places import led_elsewhere
+from fencepost_suites.common.shapes import OUTLASTING_LEASE, shaped
 
 clause = pytest.mark.clause
 physical = pytest.mark.physical
@@ -29,16 +30,16 @@ pytestmark = [
     pytest.mark.only("reference/legacy", reason="control requests with broker epochs are KIP-380's")
 ]
 PARTITIONS = 6
+SHORT_SHUTDOWN = shaped(
+    "short-shutdown", controlled_shutdown_timeout_ms="3000", registration_lease_timeout_ms="6000"
+)
+"""A broker that cannot hand over all it leads ends after a while, so that its controlled shutdown
+lasts until then."""
 
 
 def elsewhere(cluster: KafkaCluster) -> KafkaNode:
     """A broker that is not the controller, and leads a partition of orders."""
-    controller = cluster.active_controller
-    return next(
-        leader
-        for index in range(PARTITIONS)
-        if (leader := cluster.leader("orders", index)).id != controller.id
-    )
+    return cluster.leader("orders", led_elsewhere(cluster, "orders", PARTITIONS))
 
 
 def answered(
@@ -69,13 +70,15 @@ def has_old(api: str) -> Callable[[ControlRequestAnswered], bool]:
     return lambda body: body.api == api and body.request_epoch < body.broker_epoch
 
 
-@OUTLASTING_LEASE
+@SHORT_SHUTDOWN
 @physical("signals")
 @clause("BE-03")
 def test_a_stop_replica_of_a_controlled_shutdown_does_not_stop_the_restarted_broker(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
     clients.create_topic("orders", partitions=PARTITIONS)
+    # Nothing can take over the partition that it alone has: it stays until the request is held.
+    clients.create_topic("alone", replication=1)
     victim = elsewhere(cluster)
     with faults.hold(cluster.active_controller, victim, "StopReplica") as held:
         anew = registered_anew(history, victim)

@@ -7,6 +7,7 @@ import pytest
 from fencepost import Shape
 from fencepost.testing import Faults
 from fencepost_kafka.testing import KafkaClients, KafkaCluster
+from fencepost_suites.common.places import led_elsewhere
 
 clause = pytest.mark.clause
 physical = pytest.mark.physical
@@ -49,13 +50,15 @@ def test_a_follower_that_does_not_keep_up_leaves_the_isr_and_returns_caught_up(
 ) -> None:
     writes = clients.produce("orders")
     cluster.eventually(writes.acked_at_least(50))
-    leader = cluster.leader("orders", 0)
-    follower = cluster.followers("orders", 0)[0]
+    # The cut must not hide the follower from the controller, which would drop it at once.
+    led = led_elsewhere(cluster, "orders")
+    leader = cluster.leader("orders", led)
+    follower = cluster.followers("orders", led)[0]
     # A one-way cut: it still receives the leader's answers, but there is no request to answer.
     with faults.cut(follower, leader):
-        cluster.eventually(~follower.in_sync("orders", 0))
+        cluster.eventually(~follower.in_sync("orders", led))
         cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
-    cluster.eventually(follower.in_sync("orders", 0))
+    cluster.eventually(follower.in_sync("orders", led))
 
 
 @pytest.mark.only(
