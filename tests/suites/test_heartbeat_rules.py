@@ -448,6 +448,24 @@ def test_a_stall_of_the_controller_leaves_a_late_declaration_undecided() -> None
     assert verdict(h, "HB-09") is Outcome.UNKNOWN
 
 
+def test_a_controller_that_ends_had_to_declare_a_silent_broker_before() -> None:
+    h = HistoryBuilder()
+    in_office(h)
+    answered(h)
+    h.after(3100)
+    h.add("harness", ProcessExited(CONTROLLER, -1, 9, expected=True))
+    assert verdict(h, "HB-09") is Outcome.VIOLATED
+
+
+def test_a_legacy_registration_that_outlives_the_timeout_counts_at_the_end_of_the_term() -> None:
+    h = HistoryBuilder()
+    began(h)
+    legacy(h)
+    h.after(2500)
+    h.add("harness", ProcessExited(CONTROLLER, -1, 9, expected=True))
+    assert verdict(h, "HB-23") is Outcome.HOLDS
+
+
 def test_two_registrations_with_one_czxid_break_the_promise() -> None:
     h = HistoryBuilder()
     registered(h)

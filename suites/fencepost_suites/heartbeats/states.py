@@ -8,9 +8,21 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    NodeStopped,
+    ProcessExited,
+    RunEnd,
+    Violated,
+)
 from fencepost_kafka import (
     BrokerDeclared,
+    ControllerEnded,
     MetadataHeartbeatAnswered,
     MetadataHeartbeatReceived,
     MetadataHeartbeatSent,
@@ -18,7 +30,7 @@ from fencepost_kafka import (
 from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span
-from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Declared, Terms
+from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Declared, Term, Terms
 
 HEARTBEAT_INFO = 5
 """The BrokerInfo version of a broker that sends heartbeats."""
@@ -104,7 +116,8 @@ class SilentBecomesInactive:
 
     def step(self, state: _Silences, event: Event) -> tuple[_Silences, Sequence[Finding]]:
         body = event.body
-        before = state.terms.now.get(event.process)
+        process = body.ended if isinstance(body, ProcessExited) else event.process
+        before = state.terms.now.get(process)
         match body:
             case MetadataHeartbeatReceived(error="NONE"):
                 state.heard_by_broker[body.broker_id, body.incarnation_id] = event.at_ns
@@ -118,12 +131,10 @@ class SilentBecomesInactive:
                 if known is not None:
                     self._overdue(state, event.process, body.broker_id, event.at_ns)
                     known.heard_ns = event.at_ns
-        if before is not None:
-            ended = state.terms.take(event) is None
-            for broker in before.brokers if ended else ():
-                self._overdue(state, event.process, broker, event.at_ns, before.brokers[broker])
-        else:
-            state.terms.take(event)
+        if before is not None and isinstance(body, ControllerEnded | NodeStopped | ProcessExited):
+            for broker in before.brokers:
+                self._overdue(state, process, broker, event.at_ns)
+        state.terms.take(event)
         return state, NOTHING
 
     def _declared(
@@ -147,16 +158,10 @@ class SilentBecomesInactive:
         return (Exercised(event.ref, Evidence.PEER if peer else Evidence.SELF),)
 
     @staticmethod
-    def _overdue(
-        state: _Silences,
-        process: str,
-        broker: int,
-        at_ns: int,
-        found: Declared | None = None,
-    ) -> None:
+    def _overdue(state: _Silences, process: str, broker: int, at_ns: int) -> None:
         """Whether a controller has left a silent broker in the cluster for too long."""
         term = state.terms.now.get(process)
-        known = found or (term.brokers.get(broker) if term is not None else None)
+        known = term.brokers.get(broker) if term is not None else None
         if term is None or known is None:
             return
         if known.state not in LIVE or known.version < HEARTBEAT_INFO:
@@ -313,11 +318,14 @@ class LegacyStaysActive:
 
     def step(self, state: _Legacy, event: Event) -> tuple[_Legacy, Sequence[Finding]]:
         body = event.body
-        before = state.terms.now.get(event.process)
+        process = body.ended if isinstance(body, ProcessExited) else event.process
+        before = state.terms.now.get(process)
         known = None
         if isinstance(body, BrokerDeclared) and before is not None:
             known = before.brokers.get(body.broker_id)
         term = state.terms.take(event)
+        if before is not None and process not in state.terms.now:
+            return state, _outlived(before, event.at_ns)
         if not isinstance(body, BrokerDeclared) or body.version >= HEARTBEAT_INFO:
             return state, NOTHING
         if body.new in ("Initial", "Inactive"):
@@ -332,10 +340,16 @@ class LegacyStaysActive:
 
     def end(self, state: _Legacy, end: RunEnd) -> Sequence[Finding]:
         return tuple(
-            Exercised(known.ref, Evidence.SELF)
-            for term in state.terms.now.values()
-            for known in term.brokers.values()
-            if known.version < HEARTBEAT_INFO
-            and known.state in LIVE
-            and end.ended_at_ns >= known.since_ns + term.timeout_ns
+            found for term in state.terms.now.values() for found in _outlived(term, end.ended_at_ns)
         )
+
+
+def _outlived(term: Term, at_ns: int) -> Sequence[Finding]:
+    """The legacy registrations that were active in a term for longer than the timeout."""
+    return tuple(
+        Exercised(known.ref, Evidence.SELF)
+        for known in term.brokers.values()
+        if known.version < HEARTBEAT_INFO
+        and known.state in LIVE
+        and at_ns >= known.since_ns + term.timeout_ns
+    )

@@ -1,0 +1,181 @@
+"""Brokers over ZooKeeper: their heartbeats to the controller, how they fence themselves, and how
+their ISRs change (KIP-343)."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost import Shape
+from fencepost.testing import Faults
+from fencepost_kafka.testing import KafkaClients, KafkaCluster, KafkaNode
+from fencepost_suites.common.shapes import shaped
+
+clause = pytest.mark.clause
+pytestmark = pytest.mark.only("reference/legacy", reason="KIP-343 is of the plane over ZooKeeper")
+
+ZOOKEEPER = "zookeeper-1"
+OLD = ("broker-1", "broker-2")
+OLD_PROTOCOL = {"inter.broker.protocol": "2"}
+
+
+def controlling(cluster: KafkaCluster) -> KafkaNode:
+    """The broker that is the controller."""
+    name = cluster.active_controller.name
+    return next(broker for broker in cluster.brokers if broker.name == name)
+
+
+def others(cluster: KafkaCluster) -> tuple[KafkaNode, KafkaNode]:
+    """The two brokers that are not the controller."""
+    controller = controlling(cluster)
+    one, two = (broker for broker in cluster.brokers if broker != controller)
+    return one, two
+
+
+@clause("HB-06", "HB-07", "HB-08", "HB-11")
+@clause("HB-01", "HB-09", "HB-10", "HB-14")
+def test_a_broker_cut_off_from_the_controller_and_not_from_zookeeper_fences_itself(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+) -> None:
+    clients.produce("orders", acks="all")
+    cluster.eventually(cluster.led("orders", 0))
+    controller = controlling(cluster)
+    victim, _ = others(cluster)
+    with faults.partition(victim, controller):
+        cluster.eventually(victim.fenced_by_controller)
+        cluster.eventually(victim.fenced)
+        assert not clients.fetch_directly(victim, "orders", 0).answered
+    cluster.eventually(victim.active)
+    cluster.eventually(cluster.recovered)
+
+
+@clause("HB-16", "HB-21")
+def test_a_broker_that_was_inactive_returns_to_the_isr_by_request(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+) -> None:
+    writes = clients.produce("orders", acks="all")
+    controller = controlling(cluster)
+    leader = cluster.leader("orders", 0)
+    victim = next(one for one in cluster.brokers if one not in (leader, controller))
+    with faults.partition(victim, controller):
+        cluster.eventually(victim.fenced_by_controller)
+        cluster.eventually(writes.acked_at_least(len(writes.acked) + 100))
+        cluster.eventually(victim.fenced)
+    cluster.eventually(victim.in_sync("orders", 0))
+
+
+@clause("HB-17", "HB-27")
+def test_a_controller_without_zookeeper_answers_as_one_no_longer(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+) -> None:
+    writes = clients.produce("orders", acks="all")
+    controller = controlling(cluster)
+    leads = (cluster.leader("orders", index) for index in range(3))
+    leader = next(one for one in leads if one != controller)
+    follower = next(one for one in cluster.brokers if one not in (leader, controller))
+    # The leader wants a smaller ISR while it still takes the old controller for the newest one.
+    with faults.partition(follower, leader), faults.partition(controller, ZOOKEEPER):
+        cluster.eventually(cluster.another_controller(cluster.active_controller))
+    cluster.eventually(cluster.recovered)
+    cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+
+
+@clause("HB-02")
+def test_a_new_controller_makes_no_broker_inactive_by_itself(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+) -> None:
+    clients.produce("orders", acks="all")
+    old = controlling(cluster)
+    with faults.kill(old):
+        cluster.eventually(cluster.another_controller(old))
+    cluster.eventually(cluster.recovered)
+
+
+@clause("HB-12", "HB-29")
+def test_an_overwritten_process_is_refused(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+) -> None:
+    clients.produce("orders", acks="all")
+    victim, _ = others(cluster)
+    # The old process cannot see in ZooKeeper that another one has its id.
+    with faults.partition(victim, ZOOKEEPER), faults.duplicate_id(victim, disk="empty"):
+        duplicate = cluster.node(f"{victim.name}-duplicate")
+        cluster.eventually(duplicate.active)
+        cluster.eventually(victim.fenced)
+    cluster.eventually(cluster.recovered)
+
+
+@clause("HB-01")
+def test_a_process_that_restarts_at_once_sends_its_own_incarnation_id(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+) -> None:
+    clients.produce("orders", acks="all")
+    victim, _ = others(cluster)
+    faults.bounce(victim, after_ms=0)
+    cluster.eventually(victim.active)
+    cluster.eventually(cluster.recovered)
+
+
+@clause("HB-13")
+def test_a_heartbeat_of_a_restarted_process_that_overtakes_the_watch_is_a_bounce(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+) -> None:
+    clients.produce("orders", acks="all")
+    controller = controlling(cluster)
+    victim, _ = others(cluster)
+    with faults.slow_link(controller, ZOOKEEPER, latency_ms=150):
+        faults.bounce(victim, after_ms=0)
+        cluster.eventually(victim.active)
+    cluster.eventually(cluster.recovered)
+
+
+@shaped(controlled_shutdown_timeout_ms="3000")
+@clause("HB-04", "HB-14")
+def test_a_broker_that_stops_serves_until_its_time_is_up(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+) -> None:
+    clients.create_topic("alone", partitions=3, replication=1)
+    clients.produce("alone", acks="1")
+    victim = next(
+        one
+        for one in (cluster.leader("alone", index) for index in range(3))
+        if one != controlling(cluster)
+    )
+    with faults.terminate(victim) as stopped:
+        assert stopped.receipt.true
+    cluster.eventually(cluster.recovered)
+
+
+@clause("HB-05", "HB-14")
+def test_a_broker_that_stops_hands_its_leaderships_over(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+) -> None:
+    clients.create_topic("orders", partitions=3)
+    clients.produce("orders", acks="all")
+    victim = next(
+        one
+        for one in (cluster.leader("orders", index) for index in range(3))
+        if one != controlling(cluster)
+    )
+    with faults.terminate(victim) as stopped:
+        assert stopped.receipt.true
+    cluster.eventually(victim.active)
+    cluster.eventually(cluster.recovered)
+
+
+@pytest.mark.parametrize(
+    "fencepost_shape",
+    [Shape(own=dict.fromkeys(OLD, OLD_PROTOCOL))],
+    ids=["first-roll"],
+)
+@clause("HB-22", "HB-23")
+def test_brokers_of_both_protocols_live_in_one_cluster(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+) -> None:
+    clients.create_topic("orders", partitions=1)
+    writes = clients.produce("orders", acks="all")
+    leader = cluster.leader("orders", 0)
+    assert leader.name in OLD
+    follower = next(one for one in cluster.brokers if one != leader)
+    with faults.partition(leader, follower):
+        cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+    cluster.eventually(cluster.recovered)
