@@ -80,9 +80,9 @@ def send(
 def answer(
     h: HistoryBuilder, sent: Event, error: str = "NONE", process: str = NEW, **changed: Any
 ) -> None:
-    """Answers a request, told as it was sent unless a field is changed."""
+    """Answers a request, as it was sent unless a field is changed."""
     body: Any = sent.body
-    told = {
+    answer = {
         "api": body.api,
         "client": sent.process,
         "broker_id": 1,
@@ -95,10 +95,10 @@ def answer(
         "partitions": body.partitions,
         "deletes": body.deletes,
     }
-    told.update(changed)
+    answer.update(changed)
     h.add(
         process,
-        ControlRequestAnswered(**told),
+        ControlRequestAnswered(**answer),
         cause=Cause(sent.process, body.correlation, request=True),
     )
 

@@ -99,7 +99,7 @@ class FormerStopReplicaHarmsNot:
 
 @dataclass(slots=True)
 class _Shutdowns:
-    """Who registered under which epoch, which of these processes were asked to stop, and what each
+    """Which process registered under which epoch, which of them were asked to stop, and what each
     controller has declared."""
 
     holders: dict[tuple[int, int], tuple[str, Cause]] = field(default_factory=dict)
@@ -223,7 +223,10 @@ class _Office:
             )
             violated = Violated(one.at, Evidence.PEER, text, ())
             due_ns = from_ns + BOUND_NS
-            self.suspects.append(Late(violated, self.controller, from_ns, now_ns, BOUND_NS, due_ns))
+            late = Late(
+                violated, self.controller, from_ns, now_ns, period_ns=BOUND_NS, due_ns=due_ns
+            )
+            self.suspects.append(late)
             del self.due[broker]
 
 
@@ -236,7 +239,7 @@ OFFICE_KINDS: frozenset[type[Struct]] = frozenset(
 
 
 def _office(state: _Office, event: Event) -> None:
-    """Applies what says who is in office, and which processes are brokers."""
+    """Applies what says which controller is in office, and which processes are brokers."""
     body = event.body
     match body:
         case ControllerBegan():

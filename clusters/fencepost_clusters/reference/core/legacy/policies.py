@@ -142,7 +142,7 @@ def is_old_incarnation(asked: int, known: int) -> bool:
 
 def compared_epoch(initialised: int, adopted: int) -> int:
     """The czxid with which the registered one is compared at a broker change: that for which the
-    broker was initialised, whatever heartbeats have told since (HB-13, BE-05)."""
+    broker was initialised, whatever heartbeats have named since (HB-13, BE-05)."""
     return initialised
 
 

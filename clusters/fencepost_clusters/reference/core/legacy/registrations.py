@@ -29,7 +29,7 @@ class Registration(Struct, frozen=True):
 
 
 Rubbish = Callable[[str], None]
-"""Is told of a znode that cannot be read."""
+"""Called with a sentence about each znode that cannot be read."""
 
 
 def read_all(

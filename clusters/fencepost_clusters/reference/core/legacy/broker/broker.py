@@ -101,10 +101,10 @@ class LegacyNode:
             settings,
             self.session,
             self.lifecycle,
-            lambda: self._addresses.get(-1 if self.elected is None else self.elected),
-            self._policies,
-            self._isr_written,
-            out,
+            address=lambda: self._addresses.get(-1 if self.elected is None else self.elected),
+            policies=self._policies,
+            written=self._isr_written,
+            out=out,
         )
         rules = policies.replication
         self.replicas = Replicas(settings, self.isr_changes, rules, out)

@@ -1,7 +1,7 @@
 """Control requests at a broker: which it obeys (KIP-380), and what they change.
 
 LeaderAndIsr says which replicas it has, and which of them lead. UpdateMetadata says what clients
-are told. StopReplica takes replicas offline. A refused request has no effect.
+learn. StopReplica takes replicas offline. A refused request has no effect.
 """
 
 from __future__ import annotations
@@ -191,19 +191,19 @@ class Commands:
             topic_id = znodes.topic_id(topic.topic_name)
             if topic.topic_name not in image.topics:
                 self.new_topics.add(topic.topic_name)
-            for told in topic.partition_states:
-                if told.leader == BEING_DELETED:
+            for state in topic.partition_states:
+                if state.leader == BEING_DELETED:
                     self._forget(image, topic.topic_name)
                     break
                 image.topics[topic.topic_name] = topic_id
                 image.names[topic_id] = topic.topic_name
-                image.partitions.setdefault(topic_id, {})[told.partition_index] = Partition(
+                image.partitions.setdefault(topic_id, {})[state.partition_index] = Partition(
                     topic_id=topic_id,
-                    index=told.partition_index,
-                    replicas=told.replicas,
-                    isr=told.isr,
-                    leader=told.leader,
-                    leader_epoch=told.leader_epoch,
+                    index=state.partition_index,
+                    replicas=state.replicas,
+                    isr=state.isr,
+                    leader=state.leader,
+                    leader_epoch=state.leader_epoch,
                 )
 
     @staticmethod

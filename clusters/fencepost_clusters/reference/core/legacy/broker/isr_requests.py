@@ -22,7 +22,7 @@ from fencepost_clusters.zookeeper import port as zk
 from fencepost_kafka import PartitionCommitted
 
 Written = Callable[[int, IsrOutcome | None, int], None]
-"""Is told of a write by the number of its request: the outcome, None for none, and the version."""
+"""Called with the number of a write, its outcome (None: there is none), and the znode's version."""
 
 
 @final
@@ -36,6 +36,7 @@ class IsrChanges:
         settings: Settings,
         session: Session,
         lifecycle: Lifecycle,
+        *,
         address: Callable[[], Address | None],
         policies: LegacyBrokerPolicies,
         written: Written,

@@ -301,8 +301,8 @@ class Lifecycle:
         assert self._stop_ns is not None
         limit_ns = self._settings.ns("controlled.shutdown.timeout.ms")
         timed_out = now.monotonic_ns >= self._stop_ns + limit_ns
-        told = self.state is OwnState.STOPPING or timed_out
-        if told and self._policies.may_end(led, self._stop_ns, now.monotonic_ns, limit_ns):
+        moved = self.state is OwnState.STOPPING or timed_out
+        if moved and self._policies.may_end(led, self._stop_ns, now.monotonic_ns, limit_ns):
             self._end("shutdown_timeout" if led and timed_out else "shutdown_granted")
             return
         found = self._address()

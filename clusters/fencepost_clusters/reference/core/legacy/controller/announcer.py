@@ -159,7 +159,7 @@ class Announcer:
             epoch = self._queues.epoch(broker)
             if epoch is None or broker == except_for:
                 continue
-            # First what clients are told: a new leader is asked about a topic that it knows.
+            # First what clients learn: a new leader is asked about a topic that it knows.
             self._queues.add(
                 broker,
                 messages.update_metadata(self.sender, image, epoch, changed, announced),

@@ -67,7 +67,7 @@ class Controller:
     # ----------------------------------------------------------------------------------- election
 
     def stand(self, now: Instant) -> None:
-        """Stands for election, or learns who is elected; once at a time."""
+        """Stands for election, or learns which broker is elected; once at a time."""
         self._now = now
         if self._standing:
             self._again = True
@@ -98,7 +98,13 @@ class Controller:
 
     def _take_office(self, won: election.Won) -> Steps:
         term = Term(
-            won, self._settings, self.queues, self._policies, self._cluster, self._out, self._now
+            won,
+            self._settings,
+            self.queues,
+            policies=self._policies,
+            cluster=self._cluster,
+            out=self._out,
+            now=self._now,
         )
         self.term = term
         self.queues.close_all()
@@ -324,7 +330,12 @@ class Controller:
             isr_changes.answer(self._out, received, asked, isr_changes.refused(asked))
             return
         job = isr_changes.job(
-            term, received, asked, self._policies, self._out, self.term is not None
+            term,
+            received,
+            asked,
+            policies=self._policies,
+            out=self._out,
+            active=self.term is not None,
         )
         term.add(self._then_settle(term, job, asked))
         self.go_on(now)

@@ -63,6 +63,7 @@ def job(
     term: Term,
     received: Received,
     asked: w.IsrChangeRequest,
+    *,
     policies: LegacyControllerPolicies,
     out: Outbox,
     active: bool,

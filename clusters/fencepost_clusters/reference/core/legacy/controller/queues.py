@@ -28,7 +28,7 @@ MS = 1_000_000
 RETRY_NS = 50 * MS
 
 Done = Callable[[Error], None]
-"""Is told how a request was answered."""
+"""Called with the error in the answer to a request."""
 
 
 @dataclass(slots=True)

@@ -47,6 +47,7 @@ class Term:
         won: Won,
         settings: Settings,
         queues: Queues,
+        *,
         policies: LegacyControllerPolicies,
         cluster: ClusterPolicies,
         out: Outbox,
@@ -103,7 +104,7 @@ class Term:
         for one in found.values():
             state = self._policies.state_of_newcomer(one.info.version)
             if not self.first and state is BrokerState.INITIAL:
-                state = BrokerState.ACTIVE  # a failover makes nobody inactive by itself
+                state = BrokerState.ACTIVE  # a failover makes no broker inactive by itself
             self._meet(one, state, "controller_elected")
         every = self.store.image.all_partitions()
         for broker in sorted({b for p in every for b in p.replicas} - set(found)):
