@@ -14,3 +14,14 @@ def led_elsewhere(cluster: KafkaCluster, topic: str, partitions: int = 3) -> int
     return next(
         index for index in range(partitions) if cluster.leader(topic, index).id != controller.id
     )
+
+
+def apart_from_controller(cluster: KafkaCluster, topic: str, partitions: int) -> int:
+    """The first partition of which the active controller has no replica, by the same ids."""
+    controller = cluster.active_controller
+
+    def brokers(index: int) -> set[int]:
+        followers = cluster.followers(topic, index)
+        return {cluster.leader(topic, index).id, *(broker.id for broker in followers)}
+
+    return next(index for index in range(partitions) if controller.id not in brokers(index))

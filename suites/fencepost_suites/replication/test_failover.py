@@ -6,14 +6,20 @@ from __future__ import annotations
 import pytest
 
 from fencepost.testing import EventLog, Faults
-from fencepost_kafka import IsrChangeAnswered
+from fencepost_kafka import IsrChangeAnswered, kafka_shape
 from fencepost_kafka.testing import KafkaClients, KafkaCluster
+from fencepost_suites.common.places import apart_from_controller
 from fencepost_suites.common.shapes import OUTLASTING_LEASE, shaped
 
 clause = pytest.mark.clause
 physical = pytest.mark.physical
 PATIENT = shaped("patient", replica_lag_time_max_ms="30000", registration_lease_timeout_ms="9000")
 """Followers that are cut off stay in the ISR until the test goes on, however long that takes."""
+_PATIENT = {"replica.lag.time.max.ms": "30000", "registration.lease.timeout.ms": "9000"}
+PATIENT_OF_FOUR = pytest.mark.parametrize(
+    "fencepost_shape", [kafka_shape(brokers=4, settings=_PATIENT)], ids=["patient-four"]
+)
+"""As `PATIENT`, with a broker that has no replica of a given partition."""
 
 
 @physical("sockets")
@@ -36,18 +42,20 @@ def test_a_write_whose_answer_was_lost_with_the_leader_is_sent_again_and_stored_
 
 
 @pytest.mark.only(
-    "reference/quorum", "apache/kraft", reason="a follower may be the controller elsewhere"
+    *("reference/quorum", "reference/legacy", "apache/kraft"),
+    reason="a follower may be the controller elsewhere",
 )
-@PATIENT
+@PATIENT_OF_FOUR
 @clause("RP-31")
 def test_a_leader_that_steps_down_fails_the_writes_that_wait_for_followers(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
-    clients.create_topic("orders", partitions=1)
+    clients.create_topic("orders", partitions=4)
     writes = clients.produce("orders", acks="all")
     cluster.eventually(writes.acked_at_least(50))
-    leader = cluster.leader("orders", 0)
-    followers = [f.name for f in cluster.followers("orders", 0)]
+    led = apart_from_controller(cluster, "orders", 4)
+    leader = cluster.leader("orders", led)
+    followers = [f.name for f in cluster.followers("orders", led)]
     with faults.cut(followers, leader):
         cluster.eventually(writes.goes_on(20))
         with faults.terminate(leader):
