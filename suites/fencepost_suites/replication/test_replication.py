@@ -6,8 +6,9 @@ import pytest
 
 from fencepost import Shape
 from fencepost.testing import Faults
+from fencepost_kafka import kafka_shape
 from fencepost_kafka.testing import KafkaClients, KafkaCluster
-from fencepost_suites.common.places import led_elsewhere
+from fencepost_suites.common.places import apart_from_controller, led_elsewhere
 
 clause = pytest.mark.clause
 physical = pytest.mark.physical
@@ -24,6 +25,8 @@ LEASE_OUTLASTS_LAG = Shape(
     settings={"registration.lease.timeout.ms": "5500", "replica.lag.time.max.ms": "2000"}
 )
 """A leader that is cut off from every node asks for a smaller ISR long before its lease ends."""
+LONG_LEASE_OF_FOUR = kafka_shape(brokers=4, settings=LEASE_OUTLASTS_LAG.settings)
+"""The same, with a broker that has no replica of a given partition."""
 
 
 @physical("signals")
@@ -139,6 +142,24 @@ def test_a_leader_that_cannot_store_a_smaller_isr_commits_on_the_old_one(
     follower = cluster.followers("orders", 0)[0]
     with faults.cut_from_controllers(leader), faults.partition(leader, follower):
         result = clients.produce_directly(leader, "orders", 0, acks="all")
+        assert not result.answered
+        cluster.eventually(leader.fenced_by_controller)
+    cluster.eventually(cluster.recovered)
+
+
+@pytest.mark.only("reference/legacy", reason="controllers elsewhere are cut off by their role")
+@pytest.mark.parametrize("fencepost_shape", [LONG_LEASE_OF_FOUR], ids=["long-lease-four"])
+@clause("RP-32", "RP-04")
+def test_a_leader_cut_off_from_the_controllers_broker_commits_on_the_old_isr(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+) -> None:
+    clients.create_topic("orders", partitions=4)
+    clients.produce("orders")
+    led = apart_from_controller(cluster, "orders", 4)
+    leader = cluster.leader("orders", led)
+    others = [cluster.active_controller, cluster.followers("orders", led)[0]]
+    with faults.partition(leader, others):
+        result = clients.produce_directly(leader, "orders", led, acks="all")
         assert not result.answered
         cluster.eventually(leader.fenced_by_controller)
     cluster.eventually(cluster.recovered)
