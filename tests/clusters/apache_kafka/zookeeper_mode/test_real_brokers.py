@@ -93,9 +93,11 @@ def test_a_stop_replica_from_before_a_bounce_is_refused_since_kip_380(
     tmp_path: Path, plugins: Plugins
 ) -> None:
     with running(plugins, tmp_path / "run", "3.9.2") as run:
-        run.clients.create_topic("orders")
+        run.clients.create_topic("orders", partitions=1)
         controller = run.cluster.active_controller
-        victim = next(one for one in run.cluster.brokers if one.id != controller.id)
+        # A broker that stops is sent StopReplica for what it follows.
+        followers = run.cluster.followers("orders", 0)
+        victim = next(one for one in followers if one.id != controller.id)
         with run.faults.hold(controller, victim, "StopReplica"):
             run.faults.bounce(victim, after_ms=0, signal="SIGTERM")
             run.cluster.eventually(victim.active)
