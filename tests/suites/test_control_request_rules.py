@@ -321,6 +321,19 @@ def test_a_bounce_that_is_found_holds_be_05() -> None:
     assert outcome(h, "BE-05") is Outcome.HOLDS
 
 
+def test_a_bounce_that_is_found_before_the_broker_has_its_answer_holds_be_05() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    register(h, OLD, FORMER)
+    declare(h, "Absent", "Active", FORMER, "registered")
+    declare(h, "Active", "Absent", FORMER, "bounced")
+    declare(h, "Absent", "Active", OWN, "bounced")
+    register(h, NEW, OWN)
+    h.after(7_000)
+    declare(h, "Active", "Stopping", OWN, "heartbeat")
+    assert outcome(h, "BE-05") is Outcome.HOLDS
+
+
 def test_a_bounce_that_is_not_found_breaks_be_05() -> None:
     h = bounced()
     h.after(7_000)

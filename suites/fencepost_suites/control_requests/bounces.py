@@ -195,6 +195,9 @@ class _Office:
     controller: str = ""
     began_ns: int = 0
     due: dict[int, _Due] = field(default_factory=dict)
+    found: dict[int, tuple[int, bool]] = field(default_factory=dict)
+    """broker -> the newest broker epoch that a controller has declared, and whether as bounced. It
+    may read a registration before the broker has its answer from ZooKeeper."""
     suspects: list[Late] = field(default_factory=list)
 
     def goes(self, process: str) -> None:
@@ -282,15 +285,19 @@ class BounceDetected:
         _office(state, event)
         match body:
             case BrokerRegistered():
+                epoch, as_bounced = state.found.get(body.broker_id, (NO_EPOCH, False))
+                if epoch == body.broker_epoch:
+                    return state, (Exercised(event.ref, Evidence.PEER),) if as_bounced else NOTHING
                 state.due[body.broker_id] = _Due(
                     event.process, body.broker_epoch, event.ref, event.at_ns, False
                 )
             case BrokerDeclared() if body.new != "Absent" and event.process == state.controller:
+                bounced = body.old == "Absent" and body.reason == "bounced"
+                state.found[body.broker_id] = (body.incarnation_id, bounced)
                 due = state.due.get(body.broker_id)
                 if due is not None and due.epoch == body.incarnation_id:
                     del state.due[body.broker_id]
-                    if body.old == "Absent" and body.reason == "bounced":
-                        return state, (Exercised(event.ref, Evidence.PEER),)
+                    return state, (Exercised(event.ref, Evidence.PEER),) if bounced else NOTHING
         return state, NOTHING
 
     def end(self, state: _Office, end: RunEnd) -> Sequence[Finding]:
