@@ -221,7 +221,8 @@ class Controller:
             times.extend(
                 known.heard_ns + timeout_ns
                 for known in term.brokers.values()
-                if known.state in LIVE and known.version >= znodes.HEARTBEAT_INFO
+                if known.state in LIVE
+                and self._policies.is_silent(known.version, timeout_ns, timeout_ns)
             )
         return min((t for t in times if t is not None), default=None)
 
