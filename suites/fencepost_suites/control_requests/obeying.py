@@ -31,7 +31,7 @@ HEARTBEAT_INFO = 5
 """The BrokerInfo version of brokers whose inter-broker protocol has broker epochs for certain."""
 
 
-def by_told_broker(event: Event) -> Keys:
+def by_addressed_broker(event: Event) -> Keys:
     """The broker that a control request goes to; for a process's start, the broker of its slot."""
     body = event.body
     if isinstance(body, NodeStarted):
@@ -55,7 +55,7 @@ class FormerGenerationRefused:
 
     clause: str = "BE-02"
     kinds: frozenset[type[Struct]] = REQUEST_KINDS
-    keys = staticmethod(by_told_broker)
+    keys = staticmethod(by_addressed_broker)
 
     def start(self, key: Key) -> Requests:
         return Requests()
@@ -97,7 +97,7 @@ class DeposedControllerRefused:
 
     clause: str = "BE-08"
     kinds: frozenset[type[Struct]] = REQUEST_KINDS
-    keys = staticmethod(by_told_broker)
+    keys = staticmethod(by_addressed_broker)
 
     def start(self, key: Key) -> Requests:
         return Requests()
@@ -128,7 +128,7 @@ class AcceptsNoEpoch:
 
     clause: str = "BE-10"
     kinds: frozenset[type[Struct]] = REQUEST_KINDS | {ControlledShutdownAnswered}
-    keys = staticmethod(by_told_broker)
+    keys = staticmethod(by_addressed_broker)
 
     def start(self, key: Key) -> Requests:
         return Requests()
@@ -179,7 +179,7 @@ class RequestsCarryEpoch:
 
     clause: str = "BE-01"
     kinds: frozenset[type[Struct]] = REQUEST_KINDS | {ControlledShutdownAnswered}
-    keys = staticmethod(by_told_broker)
+    keys = staticmethod(by_addressed_broker)
 
     def start(self, key: Key) -> _Written:
         return _Written()

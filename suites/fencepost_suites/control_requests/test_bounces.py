@@ -147,7 +147,7 @@ def test_a_leader_and_isr_from_before_the_start_is_not_obeyed(
     victim, other = (broker for broker in cluster.brokers if broker.id != controller.id)
     # The requests for its new process wait behind the old one, which so may be its first.
     with faults.hold(controller, victim, "LeaderAndIsr", first=0) as held:
-        # The leaderships of the other broker move: victim is told of new leaders.
+        # The leaderships of the other broker move: victim learns of new leaders.
         faults.bounce(other, after_ms=0)
         assert held.await_receipt().true
         anew = registered_anew(history, victim)

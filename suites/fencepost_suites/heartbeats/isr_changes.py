@@ -191,7 +191,7 @@ _STORED: frozenset[type[Struct]] = TERM_KINDS | {
 @final
 @dataclass(frozen=True, slots=True)
 class OnlyLeaderChangesIsr:
-    """HB-19. Who leads is what was stored, not what the controller says in its answer. The
+    """HB-19. The leader is the one that was stored, not what the controller says in its answer. The
     leader's evidence is the refusal that it received."""
 
     clause: str = "HB-19"

@@ -150,8 +150,8 @@ Held = tuple[str, str, int]
 class _Replicas:
     ids: dict[tuple[str, str], str] = field(default_factory=dict)
     """process and topic -> the topic's id as that process knows it."""
-    told: dict[str, str] = field(default_factory=dict)
-    """topic -> the newest id that a controller has told of, for processes that replay no records:
+    newest_ids: dict[str, str] = field(default_factory=dict)
+    """topic -> the newest id that a controller has named, for processes that replay no records:
     over ZooKeeper."""
     marked: dict[str, int] = field(default_factory=dict)
     """topic id -> when the topic was marked as being deleted."""
@@ -199,7 +199,7 @@ class DeletedReplicasAreRemoved:
             case TopicCommitted(deleted=False):
                 state.ids[event.process, body.topic] = body.topic_id
                 if body.role == "controller":
-                    state.told[body.topic] = body.topic_id
+                    state.newest_ids[body.topic] = body.topic_id
             case TopicMarked():
                 state.marked.setdefault(body.topic_id, event.at_ns)
             case TopicCommitted():
@@ -210,8 +210,8 @@ class DeletedReplicasAreRemoved:
                     if place[1] == body.topic_id:
                         state.owed.setdefault(place, (event.at_ns, event.ref))
             case LogAppended():
-                told = state.told.get(body.topic)
-                topic_id = state.ids.get((event.process, body.topic), told)
+                newest = state.newest_ids.get(body.topic)
+                topic_id = state.ids.get((event.process, body.topic), newest)
                 if topic_id is not None and not slot.endswith(DUPLICATES):
                     state.held[slot, topic_id, body.partition] = body.topic
             case ReplicaRemoved():
