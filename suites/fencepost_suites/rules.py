@@ -19,7 +19,14 @@ from fencepost_suites.clients import anomalies, duplicates
 from fencepost_suites.common import surfaces
 from fencepost_suites.control_requests import bounces, obeying
 from fencepost_suites.heartbeats import fencing as self_fencing
-from fencepost_suites.heartbeats import isr_changes, protocol, registrations, states
+from fencepost_suites.heartbeats import (
+    isr_changes,
+    presence,
+    protocol,
+    registrations,
+    states,
+)
+from fencepost_suites.heartbeats import metadata as announced
 from fencepost_suites.quorum import electorate, epochs, metadata, metrics, rights
 from fencepost_suites.replication import (
     checkpoints,
@@ -118,6 +125,7 @@ ALL: tuple[Rule[Any], ...] = (
     obeying.AcceptsNoEpoch(),
     registrations.IncarnationIsRegistration(),
     states.ActiveByHeartbeat(),
+    announced.InactiveIsLeftOut(),
     self_fencing.StoppingServes(),
     self_fencing.LeadershipsMoveFirst(),
     self_fencing.SilenceFences(),
@@ -137,7 +145,10 @@ ALL: tuple[Rule[Any], ...] = (
     isr_changes.AppliedBeforeAnswered(),
     protocol.OldProtocolKept(),
     states.LegacyStaysActive(),
+    presence.NewestCounts(),
+    announced.UpdateIsRetried(),
     self_fencing.OnlyControllerAnswers(),
+    presence.OnlyWithZnode(),
     self_fencing.RefusedFencesItself(),
     anomalies.LostWrite(),
     anomalies.Unseen(),

@@ -19,6 +19,7 @@ from fencepost.runs.schedule import read
 from fencepost.testing import kit
 from fencepost_clusters.reference.simulation import shell
 from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.codec import CLIENT_CALLS, NODE_CALLS
 from fencepost_kafka.events import IsrChangeAsked, ProduceCompleted, ProduceInvoked
 from fencepost_kafka.hold import hold
 from fencepost_kafka.testing import KafkaClients, KafkaCluster
@@ -55,7 +56,7 @@ def test_arguments_without_sense_are_refused(arguments: dict[str, object], says:
 
 def framed(request: m.Request, to_clients: bool = False) -> bytes:
     sent = shell._Request("client", 1, request, "")
-    frame = shell.frame(sent, to_clients)
+    frame = shell.frame(sent, CLIENT_CALLS if to_clients else NODE_CALLS)
     assert frame is not None
     return frame
 

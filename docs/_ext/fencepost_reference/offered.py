@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from fencepost import Configured, HasDefects, Versioned
 from fencepost_reference.loaded import plugins
 from fencepost_reference.text import code, docstring, line, prose, table
 
-BROKER = {"process.roles": "broker", "broker.id": "1", "controller.connect": "controller-1:9093"}
-"""The smallest configuration of a node of the reference cluster; everything else is a default."""
+SMALLEST: Mapping[str, Mapping[str, str]] = {
+    "quorum": {
+        "process.roles": "broker",
+        "broker.id": "1",
+        "controller.connect": "controller-1:9093",
+    },
+    "legacy": {"broker.id": "1", "zookeeper.connect": "zookeeper-1:2181"},
+}
+"""The smallest configuration of a broker of the reference cluster, by plane; everything else is a
+default."""
 
 
 def faults() -> str:
@@ -96,10 +104,11 @@ def settings() -> str:
     for name, system in sorted(plugins().systems.items()):
         if isinstance(system, Configured):
             parts.append(f"### Of `{name}`\n")
+            smallest = SMALLEST[system.plane]
             rows = [
                 (code(setting), code(value))
-                for setting, value in sorted(system.effective(BROKER).items())
-                if setting not in BROKER
+                for setting, value in sorted(system.effective(smallest).items())
+                if setting not in smallest
             ]
             parts.append(table(("setting", "default"), rows))
     return "\n".join(parts)

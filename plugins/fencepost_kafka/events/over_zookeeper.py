@@ -244,6 +244,7 @@ class ControlRequestSent(Struct, frozen=True, tag="controller.control_request_se
 
     `partitions` are named topic-partition. `attempt` counts from 1; a request is sent again until
     it is answered, or the broker is gone. `deletes`: a StopReplica that deletes the data, too.
+    `brokers` are those that an UpdateMetadata names.
     """
 
     api: str
@@ -254,6 +255,7 @@ class ControlRequestSent(Struct, frozen=True, tag="controller.control_request_se
     partitions: tuple[str, ...]
     attempt: int
     deletes: bool = False
+    brokers: tuple[int, ...] = ()
 
     def sentence(self) -> str:
         return (
@@ -276,7 +278,8 @@ class ControlRequestAnswered(Struct, frozen=True, tag="broker.control_request_an
 
     `request_epoch` is the broker epoch in the request (-1: its version has none), `broker_epoch`
     the broker's own, `seen_epoch` the highest controller epoch that it had seen before. `first`: it
-    is the first LeaderAndIsr that this process carries out.
+    is the first LeaderAndIsr that this process carries out. `brokers` are those that an
+    UpdateMetadata names, as the broker has read it.
     """
 
     api: str
@@ -291,6 +294,7 @@ class ControlRequestAnswered(Struct, frozen=True, tag="broker.control_request_an
     partitions: tuple[str, ...]
     first: bool = False
     deletes: bool = False
+    brokers: tuple[int, ...] = ()
 
     def sentence(self) -> str:
         return (

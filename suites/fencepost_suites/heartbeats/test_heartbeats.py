@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 from fencepost import Shape
-from fencepost.testing import Faults
+from fencepost.testing import EventLog, Faults
+from fencepost_kafka import ControlRequestSent
 from fencepost_kafka.testing import KafkaClients, KafkaCluster, KafkaNode
 from fencepost_suites.common.shapes import shaped
 
@@ -79,6 +80,49 @@ def test_a_controller_without_zookeeper_answers_as_one_no_longer(
     cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
 
 
+@shaped(request_timeout_ms="500", registration_lease_timeout_ms="6000")
+def test_metadata_that_a_broker_did_not_get_are_sent_again(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
+) -> None:
+    clients.create_topic("orders", partitions=1)
+    controller = controlling(cluster)
+    victim, _ = others(cluster)
+
+    def again(one: ControlRequestSent) -> bool:
+        return one.attempt == 2 and one.broker_id == victim.id
+
+    with faults.partition(victim, controller):
+        clients.create_topic("payments", partitions=1)
+        cluster.eventually(history.event_where(ControlRequestSent, again, "a second attempt"))
+    cluster.eventually(cluster.recovered)
+
+
+@clause("HB-03")
+def test_an_inactive_broker_is_left_out_of_the_metadata(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+) -> None:
+    clients.create_topic("orders", partitions=3)
+    controller = controlling(cluster)
+    victim, other = others(cluster)
+    with faults.partition(victim, controller):
+        cluster.eventually(victim.fenced_by_controller)
+        clients.create_topic("refunds", partitions=1, replication=2)
+        with faults.kill(other):
+            cluster.eventually(other.fenced_by_controller)
+    cluster.eventually(cluster.recovered)
+
+
+@clause("HB-28")
+def test_a_broker_whose_session_ended_is_gone_though_it_reaches_the_controller(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+) -> None:
+    clients.produce("orders", acks="all")
+    victim, _ = others(cluster)
+    with faults.partition(victim, ZOOKEEPER):
+        cluster.eventually(victim.fenced_by_controller)
+    cluster.eventually(cluster.recovered)
+
+
 @clause("HB-02")
 def test_a_new_controller_makes_no_broker_inactive_by_itself(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
@@ -90,7 +134,7 @@ def test_a_new_controller_makes_no_broker_inactive_by_itself(
     cluster.eventually(cluster.recovered)
 
 
-@clause("HB-12", "HB-29")
+@clause("HB-12", "HB-24", "HB-29")
 def test_an_overwritten_process_is_refused(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:

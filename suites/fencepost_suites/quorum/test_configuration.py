@@ -75,6 +75,21 @@ def test_an_unset_process_roles_is_legacy_mode_which_no_node_here_is_in(
     )
 
 
+@pytest.mark.only("reference/legacy", reason="the mode is the whole cluster's")
+@clause("QC-01")
+def test_a_node_over_zookeeper_has_no_process_roles(
+    cluster: KafkaCluster, history: EventLog
+) -> None:
+    properties = {"broker.id": "1", "zookeeper.connect": "zookeeper-1:2181"}
+    sentence = refusal(cluster, properties)
+    history.record_evidence("QC-01", not sentence, f"unset: {sentence}", Evidence.SELF)
+    sentence = refusal(cluster, {**properties, "process.roles": "broker"})
+    history.record_evidence("QC-01", "quorum" in sentence, f"broker: {sentence}", Evidence.SELF)
+    began = {body.role for body in history.of(NodeStarted)}
+    evidence = f"nodes of these roles have started: {', '.join(sorted(began))}"
+    history.record_evidence("QC-01", "controller" not in began, evidence, Evidence.SELF)
+
+
 @clause("QC-24")
 def test_settings_have_kip_631s_defaults_and_checks(
     cluster: KafkaCluster, history: EventLog

@@ -116,11 +116,13 @@ def test_kafka_is_installed_here_even_if_its_image_has_not_changed(
     """The observer of a run in containers reads the schemas from the cache."""
     monkeypatch.syspath_prepend(ROOT)
     images = importlib.import_module("images.build")
-    recipe = images.Recipe("fencepost/kafka:4.1.0", "kafka", "a base", kafka="4.1.0")
-    labels = {images.INPUTS_LABEL: images.inputs(recipe, "id")}
-    engine = SimpleNamespace(inspect_image=lambda _: {"Id": "id", "Config": {"Labels": labels}})
     brought: list[str] = []
     monkeypatch.setattr(images, "installed", lambda version, *_: brought.append(version))
+    software = images.kafka_of("4.1.0")
+    recipe = images.Recipe("fencepost/kafka:4.1.0", "kafka", "a base", software=software)
+    labels = {images.INPUTS_LABEL: images.inputs(recipe, "id")}
+    engine = SimpleNamespace(inspect_image=lambda _: {"Id": "id", "Config": {"Labels": labels}})
+    brought.clear()
     assert not images.build(engine, recipe, "x86_64")
     assert brought == ["4.1.0"]
 

@@ -130,6 +130,12 @@ def _ends_at_once(remaining: int, asked_ns: int, now_ns: int, limit_ns: int) -> 
     return True
 
 
+def _counts_every_fetch(p: Policies) -> Policies:
+    """Two decisions: such a fetch is refused before it is asked whether it counts."""
+    counting = replace(p.replication, is_past_epoch=_never, is_current_epoch=_always)
+    return replace(p, replication=counting)
+
+
 def _of_broker(**replaced: Callable[..., Any]) -> Callable[[Policies], Policies]:
     def change(p: Policies) -> Policies:
         broker = replace(p.legacy.broker, **replaced)
@@ -315,6 +321,12 @@ DEFECTS = (
         "HB-23",
         "legacy brokers are declared inactive for not heartbeating",
         _of_controller(is_silent=_silent_whatever_version),
+    ),
+    _one(
+        "overwritten-fetch-counts",
+        "HB-24",
+        "the fetches of an overwritten process count as those of the current one",
+        _counts_every_fetch,
     ),
     _one(
         "drops-update-metadata",

@@ -19,6 +19,7 @@ from fencepost_clusters.reference.core.legacy.controller.messages import (
     api_of,
     deletes,
     named,
+    named_brokers,
 )
 from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
 from fencepost_clusters.reference.core.node.effects import Close, Instant, Outbox, Received, Reply
@@ -95,6 +96,7 @@ class Commands:
                 partitions=named(request),
                 first=first and isinstance(request, w.LeaderAndIsrRequest) and not error,
                 deletes=deletes(request),
+                brokers=named_brokers(request),
             )
         )
         match request:

@@ -160,3 +160,10 @@ def named(request: ControlRequest) -> tuple[str, ...]:
 def deletes(request: ControlRequest) -> bool:
     """Whether a request deletes the data of the replicas that it stops."""
     return isinstance(request, w.StopReplicaRequest) and request.delete_partitions
+
+
+def named_brokers(request: ControlRequest) -> tuple[int, ...]:
+    """The brokers that an UpdateMetadata names as being in the cluster."""
+    if not isinstance(request, w.UpdateMetadataRequest):
+        return ()
+    return tuple(one.id for one in request.live_brokers)

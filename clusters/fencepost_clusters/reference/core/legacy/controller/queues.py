@@ -16,6 +16,7 @@ from fencepost_clusters.reference.core.legacy.controller.messages import (
     api_of,
     deletes,
     named,
+    named_brokers,
 )
 from fencepost_clusters.reference.core.legacy.policies import LegacyControllerPolicies
 from fencepost_clusters.reference.core.node.effects import Address, Call, Instant, Outbox
@@ -109,6 +110,7 @@ class Queues:
                 partitions=named(first.request),
                 attempt=first.attempts,
                 deletes=deletes(first.request),
+                brokers=named_brokers(first.request),
             )
         )
         timeout_ms = self._settings.ms("request.timeout.ms")

@@ -1,0 +1,280 @@
+"""The rules of what the controller over ZooKeeper announces, and which process is in the cluster.
+
+Each has a history that keeps the promise, one that breaks it, and one that does not decide.
+"""
+
+from __future__ import annotations
+
+from fencepost import Cause, Event
+from fencepost.testing import HistoryBuilder, Outcome, judge
+from fencepost_clusters.zookeeper.events import SessionExpired
+from fencepost_kafka import (
+    BrokerDeclared,
+    BrokerRegistered,
+    ControllerBegan,
+    ControllerState,
+    ControlRequestAnswered,
+    ControlRequestSent,
+    FollowerFetched,
+    PartitionCommitted,
+)
+from fencepost_suites import rules
+from fencepost_suites.clauses import clauses
+
+CLAUSES = {clause.id: clause for clause in clauses()}
+CONTROLLER, BROKER, OTHER, SERVER = "broker-1#1", "broker-2#1", "broker-3#1", "zookeeper-1#1"
+
+
+def verdict(h: HistoryBuilder, clause: str) -> Outcome:
+    chosen = [rule for rule in rules.ALL if rule.clause == clause]
+    return judge(h.events(), chosen, CLAUSES, h.end(), "legacy").verdicts[clause].verdict
+
+
+def begin(h: HistoryBuilder) -> None:
+    """A controller that has brokers 2 and 3 in the cluster."""
+    h.add(CONTROLLER, ControllerBegan(1, 1, True, 2000))
+    for process, broker in ((BROKER, 2), (OTHER, 3)):
+        h.add(
+            process,
+            BrokerRegistered(
+                broker_id=broker,
+                broker_epoch=10 * broker,
+                session=10 * broker,
+                version=5,
+                overwrote=False,
+            ),
+        )
+        declare(h, broker, "Active")
+
+
+def declare(h: HistoryBuilder, broker: int, new: ControllerState, epoch: int = -1) -> None:
+    h.add(
+        CONTROLLER,
+        BrokerDeclared(
+            broker_id=broker,
+            incarnation_id=epoch if epoch > 0 else 10 * broker,
+            old="Initial",
+            new=new,
+            reason="heartbeat",
+            version=5,
+            silent_ms=0,
+            timeout_ms=2000,
+            controller_epoch=1,
+        ),
+    )
+
+
+def send(h: HistoryBuilder, number: int, brokers: tuple[int, ...] = (), attempt: int = 1) -> Event:
+    return h.add(
+        CONTROLLER,
+        ControlRequestSent(
+            api="UpdateMetadata",
+            broker_id=3,
+            broker_epoch=30,
+            controller_epoch=1,
+            correlation=number,
+            partitions=(),
+            attempt=attempt,
+            brokers=brokers,
+        ),
+    )
+
+
+def answer(h: HistoryBuilder, number: int, brokers: tuple[int, ...] = ()) -> None:
+    h.add(
+        OTHER,
+        ControlRequestAnswered(
+            api="UpdateMetadata",
+            client=CONTROLLER,
+            broker_id=3,
+            controller_id=1,
+            controller_epoch=1,
+            seen_epoch=1,
+            request_epoch=30,
+            broker_epoch=30,
+            error="NONE",
+            partitions=(),
+            brokers=brokers,
+        ),
+        cause=Cause(process=CONTROLLER, seq=number, request=True),
+    )
+
+
+def lead(h: HistoryBuilder, leader: int, epoch: int, offset: int) -> None:
+    h.add(
+        CONTROLLER,
+        PartitionCommitted(
+            offset=offset,
+            topic="orders",
+            partition=0,
+            leader=leader,
+            leader_epoch=epoch,
+            isr=(2, 3),
+            replicas=(2, 3),
+            role="controller",
+        ),
+    )
+
+
+# ------------------------------------------------------------------------------------------ HB-03
+
+
+def test_metadata_without_the_inactive_broker_hold_hb_03() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    declare(h, 2, "Inactive")
+    send(h, 1, (1, 3))
+    answer(h, 1, (1, 3))
+    assert verdict(h, "HB-03") is Outcome.HOLDS
+
+
+def test_metadata_with_the_inactive_broker_break_hb_03_as_the_broker_has_read_them() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    declare(h, 2, "Inactive")
+    send(h, 1, (1, 3))
+    answer(h, 1, (1, 2, 3))
+    assert verdict(h, "HB-03") is Outcome.VIOLATED
+
+
+def test_an_inactive_broker_that_is_made_leader_breaks_hb_03() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    lead(h, 3, 1, 5)
+    declare(h, 2, "Inactive")
+    lead(h, 2, 2, 6)
+    assert verdict(h, "HB-03") is Outcome.VIOLATED
+
+
+def test_metadata_that_waited_in_the_queue_decide_nothing_of_hb_03() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    send(h, 1, (1, 2, 3))
+    declare(h, 2, "Inactive")
+    answer(h, 1, (1, 2, 3))
+    send(h, 2, (1, 2, 3))
+    answer(h, 2, (1, 2, 3))
+    assert verdict(h, "HB-03") is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ HB-24
+
+
+def take_over(h: HistoryBuilder) -> None:
+    h.add(
+        "broker-2-duplicate#1",
+        BrokerRegistered(broker_id=2, broker_epoch=90, session=90, version=5, overwrote=True),
+    )
+
+
+def fetch(h: HistoryBuilder, epoch: int) -> None:
+    h.add(
+        OTHER,
+        FollowerFetched(
+            topic="orders",
+            partition=0,
+            leader_epoch=1,
+            follower=2,
+            client=BROKER,
+            broker_epoch=epoch,
+            offset=5,
+        ),
+    )
+
+
+def test_a_fetch_of_the_newest_process_holds_hb_24() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    take_over(h)
+    fetch(h, 90)
+    assert verdict(h, "HB-24") is Outcome.HOLDS
+
+
+def test_a_fetch_of_the_overwritten_process_breaks_hb_24() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    take_over(h)
+    fetch(h, 90)
+    h.after(2000)
+    fetch(h, 20)
+    assert verdict(h, "HB-24") is Outcome.VIOLATED
+
+
+def test_without_a_second_process_hb_24_is_not_exercised() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    fetch(h, 20)
+    assert verdict(h, "HB-24") is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ HB-25
+
+
+def test_an_update_that_is_answered_at_a_later_attempt_holds_hb_25() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    send(h, 1)
+    send(h, 2, attempt=2)
+    answer(h, 2)
+    assert verdict(h, "HB-25") is Outcome.HOLDS
+
+
+def test_a_request_after_an_update_without_an_answer_breaks_hb_25() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    send(h, 1)
+    send(h, 2)
+    assert verdict(h, "HB-25") is Outcome.VIOLATED
+
+
+def test_an_update_to_a_broker_that_became_inactive_is_not_owed() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    send(h, 1)
+    declare(h, 3, "Inactive")
+    declare(h, 3, "Active")
+    send(h, 2)
+    assert verdict(h, "HB-25") is Outcome.NOT_EXERCISED
+
+
+def test_an_update_that_is_answered_at_once_decides_nothing_of_hb_25() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    send(h, 1)
+    answer(h, 1)
+    send(h, 2)
+    assert verdict(h, "HB-25") is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ HB-28
+
+
+def expire(h: HistoryBuilder, session: str) -> None:
+    h.add(SERVER, SessionExpired(session=session, timeout_ms=3000))
+
+
+def test_a_broker_that_is_declared_absent_when_its_session_ends_holds_hb_28() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    expire(h, "0x14")
+    h.after(100)
+    declare(h, 2, "Absent")
+    assert verdict(h, "HB-28") is Outcome.HOLDS
+
+
+def test_a_broker_that_stays_without_a_session_breaks_hb_28() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    expire(h, "0x14")
+    h.after(5000)
+    declare(h, 3, "Active")
+    assert verdict(h, "HB-28") is Outcome.VIOLATED
+
+
+def test_the_end_of_another_session_decides_nothing_of_hb_28() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    expire(h, "0x99")
+    h.after(5000)
+    declare(h, 3, "Active")
+    assert verdict(h, "HB-28") is Outcome.NOT_EXERCISED
