@@ -32,6 +32,8 @@ from fencepost import (
     View,
     WorkerConfig,
 )
+from fencepost.testing import Demonstration
+from fencepost_clusters.reference import bounce_demo
 from fencepost_clusters.reference.core.legacy import settings as s
 from fencepost_clusters.reference.core.node import settings as quorum
 from fencepost_clusters.reference.core.node.settings import (
@@ -145,6 +147,10 @@ class ReferenceLegacy:
     def fault_chooser(self, shape: Shape) -> FaultChooser:
         """See `fencepost_kafka.random_faults`."""
         return KafkaFaultChooser(self.timing(shape))
+
+    def demonstration(self) -> Demonstration:
+        """A broker obeys a StopReplica that was meant for its former process (KIP-380)."""
+        return bounce_demo.demonstration()
 
     def properties(self, slot: Slot, layout: Layout, shape: Shape) -> dict[str, str]:
         """How the broker in a slot is configured; raises UsageError for an unknown setting."""

@@ -12,7 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
-from fencepost.events import FaultInjected
+from msgspec import Struct
+from msgspec.structs import replace
+
+from fencepost.events import FaultInjected, FaultTookEffect
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.judge import Outcome
 from fencepost.model.clock import now_ns
@@ -164,6 +167,19 @@ def _run(
             report(f"    {(step.__doc__ or '').splitlines()[0]}")
             step(scene)
             run.base.eventually(run.base.recovered)
-        receipts = [e.body for e in run.runtime.events() if isinstance(e.body, FaultInjected)]
+        receipts = _receipts([event.body for event in run.runtime.events()])
         result = run.finish()
     return DemoRun(defect, result, receipts)
+
+
+def _receipts(bodies: Sequence[Struct]) -> Sequence[FaultInjected]:
+    """Every fault as it was injected, with the later receipt of one that had to wait for something
+    to act on."""
+    later = {one.fault_id: one for one in bodies if isinstance(one, FaultTookEffect)}
+    return [
+        replace(one, receipt=True, evidence=later[one.fault_id].evidence)
+        if one.fault_id in later
+        else one
+        for one in bodies
+        if isinstance(one, FaultInjected)
+    ]
