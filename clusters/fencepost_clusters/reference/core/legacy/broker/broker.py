@@ -16,7 +16,7 @@ from fencepost_clusters.reference.core.cluster.forwarding import Forwarding
 from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.legacy.broker import registration
 from fencepost_clusters.reference.core.legacy.broker.commands import Commands
-from fencepost_clusters.reference.core.legacy.broker.isr_requests import IsrChanges
+from fencepost_clusters.reference.core.legacy.broker.isr_requests import IsrChanges, KnownZnodes
 from fencepost_clusters.reference.core.legacy.broker.lifecycle import Lifecycle
 from fencepost_clusters.reference.core.legacy.broker.registration import Peers, TakenOver
 from fencepost_clusters.reference.core.legacy.controller.controller import Controller
@@ -79,9 +79,8 @@ class LegacyNode:
             )
         )
         self._policies = policies.legacy.broker
-        self._info = znodes.BrokerInfo(
-            self._policies.info_version(settings.ms("inter.broker.protocol")), process.endpoints
-        )
+        version = self._policies.info_version(settings.ms("inter.broker.protocol"))
+        self._info = znodes.BrokerInfo(version, process.endpoints)
         self._loopback = Loopback(process.address, process.name)
         self.session = Session(
             settings.zookeeper, settings.chroot, settings.ms("zookeeper.session.timeout.ms"), out
@@ -97,10 +96,12 @@ class LegacyNode:
         self.lifecycle = Lifecycle(
             settings, self.peers.known, lambda: self.controller.elected, self._policies, out
         )
+        known = KnownZnodes()
         self.isr_changes = IsrChanges(
             settings,
             self.session,
             self.lifecycle,
+            known=known,
             address=lambda: self._addresses.get(-1 if self.elected is None else self.elected),
             policies=self._policies,
             written=self._isr_written,
@@ -118,8 +119,9 @@ class LegacyNode:
             policies=rules,
             out=out,
         )
-        self.commands = Commands(settings, self.lifecycle, self.replicas, self._policies, out)
-        self.isr_changes.versions = self.commands.versions
+        self.commands = Commands(
+            settings, self.lifecycle, self.replicas, known, policies=self._policies, out=out
+        )
         self.forwarding = Forwarding(settings, self._addresses, CHANGES, out)
         self._clients = ClientRequests(
             settings,
@@ -191,7 +193,6 @@ class LegacyNode:
         for name in sorted(self.commands.new_topics):
             self.session.start(self._read_config(name))
         self.commands.new_topics.clear()
-        self.commands.set_epochs({b: one.epoch for b, one in self.peers.known.items()})
         self.producing.settle(now)
         self.fetching.release(self.commands.metadata, now)
 
@@ -326,6 +327,7 @@ class LegacyNode:
             address = one.endpoint(REPLICATION_LISTENER)
             if address is not None:
                 self._addresses[broker] = address
+        self.commands.set_epochs({b: one.epoch for b, one in self.peers.known.items()})
         mine = self.peers.known.get(self.settings.node_id)
         if mine is not None and self._ever_registered and mine.epoch > self.lifecycle.epoch >= 0:
             self._taken_over()
@@ -379,12 +381,12 @@ class LegacyNode:
 
     def _isr_answered(self, call_id: int, outcome: IsrOutcome, version: int | None = None) -> None:
         """A granted ISR counts at once, as long as this broker leads in the epoch it asked in."""
-        key, members = self.isr_changes.wanted.pop(call_id)
+        key, _ = self.isr_changes.wanted.pop(call_id)
         one = self.replicas.by_key.get(key)
         current = one is not None and one.asked == call_id
         self.replicas.answered(call_id, outcome, self._now)
         if outcome.error is Error.NONE and current:
-            self.commands.isr_stored(key, members, version, self._now)
+            self.commands.isr_stored(key, outcome.isr, version, self._now)
 
     def _isr_written(self, call_id: int, outcome: IsrOutcome | None, version: int) -> None:
         if outcome is not None:

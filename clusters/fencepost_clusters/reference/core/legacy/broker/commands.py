@@ -6,12 +6,14 @@ learn. StopReplica takes replicas offline. A refused request has no effect.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import final
 
 from msgspec.structs import replace
 
 from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.legacy import znodes
+from fencepost_clusters.reference.core.legacy.broker.isr_requests import KnownZnodes
 from fencepost_clusters.reference.core.legacy.broker.lifecycle import Lifecycle
 from fencepost_clusters.reference.core.legacy.controller.messages import (
     BEING_DELETED,
@@ -31,16 +33,13 @@ from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import ControlRequestAnswered, ReplicaStopped
 
-UNREGISTERED = 1 << 62
-"""Above every broker epoch."""
-
 
 @final
 class Commands:
     """See the module.
 
     `roles` holds the partitions of which this broker has a replica, by LeaderAndIsr; `metadata` the
-    whole cluster, by UpdateMetadata.
+    whole cluster, by UpdateMetadata; `known` is what leaders write znodes by.
     """
 
     def __init__(
@@ -48,16 +47,18 @@ class Commands:
         settings: Settings,
         lifecycle: Lifecycle,
         replicas: Replicas,
+        known: KnownZnodes,
+        *,
         policies: LegacyBrokerPolicies,
         out: Outbox,
     ) -> None:
         self.roles = Image()
         self.metadata = Image()
-        self.versions: dict[Key, int] = {}
-        """The version of each partition's state znode, as far as this broker knows."""
+        self.known = known
+        self._epochs: Mapping[int, int] = {}
+        """The brokers' epochs as ZooKeeper has them."""
         self.new_topics: set[str] = set()
         """Topics that were not known before, whose settings are to be read."""
-        self._seen_epoch = -1
         self._first = True
         self._settings = settings
         self._lifecycle = lifecycle
@@ -76,10 +77,10 @@ class Commands:
         if self._lifecycle.epoch < 0 and not self._lifecycle.lost:
             self._out.add(Close(received.request_id, "not registered yet"))
             return
-        seen, first = self._seen_epoch, self._first
+        seen, first = self.known.controller_epoch, self._first
         error = self._judge(request)
         if error is Error.NONE:
-            self._seen_epoch = max(seen, request.controller_epoch)
+            self.known.controller_epoch = max(seen, request.controller_epoch)
             if self._policies.carries_out(api_of(request)):
                 self._carry_out(request, now)
         self._out.note(
@@ -116,11 +117,11 @@ class Commands:
             "UpdateMetadata": self._policies.refuses_update_metadata,
             "StopReplica": self._policies.refuses_stop_replica,
         }[api_of(request)]
-        # Without a registration every request is meant for an earlier one.
-        own = self._lifecycle.epoch if self._lifecycle.epoch >= 0 else UNREGISTERED
-        if self._lifecycle.lost or refuses(request.broker_epoch, own):
+        if self._lifecycle.lost or refuses(request.broker_epoch, self._lifecycle.epoch):
             return Error.STALE_BROKER_EPOCH
-        if self._policies.is_of_deposed_controller(request.controller_epoch, self._seen_epoch):
+        if self._policies.is_of_deposed_controller(
+            request.controller_epoch, self.known.controller_epoch
+        ):
             return Error.STALE_CONTROLLER_EPOCH
         return Error.NONE
 
@@ -146,7 +147,7 @@ class Commands:
                 key = (topic_id, wanted.partition_index)
                 known = parts.get(wanted.partition_index)
                 newer = (wanted.leader_epoch, wanted.zk_version)
-                if known is not None and newer <= (known.leader_epoch, self.versions[key]):
+                if known is not None and newer <= (known.leader_epoch, self.known.versions[key]):
                     continue  # it has overtaken, or comes twice
                 parts[wanted.partition_index] = Partition(
                     topic_id=topic_id,
@@ -156,7 +157,7 @@ class Commands:
                     leader=wanted.leader,
                     leader_epoch=wanted.leader_epoch,
                 )
-                self.versions[key] = wanted.zk_version
+                self.known.versions[key] = wanted.zk_version
                 changed.append(key)
         if self._first:
             # The first one of a generation names all that this broker hosts (BE-07).
@@ -170,7 +171,7 @@ class Commands:
         if one is None:
             return
         self.roles.partitions[key[0]][key[1]] = replace(one, isr=isr)
-        self.versions[key] = self.versions[key] + 1 if version is None else version
+        self.known.versions[key] = self.known.versions[key] + 1 if version is None else version
         self._replicas.adopt(self.roles, [key], now)
 
     # ----------------------------------------------------------------------------- UpdateMetadata
@@ -207,6 +208,7 @@ class Commands:
                     leader=state.leader,
                     leader_epoch=state.leader_epoch,
                 )
+        self.set_epochs(self._epochs)
 
     @staticmethod
     def _forget(image: Image, name: str) -> None:
@@ -215,8 +217,9 @@ class Commands:
             del image.names[topic_id], image.partitions[topic_id]
             image.settings.pop(name, None)
 
-    def set_epochs(self, epochs: dict[int, int]) -> None:
+    def set_epochs(self, epochs: Mapping[int, int]) -> None:
         """The brokers' epochs as ZooKeeper has them: by these a follower's fetch counts (HB-24)."""
+        self._epochs = epochs
         for broker, one in self.metadata.brokers.items():
             epoch = max(one.epoch, epochs.get(broker, -1))
             if epoch != one.epoch:
@@ -234,7 +237,7 @@ class Commands:
             for index in topic.partition_indexes:
                 if request.delete_partitions:
                     parts.pop(index, None)
-                    self.versions.pop((topic_id, index), None)
+                    self.known.versions.pop((topic_id, index), None)
                     gone.append((topic_id, index))
                 elif index in parts:
                     # Not removed: a later LeaderAndIsr of a higher leader epoch starts it again.

@@ -4,6 +4,7 @@ brings IsrChange, writes the partition's znode itself (HB-22)."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import final
 
 from fencepost_clusters.reference.core.legacy import znodes
@@ -25,6 +26,15 @@ Written = Callable[[int, IsrOutcome | None, int], None]
 """Called with the number of a write, its outcome (None: there is none), and the znode's version."""
 
 
+@dataclass(slots=True)
+class KnownZnodes:
+    """What a broker knows of the partitions' znodes by the controller's requests: the version of
+    each, and the newest controller epoch."""
+
+    versions: dict[Key, int] = field(default_factory=dict)
+    controller_epoch: int = -1
+
+
 @final
 class IsrChanges:
     """See the module."""
@@ -37,12 +47,13 @@ class IsrChanges:
         session: Session,
         lifecycle: Lifecycle,
         *,
+        known: KnownZnodes,
         address: Callable[[], Address | None],
         policies: LegacyBrokerPolicies,
         written: Written,
         out: Outbox,
     ) -> None:
-        """`address` is the controller's, if it is known."""
+        """`address` is the controller's, if it is known; `known` is kept up to date by others."""
         self._settings = settings
         self._protocol = settings.ms("inter.broker.protocol")
         self._session = session
@@ -53,9 +64,7 @@ class IsrChanges:
         self._out = out
         self.wanted: dict[int, tuple[Key, tuple[int, ...]]] = {}
         """The ISR that a request asks for, by its call."""
-        self.versions: dict[Key, int] = {}
-        """The versions of the partitions' znodes, kept up to date by others."""
-        self.seen_epoch = -1
+        self._known = known
 
     @property
     def broker_epoch(self) -> int:
@@ -110,25 +119,50 @@ class IsrChanges:
         """Writes the partition's znode, if it has the version that this leader knows."""
         key = (one.partition.topic_id, one.index)
         path = znodes.state(one.topic, one.index)
-        epoch = one.epoch
-        content = znodes.PartitionState(one.me, epoch, members, self.seen_epoch)
-        answer = yield zk.SetData(path, znodes.encode(content), self.versions[key])
+        content = znodes.PartitionState(one.me, one.epoch, members, self._known.controller_epoch)
+        answer = yield zk.SetData(path, znodes.encode(content), self._known.versions[key])
         match answer:
             case zk.DataSet(stat):
-                self._out.note(
-                    PartitionCommitted(
-                        offset=stat.mzxid,
-                        topic=one.topic,
-                        partition=one.index,
-                        leader=one.me,
-                        leader_epoch=epoch,
-                        isr=members,
-                        replicas=one.partition.replicas,
-                        role="broker",
-                    )
-                )
-                self._written(call_id, IsrOutcome(Error.NONE, members, epoch), stat.version)
+                self._wrote(call_id, one, content, stat)
+            case zk.Refused(zk.Reason.BAD_VERSION):
+                yield from self._read_back(call_id, one, path)
             case zk.Refused():
                 self._written(call_id, IsrOutcome(Error.FENCED_LEADER_EPOCH), -1)
             case _:
                 self._written(call_id, None, -1)
+
+    def _read_back(self, call_id: int, one: Replica, path: str) -> Task:
+        """The znode has another version. If it names this leader in this epoch, an earlier write,
+        of which no answer came, is what it holds; otherwise this leader is deposed."""
+        read = yield zk.GetData(path)
+        if not isinstance(read, zk.Data):
+            self._written(call_id, None, -1)
+            return
+        try:
+            content = znodes.decode(path, read.data, znodes.PartitionState)
+        except znodes.BadZnode:
+            self._written(call_id, IsrOutcome(Error.FENCED_LEADER_EPOCH), -1)
+            return
+        if (content.leader, content.leader_epoch) == (one.me, one.epoch):
+            self._wrote(call_id, one, content, read.stat)
+        else:
+            self._written(call_id, IsrOutcome(Error.FENCED_LEADER_EPOCH), -1)
+
+    def _wrote(
+        self, call_id: int, one: Replica, content: znodes.PartitionState, stat: zk.Stat
+    ) -> None:
+        """This leader's own write is what the znode holds."""
+        self._out.note(
+            PartitionCommitted(
+                offset=stat.mzxid,
+                topic=one.topic,
+                partition=one.index,
+                leader=one.me,
+                leader_epoch=content.leader_epoch,
+                isr=content.isr,
+                replicas=one.partition.replicas,
+                role="broker",
+            )
+        )
+        outcome = IsrOutcome(Error.NONE, content.isr, content.leader_epoch)
+        self._written(call_id, outcome, stat.version)
