@@ -316,8 +316,8 @@ class _Initialising:
 @final
 @dataclass(frozen=True, slots=True)
 class BouncedIsInitialised:
-    """BE-06. The controller has declared a process live; that process then tells of the metadata
-    and the partitions that it received for its own broker epoch. Exercised where it is not its
+    """BE-06. The controller has declared a process live; that process then says which metadata
+    and partitions it received for its own broker epoch. Exercised where it is not its
     broker's first process."""
 
     clause: str = "BE-06"

@@ -41,7 +41,8 @@ class _Blocked:
     waiting: bool = False
     dropping: tuple[int, frozenset[int]] | None = None
     """The leader epoch of the request to drop replicas, and those replicas."""
-    stored: bool = False
+    stored: int | None = None
+    """The leader epoch in which that was stored, once it is."""
     suspects: list[Late] = field(default_factory=list)
 
 
@@ -83,12 +84,12 @@ class LaggardIsDropped:
                 case IsrChangeAsked():
                     dropped = frozenset(body.old_isr) - frozenset(body.new_isr)
                     if dropped and body.lag_ns > 0:
-                        state.dropping, state.stored = (body.leader_epoch, dropped), False
+                        state.dropping, state.stored = (body.leader_epoch, dropped), None
                     state.waiting = False
                 case PartitionCommitted() if state.dropping is not None:
                     epoch, dropped = state.dropping
                     if body.leader_epoch >= epoch and not dropped & set(body.isr):
-                        state.stored = True
+                        state.stored = body.leader_epoch
                 case LeadershipStarted():
                     keep_ms = body.keep_in_sync_ms or KEEP_IN_SYNC_MS
                     if event.process != state.leader:
@@ -101,8 +102,8 @@ class LaggardIsDropped:
     @staticmethod
     def _commits(state: _Blocked, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
         state.waiting, state.since_ns = body.high_watermark < body.log_end, event.at_ns
-        if state.stored and state.dropping and body.leader_epoch >= state.dropping[0]:
-            state.dropping, state.stored = None, False
+        if state.stored is not None and body.leader_epoch >= state.stored:
+            state.dropping, state.stored = None, None
             return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING
 

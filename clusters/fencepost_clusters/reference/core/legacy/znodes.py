@@ -118,6 +118,12 @@ def state(name: str, index: int) -> str:
     return f"{partitions(name)}/{index}/state"
 
 
+def place(path: str) -> tuple[str, int]:
+    """The topic and the number of the partition whose state has this path."""
+    _, _, _, name, _, index, _ = path.split("/")
+    return name, int(index)
+
+
 def config(name: str) -> str:
     """The path of a topic's settings."""
     return f"{TOPIC_CONFIGS}/{name}"

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from msgspec import Struct
 
@@ -271,6 +272,15 @@ class Outbox:
 
     def note(self, body: Struct, cause: Cause | None = None) -> None:
         self.add(Note(body, cause or self.cause))
+
+    @contextmanager
+    def caused_by(self, cause: Cause | None) -> Iterator[None]:
+        """Within this, another cause is being handled: an answer that is given later than asked."""
+        kept, self.cause = self.cause, cause
+        try:
+            yield
+        finally:
+            self.cause = kept
 
     def call(self, address: Address, channel: str, message: m.Request, timeout_ms: int) -> int:
         """Adds a call; its id, which is its correlation id."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import final
+from typing import Literal, final
 
 from fencepost import Cause
 from fencepost_clusters.reference.core.cluster.changes import CHANGES, errors
@@ -33,8 +33,6 @@ from fencepost_kafka import (
     ControllerEnded,
     MetadataHeartbeatAnswered,
 )
-
-MS = 1_000_000
 
 
 @final
@@ -139,12 +137,10 @@ class Controller:
         self.elected = None
         self._end("session")
 
-    def _end(self, reason: str) -> None:
+    def _end(self, reason: Literal["session", "deposed"]) -> None:
         if self.term is not None:
             self.term.store.over = True
-            self._out.note(
-                ControllerEnded(self.term.epoch, "session" if reason == "session" else "deposed")
-            )
+            self._out.note(ControllerEnded(self.term.epoch, reason))
             self._former, self.term = self.term, None
             self.queues.close_all()
 
@@ -209,7 +205,7 @@ class Controller:
         known = term.brokers.get(broker)
         if known is not None:
             known.heard_ns = term.now.monotonic_ns - silent_ns
-            yield from term.declare(broker, BrokerState.INACTIVE, "silent", lambda: None)
+            yield from term.declare(broker, BrokerState.INACTIVE, "silent")
 
     def deadline_ns(self) -> int | None:
         """When a Tick is wanted next."""
@@ -283,10 +279,9 @@ class Controller:
         if known is not None and current and known.initialised == known.incarnation:
             known.heard_ns = term.now.monotonic_ns
             state = self._policies.settled_state(known.state, BrokerState(asked.target_state))
-            yield from term.declare(asked.broker_id, state, "heartbeat", lambda: None)
-        self._out.cause, kept = cause, self._out.cause
-        self._answer(received, asked, term, before, Error.NONE)
-        self._out.cause = kept
+            yield from term.declare(asked.broker_id, state, "heartbeat")
+        with self._out.caused_by(cause):
+            self._answer(received, asked, term, before, Error.NONE)
 
     def _answer(
         self,
@@ -383,9 +378,8 @@ class Controller:
         else:
             error = Error.NONE
             yield from term.hand_over(asked.broker_id)
-        self._out.cause, kept = cause, self._out.cause
-        self._answer_shutdown(received, asked, term, error)
-        self._out.cause = kept
+        with self._out.caused_by(cause):
+            self._answer_shutdown(received, asked, term, error)
 
     def _answer_shutdown(
         self,
@@ -453,19 +447,16 @@ class Controller:
         if any(isinstance(one, r.TopicRecord) and one.deleting for one in records):
             term.announcer.continue_deletions()
         answer = answers[-1]
-        self._out.cause, kept = cause, self._out.cause
-        self._out.note(
-            ChangeAnswered(
-                api=CHANGES.name(received.message),
-                client=received.client,
-                error=next(errors(answer), Error.NONE).name,
-                offset=-1,
-                high_watermark=-1,
-                controller_epoch=term.epoch,
-            )
+        answered = ChangeAnswered(
+            api=CHANGES.name(received.message),
+            client=received.client,
+            error=next(errors(answer), Error.NONE).name,
+            offset=-1,
+            high_watermark=-1,
+            controller_epoch=term.epoch,
         )
+        self._out.note(answered, cause)
         self._out.add(Reply(received.request_id, answer))
-        self._out.cause = kept
 
 
 def active(term: Term) -> frozenset[int]:

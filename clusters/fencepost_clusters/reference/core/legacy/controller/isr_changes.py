@@ -72,9 +72,8 @@ def job(
     cause = out.cause
 
     def reply(judged: Judged) -> None:
-        out.cause, kept = cause, out.cause
-        answer(out, received, asked, judged)
-        out.cause = kept
+        with out.caused_by(cause):
+            answer(out, received, asked, judged)
 
     newest: list[Judged] = []
 

@@ -142,33 +142,37 @@ class Store:
 
     def _read_again(self, path: str) -> Steps:
         """A znode has another version than this controller has read."""
-        parts = path.split("/")
-        read = certain((yield zk.GetData(path, watch=path.endswith("/state"))))
+        of_partition = path.endswith("/state")
+        read = certain((yield zk.GetData(path, watch=of_partition)))
         if not isinstance(read, zk.Data):
             return
-        if path.endswith("/state"):
-            name, index = parts[3], int(parts[5])
-            try:
-                one = self.stored.read_state(name, index, read.data, read.stat.version)
-            except znodes.BadZnode as bad:
-                self.unreadable(str(bad))
-                raise Deposed from bad
-            self._note_partition(one, read.stat.mzxid)
+        if of_partition:
+            self._take_state(path, read)
         else:
             self.stored.versions[path] = read.stat.version
 
+    def _take_state(self, path: str, read: zk.Data) -> Partition:
+        """A partition's state as it is now. One that cannot be read ends the term: its successor
+        reads all anew."""
+        name, index = znodes.place(path)
+        try:
+            one = self.stored.read_state(name, index, read.data, read.stat.version)
+        except znodes.BadZnode as bad:
+            self.unreadable(str(bad))
+            raise Deposed from bad
+        self._note_partition(one, read.stat.mzxid)
+        return one
+
     def refresh(self, path: str) -> Generator[zk.Request, zk.Answer, Partition | None]:
         """Reads a partition's state again, and watches it; the partition if it was another."""
-        name, index = path.split("/")[3], int(path.split("/")[5])
         known = self.stored.versions.get(path)
-        before = self.image.partition(name, index)
+        before = self.image.partition(*znodes.place(path))
         if known is None or before is None:
             return None
         read = certain((yield zk.GetData(path, watch=True)))
         if not isinstance(read, zk.Data) or read.stat.version <= known:
             return None
-        yield from self._read_again(path)
-        after = self.image.partition(name, index)
+        after = self._take_state(path, read)
         return after if after != before else None
 
     def _note(self, records: Iterable[r.Record], before: Mapping[UUID, str], zxid: int) -> None:

@@ -8,7 +8,7 @@ one before has stored.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import final
 from uuid import UUID
@@ -108,9 +108,11 @@ class Term:
             self._meet(one, state, "controller_elected")
         every = self.store.image.all_partitions()
         for broker in sorted({b for p in every for b in p.replicas} - set(found)):
-            self._note_absent(broker)
+            self._note_declared(
+                broker, -1, "Absent", "Absent", reason="controller_elected", known=None
+            )
         gone = {b for p in every for b in (*p.isr, p.leader)}
-        yield from self._elect_without(sorted(gone - {-1} - set(self._electable())))
+        yield from self._elect_without(sorted(gone - {-1} - set(self.store.image.live())))
         yield from self._end_inheritance()
         yield from self._elect_leaderless()
         for broker, known in self.brokers.items():
@@ -144,15 +146,30 @@ class Term:
         before = old or CONTROLLER_NAMES[known.state]
         known.state = state
         self._replay_broker(broker, not self._policies.may_lead(state))
+        declared = (known.incarnation, before, CONTROLLER_NAMES[state])
+        self._note_declared(broker, *declared, reason=reason, known=known)
+
+    def _note_declared(
+        self,
+        broker: int,
+        incarnation: int,
+        old: ControllerState,
+        new: ControllerState,
+        *,
+        reason: DeclaredFor,
+        known: KnownBroker | None,
+    ) -> None:
+        """`known`: None for a broker that has no registration as the term begins."""
+        heard_ns = self.now.monotonic_ns if known is None else known.heard_ns
         self._out.note(
             BrokerDeclared(
                 broker_id=broker,
-                incarnation_id=known.incarnation,
-                old=before,
-                new=CONTROLLER_NAMES[state],
+                incarnation_id=incarnation,
+                old=old,
+                new=new,
                 reason=reason,
-                version=known.version,
-                silent_ms=(self.now.monotonic_ns - known.heard_ns) // MS,
+                version=0 if known is None else known.version,
+                silent_ms=(self.now.monotonic_ns - heard_ns) // MS,
                 timeout_ms=self._settings.ms("controller.heartbeat.timeout.ms"),
                 controller_epoch=self.epoch,
             )
@@ -174,43 +191,13 @@ class Term:
             ]
         )
 
-    def _electable(self) -> tuple[int, ...]:
-        return self.store.image.live()
-
-    def _note_absent(self, broker: int) -> None:
-        """A broker that should have replicas has no registration as this term begins."""
-        self._out.note(
-            BrokerDeclared(
-                broker_id=broker,
-                incarnation_id=-1,
-                old="Absent",
-                new="Absent",
-                reason="controller_elected",
-                version=0,
-                silent_ms=0,
-                timeout_ms=self._settings.ms("controller.heartbeat.timeout.ms"),
-                controller_epoch=self.epoch,
-            )
-        )
-
     def _forget(self, broker: int, reason: DeclaredFor) -> None:
         """A broker without a znode is in the cluster no longer (HB-28)."""
         known = self.brokers.pop(broker)
         self.announcer.close(broker)
         self.store.stored.replay([r.DeleteBrokerRecord(id=broker)])
-        self._out.note(
-            BrokerDeclared(
-                broker_id=broker,
-                incarnation_id=known.initialised,
-                old=CONTROLLER_NAMES[known.state],
-                new="Absent",
-                reason=reason,
-                version=known.version,
-                silent_ms=(self.now.monotonic_ns - known.heard_ns) // MS,
-                timeout_ms=self._settings.ms("controller.heartbeat.timeout.ms"),
-                controller_epoch=self.epoch,
-            )
-        )
+        old = CONTROLLER_NAMES[known.state]
+        self._note_declared(broker, known.initialised, old, "Absent", reason=reason, known=known)
 
     def change_soon(self) -> None:
         """The registrations have changed, or may have: they are to be read again."""
@@ -242,21 +229,19 @@ class Term:
             if self._policies.may_lead(state):
                 yield from self._became_live(broker)
 
-    def declare(
-        self, broker: int, state: BrokerState, reason: DeclaredFor, then: Callable[[], None]
-    ) -> Steps:
-        """Puts a broker in another state, and does what follows from that; then calls `then`."""
+    def declare(self, broker: int, state: BrokerState, reason: DeclaredFor) -> Steps:
+        """Puts a broker in another state, and does what follows from that."""
         known = self.brokers.get(broker)
-        if known is not None and known.state is not state:
-            was_live = self._policies.may_lead(known.state)
-            self._set_state(broker, state, reason)
-            lives = self._policies.may_lead(state)
-            if lives and not was_live:
-                yield from self._became_live(broker)
-            elif was_live and not lives:
-                self.announcer.close(broker)
-                yield from self._elect_without([broker])
-        then()
+        if known is None or known.state is state:
+            return
+        was_live = self._policies.may_lead(known.state)
+        self._set_state(broker, state, reason)
+        lives = self._policies.may_lead(state)
+        if lives and not was_live:
+            yield from self._became_live(broker)
+        elif was_live and not lives:
+            self.announcer.close(broker)
+            yield from self._elect_without([broker])
 
     def _became_live(self, broker: int) -> Steps:
         """A broker is in the cluster: it leads what only it can lead, and is sent all it needs."""
@@ -294,12 +279,12 @@ class Term:
         """A process that registered after a partition's state was written is another one than that
         which led it or was in its ISR: it inherits neither (RP-10). The last member stays."""
         for broker, known in sorted(self.brokers.items()):
-            heirs = {k for k, zxid in self.store.written.items() if zxid < known.initialised}
-            changed = yield from self.store.carry_out(partial(self._without, broker, heirs))
+            earlier = {k for k, zxid in self.store.written.items() if zxid < known.initialised}
+            changed = yield from self.store.carry_out(partial(self._without, broker, earlier))
             self.announcer.announce(changed)
 
     def _elect_leaderless(self) -> Steps:
-        for broker in self._electable():
+        for broker in self.store.image.live():
             yield from self.store.carry_out(
                 partial(leadership.on_broker_back, self.store.image, broker, self._cluster.election)
             )
