@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import functools
+import graphlib
 import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import grimp
 import pytest
 
 import fencepost
@@ -71,8 +74,19 @@ def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@functools.cache
+def text(path: Path) -> str:
+    return path.read_text()
+
+
+@functools.cache
 def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(), filename=str(path))
+    return ast.parse(text(path), filename=str(path))
+
+
+@functools.cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree(path)))
 
 
 def module_name(path: Path) -> str:
@@ -81,15 +95,15 @@ def module_name(path: Path) -> str:
 
 
 def functions(path: Path) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
             yield f"{relative(path)}::{node.name}", node.end_lineno - node.lineno + 1
 
 
-def imported(nodes: Iterable[ast.AST]) -> Iterator[str]:
+def imported(among: Iterable[ast.AST]) -> Iterator[str]:
     """The modules that these nodes import."""
-    for node in nodes:
+    for node in among:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -109,7 +123,7 @@ def over(lengths: dict[str, int], limit: int, known: dict[str, tuple[int, str]])
 
 
 def test_a_file_is_one_concept_of_at_most_500_lines() -> None:
-    lengths = {relative(p): len(p.read_text().splitlines()) for p in SOURCES + EXAMPLES + TESTS}
+    lengths = {relative(p): len(text(p).splitlines()) for p in SOURCES + EXAMPLES + TESTS}
     assert over(lengths, FILE_LINES, LONG_FILES) == []
 
 
@@ -128,12 +142,12 @@ def test_the_ratchet_bites_both_ways() -> None:
     assert over({"a": 9, "b": 8}, 8, {"a": (10, "why")}) == []
 
 
-@pytest.mark.parametrize("path", SOURCES + EXAMPLES + TESTS, ids=relative)
-def test_a_call_has_at_most_five_arguments_without_a_name(path: Path) -> None:
+def test_a_call_has_at_most_five_arguments_without_a_name() -> None:
     """Two swapped arguments of one type are found by nothing."""
     wrong = [
         f"{relative(path)}:{node.lineno}"
-        for node in ast.walk(tree(path))
+        for path in SOURCES + EXAMPLES + TESTS
+        for node in nodes(path)
         if isinstance(node, ast.Call)
         and len(node.args) > MOST_BY_POSITION
         and ast.unparse(node.func).rpartition(".")[2] not in TAKE_ANY_NUMBER
@@ -166,48 +180,24 @@ def test_waiting_and_chance_are_banned_by_the_linter(snippet: str) -> None:
     assert "TID251" in done.stdout
 
 
-IMPORTER = """
-import importlib, os, sys, traceback
-for name in sys.argv[1].split(","):
-    importlib.import_module(name)
-for line in sys.stdin:
-    if (child := os.fork()) == 0:
-        try:
-            importlib.import_module(line.strip())
-        except BaseException:
-            traceback.print_exc()
-            sys.stderr.flush()
-            os._exit(1)
-        os._exit(0)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-"""Imports each module in a child of its own, which has only what is not ours."""
+def loaded_by(graph: grimp.ImportGraph, module: str) -> Iterator[str]:
+    """The modules that Python loads for this one's imports: each, and the packages it is in, but
+    for those that this one is in, which are being loaded already."""
+    for name in graph.find_modules_directly_imported_by(module):
+        yield name
+        while name := name.rpartition(".")[0]:
+            if not f"{module}.".startswith(f"{name}."):
+                yield name
 
 
-@pytest.fixture(scope="module")
-def importer() -> Iterator[subprocess.Popen[str]]:
-    names = {name for path in SOURCES for name in imported(tree(path).body)}
-    foreign = {name for name in names if name.split(".")[0] not in PACKAGES}
-    with subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", IMPORTER, ",".join(sorted(foreign))],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as started:
-        yield started
-
-
-@pytest.mark.tool
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_every_module_imports_alone(path: Path, importer: subprocess.Popen[str]) -> None:
-    """A module that needs another to be imported first hides a cycle or a side effect."""
-    name = module_name(path)
-    if name.endswith("__main__"):
-        pytest.skip("a program, not a module to import")
-    assert importer.stdin is not None
-    assert importer.stdout is not None
-    print(name, file=importer.stdin, flush=True)
-    assert importer.stdout.readline() == "0\n"
+def test_every_module_imports_alone() -> None:
+    """In a graph without a cycle, no module meets another that is loaded only in part, whichever is
+    imported first."""
+    graph = grimp.build_graph(*PACKAGES, cache_dir=None)
+    missing = {module_name(path) for path in SOURCES} - graph.modules
+    assert missing == set()
+    order = graphlib.TopologicalSorter({name: {*loaded_by(graph, name)} for name in graph.modules})
+    order.prepare()  # raises CycleError, which names the modules of a cycle
 
 
 @pytest.mark.tool
@@ -228,58 +218,68 @@ def test_every_event_kind_is_public() -> None:
     assert {kind.__name__ for kind in events.KINDS} <= set(fencepost.__all__)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [*(p for p in SOURCES if not relative(p).startswith("framework/")), *EXAMPLES],
-    ids=relative,
-)
-def test_only_the_public_api_is_imported(path: Path) -> None:
+def test_only_the_public_api_is_imported() -> None:
     """First-party plugins and clusters reach the framework as third parties do."""
-    names = imported(ast.walk(tree(path)))
-    ours = {name for name in names if name.split(".")[0] == "fencepost"}
-    assert ours <= (PUBLIC_TO_REPORTS if relative(path).startswith("reports/") else PUBLIC)
+    wrong = [
+        f"{relative(path)}: {name}"
+        for path in [*(p for p in SOURCES if not relative(p).startswith("framework/")), *EXAMPLES]
+        for name in imported(nodes(path))
+        if name.split(".")[0] == "fencepost"
+        and name not in (PUBLIC_TO_REPORTS if relative(path).startswith("reports/") else PUBLIC)
+    ]
+    assert wrong == []
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_no_import_only_for_types(path: Path) -> None:
+def test_no_import_only_for_types() -> None:
     """Such a block is the price of an import cycle: a concept is in the wrong place."""
-    assert "TYPE_CHECKING" not in path.read_text()
+    assert [relative(path) for path in SOURCES if "TYPE_CHECKING" in text(path)] == []
 
 
-@pytest.mark.parametrize("path", SOURCES + EXAMPLES, ids=relative)
-def test_nothing_is_inherited_but_protocols_and_exceptions(path: Path) -> None:
-    bases = {
-        base.attr if isinstance(base, ast.Attribute) else base.id
-        for node in ast.walk(tree(path))
+def test_nothing_is_inherited_but_protocols_and_exceptions() -> None:
+    wrong = [
+        f"{relative(path)}:{node.lineno}"
+        for path in SOURCES + EXAMPLES
+        for node in nodes(path)
         if isinstance(node, ast.ClassDef)
         for base in (b.value if isinstance(b, ast.Subscript) else b for b in node.bases)
         if isinstance(base, ast.Attribute | ast.Name)
-    }
-    assert bases <= BASES
+        and (base.attr if isinstance(base, ast.Attribute) else base.id) not in BASES
+    ]
+    assert wrong == []
 
 
-@pytest.mark.parametrize("path", MARKDOWN, ids=relative)
-def test_links_in_markdown_resolve(path: Path) -> None:
-    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text()):
-        if "://" not in target:
-            assert (path.parent / target).exists(), target
+def test_links_in_markdown_resolve() -> None:
+    wrong = [
+        f"{relative(path)}: {target}"
+        for path in MARKDOWN
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text(path))
+        if "://" not in target and not (path.parent / target).exists()
+    ]
+    assert wrong == []
 
 
-@pytest.mark.parametrize("path", SOURCES + EXAMPLES + TESTS + MARKDOWN, ids=relative)
-def test_the_project_speaks_of_itself_alone(path: Path) -> None:
+def lines_with(pattern: str) -> list[str]:
+    """Where in sources, tests and pages the pattern is found."""
+    found = re.compile(pattern)
+    return [
+        f"{relative(path)}:{number}: {line.strip()}"
+        for path in SOURCES + EXAMPLES + TESTS + MARKDOWN
+        if found.search(text(path))
+        for number, line in enumerate(text(path).splitlines(), start=1)
+        if found.search(line)
+    ]
+
+
+def test_the_project_speaks_of_itself_alone() -> None:
     """Paths of one machine and names of package hosts do not belong in the repository."""
-    private = re.compile(
-        "|".join(["/" + "work/", "/" + "root/", "pypi" + r"\.", "issue #" + r"\d"])
-    )
-    assert private.findall(path.read_text()) == []
+    private = ["/" + "work/", "/" + "root/", "pypi" + r"\.", "issue #" + r"\d"]
+    assert lines_with("|".join(private)) == []
 
 
-@pytest.mark.parametrize("path", SOURCES + EXAMPLES + TESTS + MARKDOWN, ids=relative)
-def test_a_process_is_an_it(path: Path) -> None:
+def test_a_process_is_an_it() -> None:
     """Processes, links and records have no person's pronouns, in text and in names."""
     persons = "|".join(["wh" + "o", "wh" + "oever", "nobo" + "dy", "to" + "ld"])
-    found = re.findall(rf"(?<![A-Za-z])({persons})(?![A-Za-z])", path.read_text())
-    assert found == []
+    assert lines_with(rf"(?<![A-Za-z])({persons})(?![A-Za-z])") == []
 
 
 def looks_at_defects(module: ast.Module) -> Iterator[str]:
@@ -300,10 +300,10 @@ def looks_at_defects(module: ast.Module) -> Iterator[str]:
             yield name
 
 
-@pytest.mark.parametrize("path", JUDGES, ids=relative)
-def test_no_rule_and_no_suite_can_see_which_defects_are_on(path: Path) -> None:
+def test_no_rule_and_no_suite_can_see_which_defects_are_on() -> None:
     """What judges must not know what it is to find: no name of a defect, no switch, no run.json."""
-    assert list(looks_at_defects(tree(path))) == []
+    seen = [f"{relative(path)}: {what}" for path in JUDGES for what in looks_at_defects(tree(path))]
+    assert seen == []
 
 
 @pytest.mark.parametrize(
