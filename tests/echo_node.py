@@ -41,7 +41,7 @@ from fencepost import (
     View,
     WorkerConfig,
 )
-from fencepost.model.simulable import Chance
+from fencepost.model.system.simulable import Chance
 from fencepost_kafka import COUNTS, Role
 from fencepost_kafka.probe import kafka_probe
 

@@ -35,11 +35,7 @@ SOURCES = sorted(
     if not path.is_relative_to(SKELETON)
 )
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-JUDGES = [
-    path
-    for path in SOURCES
-    if path.is_relative_to(ROOT / "suites") or path.stem.startswith(("rules_", "promises"))
-]
+JUDGES = [path for path in SOURCES if path.is_relative_to(ROOT / "suites") or "rules" in path.parts]
 """The suites, and the rules of a system's own."""
 MARKDOWN = sorted(
     path

@@ -73,10 +73,9 @@ from fencepost.model.errors import (
     Violation,
     no_such,
 )
-from fencepost.model.faults import Fault, FaultFactory, Injected, Passing
-from fencepost.model.hold import Hold, HoldAction, HoldCounts
-from fencepost.model.probe import Probe
-from fencepost.model.random_faults import ChoosesFaults, FaultChooser, Moment, Planned
+from fencepost.model.faults.fault import Fault, FaultFactory, Injected, Passing
+from fencepost.model.faults.hold import Hold, HoldAction, HoldCounts
+from fencepost.model.faults.random_faults import ChoosesFaults, FaultChooser, Moment, Planned
 from fencepost.model.runtime import (
     HEALTHY,
     ClientSession,
@@ -91,9 +90,7 @@ from fencepost.model.runtime import (
     describe,
     let_pass_until,
 )
-from fencepost.model.shape import Shape, Spare
-from fencepost.model.simulable import Framing, Host, Simulable, SimulatedDisk, SimulatedProcess
-from fencepost.model.systems import (
+from fencepost.model.system.capabilities import (
     Command,
     Contained,
     Defect,
@@ -113,7 +110,16 @@ from fencepost.model.systems import (
     Versioned,
     counted,
 )
-from fencepost.model.topology import (
+from fencepost.model.system.probe import Probe
+from fencepost.model.system.shape import Shape, Spare
+from fencepost.model.system.simulable import (
+    Framing,
+    Host,
+    Simulable,
+    SimulatedDisk,
+    SimulatedProcess,
+)
+from fencepost.model.system.topology import (
     CLIENT,
     Cut,
     Layout,
@@ -126,8 +132,8 @@ from fencepost.model.topology import (
     one_way,
     two_way,
 )
+from fencepost.model.system.worker_config import WorkerConfig, plain
 from fencepost.model.view import Fold, Holders, View
-from fencepost.model.worker_config import WorkerConfig, plain
 from fencepost.plugins.hookspecs import hookimpl
 from fencepost.workloads.worker import run_worker
 from fencepost.workloads.workers import Clients, Workers, Workload

@@ -8,7 +8,7 @@ is light is in it.
 from __future__ import annotations
 
 import fencepost_kafka.kio_without_hypothesis  # noqa: F401
-from fencepost_kafka.commands import (
+from fencepost_kafka.clients.commands import (
     BEGINNING,
     AddBrokers,
     AddVoter,

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 from fencepost import Condition
 from fencepost.testing import Demonstration, Scene
-from fencepost_kafka.clients import KafkaClients
-from fencepost_kafka.cluster import KafkaCluster, kafka_cluster
+from fencepost_kafka.clients.workers import KafkaClients
+from fencepost_kafka.facade.cluster import KafkaCluster, kafka_cluster
 
 TOPICS = ("orders", "payments", "audit")
 PARTITIONS = 6

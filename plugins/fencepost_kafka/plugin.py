@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from fencepost import FaultFactory, Workload, hookimpl
-from fencepost_kafka.clients import kafka_clients
+from fencepost_kafka.clients.workers import kafka_clients
 from fencepost_kafka.events import KINDS
-from fencepost_kafka.faults import cut_from_controllers
-from fencepost_kafka.hold import hold
+from fencepost_kafka.faults.hold import hold
+from fencepost_kafka.faults.roles import cut_from_controllers
 
 WORKLOAD = "kafka_clients"
 

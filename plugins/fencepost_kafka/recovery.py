@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost import Layout, View, describe
-from fencepost_kafka.node import serving
+from fencepost_kafka.facade.node import serving
 from fencepost_kafka.view import KafkaView
 from fencepost_kafka.vocabulary import Role
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fencepost_kafka.clients import KafkaClients, kafka_clients
-from fencepost_kafka.cluster import KafkaCluster, kafka_cluster
-from fencepost_kafka.node import KafkaNode
-from fencepost_kafka.probe_result import ProbeResult
+from fencepost_kafka.clients.probe_result import ProbeResult
+from fencepost_kafka.clients.started import Reads, Writes
+from fencepost_kafka.clients.workers import KafkaClients, kafka_clients
+from fencepost_kafka.facade.cluster import KafkaCluster, kafka_cluster
+from fencepost_kafka.facade.node import KafkaNode
 from fencepost_kafka.recovery import missing
-from fencepost_kafka.started import Reads, Writes
 
 __all__ = [
     "KafkaClients",

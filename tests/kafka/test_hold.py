@@ -21,7 +21,7 @@ from fencepost_clusters.reference.simulation import shell
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.codec import CLIENT_CALLS, NODE_CALLS
 from fencepost_kafka.events import IsrChangeAsked, ProduceCompleted, ProduceInvoked
-from fencepost_kafka.hold import hold
+from fencepost_kafka.faults.hold import hold
 from fencepost_kafka.testing import KafkaClients, KafkaCluster
 
 TOPIC_ID = UUID(int=7)

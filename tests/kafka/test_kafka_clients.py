@@ -22,7 +22,7 @@ from fencepost_kafka import (
     kafka_shape,
 )
 from fencepost_kafka import plugin as kafka
-from fencepost_kafka.started import Writes
+from fencepost_kafka.clients.started import Writes
 from fencepost_kafka.testing import KafkaClients, KafkaCluster
 from fencepost_plugins import bounce, partition
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.tool
     [
         "import fencepost_clusters.reference.shell.program",
         "import fencepost_clusters.reference.shell.client",
-        "import fencepost_clusters.apache_kafka.observer",
+        "import fencepost_clusters.apache_kafka.metadata.observer",
         "import fencepost_kafka.confluent.worker",
         "from fencepost.plugins.manager import load; load()",
     ],

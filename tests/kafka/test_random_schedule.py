@@ -16,8 +16,8 @@ from fencepost_kafka import (
     Role,
     Timing,
 )
-from fencepost_kafka.hold import hold
-from fencepost_kafka.random_faults import KafkaFaultChooser, starting
+from fencepost_kafka.faults.hold import hold
+from fencepost_kafka.faults.random_faults import KafkaFaultChooser, starting
 
 CONTROLLERS = tuple(Slot(f"controller-{n}", Role.CONTROLLER, 100 + n, n) for n in (1, 2, 3))
 BROKERS = tuple(Slot(f"broker-{n}", Role.BROKER, n, 3 + n) for n in (1, 2, 3))

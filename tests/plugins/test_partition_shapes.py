@@ -6,8 +6,8 @@ import pytest
 from echo_node import EchoSystem
 
 from fencepost import Fault, Layout, Link, UsageError
-from fencepost_kafka import faults as kafka_faults
 from fencepost_kafka import kafka_shape
+from fencepost_kafka.faults import roles as kafka_faults
 from fencepost_plugins import partition as p
 from fencepost_plugins.slow_link import slow_link
 

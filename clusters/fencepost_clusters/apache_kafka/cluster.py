@@ -35,12 +35,12 @@ from fencepost_clusters.apache_kafka import distribution, settings
 from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser
 from fencepost_clusters.apache_kafka.metrics import exporter_config
 from fencepost_kafka import COMBINED, COUNTS, KafkaView, Role, Timing
-from fencepost_kafka.cluster import KafkaCluster
+from fencepost_kafka.facade.cluster import KafkaCluster
+from fencepost_kafka.faults.random_faults import KafkaFaultChooser
+from fencepost_kafka.faults.selectors import SELECTORS, select
 from fencepost_kafka.layout import Ports, lay_out
 from fencepost_kafka.probe import kafka_probe
-from fencepost_kafka.random_faults import KafkaFaultChooser
 from fencepost_kafka.recovery import missing
-from fencepost_kafka.selectors import SELECTORS, select
 
 DEFAULT_VERSION = "4.3.1"
 OLDEST = (3, 9)
@@ -116,15 +116,15 @@ class KRaft:
 
     @property
     def selectors(self) -> Sequence[str]:
-        """See `fencepost_kafka.selectors`."""
+        """See `fencepost_kafka.faults.selectors`."""
         return SELECTORS
 
     def select(self, selector: str, view: View, layout: Layout) -> Sequence[str] | None:
-        """See `fencepost_kafka.selectors`."""
+        """See `fencepost_kafka.faults.selectors`."""
         return select(selector, view, layout)
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
-        """See `fencepost_kafka.random_faults`."""
+        """See `fencepost_kafka.faults.random_faults`."""
         return KafkaFaultChooser(self.timing(shape), holder_keeps_id=True)
 
     def properties(self, place: Place, shape: Shape) -> dict[str, str]:

@@ -8,11 +8,11 @@ from typing import Any
 from msgspec import Struct
 
 from fencepost import Clause, KnownFinding, Rule, System, Workload, hookimpl
-from fencepost_clusters.apache_kafka import promises
 from fencepost_clusters.apache_kafka.cluster import METRICS_READER, OBSERVER, KRaft
 from fencepost_clusters.apache_kafka.findings import known_findings
 from fencepost_clusters.apache_kafka.log_parser import SessionConfigured
 from fencepost_clusters.apache_kafka.metrics import MetricsObserved
+from fencepost_clusters.apache_kafka.rules import promises
 from fencepost_clusters.apache_kafka.zookeeper_mode.cluster import OBSERVER as ZNODE_OBSERVER
 from fencepost_clusters.apache_kafka.zookeeper_mode.cluster import ZooKeeperMode
 
@@ -34,7 +34,7 @@ def fencepost_systems() -> Sequence[System]:
 def fencepost_workloads() -> Mapping[str, Workload]:
     """The clients that read the metadata log, metrics pages, and znodes."""
     return {
-        OBSERVER: Workload(("-m", "fencepost_clusters.apache_kafka.observer")),
+        OBSERVER: Workload(("-m", "fencepost_clusters.apache_kafka.metadata.observer")),
         ZNODE_OBSERVER: Workload(("-m", "fencepost_clusters.apache_kafka.zookeeper_mode.observer")),
         METRICS_READER: Workload(("-m", "fencepost_clusters.apache_kafka.metrics_reader")),
     }

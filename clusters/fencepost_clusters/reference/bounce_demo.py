@@ -7,8 +7,8 @@ until the broker has restarted. The new process must refuse it: it was meant for
 from __future__ import annotations
 
 from fencepost.testing import Demonstration, Scene
-from fencepost_kafka.clients import KafkaClients
-from fencepost_kafka.cluster import KafkaCluster, kafka_cluster
+from fencepost_kafka.clients.workers import KafkaClients
+from fencepost_kafka.facade.cluster import KafkaCluster, kafka_cluster
 
 PARTITIONS = 6
 WRITES = 100

@@ -41,13 +41,13 @@ from fencepost_clusters.reference.core.node.settings import (
 from fencepost_clusters.reference.defects.catalogue import DEFECTS, policies_with
 from fencepost_clusters.reference.wire.codec import CLIENT_CALLS, NODE_CALLS
 from fencepost_kafka import COUNTS, KafkaView, Role, Timing
-from fencepost_kafka.cluster import KafkaCluster
 from fencepost_kafka.demo import demonstration
+from fencepost_kafka.facade.cluster import KafkaCluster
+from fencepost_kafka.faults.random_faults import KafkaFaultChooser
+from fencepost_kafka.faults.selectors import SELECTORS, select
 from fencepost_kafka.layout import Ports, lay_out
 from fencepost_kafka.probe import kafka_probe
-from fencepost_kafka.random_faults import KafkaFaultChooser
 from fencepost_kafka.recovery import missing
-from fencepost_kafka.selectors import SELECTORS, select
 
 PORTS = Ports(metrics=9095)
 IMAGE = "fencepost/reference"
@@ -118,15 +118,15 @@ class ReferenceQuorum:
 
     @property
     def selectors(self) -> Sequence[str]:
-        """See `fencepost_kafka.selectors`."""
+        """See `fencepost_kafka.faults.selectors`."""
         return SELECTORS
 
     def select(self, selector: str, view: View, layout: Layout) -> Sequence[str] | None:
-        """See `fencepost_kafka.selectors`."""
+        """See `fencepost_kafka.faults.selectors`."""
         return select(selector, view, layout)
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
-        """See `fencepost_kafka.random_faults`."""
+        """See `fencepost_kafka.faults.random_faults`."""
         return KafkaFaultChooser(self.timing(shape))
 
     def demonstration(self) -> Demonstration:

@@ -47,16 +47,16 @@ from fencepost_clusters.zookeeper import slots as zookeeper
 from fencepost_clusters.zookeeper.kafka_probe import probe
 from fencepost_clusters.zookeeper.log_parser import ROLE as ZOOKEEPER
 from fencepost_clusters.zookeeper.log_parser import ServerLogParser
-from fencepost_clusters.zookeeper.messages import Ping
 from fencepost_clusters.zookeeper.probe import PORTS as ZOOKEEPER_PORTS
+from fencepost_clusters.zookeeper.simulation.messages import Ping
 from fencepost_clusters.zookeeper.view import ServersView
 from fencepost_clusters.zookeeper.view import missing as servers_missing
 from fencepost_kafka import KafkaView, Role, Timing
-from fencepost_kafka.cluster import KafkaCluster
+from fencepost_kafka.facade.cluster import KafkaCluster
+from fencepost_kafka.faults.random_faults import KafkaFaultChooser
+from fencepost_kafka.faults.selectors import SELECTORS, select
 from fencepost_kafka.layout import Ports, lay_out_beside
-from fencepost_kafka.random_faults import KafkaFaultChooser
 from fencepost_kafka.recovery import missing
-from fencepost_kafka.selectors import SELECTORS, select
 
 PORTS = Ports(controller=0)
 
@@ -137,15 +137,15 @@ class ReferenceLegacy:
 
     @property
     def selectors(self) -> Sequence[str]:
-        """See `fencepost_kafka.selectors`."""
+        """See `fencepost_kafka.faults.selectors`."""
         return SELECTORS
 
     def select(self, selector: str, view: View, layout: Layout) -> Sequence[str] | None:
-        """See `fencepost_kafka.selectors`."""
+        """See `fencepost_kafka.faults.selectors`."""
         return select(selector, view, layout)
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
-        """See `fencepost_kafka.random_faults`."""
+        """See `fencepost_kafka.faults.random_faults`."""
         return KafkaFaultChooser(self.timing(shape))
 
     def demonstration(self) -> Demonstration:

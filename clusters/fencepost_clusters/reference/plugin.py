@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from fencepost import System, Workload, hookimpl
 from fencepost_clusters.reference.cluster import ReferenceQuorum
 from fencepost_clusters.reference.over_zookeeper import ReferenceLegacy
-from fencepost_kafka.clients import kafka_clients
+from fencepost_kafka.clients.workers import kafka_clients
 
 
 @hookimpl

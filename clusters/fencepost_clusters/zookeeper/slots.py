@@ -20,8 +20,8 @@ from fencepost_clusters.zookeeper.server import (
     Server,
     command,
 )
-from fencepost_clusters.zookeeper.simulated_server import SimulatedServer, TreeDisk
-from fencepost_clusters.zookeeper.tree import Tree
+from fencepost_clusters.zookeeper.simulation.server import SimulatedServer, TreeDisk
+from fencepost_clusters.zookeeper.simulation.tree import Tree
 
 FIRST_ID = 201
 SIZES = (1, 3, 5)

@@ -17,7 +17,7 @@ from fencepost.campaigns.defects import verdicts_in
 from fencepost.judging.judge import RECORDED_AS, Outcome, Verdict
 from fencepost.judging.rules import Evidence
 from fencepost.model.errors import EnvironmentFailed, FencepostError, UsageError
-from fencepost.model.systems import System, Versioned
+from fencepost.model.system.capabilities import System, Versioned
 from fencepost.plugins.manager import Plugins
 from fencepost.testing import test_run as testrun
 

@@ -22,8 +22,8 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.judging.judge import Outcome, Verdict
 from fencepost.model.clock import SECOND, now_ns
 from fencepost.model.errors import EnvironmentFailed, UsageError, no_such
-from fencepost.model.shape import Shape
-from fencepost.model.systems import Defect, HasDefects, System
+from fencepost.model.system.capabilities import Defect, HasDefects, System
+from fencepost.model.system.shape import Shape
 from fencepost.plugins.manager import Plugins
 from fencepost.runs.random_schedule import Conducted, run_one
 from fencepost.runs.run import RunSpec, new_folder

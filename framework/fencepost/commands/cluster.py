@@ -11,7 +11,7 @@ from fencepost.commands.options import DEFAULT_OUT, DEFAULT_SYSTEM, Out, Runtime
 from fencepost.commands.terminal import errors, load_plugins, progress, show
 from fencepost.model.errors import UsageError
 from fencepost.model.runtime import Condition
-from fencepost.model.shape import Shape
+from fencepost.model.system.shape import Shape
 from fencepost.runs.run import Run, RunSpec, new_folder
 
 

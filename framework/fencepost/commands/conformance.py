@@ -26,7 +26,7 @@ from fencepost.model.errors import (
     EXIT_VIOLATED,
     EnvironmentFailed,
 )
-from fencepost.model.systems import System
+from fencepost.model.system.capabilities import System
 from fencepost.runs.run import check_runtime, runtimes_of
 
 

@@ -33,8 +33,8 @@ from msgspec import Struct
 from fencepost.events import SCHEMA_VERSION
 from fencepost.model.clock import wall_clock
 from fencepost.model.errors import EnvironmentFailed, UsageError
-from fencepost.model.shape import Shape
-from fencepost.model.systems import System, Versioned
+from fencepost.model.system.capabilities import System, Versioned
+from fencepost.model.system.shape import Shape
 
 LAYOUT_VERSION = 2
 PRIVATE = 0o700

@@ -22,9 +22,9 @@ from fencepost.injection.probes import End
 from fencepost.injection.toxics import DOWNSTREAM, HOLD, UPSTREAM, Toxic, hold_attributes, toxics
 from fencepost.injection.toxiproxies import Hung, Toxiproxies
 from fencepost.model.errors import EnvironmentFailed
-from fencepost.model.hold import Hold, HoldCounts, check_hold
+from fencepost.model.faults.hold import Hold, HoldCounts, check_hold
 from fencepost.model.runtime import HEALTHY, LinkState
-from fencepost.model.topology import Layout, Link, Slot
+from fencepost.model.system.topology import Layout, Link, Slot
 
 _FORGOTTEN = "its toxiproxy hung and was built anew: what it held is lost"
 _REFUSED = 400

@@ -18,9 +18,9 @@ from fencepost.injection.receipts import Trial, bulk, is_cut, judge, judge_relea
 from fencepost.injection.toxics import DOWNSTREAM, UPSTREAM, toxics
 from fencepost.model.clock import poll
 from fencepost.model.errors import UsageError, no_such
-from fencepost.model.hold import Hold, HoldCounts
+from fencepost.model.faults.hold import Hold, HoldCounts
 from fencepost.model.runtime import HEALTHY, LinkState, Receipt, describe
-from fencepost.model.topology import Cut, Layout, Link
+from fencepost.model.system.topology import Cut, Layout, Link
 
 ANSWER_LIMIT_S = 2.0
 LONGEST_WAIT_S = 5.0

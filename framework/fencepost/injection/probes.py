@@ -13,9 +13,9 @@ from typing import Protocol, final
 
 from fencepost.model.clock import MS, now_ns
 from fencepost.model.errors import UsageError
-from fencepost.model.probe import Probe
-from fencepost.model.systems import Probed, System
-from fencepost.model.topology import Link
+from fencepost.model.system.capabilities import Probed, System
+from fencepost.model.system.probe import Probe
+from fencepost.model.system.topology import Link
 
 End = tuple[str, int]
 """An address and a port."""

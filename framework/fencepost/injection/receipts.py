@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from fencepost.injection.probes import ProbeAnswer
 from fencepost.injection.toxics import DOWNSTREAM, UPSTREAM
-from fencepost.model.hold import HoldCounts
+from fencepost.model.faults.hold import HoldCounts
 from fencepost.model.runtime import HEALTHY, LinkState, Receipt
-from fencepost.model.topology import Link
+from fencepost.model.system.topology import Link
 
 _BULK_S = 0.25
 _MOST_BULK = 32_000

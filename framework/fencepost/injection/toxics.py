@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fencepost.model.errors import UsageError
-from fencepost.model.hold import Hold
+from fencepost.model.faults.hold import Hold
 from fencepost.model.runtime import LinkState
 
 UPSTREAM = "upstream"

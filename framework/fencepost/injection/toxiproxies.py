@@ -24,7 +24,7 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.injection.probes import End
 from fencepost.model.clock import poll
 from fencepost.model.errors import EnvironmentFailed
-from fencepost.model.topology import Layout, Link, Slot
+from fencepost.model.system.topology import Layout, Link, Slot
 from fencepost.supervision.addresses import Addresses
 from fencepost.supervision.launcher import Child, Launcher, tail
 

@@ -15,8 +15,8 @@ from fencepost.events import ClusterRecovered, Event, Stalled
 from fencepost.model.clock import MS
 from fencepost.model.errors import Inconclusive, Violation, no_such
 from fencepost.model.runtime import Condition, Runtime
-from fencepost.model.shape import Shape
-from fencepost.model.topology import CLIENT, Slot
+from fencepost.model.system.shape import Shape
+from fencepost.model.system.topology import CLIENT, Slot
 from fencepost.model.view import View
 
 _STALL_SHARE = 10

@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from fencepost.events import Cause, Event
 from fencepost.model.errors import UsageError
-from fencepost.model.hold import Hold, HoldCounts
-from fencepost.model.topology import CLIENT, Cut, Layout, Link, Slot
+from fencepost.model.faults.hold import Hold, HoldCounts
+from fencepost.model.system.topology import CLIENT, Cut, Layout, Link, Slot
 from fencepost.model.view import View
 
 

@@ -12,8 +12,7 @@ from typing import Any
 
 from fencepost.model.errors import UsageError
 from fencepost.model.runtime import describe
-from fencepost.model.simulable import Simulable
-from fencepost.model.systems import (
+from fencepost.model.system.capabilities import (
     Contained,
     Launchable,
     ParsesLogs,
@@ -22,6 +21,7 @@ from fencepost.model.systems import (
     System,
     Versioned,
 )
+from fencepost.model.system.simulable import Simulable
 
 _WHOLE: Sequence[type] = (Selecting, Simulable, Versioned)
 """Capabilities of several members."""

@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from fencepost.judging.known_findings import KnownFinding
 from fencepost.judging.rules import Applicability, Clause, Rule
-from fencepost.model.faults import FaultFactory
-from fencepost.model.systems import System
+from fencepost.model.faults.fault import FaultFactory
+from fencepost.model.system.capabilities import System
 from fencepost.workloads.workers import Workload
 
 hookspec = pluggy.HookspecMarker("fencepost")

@@ -24,9 +24,9 @@ from fencepost.judging.folder import Promises
 from fencepost.judging.known_findings import KnownFinding
 from fencepost.judging.rules import Applicability, Clause, Rule
 from fencepost.model.errors import EnvironmentFailed, FencepostError, UsageError, no_such
-from fencepost.model.faults import Fault, FaultFactory
+from fencepost.model.faults.fault import Fault, FaultFactory
 from fencepost.model.runtime import describe
-from fencepost.model.systems import System, Versioned
+from fencepost.model.system.capabilities import System, Versioned
 from fencepost.plugins import hookspecs
 from fencepost.plugins.capabilities import check_system
 from fencepost.workloads.workers import Workload

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random  # noqa: TID251 - a seeded stream is passed in
 from typing import final
 
-from fencepost.model.random_faults import Moment, Planned
+from fencepost.model.faults.random_faults import Moment, Planned
 from fencepost.model.view import Holders
 
 LEAST_MS = 50

@@ -20,8 +20,8 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.judging.judge import Outcome
 from fencepost.model.clock import now_ns
 from fencepost.model.errors import EnvironmentFailed, UsageError
-from fencepost.model.shape import Shape
-from fencepost.model.systems import HasDefects, System
+from fencepost.model.system.capabilities import HasDefects, System
+from fencepost.model.system.shape import Shape
 from fencepost.plugins.manager import Plugins
 from fencepost.runs.demonstration import Demonstrable, Demonstration, Scene
 from fencepost.runs.run import Run, RunResult, RunSpec, new_folder

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from fencepost.events import FaultHealed, FaultInjected, FaultTookEffect
 from fencepost.model.clock import MS
 from fencepost.model.cluster import InSlot
-from fencepost.model.faults import Fault, Injected, Passing
+from fencepost.model.faults.fault import Fault, Injected, Passing
 from fencepost.model.runtime import Condition, Receipt, Runtime, let_pass_until
 from fencepost.model.view import View
 from fencepost.plugins.manager import Plugins

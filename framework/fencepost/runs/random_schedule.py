@@ -16,7 +16,7 @@ from fencepost.events import ClientFailed
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import MS
 from fencepost.model.errors import FencepostError, Violation
-from fencepost.model.random_faults import ChoosesFaults, Moment, Planned
+from fencepost.model.faults.random_faults import ChoosesFaults, Moment, Planned
 from fencepost.model.runtime import Powered, let_pass_until
 from fencepost.plugins.manager import Plugins
 from fencepost.runs.default_faults import DefaultFaultChooser

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fencepost.history.run_folder import RunFolder
-from fencepost.model.shape import Shape, Spare
+from fencepost.model.system.shape import Shape, Spare
 from fencepost.plugins.manager import Plugins
 from fencepost.runs import schedule
 from fencepost.runs.run import Run, RunResult, RunSpec, new_folder

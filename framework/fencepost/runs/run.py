@@ -39,10 +39,17 @@ from fencepost.model.errors import (
     no_such,
 )
 from fencepost.model.runtime import Runtime
-from fencepost.model.shape import Shape
-from fencepost.model.simulable import Simulable
-from fencepost.model.systems import Contained, Faceted, Launchable, Observed, System, counted
-from fencepost.model.topology import CLIENT, Layout
+from fencepost.model.system.capabilities import (
+    Contained,
+    Faceted,
+    Launchable,
+    Observed,
+    System,
+    counted,
+)
+from fencepost.model.system.shape import Shape
+from fencepost.model.system.simulable import Simulable
+from fencepost.model.system.topology import CLIENT, Layout
 from fencepost.model.view import View
 from fencepost.plugins.manager import Plugins
 from fencepost.runs.faults import Faults

@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from fencepost.history.run_folder import write_whole
 from fencepost.model.errors import UsageError, no_such
-from fencepost.model.systems import Selecting, System
-from fencepost.model.topology import Layout
+from fencepost.model.system.capabilities import Selecting, System
+from fencepost.model.system.topology import Layout
 from fencepost.model.view import View
 
 SCHEDULE_VERSION = 1

@@ -19,7 +19,7 @@ from typing import final
 
 from fencepost.model.clock import MS, now_ns
 from fencepost.model.errors import EnvironmentFailed, UsageError
-from fencepost.model.topology import CLIENT, Layout, Slot
+from fencepost.model.system.topology import CLIENT, Layout, Slot
 
 FIRST_EPHEMERAL_PORT = 32768
 _CLAIM_PEER = 254

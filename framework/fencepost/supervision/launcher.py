@@ -24,7 +24,7 @@ from typing import Any, final
 
 from fencepost.model.clock import SECOND, now_ns
 from fencepost.model.errors import EnvironmentFailed
-from fencepost.model.topology import Slot
+from fencepost.model.system.topology import Slot
 from fencepost.supervision import supervisor
 
 ANSWER_LIMIT_S = 5.0

@@ -51,7 +51,7 @@ from fencepost.history.run_end import RunEnd
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.rules import Exercised, Finding, Rule, Undecided, Violated
 from fencepost.model.clock import MS, SECOND
-from fencepost.model.faults import Fault, Injected, Passing
+from fencepost.model.faults.fault import Fault, Injected, Passing
 from fencepost.model.runtime import (
     HEALTHY,
     ClientSpec,
@@ -61,9 +61,9 @@ from fencepost.model.runtime import (
     Signal,
     let_pass_until,
 )
-from fencepost.model.shape import Shape
-from fencepost.model.systems import LogParser, ParsedEvent, ParsesLogs, Probed
-from fencepost.model.topology import Link, Slot
+from fencepost.model.system.capabilities import LogParser, ParsedEvent, ParsesLogs, Probed
+from fencepost.model.system.shape import Shape
+from fencepost.model.system.topology import Link, Slot
 from fencepost.model.view import View
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import Run, RunResult, RunSpec

@@ -27,7 +27,7 @@ from fencepost.model.errors import (
     UsageError,
     Violation,
 )
-from fencepost.model.shape import Shape
+from fencepost.model.system.shape import Shape
 from fencepost.plugins.manager import Plugins, PluginWarning, load
 from fencepost.runs.faults import Faults
 from fencepost.runs.run import Run, RunSpec, check_runtime, new_folder

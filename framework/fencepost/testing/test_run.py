@@ -24,7 +24,7 @@ from fencepost.model.errors import (
     FencepostError,
     Violation,
 )
-from fencepost.model.systems import HasSuite, System
+from fencepost.model.system.capabilities import HasSuite, System
 from fencepost.testing.pytest_plugin import clauses_of, folder_of
 
 SUITES = "fencepost_suites"

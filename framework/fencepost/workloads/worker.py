@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from fencepost.events import ClientFailed, ClientStarted, NodeStopped
 from fencepost.history.recorder import Recorder
-from fencepost.model.worker_config import WorkerConfig
+from fencepost.model.system.worker_config import WorkerConfig
 
 Options = TypeVar("Options")
 

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
-from fencepost_kafka.commands import (
+from fencepost_kafka.clients.commands import (
     AdminCommand,
     AdminOptions,
     AlterSettings,

@@ -8,7 +8,7 @@ from typing import final
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from fencepost import ClientFailed
-from fencepost_kafka.commands import BEGINNING, ConsumerOptions, Seek
+from fencepost_kafka.clients.commands import BEGINNING, ConsumerOptions, Seek
 from fencepost_kafka.confluent.session import SLICE_S, Session, named
 from fencepost_kafka.events import ConsumerPositioned, Polled
 

@@ -32,7 +32,7 @@ from kio.schema.remove_raft_voter.v0 import request as remove_request
 from kio.schema.remove_raft_voter.v0.response import RemoveRaftVoterResponse
 from kio.serial import entity_reader, entity_writer
 
-from fencepost_kafka.commands import (
+from fencepost_kafka.clients.commands import (
     AddVoter,
     ProbeBytes,
     ProbeCommand,

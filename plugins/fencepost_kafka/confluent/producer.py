@@ -10,7 +10,7 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from fencepost import ClientFailed
-from fencepost_kafka.commands import ProducerOptions
+from fencepost_kafka.clients.commands import ProducerOptions
 from fencepost_kafka.confluent import outcomes
 from fencepost_kafka.confluent.session import SLICE_S, Session, named
 from fencepost_kafka.events import ProduceCompleted, ProduceInvoked, ProducerEpochChanged

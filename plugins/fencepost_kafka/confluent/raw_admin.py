@@ -28,7 +28,7 @@ from kio.schema.unregister_broker.v0.response import UnregisterBrokerResponse
 from kio.serial import entity_reader
 from kio.static.constants import EntityType
 
-from fencepost_kafka.commands import (
+from fencepost_kafka.clients.commands import (
     AddBrokers,
     DeleteBroker,
     ListReassignments,

@@ -10,7 +10,7 @@ from typing import final
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from fencepost import ClientFailed
-from fencepost_kafka.commands import ReaderOptions
+from fencepost_kafka.clients.commands import ReaderOptions
 from fencepost_kafka.confluent.consumer import (
     BATCH,
     make_consumer,

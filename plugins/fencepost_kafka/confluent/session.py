@@ -13,7 +13,7 @@ import msgspec
 from confluent_kafka import KafkaError
 
 from fencepost import ClientFailed, Recorder, WorkerConfig
-from fencepost_kafka.commands import ClientCommand
+from fencepost_kafka.clients.commands import ClientCommand
 
 STUCK_S = 15
 """A worker that has not ended this long after it was asked to writes its stacks into its log."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import confluent_kafka
 
 from fencepost import ClientStarted, Recorder, WorkerConfig, run_worker
-from fencepost_kafka.commands import (
+from fencepost_kafka.clients.commands import (
     AdminOptions,
     ClientOptions,
     ConsumerOptions,

@@ -8,8 +8,8 @@ import pytest
 from fencepost import Condition, Event, Shape, View
 from fencepost.testing import EventLog, Faults
 from fencepost_clusters.apache_kafka.metrics import MetricsObserved, figures
-from fencepost_clusters.apache_kafka.rules_metrics import SETTLED_NS
-from fencepost_clusters.apache_kafka.rules_serving import APPLIED_WITHIN_NS
+from fencepost_clusters.apache_kafka.rules.metrics import SETTLED_NS
+from fencepost_clusters.apache_kafka.rules.serving import APPLIED_WITHIN_NS
 from fencepost_kafka import kafka_shape
 from fencepost_kafka.testing import KafkaClients, KafkaCluster, KafkaNode
 

@@ -19,7 +19,7 @@ from fencepost_kafka import (
     ControlRequestAnswered,
     ControlRequestSent,
 )
-from fencepost_kafka.node import KafkaNode
+from fencepost_kafka.facade.node import KafkaNode
 from fencepost_kafka.testing import KafkaClients, KafkaCluster
 from fencepost_suites.common.places import led_elsewhere
 from fencepost_suites.common.shapes import OUTLASTING_LEASE, shaped

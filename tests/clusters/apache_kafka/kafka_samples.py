@@ -18,8 +18,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fencepost import Slot
-from fencepost_clusters.apache_kafka import log_parser, metadata_log, metrics, schema
-from fencepost_clusters.apache_kafka.metadata_log import StoredRecord
+from fencepost_clusters.apache_kafka import log_parser, metrics
+from fencepost_clusters.apache_kafka.metadata import records as metadata_log
+from fencepost_clusters.apache_kafka.metadata import schema
+from fencepost_clusters.apache_kafka.metadata.records import StoredRecord
 from fencepost_kafka import Role
 
 SAMPLES = Path(__file__).parent / "samples"

@@ -29,12 +29,13 @@ from fencepost import Shape
 from fencepost.history.run_folder import RunFolder
 from fencepost.plugins.manager import load
 from fencepost.runs.run import Run, RunSpec
-from fencepost_clusters.apache_kafka import metadata_log, schema
 from fencepost_clusters.apache_kafka.distribution import cache
 from fencepost_clusters.apache_kafka.log_parser import LINE, TABLE, KafkaLogParser
-from fencepost_clusters.apache_kafka.metadata_log import Metadata
-from fencepost_clusters.apache_kafka.observer import schemas_in
-from fencepost_clusters.apache_kafka.snapshot import batches
+from fencepost_clusters.apache_kafka.metadata import records as metadata_log
+from fencepost_clusters.apache_kafka.metadata import schema
+from fencepost_clusters.apache_kafka.metadata.observer import schemas_in
+from fencepost_clusters.apache_kafka.metadata.records import Metadata
+from fencepost_clusters.apache_kafka.metadata.snapshot import batches
 
 SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "16384"}
 """How often a controller takes a snapshot; Kafka's own default is too rarely."""

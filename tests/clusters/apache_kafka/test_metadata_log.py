@@ -11,11 +11,11 @@ from kafka_samples import RECORDS, VERSIONS, blocks, record_of, records, schemas
 from msgspec import Struct
 
 from fencepost import EnvironmentFailed
-from fencepost_clusters.apache_kafka import schema
-from fencepost_clusters.apache_kafka.metadata_log import Metadata, StoredRecord
-from fencepost_clusters.apache_kafka.observer import FetchResult, LogProgress, schemas_in
-from fencepost_clusters.apache_kafka.schema import Record, Undecodable, Versions, decode
-from fencepost_clusters.apache_kafka.snapshot import Snapshot
+from fencepost_clusters.apache_kafka.metadata import schema
+from fencepost_clusters.apache_kafka.metadata.observer import FetchResult, LogProgress, schemas_in
+from fencepost_clusters.apache_kafka.metadata.records import Metadata, StoredRecord
+from fencepost_clusters.apache_kafka.metadata.schema import Record, Undecodable, Versions, decode
+from fencepost_clusters.apache_kafka.metadata.snapshot import Snapshot
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeleted,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fencepost import NodeStarted, Stalled
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_clusters.apache_kafka.metrics import MetricsObserved
-from fencepost_clusters.apache_kafka.promises import CLAUSES, RULES
+from fencepost_clusters.apache_kafka.rules.promises import CLAUSES, RULES
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeleted,

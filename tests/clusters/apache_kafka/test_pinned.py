@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import pytest
 from kafka_samples import VERSIONS, recorded, rows_of, unpinned
 
-from fencepost_clusters.apache_kafka import log_parser, metadata_log, metrics
+from fencepost_clusters.apache_kafka import log_parser, metrics
 from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION
+from fencepost_clusters.apache_kafka.metadata import records as metadata_log
 
 INELIGIBLE = {
     row.message.pattern for row in log_parser.TABLE if "ineligible" in row.message.pattern

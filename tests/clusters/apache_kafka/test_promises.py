@@ -6,7 +6,7 @@ from __future__ import annotations
 from fencepost import FaultHealed, FaultInjected, NodeStarted, ProcessExited, Stalled
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_clusters.apache_kafka.log_parser import SessionConfigured
-from fencepost_clusters.apache_kafka.promises import CLAUSES, RULES
+from fencepost_clusters.apache_kafka.rules.promises import CLAUSES, RULES
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,

@@ -13,9 +13,9 @@ from kio.schema.fetch_snapshot.v0 import response as kio_response
 from kio.schema.fetch_snapshot.v0.request import FetchSnapshotRequest
 from kio.serial import entity_reader, entity_writer
 
-from fencepost_clusters.apache_kafka.metadata_log import Metadata
-from fencepost_clusters.apache_kafka.observer import frame
-from fencepost_clusters.apache_kafka.snapshot import Snapshot
+from fencepost_clusters.apache_kafka.metadata.observer import frame
+from fencepost_clusters.apache_kafka.metadata.records import Metadata
+from fencepost_clusters.apache_kafka.metadata.snapshot import Snapshot
 from fencepost_kafka import BrokerCommitted, FeatureFinalized, PartitionCommitted, TopicCommitted
 
 RESPONSE: Any = kio_response

@@ -13,7 +13,7 @@ from fencepost_clusters.reference.core.node.effects import (
     ZooKeeperAnswer,
     ZooKeeperEvent,
 )
-from fencepost_clusters.zookeeper.port import Answer, Connected, Ended
+from fencepost_clusters.zookeeper.client.port import Answer, Connected, Ended
 from fencepost_kafka import MetricsReported
 
 START, CONNECTED, ENDED = "start", "connected", "ended"

@@ -15,7 +15,7 @@ from fencepost_clusters.reference.core.legacy.session import Session
 from fencepost_clusters.reference.core.node.effects import Outbox, ToZooKeeper
 from fencepost_clusters.reference.core.replication.replicas import IsrOutcome
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_clusters.zookeeper import port as zk
+from fencepost_clusters.zookeeper.client import port as zk
 
 TOPIC = uuid.UUID(int=9)
 PATH = znodes.state("orders", 0)

@@ -33,7 +33,7 @@ from fencepost_clusters.reference.shell.node import NodeIdentity
 from fencepost_clusters.reference.shell.storage import Disk
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.simulation.shell import Shell, ShellIdentity
-from fencepost_clusters.zookeeper.port import (
+from fencepost_clusters.zookeeper.client.port import (
     Answer,
     Change,
     Connected,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random  # noqa: TID251 - seeded: one seed is one list of sequences
 
-from fencepost_clusters.zookeeper.port import (
+from fencepost_clusters.zookeeper.client.port import (
     ANY,
     Check,
     Create,

@@ -24,14 +24,14 @@ from fencepost import (
     View,
     WorkerConfig,
 )
+from fencepost_clusters.zookeeper.client.port import Answered, Fired, Request, SessionEvent
 from fencepost_clusters.zookeeper.events import KINDS as EVENTS
-from fencepost_clusters.zookeeper.messages import Ping
-from fencepost_clusters.zookeeper.port import Answered, Fired, Request, SessionEvent
 from fencepost_clusters.zookeeper.probe import zookeeper_probe
 from fencepost_clusters.zookeeper.server import CLIENT_PORT
-from fencepost_clusters.zookeeper.simulated_server import SimulatedServer, TreeDisk
-from fencepost_clusters.zookeeper.simulated_session import ClientSession, Server
-from fencepost_clusters.zookeeper.tree import Tree
+from fencepost_clusters.zookeeper.simulation.messages import Ping
+from fencepost_clusters.zookeeper.simulation.server import SimulatedServer, TreeDisk
+from fencepost_clusters.zookeeper.simulation.session import ClientSession, Server
+from fencepost_clusters.zookeeper.simulation.tree import Tree
 
 SERVER, ABSENT, NODE = "zookeeper", "absent", "node"
 

@@ -23,7 +23,7 @@ from random_operations import SESSIONS, Steps, steps
 from zookeeper_clients import Client
 from zookeeper_servers import RunningServer, available, free_port, standalone
 
-from fencepost_clusters.zookeeper.port import (
+from fencepost_clusters.zookeeper.client.port import (
     Answer,
     Answered,
     Change,
@@ -44,7 +44,7 @@ from fencepost_clusters.zookeeper.port import (
     Watch,
     WriteResult,
 )
-from fencepost_clusters.zookeeper.tree import Tree, Watched
+from fencepost_clusters.zookeeper.simulation.tree import Tree, Watched
 
 pytestmark = [pytest.mark.real, available]
 

@@ -15,7 +15,7 @@ from zookeeper_servers import NOT_DURABLE, RunningServer, available, standalone
 
 from fencepost.model.clock import poll
 from fencepost.supervision.addresses import claim
-from fencepost_clusters.zookeeper.port import (
+from fencepost_clusters.zookeeper.client.port import (
     Answer,
     Connected,
     Create,

@@ -13,7 +13,7 @@ from forwarder import Forwarder
 from zookeeper_clients import Client
 from zookeeper_servers import RunningServer, available, free_port, standalone
 
-from fencepost_clusters.zookeeper.port import (
+from fencepost_clusters.zookeeper.client.port import (
     Change,
     Children,
     Connected,

@@ -12,7 +12,7 @@ from fencepost import Condition, LinkState, Shape, Signal
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import SECOND
 from fencepost.runtimes.simulated.runtime import SimulatedRuntime
-from fencepost_clusters.zookeeper.port import (
+from fencepost_clusters.zookeeper.client.port import (
     Change,
     Connected,
     Create,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost_clusters.zookeeper.port import (
+from fencepost_clusters.zookeeper.client.port import (
     Answer,
     Change,
     Check,
@@ -32,7 +32,7 @@ from fencepost_clusters.zookeeper.port import (
     Watch,
     is_path,
 )
-from fencepost_clusters.zookeeper.tree import Tree, Watched
+from fencepost_clusters.zookeeper.simulation.tree import Tree, Watched
 
 ONE, TWO = 1, 2
 TIMEOUT_MS = 1000

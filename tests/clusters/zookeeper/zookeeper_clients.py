@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import final
 
-from fencepost_clusters.zookeeper.kazoo_session import Ensemble, KazooSession
-from fencepost_clusters.zookeeper.port import (
+from fencepost_clusters.zookeeper.client.kazoo_session import Ensemble, KazooSession
+from fencepost_clusters.zookeeper.client.port import (
     Answer,
     Answered,
     Connected,

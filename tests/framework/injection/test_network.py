@@ -14,7 +14,7 @@ from fencepost.injection.probes import ProbeAnswer
 from fencepost.injection.receipts import is_cut
 from fencepost.injection.toxics import DOWNSTREAM, UPSTREAM
 from fencepost.model.runtime import HEALTHY, LinkState, Receipt
-from fencepost.model.topology import Layout, Link, Slot, one_way
+from fencepost.model.system.topology import Layout, Link, Slot, one_way
 from fencepost_kafka import Role
 
 LINK = Link("broker-1", "broker-2", 9)

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 )
 
 from fencepost.model.runtime import HEALTHY, LinkState
-from fencepost.model.topology import Layout, Link, Slot
+from fencepost.model.system.topology import Layout, Link, Slot
 from fencepost.runtimes.simulated.network import NetworkProfile, SimulatedNetwork
 from fencepost.runtimes.simulated.virtual_time import Agenda
 from fencepost_kafka import Role

@@ -35,7 +35,7 @@ from fencepost import (
 from fencepost.history import merge as history
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import SECOND, now_ns
-from fencepost.model.topology import Layout, Slot
+from fencepost.model.system.topology import Layout, Slot
 from fencepost.runtimes.docker import host as module
 from fencepost.runtimes.docker.engine import Engine, Leftover, owner
 from fencepost.runtimes.docker.host import DockerHost

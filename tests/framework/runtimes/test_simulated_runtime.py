@@ -25,7 +25,7 @@ from fencepost import (
 )
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.judge import Outcome
-from fencepost.model.topology import one_way
+from fencepost.model.system.topology import one_way
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import Run, RunSpec
 from fencepost.runtimes.simulated.machine import Clock

@@ -41,11 +41,11 @@ from fencepost_clusters.zookeeper.kafka_probe import probe
 from fencepost_clusters.zookeeper.log_parser import ROLE, ServerLogParser
 from fencepost_clusters.zookeeper.view import ServersView
 from fencepost_kafka import KafkaView, Role, Timing
-from fencepost_kafka.cluster import KafkaCluster
+from fencepost_kafka.facade.cluster import KafkaCluster
+from fencepost_kafka.faults.random_faults import KafkaFaultChooser
+from fencepost_kafka.faults.selectors import SELECTORS, select
 from fencepost_kafka.layout import Ports, lay_out_beside
-from fencepost_kafka.random_faults import KafkaFaultChooser
 from fencepost_kafka.recovery import missing
-from fencepost_kafka.selectors import SELECTORS, select
 
 DEFAULT_VERSION = "3.9.2"
 VERSIONS = ("2.1.1", DEFAULT_VERSION)
@@ -118,12 +118,12 @@ class ZooKeeperMode:
         return KafkaCluster(cluster, self.timing(cluster.shape))
 
     def select(self, selector: str, view: View, layout: Layout) -> Sequence[str] | None:
-        """See `fencepost_kafka.selectors`."""
+        """See `fencepost_kafka.faults.selectors`."""
         return select(selector, view, layout)
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
-        """See `fencepost_kafka.random_faults`. A second broker with an id ends by itself at once,
-        which the harness would take for a failure."""
+        """See `fencepost_kafka.faults.random_faults`. A second broker with an id ends by itself at
+        once, which the harness would take for a failure."""
         return KafkaFaultChooser(self.timing(shape), without=frozenset({"duplicate_id"}))
 
     def properties(self, place: Place, shape: Shape) -> dict[str, str]:

@@ -14,9 +14,8 @@ import msgspec
 
 from fencepost import ClientStarted, Recorder, WorkerConfig, run_worker
 from fencepost_clusters.apache_kafka.zookeeper_mode.znodes import Znodes
-from fencepost_clusters.zookeeper.kazoo_session import Ensemble, KazooSession
-from fencepost_clusters.zookeeper.log_parser import ROLE
-from fencepost_clusters.zookeeper.port import (
+from fencepost_clusters.zookeeper.client.kazoo_session import Ensemble, KazooSession
+from fencepost_clusters.zookeeper.client.port import (
     Answered,
     Connected,
     Ended,
@@ -24,6 +23,7 @@ from fencepost_clusters.zookeeper.port import (
     Request,
     SessionEvent,
 )
+from fencepost_clusters.zookeeper.log_parser import ROLE
 from fencepost_clusters.zookeeper.server import CLIENT_PORT
 from fencepost_kafka import KINDS
 

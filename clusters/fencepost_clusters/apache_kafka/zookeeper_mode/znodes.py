@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from fencepost import EvidenceMissed
-from fencepost_clusters.zookeeper.port import (
+from fencepost_clusters.zookeeper.client.port import (
     Answer,
     Children,
     Data,

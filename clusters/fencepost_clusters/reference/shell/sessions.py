@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import final
 
 from fencepost_clusters.reference.core.node import effects as e
-from fencepost_clusters.zookeeper.port import Ended, Session, SessionEvent, Unsent
+from fencepost_clusters.zookeeper.client.port import Ended, Session, SessionEvent, Unsent
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Sessions:
 
     def _opened(self, wanted: e.OpenSession) -> _Open:
         # Imported by the first session: a node of another plane needs no kazoo.
-        from fencepost_clusters.zookeeper import kazoo_session as k  # noqa: PLC0415
+        from fencepost_clusters.zookeeper.client import kazoo_session as k  # noqa: PLC0415
 
         hosts = tuple(f"{self._hosts.get(name, name)}:{port}" for name, port in wanted.servers)
         session = k.KazooSession(

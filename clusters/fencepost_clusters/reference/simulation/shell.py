@@ -22,8 +22,8 @@ from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.codec import Calls, encode_request
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_clusters.zookeeper.port import Ended, SessionEvent, Unsent
-from fencepost_clusters.zookeeper.simulated_session import ClientSession, Server
+from fencepost_clusters.zookeeper.client.port import Ended, SessionEvent, Unsent
+from fencepost_clusters.zookeeper.simulation.session import ClientSession, Server
 from fencepost_kafka import ClientCommand
 
 MS = 1_000_000

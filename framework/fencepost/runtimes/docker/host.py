@@ -28,8 +28,8 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.injection.probes import Prober
 from fencepost.model.clock import now_ns
 from fencepost.model.errors import EnvironmentFailed
-from fencepost.model.probe import Probe
-from fencepost.model.topology import CLIENT, Layout, Slot
+from fencepost.model.system.probe import Probe
+from fencepost.model.system.topology import CLIENT, Layout, Slot
 from fencepost.runtimes.docker.engine import Container, Engine, Leftover, Stream, connect, owner
 from fencepost.runtimes.docker.pods import DATA, IMAGE, MOUNT, WORK, PodProber, Pods, named
 from fencepost.runtimes.docker.sources import SOURCES_LABEL, digest

@@ -23,8 +23,8 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.injection.probes import End, ProbeAnswer, count_open, probe_name, raised
 from fencepost.injection.toxiproxies import API_LIMIT_S, Hung, Reply
 from fencepost.model.errors import EnvironmentFailed
-from fencepost.model.probe import Probe
-from fencepost.model.topology import CLIENT, Layout, Link, Slot
+from fencepost.model.system.probe import Probe
+from fencepost.model.system.topology import CLIENT, Layout, Link, Slot
 from fencepost.runtimes.docker.engine import Container, Engine, Network
 from fencepost.runtimes.docker.pod_agent import NAMED, unpack
 from fencepost.supervision.launcher import tail

@@ -15,8 +15,8 @@ from typing import Protocol
 from fencepost.history.run_folder import RunFolder
 from fencepost.injection.probes import Prober
 from fencepost.injection.toxiproxies import Toxiproxies
-from fencepost.model.probe import Probe
-from fencepost.model.topology import Layout, Slot
+from fencepost.model.system.probe import Probe
+from fencepost.model.system.topology import Layout, Slot
 from fencepost.supervision.launcher import Child, Exit
 
 

@@ -11,8 +11,8 @@ from typing import final
 from fencepost.history.run_folder import RunFolder
 from fencepost.injection.probes import HostProber, Prober
 from fencepost.injection.toxiproxies import HostToxiproxies, find_toxiproxy, toxiproxy_version
-from fencepost.model.probe import Probe
-from fencepost.model.topology import Layout, Slot
+from fencepost.model.system.probe import Probe
+from fencepost.model.system.topology import Layout, Slot
 from fencepost.runtimes.process.backend import Backend, BackendKind, Home
 from fencepost.supervision.addresses import Addresses, claim
 from fencepost.supervision.launcher import Launcher

@@ -14,7 +14,7 @@ from inotify_simple import flags
 from fencepost.history.feed import notices
 from fencepost.history.recorder import Recorder
 from fencepost.model.clock import from_wall_ns
-from fencepost.model.systems import LogParser
+from fencepost.model.system.capabilities import LogParser
 
 _LINE_END = b"\n"
 

@@ -12,7 +12,7 @@ from typing import final
 
 from fencepost.model.clock import MS, now_ns, poll
 from fencepost.model.runtime import Process, Receipt, Signal
-from fencepost.model.topology import Slot
+from fencepost.model.system.topology import Slot
 from fencepost.runtimes.process.backend import Launching
 from fencepost.supervision.launcher import Child, Exit, tail
 

@@ -13,8 +13,8 @@ slot's links are there before its first process. `close` (or leaving the `with`)
 
 Spawns, ends, and stalls of the harness are recorded here; phases, faults and tests by the caller.
 A client worker is started as `python *workloads[spec.workload] CONFIG`, where CONFIG is the path of
-a `fencepost.model.worker_config.WorkerConfig` in JSON. Its standard input carries one JSON object a
-line; the end of it asks the worker to finish and end.
+a `fencepost.model.system.worker_config.WorkerConfig` in JSON. Its standard input carries one JSON
+object a line; the end of it asks the worker to finish and end.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from fencepost.injection.network import Network
 from fencepost.injection.probes import probe_of, unanswered_probe
 from fencepost.model.clock import MS, SECOND, now_ns
 from fencepost.model.errors import EnvironmentFailed, UsageError, no_such
-from fencepost.model.hold import Hold, HoldCounts
+from fencepost.model.faults.hold import Hold, HoldCounts
 from fencepost.model.runtime import (
     ClientSpec,
     Condition,
@@ -63,9 +63,9 @@ from fencepost.model.runtime import (
     Signal,
     clients_slot,
 )
-from fencepost.model.shape import Shape
-from fencepost.model.systems import Launchable, ParsesLogs, Place, System
-from fencepost.model.topology import CLIENT, Cut, Layout, Link, Slot
+from fencepost.model.system.capabilities import Launchable, ParsesLogs, Place, System
+from fencepost.model.system.shape import Shape
+from fencepost.model.system.topology import CLIENT, Cut, Layout, Link, Slot
 from fencepost.model.view import View
 from fencepost.runtimes.process.backend import BackendKind
 from fencepost.runtimes.process.host import host_backend

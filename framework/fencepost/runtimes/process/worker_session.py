@@ -12,8 +12,8 @@ import msgspec
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.errors import EnvironmentFailed, UsageError
 from fencepost.model.runtime import ClientSpec, Process, Signal, client_port, clients_slot
-from fencepost.model.topology import Layout
-from fencepost.model.worker_config import WorkerConfig
+from fencepost.model.system.topology import Layout
+from fencepost.model.system.worker_config import WorkerConfig
 from fencepost.runtimes.process.backend import Addressing
 from fencepost.runtimes.process.processes import Processes
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, Literal, Protocol, TypeVar, final
 
-from fencepost.model.hold import Hold, HoldCounts
+from fencepost.model.faults.hold import Hold, HoldCounts
 
 
 class Carrying(Protocol):

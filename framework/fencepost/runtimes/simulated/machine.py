@@ -15,7 +15,7 @@ from msgspec import Struct
 from fencepost.events import Cause, Event, Stalled
 from fencepost.model.clock import MS
 from fencepost.model.runtime import Process, Signal
-from fencepost.model.simulable import Chance, SimulatedProcess
+from fencepost.model.system.simulable import Chance, SimulatedProcess
 from fencepost.runtimes.simulated.network import SimulatedNetwork
 from fencepost.runtimes.simulated.virtual_time import Agenda
 
@@ -50,7 +50,7 @@ class Clock:
 
 @final
 class Machine:
-    """See the module and `fencepost.model.simulable.Host`; an `End` of the network too."""
+    """See the module and `fencepost.model.system.simulable.Host`; an `End` of the network too."""
 
     def __init__(
         self,

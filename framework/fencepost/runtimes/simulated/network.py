@@ -20,9 +20,9 @@ from fencepost.injection.links import Bytes
 from fencepost.injection.toxics import DOWNSTREAM, UPSTREAM, toxics
 from fencepost.model.clock import MS, SECOND
 from fencepost.model.errors import UsageError
-from fencepost.model.hold import Hold, HoldCounts, check_hold
+from fencepost.model.faults.hold import Hold, HoldCounts, check_hold
 from fencepost.model.runtime import HEALTHY, LinkState
-from fencepost.model.topology import Layout, Link
+from fencepost.model.system.topology import Layout, Link
 from fencepost.runtimes.simulated.holding import LinkHold, Waiting
 from fencepost.runtimes.simulated.virtual_time import Agenda
 

@@ -8,7 +8,7 @@ from typing import final
 
 from fencepost.injection.probes import ProbeAnswer
 from fencepost.model.clock import MS, SECOND
-from fencepost.model.topology import Link
+from fencepost.model.system.topology import Link
 from fencepost.runtimes.simulated.network import KILOBYTE, SimulatedNetwork
 from fencepost.runtimes.simulated.virtual_time import Agenda
 

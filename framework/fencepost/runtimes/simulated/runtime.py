@@ -38,7 +38,7 @@ from fencepost.history.merge import HARNESS
 from fencepost.history.run_folder import RunFolder, info_of
 from fencepost.injection.network import Network
 from fencepost.model.errors import EnvironmentFailed, UsageError
-from fencepost.model.hold import Hold, HoldCounts
+from fencepost.model.faults.hold import Hold, HoldCounts
 from fencepost.model.runtime import (
     ClientSpec,
     Condition,
@@ -49,12 +49,12 @@ from fencepost.model.runtime import (
     client_port,
     clients_slot,
 )
-from fencepost.model.shape import Shape
-from fencepost.model.simulable import Framing, Simulable, SimulatedDisk, SimulatedProcess
-from fencepost.model.systems import Place, System
-from fencepost.model.topology import CLIENT, Cut, Layout, Link, Slot
+from fencepost.model.system.capabilities import Place, System
+from fencepost.model.system.shape import Shape
+from fencepost.model.system.simulable import Framing, Simulable, SimulatedDisk, SimulatedProcess
+from fencepost.model.system.topology import CLIENT, Cut, Layout, Link, Slot
+from fencepost.model.system.worker_config import WorkerConfig
 from fencepost.model.view import View
-from fencepost.model.worker_config import WorkerConfig
 from fencepost.runtimes.simulated.machine import Clock, Machine
 from fencepost.runtimes.simulated.network import NetworkProfile, SimulatedNetwork
 from fencepost.runtimes.simulated.prober import SimulatedProber

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from fencepost import EvidenceMissed
 from fencepost_clusters.apache_kafka.zookeeper_mode.znodes import Znodes, state_path
-from fencepost_clusters.zookeeper.port import (
+from fencepost_clusters.zookeeper.client.port import (
     Create,
     Created,
     Delete,
@@ -20,7 +20,7 @@ from fencepost_clusters.zookeeper.port import (
     SetData,
     Unsent,
 )
-from fencepost_clusters.zookeeper.tree import Tree
+from fencepost_clusters.zookeeper.simulation.tree import Tree
 from fencepost_kafka import BrokerCommitted, PartitionCommitted, TopicCommitted
 
 KAFKA, OBSERVER = 1, 2

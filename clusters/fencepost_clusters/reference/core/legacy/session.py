@@ -17,7 +17,7 @@ from fencepost_clusters.reference.core.node.effects import (
     Outbox,
     ToZooKeeper,
 )
-from fencepost_clusters.zookeeper import port as zk
+from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_kafka import SessionChanged
 
 MS = 1_000_000

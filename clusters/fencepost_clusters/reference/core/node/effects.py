@@ -22,7 +22,7 @@ from msgspec import Struct
 from fencepost import Cause, NodeStopped
 from fencepost_clusters.reference.core.log.entry import Entry
 from fencepost_clusters.reference.wire import messages as m
-from fencepost_clusters.zookeeper import port as zk
+from fencepost_clusters.zookeeper.client import port as zk
 
 Address = tuple[str, int]
 """Host name and port, as the cluster names them; the shell resolves the name."""

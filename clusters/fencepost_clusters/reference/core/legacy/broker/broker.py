@@ -51,7 +51,7 @@ from fencepost_clusters.reference.core.replication.replicas import IsrOutcome, R
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_clusters.zookeeper import port as zk
+from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_kafka import (
     BrokerRegistered,
     MetricsReported,

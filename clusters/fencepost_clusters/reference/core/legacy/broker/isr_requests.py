@@ -19,7 +19,7 @@ from fencepost_clusters.reference.core.replication.replicas import IsrOutcome
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_clusters.zookeeper import port as zk
+from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_kafka import PartitionCommitted
 
 Written = Callable[[int, IsrOutcome | None, int], None]

@@ -25,7 +25,7 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.reference.wire.legacy import BrokerState
-from fencepost_clusters.zookeeper import port as zk
+from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_kafka import (
     ChangeAnswered,
     ControlledShutdownAnswered,

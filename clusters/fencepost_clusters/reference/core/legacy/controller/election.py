@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.legacy.session import certain
-from fencepost_clusters.zookeeper import port as zk
+from fencepost_clusters.zookeeper.client import port as zk
 
 
 class Won(Struct, frozen=True):

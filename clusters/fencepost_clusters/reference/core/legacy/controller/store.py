@@ -15,7 +15,7 @@ from fencepost_clusters.reference.core.node.effects import Outbox
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.core.replication.replica import Key
 from fencepost_clusters.reference.wire import records as r
-from fencepost_clusters.zookeeper import port as zk
+from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_kafka import PartitionCommitted, TopicCommitted, TopicMarked, ZnodeUnreadable
 
 Steps = Generator[zk.Request, zk.Answer, None]

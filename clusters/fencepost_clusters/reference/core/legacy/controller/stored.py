@@ -16,7 +16,7 @@ from fencepost_clusters.reference.core.cluster.image import BROKER_RESOURCE, TOP
 from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.wire import records as r
-from fencepost_clusters.zookeeper import port as zk
+from fencepost_clusters.zookeeper.client import port as zk
 
 
 @dataclass(slots=True)

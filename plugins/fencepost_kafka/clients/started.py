@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import final
 
 from fencepost import ClientSession, Condition, Runtime, View, plain
-from fencepost_kafka.commands import Seek
+from fencepost_kafka.clients.commands import Seek
 from fencepost_kafka.events import ProduceCompleted
 from fencepost_kafka.view import KafkaView
 

@@ -17,7 +17,7 @@ from kio.schema.fetch_snapshot.v0 import request as snapshot_request
 from kio.schema.fetch_snapshot.v0.response import FetchSnapshotResponse
 from kio.serial import entity_reader
 
-from fencepost_clusters.apache_kafka import schema
+from fencepost_clusters.apache_kafka.metadata import schema
 
 METADATA_TOPIC = "__cluster_metadata"
 MOST_BYTES = 1 << 20

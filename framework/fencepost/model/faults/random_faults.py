@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from random import Random  # noqa: TID251 - a seeded stream is passed in
 from typing import Protocol, runtime_checkable
 
-from fencepost.model.shape import Shape
-from fencepost.model.topology import Layout
+from fencepost.model.system.shape import Shape
+from fencepost.model.system.topology import Layout
 from fencepost.model.view import View
 
 

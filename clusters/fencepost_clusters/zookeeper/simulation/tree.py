@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import final
 
-from fencepost_clusters.zookeeper.port import (
+from fencepost_clusters.zookeeper.client.port import (
     ANY,
     Answer,
     Change,

@@ -20,8 +20,8 @@ from fencepost import (
     RunEnd,
     Violated,
 )
-from fencepost_clusters.apache_kafka.holders import KINDS, IdHolders
-from fencepost_clusters.apache_kafka.keys import NOTHING, whole_run
+from fencepost_clusters.apache_kafka.rules.holders import KINDS, IdHolders
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, whole_run
 from fencepost_kafka import BrokerCommitted, HeartbeatRefused, PartitionCommitted
 
 

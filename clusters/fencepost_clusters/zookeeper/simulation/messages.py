@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fencepost_clusters.zookeeper.port import Request
+from fencepost_clusters.zookeeper.client.port import Request
 
 
 @dataclass(frozen=True, slots=True)

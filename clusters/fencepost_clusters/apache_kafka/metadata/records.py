@@ -14,7 +14,7 @@ from typing import Any, TypeVar, final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fencepost_clusters.apache_kafka.schema import Record
+from fencepost_clusters.apache_kafka.metadata.schema import Record
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeleted,

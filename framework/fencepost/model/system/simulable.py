@@ -15,10 +15,10 @@ from msgspec import Struct
 
 from fencepost.events import Cause, Event
 from fencepost.model.runtime import Signal
-from fencepost.model.shape import Shape
-from fencepost.model.systems import Place
-from fencepost.model.topology import Slot
-from fencepost.model.worker_config import WorkerConfig
+from fencepost.model.system.capabilities import Place
+from fencepost.model.system.shape import Shape
+from fencepost.model.system.topology import Slot
+from fencepost.model.system.worker_config import WorkerConfig
 
 Chance = Callable[[int, int], int]
 """Draws a whole number between two bounds, both included."""

@@ -24,8 +24,8 @@ from fencepost import (
     Undecided,
     Violated,
 )
-from fencepost_clusters.apache_kafka.keys import NOTHING, SECOND, slot_of, whole_run
 from fencepost_clusters.apache_kafka.metrics import MetricsObserved
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, SECOND, slot_of, whole_run
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeleted,

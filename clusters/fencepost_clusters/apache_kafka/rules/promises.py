@@ -12,12 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fencepost import Clause, Rule
-from fencepost_clusters.apache_kafka import (
-    rules_holding,
-    rules_metrics,
-    rules_serving,
-    rules_sessions,
-)
+from fencepost_clusters.apache_kafka.rules import holding as rules_holding
+from fencepost_clusters.apache_kafka.rules import metrics as rules_metrics
+from fencepost_clusters.apache_kafka.rules import serving as rules_serving
+from fencepost_clusters.apache_kafka.rules import sessions as rules_sessions
 
 CLAUSES: Sequence[Clause] = tuple(
     Clause(name, "apache-kafka", ("kraft",), says)

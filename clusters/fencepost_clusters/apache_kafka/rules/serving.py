@@ -9,7 +9,13 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
-from fencepost_clusters.apache_kafka.keys import NOTHING, SECOND, by_partition, slot_of, whole_run
+from fencepost_clusters.apache_kafka.rules.keys import (
+    NOTHING,
+    SECOND,
+    by_partition,
+    slot_of,
+    whole_run,
+)
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fencepost.model.errors import UsageError
-from fencepost.model.topology import Link
+from fencepost.model.system.topology import Link
 
 HoldAction = Literal["hold", "delay", "drop"]
 

@@ -11,11 +11,11 @@ from copy import deepcopy
 from typing import final
 
 from fencepost import Host, NodeStarted, Signal
+from fencepost_clusters.zookeeper.client.port import Answered, Unsent
 from fencepost_clusters.zookeeper.events import ServerServes, SessionExpired, session_name
 from fencepost_clusters.zookeeper.log_parser import ROLE
-from fencepost_clusters.zookeeper.messages import Ask, Close, Open, Opened, Ping, Pong
-from fencepost_clusters.zookeeper.port import Answered, Unsent
-from fencepost_clusters.zookeeper.tree import Tree, Watched
+from fencepost_clusters.zookeeper.simulation.messages import Ask, Close, Open, Opened, Ping, Pong
+from fencepost_clusters.zookeeper.simulation.tree import Tree, Watched
 
 _MS = 1_000_000
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from fencepost import Event, FaultHealed, FaultInjected, NodeStarted, ProcessExited
-from fencepost_clusters.apache_kafka.keys import MS, slot_of
 from fencepost_clusters.apache_kafka.log_parser import SessionConfigured
+from fencepost_clusters.apache_kafka.rules.keys import MS, slot_of
 from fencepost_kafka import BrokerCommitted, BrokerStopping
 
 KINDS: frozenset[type[Struct]] = frozenset(

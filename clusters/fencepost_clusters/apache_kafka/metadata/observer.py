@@ -42,10 +42,10 @@ from fencepost import (
     WorkerConfig,
     run_worker,
 )
-from fencepost_clusters.apache_kafka import schema
 from fencepost_clusters.apache_kafka.distribution import cache
-from fencepost_clusters.apache_kafka.metadata_log import Metadata, StoredRecord
-from fencepost_clusters.apache_kafka.snapshot import MOST_BYTES, Snapshot, batches
+from fencepost_clusters.apache_kafka.metadata import schema
+from fencepost_clusters.apache_kafka.metadata.records import Metadata, StoredRecord
+from fencepost_clusters.apache_kafka.metadata.snapshot import MOST_BYTES, Snapshot, batches
 from fencepost_kafka import KINDS, SnapshotLoaded
 
 METADATA_LOG = UUID("00000000-0000-0000-0000-000000000001")

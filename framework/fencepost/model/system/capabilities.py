@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from fencepost.model.cluster import Cluster
 from fencepost.model.errors import no_such
-from fencepost.model.probe import Probe
 from fencepost.model.runtime import ClientSpec
-from fencepost.model.shape import Shape
-from fencepost.model.topology import Layout, Slot
+from fencepost.model.system.probe import Probe
+from fencepost.model.system.shape import Shape
+from fencepost.model.system.topology import Layout, Slot
 from fencepost.model.view import Fold, View
 
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fencepost_clusters.zookeeper.port import Answer, Created, Done, Multi, Request, WriteResult
+from fencepost_clusters.zookeeper.client.port import (
+    Answer,
+    Created,
+    Done,
+    Multi,
+    Request,
+    WriteResult,
+)
 
 
 def below(chroot: str, request: Request) -> Request:

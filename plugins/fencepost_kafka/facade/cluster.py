@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import final
 
 from fencepost import Cluster, ClusterRecovered, Condition, Event, Slot, UsageError, View
-from fencepost_kafka.node import KafkaNode, serving
+from fencepost_kafka.facade.node import KafkaNode, serving
 from fencepost_kafka.view import KafkaView
 from fencepost_kafka.vocabulary import Role, Timing
 

@@ -24,8 +24,7 @@ from fencepost import (
     let_pass_until,
     plain,
 )
-from fencepost_kafka.cluster import KafkaCluster, kafka_cluster
-from fencepost_kafka.commands import (
+from fencepost_kafka.clients.commands import (
     AddBrokers,
     AdminCommand,
     AdminOptions,
@@ -52,12 +51,13 @@ from fencepost_kafka.commands import (
     Reassign,
     Rebalance,
 )
+from fencepost_kafka.clients.probe_result import ProbeResult
+from fencepost_kafka.clients.started import Reads, Writes
 from fencepost_kafka.events import AdminCompleted, Polled, ProbeCompleted
-from fencepost_kafka.node import KafkaNode
-from fencepost_kafka.probe_result import ProbeResult
-from fencepost_kafka.started import Reads, Writes
+from fencepost_kafka.facade.cluster import KafkaCluster, kafka_cluster
+from fencepost_kafka.facade.node import KafkaNode
+from fencepost_kafka.facade.voters import VoterChange, Voters, controller_port
 from fencepost_kafka.view import KafkaView
-from fencepost_kafka.voters import VoterChange, Voters, controller_port
 
 MS = 1_000_000
 LOADED_TOPICS = ("orders", "audit")

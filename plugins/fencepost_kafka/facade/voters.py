@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import final
 
 from fencepost import Layout, Runtime, Violation, let_pass_until
-from fencepost_kafka.cluster import KafkaCluster
-from fencepost_kafka.commands import AddVoter, RemoveVoter
+from fencepost_kafka.clients.commands import AddVoter, RemoveVoter
 from fencepost_kafka.events import ProbeCompleted
-from fencepost_kafka.node import KafkaNode
+from fencepost_kafka.facade.cluster import KafkaCluster
+from fencepost_kafka.facade.node import KafkaNode
 from fencepost_kafka.vocabulary import Role
 
 MS = 1_000_000

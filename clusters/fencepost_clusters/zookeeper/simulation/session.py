@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from typing import final
 
 from fencepost import Host
-from fencepost_clusters.zookeeper.chroot import answer_within, below, within
-from fencepost_clusters.zookeeper.messages import Ask, Close, Open, Opened, Ping
-from fencepost_clusters.zookeeper.port import (
+from fencepost_clusters.zookeeper.client.chroot import answer_within, below, within
+from fencepost_clusters.zookeeper.client.port import (
     Answered,
     Connected,
     Deliver,
@@ -27,6 +26,7 @@ from fencepost_clusters.zookeeper.port import (
     Unsent,
     paths_are_good,
 )
+from fencepost_clusters.zookeeper.simulation.messages import Ask, Close, Open, Opened, Ping
 
 _MS = 1_000_000
 _RETRY_MS = (50, 250)

@@ -23,9 +23,9 @@ from fencepost import (
     Undecided,
     Violated,
 )
-from fencepost_clusters.apache_kafka.holders import KINDS, IdHolders
-from fencepost_clusters.apache_kafka.keys import MS, NOTHING, SECOND, slot_of, whole_run
 from fencepost_clusters.apache_kafka.log_parser import SessionConfigured
+from fencepost_clusters.apache_kafka.rules.holders import KINDS, IdHolders
+from fencepost_clusters.apache_kafka.rules.keys import MS, NOTHING, SECOND, slot_of, whole_run
 from fencepost_kafka import BrokerCommitted, ControllerElected, ControllerResigned, HeartbeatRefused
 
 DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"

@@ -1,0 +1,1 @@
+"""Kafka's metadata log as it is observed: fetched, decoded, made events of."""

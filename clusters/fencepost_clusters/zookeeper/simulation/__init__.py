@@ -1,0 +1,1 @@
+"""ZooKeeper in the simulator: a model of its tree, served over simulated connections."""

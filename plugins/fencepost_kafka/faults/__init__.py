@@ -1,0 +1,1 @@
+"""Faults of a Kafka cluster: aimed at roles, held requests, random schedules, selectors."""
