@@ -12,7 +12,14 @@ from tests.suites.partition_histories import (
     partition,
     verdict,
 )
-from tests.suites.replication_histories import acked, acknowledge, fetched, mark, store, truncate
+from tests.suites.replication.replication_histories import (
+    acked,
+    acknowledge,
+    fetched,
+    mark,
+    store,
+    truncate,
+)
 
 from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome

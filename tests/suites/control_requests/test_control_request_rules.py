@@ -4,7 +4,7 @@ decide."""
 from __future__ import annotations
 
 import pytest
-from tests.suites.control_request_histories import (
+from tests.suites.control_requests.control_request_histories import (
     ALL,
     CONTROLLER,
     FORMER,
