@@ -146,7 +146,7 @@ class KRaft:
             ),
             **_listeners(slot, address, place.advertised),
             "log.dirs": str(place.data_dir),
-            **settings.given(shape.own.get(slot.name, {})),
+            **settings.given(shape.own_of(slot.name, place.process)),
         }
 
     def command(self, place: Place, shape: Shape) -> Command:

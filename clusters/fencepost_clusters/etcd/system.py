@@ -123,7 +123,7 @@ class Etcd:
         Raises EnvironmentFailed as `binary` does.
         """
         program = PROGRAM_IN_IMAGE if place.image else str(binary(default_cache()))
-        slot, own = place.slot, shape.own.get(place.slot.name, {})
+        slot, own = place.slot, shape.own_of(place.slot.name, place.process)
         members = place.layout.of(MEMBER)
         cluster = ",".join(f"{m.name}=http://{_host(m)}:{PEER_PORT}" for m in members)
         (same,) = (m for m in members if m.node_id == slot.node_id)

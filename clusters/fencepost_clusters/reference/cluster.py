@@ -133,12 +133,12 @@ class ReferenceQuorum:
         """A broker that lost its lease goes on serving: KIP-631's zombie."""
         return demonstration("serves-without-lease")
 
-    def properties(self, slot: Slot, layout: Layout, shape: Shape, run: str) -> dict[str, str]:
-        """How the process in a slot is configured; raises UsageError for an unknown setting.
+    def properties(self, place: Place, shape: Shape) -> dict[str, str]:
+        """How the process in a place is configured; raises UsageError for an unknown setting.
 
         Controllers must know each other's ids to begin with; brokers learn them (QC-05).
         """
-        controllers = layout.of(Role.CONTROLLER)
+        slot, controllers = place.slot, place.layout.of(Role.CONTROLLER)
         ids = {role: slot.id_as(role) for role in (Role.BROKER, Role.CONTROLLER)}
         mine = {f"{role.value}.id": str(node) for role, node in ids.items() if node is not None}
         voters = (
@@ -153,9 +153,9 @@ class ReferenceQuorum:
             **mine,
             **listeners,
             "controller.connect": ",".join(voters),
-            "cluster.id": f"fencepost-{run}",
-            **_credentials(shape, run),
-            **shape.own.get(slot.name, {}),
+            "cluster.id": f"fencepost-{place.run}",
+            **_credentials(shape, place.run),
+            **shape.own_of(slot.name, place.process),
         }
 
     def ports(self, slot: Slot) -> dict[str, int]:
@@ -181,7 +181,7 @@ class ReferenceQuorum:
             "hosts": dict(place.hosts),
             "ports": self.ports(slot),
             "metrics_port": PORTS.metrics,
-            "properties": self.properties(slot, place.layout, shape, place.run),
+            "properties": self.properties(place, shape),
             "defects": list(shape.defects),
             "seed": place.seed,
         }
@@ -211,7 +211,7 @@ class ReferenceQuorum:
         """One node's core on the simulator's host."""
         from fencepost_clusters.reference.simulation import processes  # noqa: PLC0415
 
-        settings = s.read(self.properties(place.slot, place.layout, shape, place.run))
+        settings = s.read(self.properties(place, shape))
         policies = policies_with(shape.defects)
         return processes.node(
             place,

@@ -152,14 +152,14 @@ class ReferenceLegacy:
         """A broker obeys a StopReplica that was meant for its former process (KIP-380)."""
         return bounce_demo.demonstration()
 
-    def properties(self, slot: Slot, layout: Layout, shape: Shape) -> dict[str, str]:
-        """How the broker in a slot is configured; raises UsageError for an unknown setting."""
-        servers = zookeeper.addresses(layout.of(ZOOKEEPER))
+    def properties(self, place: Place, shape: Shape) -> dict[str, str]:
+        """How the broker in a place is configured; raises UsageError for an unknown setting."""
+        servers = zookeeper.addresses(place.layout.of(ZOOKEEPER))
         return {
             **_cluster_properties(shape),
             "zookeeper.connect": ",".join(f"{host}:{port}" for host, port in servers),
-            "broker.id": str(slot.node_id),
-            **shape.own.get(slot.name, {}),
+            "broker.id": str(place.slot.node_id),
+            **shape.own_of(place.slot.name, place.process),
         }
 
     def command(self, place: Place, shape: Shape) -> Command:
@@ -177,7 +177,7 @@ class ReferenceLegacy:
             "advertised": place.advertised,
             "hosts": dict(place.hosts),
             "ports": _LISTENERS,
-            "properties": self.properties(slot, place.layout, shape),
+            "properties": self.properties(place, shape),
             "defects": list(shape.defects),
             "seed": place.seed,
         }
@@ -211,7 +211,7 @@ class ReferenceLegacy:
             return zookeeper.simulated(place, disk, host)
         from fencepost_clusters.reference.simulation import processes  # noqa: PLC0415
 
-        settings = s.read(self.properties(place.slot, place.layout, shape))
+        settings = s.read(self.properties(place, shape))
         policies = policies_with(shape.defects)
         return processes.node(
             place, settings, ports=_LISTENERS, policies=policies, disk=disk, host=host

@@ -138,7 +138,7 @@ class ZooKeeperMode:
             "zookeeper.connect": connect,
             **self._listeners(place),
             "log.dirs": str(place.data_dir),
-            **settings.given(shape.own.get(place.slot.name, {})),
+            **settings.given(shape.own_of(place.slot.name, place.process)),
         }
 
     def command(self, place: Place, shape: Shape) -> Command:

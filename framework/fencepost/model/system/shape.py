@@ -20,7 +20,8 @@ class Shape:
 
     `counts` says how many of each thing that the system counts (`System.counts`, most often nodes
     of a role); the others have the system's defaults. `own` holds settings of single nodes, by the
-    names of their slots; they override those of all nodes.
+    names of their slots; they override those of all nodes. A name such as `broker-1#2` is that of
+    one process, whose settings override those of its slot: so a bounce can be an upgrade.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -28,3 +29,7 @@ class Shape:
     defects: tuple[str, ...] = ()
     spares: tuple[Spare, ...] = ()
     own: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def own_of(self, slot: str, process: str) -> Mapping[str, str]:
+        """The settings that a process has for itself."""
+        return {**self.own.get(slot, {}), **self.own.get(process, {})}
