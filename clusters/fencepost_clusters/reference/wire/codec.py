@@ -23,7 +23,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from fencepost_clusters.reference.wire import administration as a
-from fencepost_clusters.reference.wire import guard, heartbeats, legacy, rebalance
+from fencepost_clusters.reference.wire import guard, heartbeats, legacy, rebalance, ungrouped
 from fencepost_clusters.reference.wire import legacy_schemas as z
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
@@ -35,7 +35,8 @@ API_VERSIONS = 18
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API of a listener: its key, plain classes, versions served; calls use the newest."""
+    """One API of a listener: its key, plain classes, versions served. Calls use the newest, or the
+    one without a broker epoch for a request that has none (`ungrouped`)."""
 
     key: int
     request: type
@@ -109,12 +110,12 @@ REPLICATION_APIS = (
 LEGACY_APIS = (
     Api(1, m.FetchRequest, m.FetchResponse, 16, 16),
     Api(18, m.ApiVersionsRequest, m.ApiVersionsResponse, 0, 3),
-    Api(z.LEADER_AND_ISR, legacy.LeaderAndIsrRequest, legacy.LeaderAndIsrResponse, 2, 2),
-    Api(z.STOP_REPLICA, legacy.StopReplicaRequest, legacy.StopReplicaResponse, 1, 1),
-    Api(z.UPDATE_METADATA, legacy.UpdateMetadataRequest, legacy.UpdateMetadataResponse, 5, 5),
+    Api(z.LEADER_AND_ISR, legacy.LeaderAndIsrRequest, legacy.LeaderAndIsrResponse, 1, 2),
+    Api(z.STOP_REPLICA, legacy.StopReplicaRequest, legacy.StopReplicaResponse, 0, 1),
+    Api(z.UPDATE_METADATA, legacy.UpdateMetadataRequest, legacy.UpdateMetadataResponse, 4, 5),
     Api(
         z.CONTROLLED_SHUTDOWN, legacy.ControlledShutdownRequest,
-        legacy.ControlledShutdownResponse, 2, 2,
+        legacy.ControlledShutdownResponse, 1, 2,
     ),
     Api(
         z.METADATA_HEARTBEAT, legacy.MetadataHeartbeatRequest,
@@ -214,7 +215,11 @@ def decode_request(
     schema = _request_schema(key, version)
     try:
         header, body = _read(schema, frame)
-        plain = _from_entity(schema, api.request)(body)
+        earlier = ungrouped.written_in(key, version)
+        if earlier is None:
+            plain = _from_entity(schema, api.request)(body)
+        else:
+            plain = earlier.group(_from_entity(schema, earlier.plain)(body))
     except guard.Malformed:
         raise
     except Exception as error:  # kio raises four kinds of its own, and ValueError and KeyError
@@ -235,7 +240,8 @@ def encode_request(
 ) -> bytes:
     """The frame of a request that is sent as `calls` say, its length included."""
     api = calls[type(request)]
-    version = api.max_version
+    earlier = ungrouped.needed_for(api.key, request)
+    version = api.max_version if earlier is None else earlier.version
     schema = _request_schema(api.key, version)
     names = {
         "request_api_key": api.key,
@@ -243,7 +249,9 @@ def encode_request(
         "correlation_id": correlation,
         "client_id": client,
     }
-    return _frame(schema, names, _to_entity(api.request, schema)(request))
+    if earlier is None:
+        return _frame(schema, names, _to_entity(api.request, schema)(request))
+    return _frame(schema, names, _to_entity(earlier.plain, schema)(earlier.ungroup(request)))
 
 
 def decode_response(
@@ -285,6 +293,9 @@ def api_versions(
 
 @cache
 def _request_schema(key: int, version: int) -> Any:
+    earlier = ungrouped.written_in(key, version)
+    if earlier is not None:
+        return earlier.schema
     return _SEED_REQUESTS.get(key) or load_request_schema(key, version)
 
 

@@ -247,3 +247,69 @@ class RemainingPartition:
 class ControlledShutdownResponse:
     error_code: int = _int16()
     remaining_partitions: tuple[RemainingPartition, ...]
+
+
+# -------------------------------------------------------- control requests before KIP-380 (BE-10)
+#
+# Their responses have the bytes of the newer versions.
+
+
+@_entity(NESTED, LEADER_AND_ISR, 1)
+class NamedLeaderAndIsrPartition:
+    topic_name: str = _string()
+    partition_index: int = _int32()
+    controller_epoch: int = _int32()
+    leader: int = _int32()
+    leader_epoch: int = _int32()
+    isr: tuple[int, ...] = _int32()
+    zk_version: int = _int32()
+    replicas: tuple[int, ...] = _int32()
+    is_new: bool = _bool()
+
+
+@_entity(REQUEST, LEADER_AND_ISR, 1)
+class LeaderAndIsrV1:
+    controller_id: int = _int32()
+    controller_epoch: int = _int32()
+    partition_states: tuple[NamedLeaderAndIsrPartition, ...]
+    live_leaders: tuple[LiveLeader, ...]
+
+
+@_entity(NESTED, UPDATE_METADATA, 4)
+class NamedUpdateMetadataPartition:
+    topic_name: str = _string()
+    partition_index: int = _int32()
+    controller_epoch: int = _int32()
+    leader: int = _int32()
+    leader_epoch: int = _int32()
+    isr: tuple[int, ...] = _int32()
+    zk_version: int = _int32()
+    replicas: tuple[int, ...] = _int32()
+    offline_replicas: tuple[int, ...] = _int32()
+
+
+@_entity(REQUEST, UPDATE_METADATA, 4)
+class UpdateMetadataV4:
+    controller_id: int = _int32()
+    controller_epoch: int = _int32()
+    partition_states: tuple[NamedUpdateMetadataPartition, ...]
+    live_brokers: tuple[UpdateMetadataBroker, ...]
+
+
+@_entity(NESTED, STOP_REPLICA, 0)
+class NamedPartition:
+    topic_name: str = _string()
+    partition_index: int = _int32()
+
+
+@_entity(REQUEST, STOP_REPLICA, 0)
+class StopReplicaV0:
+    controller_id: int = _int32()
+    controller_epoch: int = _int32()
+    delete_partitions: bool = _bool()
+    partitions: tuple[NamedPartition, ...]
+
+
+@_entity(REQUEST, CONTROLLED_SHUTDOWN, 1)
+class ControlledShutdownV1:
+    broker_id: int = _int32()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import struct
 from dataclasses import fields
 
+import msgspec
 import pytest
 
 from fencepost_clusters.reference.wire import codec, guard, legacy
@@ -171,6 +172,56 @@ def test_the_bytes_are_those_of_the_documents() -> None:
     assert frame_of(shutdown) == header(7, 2) + struct.pack(">iq", 3, 1 << 33)
 
 
+WITHOUT_EPOCH = tuple(
+    msgspec.structs.replace(one, broker_epoch=legacy.NO_EPOCH) for one in REQUESTS[2:]
+)
+EARLIER = {"LeaderAndIsr": 1, "UpdateMetadata": 4, "StopReplica": 0, "ControlledShutdown": 1}
+
+
+@pytest.mark.parametrize("request_", WITHOUT_EPOCH, ids=lambda one: type(one).__name__)
+def test_a_request_without_a_broker_epoch_is_sent_in_the_version_before(request_: object) -> None:
+    """BE-10."""
+    header, read = codec.decode_request("REPLICATION", frame_of(request_), codec.LEGACY_LISTENERS)
+    assert read == request_
+    assert header.version == EARLIER[header.api.name]
+
+
+def test_the_bytes_without_a_broker_epoch_name_the_topic_with_each_partition() -> None:
+    """Written by hand from Kafka's schemas of the versions before KIP-380."""
+    states, _, stop, shutdown = WITHOUT_EPOCH
+
+    def header(key: int, version: int) -> bytes:
+        return struct.pack(">hhih8s", key, version, 5, 8, b"broker-7")
+
+    orders = struct.pack(">h6s", 6, b"orders")
+    assert frame_of(states) == (
+        header(4, 1)
+        + struct.pack(">iii", 1, 2, 1)
+        + orders
+        + struct.pack(">iiii", 1, 2, 3, 4)
+        + struct.pack(">iii", 2, 3, 1)
+        + struct.pack(">i", 5)
+        + struct.pack(">iiii", 3, 3, 1, 2)
+        + b"\x01"
+        + struct.pack(">iih8si", 1, 3, 8, b"broker-3", 9092)
+    )
+    assert frame_of(stop) == (
+        header(5, 0)
+        + struct.pack(">ii?i", 1, 2, False, 2)
+        + (orders + struct.pack(">i", 0))
+        + (orders + struct.pack(">i", 1))
+    )
+    assert frame_of(shutdown) == header(7, 1) + struct.pack(">i", 3)
+
+
+@pytest.mark.parametrize("request_", WITHOUT_EPOCH, ids=lambda one: type(one).__name__)
+def test_the_answer_to_an_earlier_version_is_read_as_one_to_the_newest(request_: object) -> None:
+    header, _ = codec.decode_request("REPLICATION", frame_of(request_), codec.LEGACY_LISTENERS)
+    (response,) = (one for one in RESPONSES if isinstance(one, header.api.response))
+    frame = codec.encode_response(header, response)[4:]
+    assert codec.decode_response(type(request_), frame, codec.LEGACY_CALLS) == (5, response)
+
+
 def test_a_topic_of_many_partitions_is_named_once() -> None:
     def size(partitions: int) -> int:
         topic = legacy.StopReplicaTopic(
@@ -197,7 +248,9 @@ def test_the_response_of_a_heartbeat_ends_with_the_current_state() -> None:
     assert names == ["error_code", "error_string", "current_state"]
 
 
-@pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(
+    "request_", [*REQUESTS, *WITHOUT_EPOCH], ids=lambda one: type(one).__name__
+)
 def test_a_frame_that_is_cut_short_is_refused(request_: object) -> None:
     frame = frame_of(request_)
     for length in range(len(frame)):
