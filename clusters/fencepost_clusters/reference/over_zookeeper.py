@@ -121,10 +121,17 @@ class ReferenceLegacy:
         return probe
 
     def missing(self, view: View, layout: Layout) -> Sequence[str]:
-        """See `fencepost_kafka.recovery`; a controller is wanted, too."""
+        """See `fencepost_kafka.recovery`; a controller is wanted, too, that has met every broker. A
+        broker without heartbeats takes itself to be active before."""
         lacks = [*servers_missing(view, layout), *missing(view, layout)]
-        if view.of(KafkaView).active_controller is None:
+        kafka = view.of(KafkaView)
+        if kafka.active_controller is None:
             lacks.append("no broker is the controller")
+        lacks += [
+            f"no controller has met {slot.name}"
+            for slot in layout.of(Role.BROKER)
+            if slot.node_id not in kafka.fenced
+        ]
         return lacks
 
     def recovery_bound_ms(self, shape: Shape) -> int:

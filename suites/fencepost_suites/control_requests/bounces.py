@@ -317,8 +317,8 @@ class _Initialising:
 @dataclass(frozen=True, slots=True)
 class BouncedIsInitialised:
     """BE-06. The controller has declared a process live; that process then says which metadata
-    and partitions it received for its own broker epoch. Exercised where it is not its
-    broker's first process."""
+    and partitions it received for its own broker epoch, or in a version without one. Exercised
+    where it is not its broker's first process."""
 
     clause: str = "BE-06"
     kinds: frozenset[type[Struct]] = OFFICE_KINDS | {ControlRequestAnswered}
@@ -358,7 +358,8 @@ class BouncedIsInitialised:
         state: _Initialising, event: Event, body: ControlRequestAnswered
     ) -> Sequence[Finding]:
         due = state.office.due.get(body.broker_id)
-        if due is None or due.process != event.process or body.request_epoch != due.epoch:
+        meant = due is not None and body.request_epoch in (due.epoch, NO_EPOCH)
+        if due is None or due.process != event.process or not meant:
             return NOTHING
         got = state.got.setdefault(event.process, set())
         got.add(body.api)

@@ -18,7 +18,7 @@ from fencepost_kafka import (
     ReplicaRemoved,
     ReplicaStopped,
 )
-from fencepost_suites.common.keys import NONE, NOTHING, Keys, slot_of, whole_run
+from fencepost_suites.common.keys import NONE, NOTHING, Keys, whole_run
 from fencepost_suites.control_requests.requests import (
     NO_EPOCH,
     STALE_CONTROLLER,
@@ -29,6 +29,8 @@ from fencepost_suites.control_requests.requests import (
 
 HEARTBEAT_INFO = 5
 """The BrokerInfo version of brokers whose inter-broker protocol has broker epochs for certain."""
+BROKER_EPOCHS = 2
+"""The inter.broker.protocol that brings broker epochs in control requests."""
 
 
 def by_addressed_broker(event: Event) -> Keys:
@@ -163,11 +165,21 @@ class AcceptsNoEpoch:
 
 @dataclass(slots=True)
 class _Written:
-    """The registrations of one broker, by process, and the requests on their way."""
+    """The registrations of all processes, and the requests on their way."""
 
     requests: Requests = field(default_factory=Requests)
-    epochs: dict[str, set[int]] = field(default_factory=dict)
-    versions: dict[str, int] = field(default_factory=dict)
+    epochs: dict[int, dict[str, set[int]]] = field(default_factory=dict)
+    """broker -> process -> the epochs under which it has registered."""
+    without_epochs: set[str] = field(default_factory=set)
+    """The processes whose inter-broker protocol may have no broker epochs."""
+
+    def register(self, process: str, body: BrokerRegistered) -> None:
+        """Takes a registration in."""
+        of_broker = self.epochs.setdefault(body.broker_id, {})
+        of_broker.setdefault(process, set()).add(body.broker_epoch)
+        known = body.protocol >= BROKER_EPOCHS or body.version >= HEARTBEAT_INFO
+        if not known:
+            self.without_epochs.add(process)
 
 
 @final
@@ -175,11 +187,12 @@ class _Written:
 class RequestsCarryEpoch:
     """BE-01. The epoch that a controller sends is one for which the broker has registered, and the
     broker reads the same one. A ControlledShutdown carries an epoch of the process that sends it.
-    The formats themselves are tested in bytes."""
+    Only a process with an inter-broker protocol before KIP-380 may send none. The formats
+    themselves are tested in bytes."""
 
     clause: str = "BE-01"
     kinds: frozenset[type[Struct]] = REQUEST_KINDS | {ControlledShutdownAnswered}
-    keys = staticmethod(by_addressed_broker)
+    keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Written:
         return _Written()
@@ -189,8 +202,7 @@ class RequestsCarryEpoch:
         request = state.requests.take(event)
         match body:
             case BrokerRegistered():
-                state.epochs.setdefault(event.process, set()).add(body.broker_epoch)
-                state.versions[slot_of(event.process)] = body.version
+                state.register(event.process, body)
             case ControlledShutdownAnswered():
                 return state, self._shutdown(state, event, body)
             case _ if request is not None:
@@ -202,16 +214,15 @@ class RequestsCarryEpoch:
         answer, sent = request.answer, request.sent
         if sent is None:
             return NOTHING
-        known = {epoch for epochs in state.epochs.values() for epoch in epochs}
-        old = any(version < HEARTBEAT_INFO for version in state.versions.values())
-        if sent.broker_epoch == NO_EPOCH and old:
-            return NOTHING
+        known = {e for epochs in state.epochs.get(answer.broker_id, {}).values() for e in epochs}
         message = ""
         if answer.request_epoch != sent.broker_epoch:
             message = (
                 f"{event.process} read broker epoch {answer.request_epoch} in the {answer.api} "
                 f"that {answer.client} had sent with {sent.broker_epoch}"
             )
+        elif sent.broker_epoch == NO_EPOCH and answer.client in state.without_epochs:
+            return NOTHING
         elif sent.broker_epoch not in known:
             message = (
                 f"{answer.client} sent {event.process} a {answer.api} with broker epoch "
@@ -225,8 +236,9 @@ class RequestsCarryEpoch:
     def _shutdown(
         state: _Written, event: Event, body: ControlledShutdownAnswered
     ) -> Sequence[Finding]:
-        known = state.epochs.get(body.client, set())
-        if not known or (body.request_epoch == NO_EPOCH and min(state.versions.values()) < 5):
+        known = state.epochs.get(body.broker_id, {}).get(body.client, set())
+        without = body.request_epoch == NO_EPOCH and body.client in state.without_epochs
+        if not known or without:
             return NOTHING
         if body.request_epoch in known:
             return (Exercised(event.ref, Evidence.PEER),)

@@ -36,12 +36,24 @@ def outcome(h: HistoryBuilder, clause: str) -> Outcome:
     return verdict(h, clause).verdict
 
 
-def register(h: HistoryBuilder, process: str, epoch: int, version: int = 5) -> None:
-    h.add(process, NodeStarted("broker", 1, process, -1))
+def register(
+    h: HistoryBuilder,
+    process: str,
+    epoch: int,
+    version: int = 5,
+    protocol: int = -1,
+    broker: int = 1,
+) -> None:
+    h.add(process, NodeStarted("broker", broker, process, -1))
     h.add(
         process,
         BrokerRegistered(
-            broker_id=1, broker_epoch=epoch, session=1, version=version, overwrote=False
+            broker_id=broker,
+            broker_epoch=epoch,
+            session=1,
+            version=version,
+            overwrote=False,
+            protocol=protocol,
         ),
     )
 

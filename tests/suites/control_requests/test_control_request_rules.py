@@ -67,6 +67,30 @@ def test_a_shutdown_with_the_epoch_of_another_process_breaks_be_01() -> None:
     assert verdict(h, "BE-01").violated == 1
 
 
+def test_a_controller_with_a_protocol_before_kip_380_may_send_no_epoch() -> None:
+    h = bounced()
+    register(h, CONTROLLER, 5, version=4, protocol=1, broker=3)
+    answer(h, send(h, "UpdateMetadata", -1))
+    assert outcome(h, "BE-01") is Outcome.NOT_EXERCISED
+
+
+def test_a_controller_with_the_protocol_of_kip_380_that_sends_no_epoch_breaks_be_01() -> None:
+    h = bounced()
+    register(h, CONTROLLER, 5, version=4, protocol=2, broker=3)
+    answer(h, send(h, "UpdateMetadata", -1))
+    assert verdict(h, "BE-01").violated == 1
+
+
+@pytest.mark.parametrize(("protocol", "violated"), [(1, 0), (2, 1)])
+def test_a_shutdown_without_an_epoch_is_that_of_an_earlier_protocol(
+    protocol: int, violated: int
+) -> None:
+    h = bounced()
+    register(h, NEW, OWN + 1, version=4, protocol=protocol)
+    shut_down(h, -1, client=NEW)
+    assert verdict(h, "BE-01").violated == violated
+
+
 # ------------------------------------------------------------------------------------------ BE-02
 
 
@@ -222,6 +246,13 @@ def test_a_bounced_broker_that_gets_all_holds_be_06() -> None:
     h = live_again()
     answer(h, send(h, "UpdateMetadata", OWN))
     answer(h, send(h, "LeaderAndIsr", OWN, number=2))
+    assert outcome(h, "BE-06") is Outcome.HOLDS
+
+
+def test_requests_without_a_broker_epoch_initialise_a_bounced_broker() -> None:
+    h = live_again()
+    answer(h, send(h, "UpdateMetadata", -1))
+    answer(h, send(h, "LeaderAndIsr", -1, number=2))
     assert outcome(h, "BE-06") is Outcome.HOLDS
 
 

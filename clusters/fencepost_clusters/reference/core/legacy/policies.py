@@ -15,6 +15,13 @@ HEARTBEATS = 3
 BROKER_EPOCHS = 2
 """The inter-broker protocol that brings broker epochs in control requests (KIP-380)."""
 
+
+def epoch_sent(protocol: int, epoch: int) -> int:
+    """The broker epoch in a control request or a ControlledShutdown: none below the inter-broker
+    protocol that brings it, whose brokers may know no version that has one (BE-10)."""
+    return epoch if protocol >= BROKER_EPOCHS else NO_EPOCH
+
+
 # ------------------------------------------------------------------------------------ the broker
 
 

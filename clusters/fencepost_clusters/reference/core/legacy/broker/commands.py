@@ -60,6 +60,7 @@ class Commands:
         self.new_topics: set[str] = set()
         """Topics that were not known before, whose settings are to be read."""
         self._first = True
+        self._may_have_strays = True
         self._settings = settings
         self._lifecycle = lifecycle
         self._replicas = replicas
@@ -159,9 +160,11 @@ class Commands:
                 )
                 self.known.versions[key] = wanted.zk_version
                 changed.append(key)
-        if self._first:
-            # The first one of a generation names all that this broker hosts (BE-07).
-            self._first = False
+        self._first = False
+        if self._may_have_strays and request.broker_epoch != w.NO_EPOCH:
+            # The first one of a generation names all that this broker hosts (BE-07). One without a
+            # broker epoch may be meant for an earlier process, and name less.
+            self._may_have_strays = False
             self._replicas.delete_strays(self.roles)
         self._replicas.adopt(self.roles, changed, now)
 

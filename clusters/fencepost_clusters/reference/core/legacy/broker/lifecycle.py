@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
+from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies, epoch_sent
 from fencepost_clusters.reference.core.legacy.registrations import Registration
 from fencepost_clusters.reference.core.legacy.states import OwnState
 from fencepost_clusters.reference.core.node.effects import Address, Call, Instant, Outbox
@@ -312,7 +312,7 @@ class Lifecycle:
                 self._shutdown_ns = now.monotonic_ns + RETRY_NS
             return
         request = w.ControlledShutdownRequest(
-            broker_id=self._settings.node_id, broker_epoch=self.epoch
+            broker_id=self._settings.node_id, broker_epoch=epoch_sent(self._protocol, self.epoch)
         )
         timeout_ms = self._settings.ms("request.timeout.ms")
         self._shutdown = self._out.call(found[1], "shutdown", request, timeout_ms)

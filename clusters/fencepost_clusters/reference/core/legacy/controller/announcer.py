@@ -120,7 +120,12 @@ class Announcer:
     @property
     def sender(self) -> messages.Sender:
         """This controller as its requests name it."""
-        return messages.Sender(self._settings.node_id, self._epoch, self._store.stored.versions)
+        return messages.Sender(
+            id=self._settings.node_id,
+            epoch=self._epoch,
+            versions=self._store.stored.versions,
+            protocol=self._settings.ms("inter.broker.protocol"),
+        )
 
     def stop_removed(
         self, before: Mapping[Key, tuple[int, ...]], changed: Sequence[r.Record]

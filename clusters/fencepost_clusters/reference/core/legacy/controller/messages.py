@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.legacy import znodes
+from fencepost_clusters.reference.core.legacy.policies import epoch_sent
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER
 from fencepost_clusters.reference.core.replication.cluster_state import Broker, Partition
 from fencepost_clusters.reference.wire import legacy as w
@@ -17,11 +18,13 @@ BEING_DELETED = -2
 
 
 class Sender(Struct, frozen=True):
-    """The controller as its requests name it, and the znodes' versions that it knows."""
+    """The controller as its requests name it, the znodes' versions that it knows, and its
+    inter-broker protocol."""
 
     id: int
     epoch: int
     versions: Mapping[str, int]
+    protocol: int
 
 
 def _by_topic(image: Image, partitions: Iterable[Partition]) -> dict[str, list[Partition]]:
@@ -43,7 +46,7 @@ def leader_and_isr(
     return w.LeaderAndIsrRequest(
         controller_id=sender.id,
         controller_epoch=sender.epoch,
-        broker_epoch=broker_epoch,
+        broker_epoch=epoch_sent(sender.protocol, broker_epoch),
         topic_states=tuple(
             w.LeaderAndIsrTopic(
                 topic_name=name,
@@ -83,7 +86,7 @@ def update_metadata(
     return w.UpdateMetadataRequest(
         controller_id=sender.id,
         controller_epoch=sender.epoch,
-        broker_epoch=broker_epoch,
+        broker_epoch=epoch_sent(sender.protocol, broker_epoch),
         topic_states=tuple(
             w.UpdateMetadataTopic(
                 topic_name=name,
@@ -129,7 +132,7 @@ def stop_replica(
     return w.StopReplicaRequest(
         controller_id=sender.id,
         controller_epoch=sender.epoch,
-        broker_epoch=broker_epoch,
+        broker_epoch=epoch_sent(sender.protocol, broker_epoch),
         delete_partitions=delete,
         topics=tuple(
             w.StopReplicaTopic(topic_name=name, partition_indexes=tuple(p.index for p in parts))

@@ -1,0 +1,120 @@
+"""Control requests at one broker over ZooKeeper, without a cluster round it (KIP-380)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fencepost_clusters.reference.core.legacy import settings
+from fencepost_clusters.reference.core.legacy.broker.commands import Commands
+from fencepost_clusters.reference.core.legacy.broker.isr_requests import KnownZnodes
+from fencepost_clusters.reference.core.legacy.controller.messages import ControlRequest
+from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
+from fencepost_clusters.reference.core.node.effects import Instant, Outbox, Received, Reply
+from fencepost_clusters.reference.wire import legacy as w
+from fencepost_clusters.reference.wire.errors import Error
+
+OWN, FORMER = 20, 10
+PROPERTIES = {"broker.id": "1", "zookeeper.connect": "zookeeper-1:2181"}
+
+
+class Broker:
+    """Broker 1, registered under epoch 20; `strays` are the deletions of what it does not host."""
+
+    def __init__(self) -> None:
+        self.out = Outbox()
+        self.strays: list[tuple[str, ...]] = []
+        lifecycle: Any = SimpleNamespace(epoch=OWN, lost=False)
+        replicas: Any = SimpleNamespace(
+            delete_strays=lambda roles: self.strays.append(tuple(roles.topics)),
+            adopt=lambda *changed: None,
+        )
+        self.commands = Commands(
+            settings.read(PROPERTIES),
+            lifecycle,
+            replicas,
+            KnownZnodes(),
+            policies=LegacyBrokerPolicies(),
+            out=self.out,
+        )
+
+    def obeys(self, request: ControlRequest) -> bool:
+        received = Received(
+            request_id=1,
+            listener="REPLICATION",
+            client="broker-2#1",
+            correlation=1,
+            message=request,
+        )
+        self.commands.handle(received, request, Instant(0, 0))
+        (reply,) = (one for one in self.out.drain() if isinstance(one, Reply))
+        return bool(getattr(reply.message, "error_code", None) == Error.NONE)
+
+
+def lead_and_follow(broker_epoch: int) -> w.LeaderAndIsrRequest:
+    state = w.LeaderAndIsrPartition(
+        partition_index=0,
+        controller_epoch=1,
+        leader=2,
+        leader_epoch=0,
+        isr=(2, 1),
+        zk_version=0,
+        replicas=(2, 1),
+        is_new=False,
+    )
+    return w.LeaderAndIsrRequest(
+        controller_id=2,
+        controller_epoch=1,
+        broker_epoch=broker_epoch,
+        topic_states=(w.LeaderAndIsrTopic(topic_name="orders", partition_states=(state,)),),
+        live_leaders=(),
+    )
+
+
+def learn(broker_epoch: int) -> w.UpdateMetadataRequest:
+    return w.UpdateMetadataRequest(
+        controller_id=2,
+        controller_epoch=1,
+        broker_epoch=broker_epoch,
+        topic_states=(),
+        live_brokers=(),
+    )
+
+
+def stop(broker_epoch: int) -> w.StopReplicaRequest:
+    return w.StopReplicaRequest(
+        controller_id=2,
+        controller_epoch=1,
+        broker_epoch=broker_epoch,
+        delete_partitions=False,
+        topics=(),
+    )
+
+
+@pytest.mark.parametrize("make", [lead_and_follow, learn, stop], ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    ("epoch", "obeyed"), [(w.NO_EPOCH, True), (FORMER, False), (OWN, True), (OWN + 1, True)]
+)
+def test_a_request_is_refused_for_its_epoch_only_if_it_has_an_earlier_one(
+    make: Any, epoch: int, obeyed: bool
+) -> None:
+    """BE-02 and BE-10."""
+    assert Broker().obeys(make(epoch)) is obeyed
+
+
+def test_the_first_roles_for_this_process_delete_what_they_do_not_name() -> None:
+    broker = Broker()
+    assert broker.obeys(lead_and_follow(OWN))
+    assert broker.obeys(lead_and_follow(OWN))
+    assert broker.strays == [("orders",)]
+
+
+def test_roles_without_a_broker_epoch_delete_nothing() -> None:
+    """They may be meant for the process before, and name less than the broker hosts."""
+    broker = Broker()
+    assert broker.obeys(lead_and_follow(w.NO_EPOCH))
+    assert broker.strays == []
+    assert broker.obeys(lead_and_follow(OWN))
+    assert broker.strays == [("orders",)]
