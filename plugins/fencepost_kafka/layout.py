@@ -146,6 +146,8 @@ def _links(slots: Sequence[Slot], ports: Ports) -> list[Link]:
                 links.append(Link(source.name, target.name, ports.controller))
             if target.role is Role.BROKER and source.role is Role.CLIENT:
                 links.append(Link(source.name, target.name, ports.client))
+                if target.id_as(Role.CONTROLLER) is not None and not ports.controller:
+                    links.append(Link(source.name, target.name, ports.replication))
             if target.role is Role.BROKER and source.role is Role.BROKER:
                 links.append(Link(source.name, target.name, ports.replication))
     return links

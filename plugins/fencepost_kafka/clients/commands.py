@@ -288,8 +288,7 @@ class ProbeBytes(
 ):
     """One request, `frame` in hexadecimal without its length, to a port of the process in `slot`.
 
-    The answer is recorded as it came. Never retried; refused if messages are passed as values, not
-    as bytes.
+    The answer is recorded as it came. Never retried.
     """
 
     operation: str

@@ -285,15 +285,22 @@ class KafkaClients:
             )
         )
 
-    def send_bytes(self, node: KafkaNode, frame: bytes) -> ProbeResult:
+    def send_bytes(
+        self, node: KafkaNode, frame: bytes, *, to_controller: bool = False
+    ) -> ProbeResult:
         """Sends one request, given as bytes without its length, to the listener of this node that
-        clients can reach: a broker's own, or a controller's. As `fetch_directly`."""
+        clients can reach: a broker's own, or a controller's. As `fetch_directly`.
+
+        `to_controller`: to a broker's listener for requests to it as the controller.
+        """
+        layout = self._runtime.layout
+        by_nodes = controller_port(layout, node) if to_controller else None
         return self._ask_node(
             ProbeBytes(
                 operation=self._workers.next_operation(),
                 slot=node.name,
                 broker=node.id,
-                port=self._runtime.layout.client_port(node.name),
+                port=layout.client_port(node.name) if by_nodes is None else by_nodes,
                 frame=frame.hex(),
                 limit_ms=PROBE_LIMIT_MS,
             )

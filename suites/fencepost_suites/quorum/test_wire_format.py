@@ -15,9 +15,6 @@ from fencepost_suites.quorum import wire_format as w
 
 pytestmark = pytest.mark.physical("sockets")
 clause = pytest.mark.clause
-as_bytes = pytest.mark.only(
-    "process", "docker", reason="in the simulator messages travel as values"
-)
 
 NOT_CONTROLLER, NOT_REGISTERED = 41, 102
 STRANGER = 59
@@ -47,7 +44,6 @@ def of_active(
             return active, answer
 
 
-@as_bytes
 @clause("QC-34", "QC-22")
 def test_heartbeats_have_the_seeds_fields_and_are_served_to_no_client(
     cluster: KafkaCluster, clients: KafkaClients, history: EventLog
@@ -79,7 +75,6 @@ def test_heartbeats_have_the_seeds_fields_and_are_served_to_no_client(
         )
 
 
-@as_bytes
 @clause("QC-27")
 def test_an_unknown_state_is_read_as_unknown(
     cluster: KafkaCluster, clients: KafkaClients, history: EventLog
@@ -102,7 +97,6 @@ def test_an_unknown_state_is_read_as_unknown(
     assert cluster.holds(active.alive)
 
 
-@as_bytes
 @clause("QC-23")
 def test_the_requests_of_zookeepers_controllers_are_not_served(
     cluster: KafkaCluster, clients: KafkaClients, history: EventLog
@@ -117,7 +111,6 @@ def test_the_requests_of_zookeepers_controllers_are_not_served(
             )
 
 
-@as_bytes
 @clause("QC-10")
 def test_metadata_records_are_written_as_the_seed_has_them(
     cluster: KafkaCluster, clients: KafkaClients, history: EventLog

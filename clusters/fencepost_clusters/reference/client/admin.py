@@ -43,9 +43,10 @@ PROBE_WAIT_MS = 100
 AGAIN_NS = 100 * MS
 
 CommandedProbe = (
-    ProbeFetch | ProbeProduce | ProbeMetadata | ProbeController | AddVoter | RemoveVoter
-)
-"""The probes that travel as values; bytes do not."""
+    ProbeFetch | ProbeProduce | ProbeMetadata | ProbeController | ProbeBytes | AddVoter
+    | RemoveVoter
+)  # fmt: skip
+"""The probes that go through a listener."""
 
 
 def refuse(out: Outbox, command: ClientCommand) -> None:
@@ -181,10 +182,12 @@ class ProbeClient:
         """Begins the next command."""
         while self._doing is None and self._todo:
             command = self._todo.popleft()
-            if isinstance(command, ProbeCommand) and not isinstance(
-                command, ProbeBytes | ProbeMetrics
-            ):
-                port = command.port if isinstance(command, ProbeController) else self._port
+            if isinstance(command, ProbeCommand) and not isinstance(command, ProbeMetrics):
+                port = (
+                    command.port
+                    if isinstance(command, ProbeController | ProbeBytes)
+                    else self._port
+                )
                 address = (command.slot, port)
                 # A channel of its own: whatever became of earlier connections, this one is new.
                 channel = command.operation
@@ -203,8 +206,10 @@ class ProbeClient:
         outcome: ProbeOutcome = "answered"
         error, records, base = "", 0, -1
         brokers: tuple[int, ...] = ()
-        code = 0
+        code, raw = 0, ""
         match answer:
+            case m.RawFrame():
+                raw = answer.frame.hex()
             case m.FetchResponse():
                 part = answer.responses[0].partitions[0] if answer.responses else None
                 code = answer.error_code or (part.error_code if part is not None else 0)
@@ -225,7 +230,7 @@ class ProbeClient:
         if code:
             outcome, error, records, base = "refused", Error(code).name, 0, -1
             brokers = ()
-        self._complete(outcome, error, records, base, brokers)
+        self._complete(outcome, error, records, base, brokers, answer=raw)
         self.tick(now)
         return True
 
@@ -245,6 +250,8 @@ class ProbeClient:
         records: int,
         base: int,
         brokers: tuple[int, ...] = (),
+        *,
+        answer: str = "",
     ) -> None:
         assert self._doing is not None
         _, command, sent_ns = self._doing
@@ -263,6 +270,7 @@ class ProbeClient:
                 base_offset=base,
                 sent_at_ns=sent_ns,
                 brokers=brokers,
+                answer=answer,
             )
         )
 
@@ -272,6 +280,8 @@ API = {ProbeController: "CreateTopics", AddVoter: "AddRaftVoter", RemoveVoter: "
 
 def _probe(command: CommandedProbe, now: Instant) -> m.Request:
     match command:
+        case ProbeBytes():
+            return m.RawFrame(bytes.fromhex(command.frame))
         case ProbeFetch():
             part = m.FetchPartition(
                 partition=command.partition,

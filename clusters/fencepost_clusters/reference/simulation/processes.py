@@ -13,6 +13,7 @@ from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.simulation.shell import Core, Shell, ShellIdentity
+from fencepost_clusters.reference.wire.codec import LEGACY_LISTENERS, LISTENERS
 
 
 def node(
@@ -35,7 +36,13 @@ def node(
 
     listeners = {port: name for name, port in ports.items()}
     offset_ms = settings.ms("clock.offset.ms")
-    identity = ShellIdentity(place.process, listeners, settings.rights.username, offset_ms)
+    identity = ShellIdentity(
+        process=place.process,
+        listeners=listeners,
+        principal=settings.rights.username,
+        clock_offset_ms=offset_ms,
+        served=LEGACY_LISTENERS if settings.zookeeper else LISTENERS,
+    )
     return Shell(identity, make, disk, host)
 
 

@@ -2,7 +2,8 @@
 
 What it has in common with the real one is what a core can tell: answers leave in the order of their
 requests, calls of one channel share a connection, and one that times out breaks it. What a session
-with ZooKeeper tells is a step of its own, after the one that asked for it.
+with ZooKeeper tells is a step of its own, after the one that asked for it. Messages travel as
+values; only a request that a client has built as bytes goes through the codec, and so its answer.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from fencepost import Host, Signal
 from fencepost_clusters.reference.client.node import Commanded
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
+from fencepost_clusters.reference.wire import codec, guard
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.codec import Calls, encode_request
 from fencepost_clusters.reference.wire.errors import Error
@@ -60,6 +62,8 @@ def frame(message: object, calls: Calls) -> bytes | None:
     """A request as bytes, without their length, in the versions of `calls`."""
     if not isinstance(message, _Request):
         return None
+    if isinstance(message.message, m.RawFrame):
+        return message.message.frame
     return encode_request(message.client, message.correlation, message.message, calls)[4:]
 
 
@@ -75,6 +79,8 @@ class _Incoming:
     listener: str
     order: deque[int] = field(default_factory=deque)
     answers: dict[int, _Answer | None] = field(default_factory=dict)
+    headers: dict[int, codec.Header] = field(default_factory=dict)
+    """The headers of the requests that came as bytes."""
 
 
 @dataclass(slots=True)
@@ -96,12 +102,13 @@ class _Exit:
 @dataclass(frozen=True, slots=True)
 class ShellIdentity:
     """What others see of a process: its name, the listener of each port, the principal that it
-    proves to be, and how far its wall clock is ahead of its machine's."""
+    proves to be, how far its wall clock is ahead of its machine's, and what its listeners serve."""
 
     process: str
     listeners: Mapping[int, str] = field(default_factory=dict)
     principal: str = ""
     clock_offset_ms: int = 0
+    served: codec.Listeners = field(default_factory=lambda: codec.LISTENERS)
 
 
 class Shell:
@@ -116,6 +123,7 @@ class Shell:
     ) -> None:
         self._principal = identity.principal
         self._offset_ms = identity.clock_offset_ms
+        self._served = identity.served
         self._name = identity.process
         self._disk = disk
         self._host = host
@@ -178,28 +186,46 @@ class Shell:
             incoming = self._incoming.get(connection)
             if incoming is None:
                 return
-            self._next_request += 1
-            request_id = self._next_request
-            incoming.order.append(request_id)
-            self._requests[request_id] = (connection, message.correlation)
-            if isinstance(message.message, m.ApiVersionsRequest):
-                self._reply(e.Reply(request_id, VERSIONS))
-                return
-            self._step(
-                e.Received(
-                    request_id=request_id,
-                    listener=incoming.listener,
-                    client=message.client,
-                    correlation=message.correlation,
-                    message=message.message,
-                    principal=message.principal,
-                )
-            )
+            self._requested(connection, incoming, message)
         elif isinstance(message, _Answer):
             outgoing = self._outgoing.get(connection)
             if outgoing is not None and message.correlation in outgoing.calls:
                 outgoing.calls.discard(message.correlation)
                 self._step(e.Answered(message.correlation, message.message))
+
+    def _requested(self, connection: int, incoming: _Incoming, asked: _Request) -> None:
+        """A request came: as a value, or as bytes that its listener has to understand."""
+        message, client, correlation = asked.message, asked.client, asked.correlation
+        header = None
+        if isinstance(message, m.RawFrame):
+            try:
+                header, message = codec.decode_request(
+                    incoming.listener, message.frame, self._served
+                )
+            except (guard.Malformed, codec.Unsupported):
+                del self._incoming[connection]
+                self._host.hang_up(connection)
+                return
+            client, correlation = header.client, header.correlation
+        self._next_request += 1
+        request_id = self._next_request
+        incoming.order.append(request_id)
+        if header is not None:
+            incoming.headers[request_id] = header
+        self._requests[request_id] = (connection, asked.correlation)
+        if isinstance(message, m.ApiVersionsRequest):
+            self._reply(e.Reply(request_id, VERSIONS))
+            return
+        self._step(
+            e.Received(
+                request_id=request_id,
+                listener=incoming.listener,
+                client=client,
+                correlation=correlation,
+                message=message,
+                principal=asked.principal,
+            )
+        )
 
     def broken(self, connection: int, reason: str) -> None:
         if connection in self._closing:
@@ -335,6 +361,9 @@ class Shell:
         message = reply.message
         if isinstance(message, m.FetchResponse):
             message = self._disk.fill(message)
+        header = incoming.headers.pop(reply.request_id, None)
+        if header is not None and message is not None:
+            message = m.RawFrame(codec.encode_response(header, message)[4:])
         answer = None if message is None else _Answer(correlation, message)
         incoming.answers[reply.request_id] = answer
         while incoming.order and incoming.order[0] in incoming.answers:

@@ -638,6 +638,13 @@ class SaslAuthenticateResponse(Struct, frozen=True, kw_only=True):
     auth_bytes: bytes = b""
 
 
+class RawFrame(Struct, frozen=True):
+    """A request or an answer as bytes, without their length, as a client that builds them itself
+    sends and gets them."""
+
+    frame: bytes
+
+
 Request = (
     ProduceRequest | FetchRequest | MetadataRequest | ListOffsetsRequest
     | OffsetForLeaderEpochRequest | InitProducerIdRequest | ApiVersionsRequest | CreateTopicsRequest
@@ -645,7 +652,7 @@ Request = (
     | JoinGroupRequest | VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest
     | AlterPartitionRequest | BrokerHeartbeatRequest | ControllerHeartbeatRequest | AdminRequest
     | SaslHandshakeRequest | SaslAuthenticateRequest
-    | FetchSnapshotRequest | legacy.Request
+    | FetchSnapshotRequest | legacy.Request | RawFrame
 )  # fmt: skip
 Response = (
     ProduceResponse | FetchResponse | MetadataResponse | ListOffsetsResponse
@@ -654,5 +661,5 @@ Response = (
     | OffsetFetchResponse | JoinGroupResponse | VoteResponse | BeginQuorumEpochResponse
     | EndQuorumEpochResponse | AlterPartitionResponse | BrokerHeartbeatResponse
     | ControllerHeartbeatResponse | AdminResponse | FetchSnapshotResponse
-    | SaslHandshakeResponse | SaslAuthenticateResponse | legacy.Response
+    | SaslHandshakeResponse | SaslAuthenticateResponse | legacy.Response | RawFrame
 )  # fmt: skip

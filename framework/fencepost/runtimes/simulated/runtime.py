@@ -6,9 +6,9 @@ machine loses power; so the same seed gives the same history, byte for byte. Not
 or is written before the end, when the events of each process go into the run's folder as those of
 real processes do.
 
-It does not imitate: bytes (messages travel as values, so the codec is not exercised), the time that
-work takes (a step takes none), full or failing disks, threads, or the client libraries: clients are
-the system's own, held to real ones by a test.
+It does not imitate: bytes (messages travel as values, unless a system's clients send bytes), the
+time that work takes (a step takes none), full or failing disks, threads, or the client libraries:
+clients are the system's own, held to real ones by a test.
 """
 
 from __future__ import annotations
