@@ -21,6 +21,7 @@ from fencepost_suites.control_requests import bounces, obeying
 from fencepost_suites.heartbeats import fencing as self_fencing
 from fencepost_suites.heartbeats import (
     isr_changes,
+    messages,
     presence,
     protocol,
     registrations,
@@ -137,6 +138,7 @@ ALL: tuple[Rule[Any], ...] = (
     registrations.OldIncarnationRefused(),
     registrations.NewIncarnationIsBounce(),
     states.TargetIsReached(),
+    messages.MalformedRefused(),
     isr_changes.ControllerWritesIsr(),
     isr_changes.OnlyControllerJudges(),
     isr_changes.OverwrittenChangesNoIsr(),
@@ -147,6 +149,7 @@ ALL: tuple[Rule[Any], ...] = (
     states.LegacyStaysActive(),
     presence.NewestCounts(),
     announced.UpdateIsRetried(),
+    messages.FieldsAsWritten(),
     self_fencing.OnlyControllerAnswers(),
     presence.OnlyWithZnode(),
     self_fencing.RefusedFencesItself(),

@@ -52,7 +52,8 @@ class BrokerRegistered(Struct, frozen=True, tag="zookeeper.broker_registered"):
     """This broker has made its ephemeral znode, whose czxid is `broker_epoch` (HB-01).
 
     `version` is that of its BrokerInfo, `protocol` its inter.broker.protocol (-1: not known).
-    `overwrote`: it deleted a znode of another session in the same transaction.
+    `overwrote`: it deleted a znode of another session in the same transaction. `reachable`: its
+    BrokerInfo names an address for other brokers.
     """
 
     broker_id: int
@@ -61,6 +62,7 @@ class BrokerRegistered(Struct, frozen=True, tag="zookeeper.broker_registered"):
     version: int
     overwrote: bool
     protocol: int = -1
+    reachable: bool = True
 
     def sentence(self) -> str:
         over = ", in place of another process" if self.overwrote else ""

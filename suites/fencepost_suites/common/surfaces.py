@@ -22,6 +22,17 @@ from fencepost import (
 from fencepost_suites.common.keys import NOTHING, whole_run
 
 
+def observed(event: Event, clause: str) -> Sequence[Finding]:
+    """What a test saw of a clause itself."""
+    body = event.body
+    if not isinstance(body, PromiseObserved) or body.clause != clause:
+        return NOTHING
+    source = Evidence(body.seen_by)
+    if body.held:
+        return (Exercised(event.ref, source),)
+    return (Violated(event.ref, source, body.evidence),)
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class SeenByTest:
@@ -36,13 +47,7 @@ class SeenByTest:
         return None
 
     def step(self, state: None, event: Event) -> tuple[None, Sequence[Finding]]:
-        body = event.body
-        if not isinstance(body, PromiseObserved) or body.clause != self.clause:
-            return state, NOTHING
-        source = Evidence(body.seen_by)
-        if body.held:
-            return state, (Exercised(event.ref, source),)
-        return state, (Violated(event.ref, source, body.evidence),)
+        return state, observed(event, self.clause)
 
     def end(self, state: None, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

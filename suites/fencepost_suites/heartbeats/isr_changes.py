@@ -8,7 +8,16 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import (
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    PromiseObserved,
+    RunEnd,
+    Violated,
+)
 from fencepost_kafka import (
     BrokerRegistered,
     IsrChangeAnswered,
@@ -18,6 +27,7 @@ from fencepost_kafka import (
 )
 from fencepost_suites.common.committed import Partitions
 from fencepost_suites.common.keys import NOTHING, whole_run
+from fencepost_suites.common.surfaces import observed
 from fencepost_suites.heartbeats.states import HEARTBEAT_INFO
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
 
@@ -107,10 +117,12 @@ class OnlyControllerJudges:
 @dataclass(frozen=True, slots=True)
 class OverwrittenChangesNoIsr:
     """HB-18. What the controller knew is what it had declared. The leader's evidence is the
-    refusal that it received."""
+    refusal that it received, a client's the answer to a request of its own."""
 
     clause: str = "HB-18"
-    kinds: frozenset[type[Struct]] = TERM_KINDS | {IsrChangeJudged, IsrChangeAnswered}
+    kinds: frozenset[type[Struct]] = TERM_KINDS | {
+        *(IsrChangeJudged, IsrChangeAnswered, PromiseObserved)
+    }
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> Terms:
@@ -122,7 +134,7 @@ class OverwrittenChangesNoIsr:
         if isinstance(body, IsrChangeAnswered) and body.error == "INVALID_INCARNATION_ID":
             return state, (Exercised(event.ref, Evidence.PEER),)
         if not isinstance(body, IsrChangeJudged) or term is None:
-            return state, NOTHING
+            return state, observed(event, self.clause)
         known = term.brokers.get(body.broker_id)
         if known is None or body.incarnation_id == max(known.incarnation, body.known):
             return state, NOTHING
@@ -185,6 +197,7 @@ _STORED: frozenset[type[Struct]] = TERM_KINDS | {
     TopicCommitted,
     IsrChangeJudged,
     IsrChangeAnswered,
+    PromiseObserved,
 }
 
 
@@ -192,7 +205,8 @@ _STORED: frozenset[type[Struct]] = TERM_KINDS | {
 @dataclass(frozen=True, slots=True)
 class OnlyLeaderChangesIsr:
     """HB-19. The leader is the one that was stored, not what the controller says in its answer. The
-    leader's evidence is the refusal that it received."""
+    leader's evidence is the refusal that it received, a client's the answer to a request of its
+    own."""
 
     clause: str = "HB-19"
     kinds: frozenset[type[Struct]] = _STORED
@@ -208,7 +222,7 @@ class OnlyLeaderChangesIsr:
             return state, (Exercised(event.ref, Evidence.PEER),)
         if isinstance(body, IsrChangeJudged) and body.error == "NONE":
             return state, tuple(self._judged(state, event, body))
-        return state, NOTHING
+        return state, observed(event, self.clause)
 
     @staticmethod
     def _judged(state: _Stored, event: Event, body: IsrChangeJudged) -> Iterator[Finding]:
@@ -240,7 +254,8 @@ class OnlyLeaderChangesIsr:
 @final
 @dataclass(frozen=True, slots=True)
 class UnfitIsrRefused:
-    """HB-20. The leader's evidence is the refusal that it received."""
+    """HB-20. The leader's evidence is the refusal that it received, a client's the answer to a
+    request of its own."""
 
     clause: str = "HB-20"
     kinds: frozenset[type[Struct]] = _STORED
@@ -256,7 +271,7 @@ class UnfitIsrRefused:
             return state, (Exercised(event.ref, Evidence.PEER),)
         if isinstance(body, IsrChangeJudged) and body.error == "NONE":
             return state, tuple(self._judged(state, event, body))
-        return state, NOTHING
+        return state, observed(event, self.clause)
 
     def _judged(self, state: _Stored, event: Event, body: IsrChangeJudged) -> Iterator[Finding]:
         for one in _results(body):

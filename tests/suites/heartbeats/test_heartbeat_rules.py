@@ -433,8 +433,8 @@ def test_a_promise_whose_situation_does_not_occur_is_not_exercised(clause: str) 
     assert verdict(h, clause) is Outcome.NOT_EXERCISED
 
 
-ELSEWHERE = {"HB-03", "HB-24", "HB-25", "HB-28"}
-"""Clauses with their histories in `test_presence_rules.py`."""
+ELSEWHERE = {"HB-03", "HB-15", "HB-24", "HB-25", "HB-26", "HB-28"}
+"""Clauses with their histories in `test_presence_rules.py` and `test_message_rules.py`."""
 
 
 def test_every_rule_of_heartbeats_has_its_three_histories() -> None:

@@ -102,6 +102,10 @@ def _heartbeats_keep(heard_ns_ago: int, timeout_ns: int) -> bool:
     return heard_ns_ago < timeout_ns
 
 
+def _unknown_states_only(broker: int, has_endpoint: bool, target: int) -> bool:
+    return target not in list(BrokerState)
+
+
 def _silent_whatever_version(version: int, silent_ns: int, timeout_ns: int) -> bool:
     return silent_ns >= timeout_ns
 
@@ -254,7 +258,7 @@ DEFECTS = (
         "takes-malformed",
         "HB-15",
         "a malformed heartbeat is accepted",
-        _of_controller(is_malformed=_never),
+        _of_controller(is_malformed=_unknown_states_only),
     ),
     _one(
         "writes-isr-itself",

@@ -21,11 +21,8 @@ class Registration(Struct, frozen=True):
     owner: int
 
     def endpoint(self, listener: str) -> tuple[str, int] | None:
-        """Host and port of a listener."""
-        for name, host, port in self.info.endpoints:
-            if name == listener:
-                return host, port
-        return None
+        """Host and port of a listener; None if the znode names no address for it (HB-15)."""
+        return self.info.endpoint(listener)
 
 
 Rubbish = Callable[[str], None]

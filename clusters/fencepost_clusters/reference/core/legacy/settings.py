@@ -1,7 +1,8 @@
 """The settings of a node over ZooKeeper: one for which `process.roles` is not set (QC-01).
 
 `inter.broker.protocol` is 1 for the protocol before KIP-380, 2 with broker epochs, 3 with KIP-343's
-heartbeats and IsrChange.
+heartbeats and IsrChange. `replication.listener.advertised` of 0 is the mistake of a broker whose
+registration names no address for other brokers (HB-15).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from fencepost_clusters.reference.core.node.settings import (
     read_numbers,
 )
 
+ADVERTISED = "replication.listener.advertised"
 DEFAULTS: Mapping[str, int] = {
     **COMMON,
     "broker.heartbeat.interval.ms": 2000,
@@ -25,6 +27,7 @@ DEFAULTS: Mapping[str, int] = {
     "controller.heartbeat.timeout.ms": 12000,
     "zookeeper.session.timeout.ms": 18000,
     "inter.broker.protocol": HEARTBEATS,
+    ADVERTISED: 1,
 }
 
 

@@ -47,6 +47,13 @@ class BrokerInfo(Struct, frozen=True):
     version: int
     endpoints: tuple[tuple[str, str, int], ...]
 
+    def endpoint(self, listener: str) -> tuple[str, int] | None:
+        """Host and port of a listener; None if there is none that can be dialled."""
+        for name, host, port in self.endpoints:
+            if name == listener and host and 0 < port < 1 << 16:
+                return host, port
+        return None
+
 
 class Assignment(Struct, frozen=True):
     """The content of /brokers/topics/T: the replicas of each partition, by its number."""

@@ -23,6 +23,7 @@ from fencepost_clusters.reference.core.legacy.controller.controller import Contr
 from fencepost_clusters.reference.core.legacy.loopback import Loopback
 from fencepost_clusters.reference.core.legacy.process import LegacyProcess
 from fencepost_clusters.reference.core.legacy.session import Session, Task, certain
+from fencepost_clusters.reference.core.legacy.settings import ADVERTISED
 from fencepost_clusters.reference.core.node.effects import (
     Address,
     Answered,
@@ -61,6 +62,15 @@ from fencepost_kafka import (
 )
 
 
+def _broker_info(settings: Settings, process: LegacyProcess) -> znodes.BrokerInfo:
+    """The content of the broker's znode."""
+    version = process.policies.legacy.broker.info_version(settings.ms("inter.broker.protocol"))
+    hidden = () if settings.ms(ADVERTISED) else (REPLICATION_LISTENER,)
+    return znodes.BrokerInfo(
+        version, tuple(one for one in process.endpoints if one[0] not in hidden)
+    )
+
+
 @final
 class LegacyNode:
     """See the module: `handle(input, now) -> effects`, and `deadline_ns()` says when to Tick."""
@@ -79,8 +89,7 @@ class LegacyNode:
             )
         )
         self._policies = policies.legacy.broker
-        version = self._policies.info_version(settings.ms("inter.broker.protocol"))
-        self._info = znodes.BrokerInfo(version, process.endpoints)
+        self._info = _broker_info(settings, process)
         self._loopback = Loopback(process.address, process.name)
         self.session = Session(
             settings.zookeeper, settings.chroot, settings.ms("zookeeper.session.timeout.ms"), out
@@ -303,6 +312,7 @@ class LegacyNode:
                 version=self._info.version,
                 overwrote=made.overwrote,
                 protocol=self.settings.ms("inter.broker.protocol"),
+                reachable=self._info.endpoint(REPLICATION_LISTENER) is not None,
             )
         )
         self.lifecycle.registered(made.epoch, made.former, self._now)

@@ -24,7 +24,7 @@ from fencepost_clusters.reference.core.legacy.policies import LegacyControllerPo
 from fencepost_clusters.reference.core.legacy.registrations import Registration
 from fencepost_clusters.reference.core.legacy.states import CONTROLLER_NAMES
 from fencepost_clusters.reference.core.node.effects import Instant, Outbox
-from fencepost_clusters.reference.core.node.settings import Settings
+from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.core.replication.replica import Key
 from fencepost_clusters.reference.wire import records as r
@@ -103,7 +103,8 @@ class Term:
         self.ready = True
         for one in found.values():
             state = self._policies.state_of_newcomer(one.info.version)
-            if not self.first and state is BrokerState.INITIAL:
+            reachable = one.endpoint(REPLICATION_LISTENER) is not None
+            if not self.first and reachable and state is BrokerState.INITIAL:
                 state = BrokerState.ACTIVE  # a failover makes no broker inactive by itself
             self._meet(one, state, "controller_elected")
         every = self.store.image.all_partitions()

@@ -1,0 +1,244 @@
+"""KIP-343's two messages: which heartbeats are malformed, and what their bytes say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    PromiseObserved,
+    RunEnd,
+    Violated,
+)
+from fencepost_kafka import (
+    BrokerDeclared,
+    BrokerRegistered,
+    IsrChangeAsked,
+    IsrChangeJudged,
+    MetadataHeartbeatAnswered,
+    MetadataHeartbeatReceived,
+    MetadataHeartbeatSent,
+)
+from fencepost_suites.common.keys import NOTHING, whole_run
+from fencepost_suites.common.surfaces import observed
+from fencepost_suites.heartbeats.states import TARGETS
+from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
+
+STATES = {"Absent": 0, "Initial": 0, "Inactive": 1, "Active": 2, "Stopping": 3}
+"""The states that a controller keeps -> the numbers in its answers."""
+INVALID = "INVALID_REQUEST"
+
+
+@dataclass(slots=True)
+class _Endpoints:
+    """The controllers' terms, and the registrations at which no broker can be reached."""
+
+    terms: Terms = field(default_factory=Terms)
+    without: dict[tuple[int, int], Cause] = field(default_factory=dict)
+    """(broker, broker epoch) -> the registration that names no address for other brokers."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MalformedRefused:
+    """HB-15. That a registration names no address is the broker's own account, and so is the answer
+    that it got. A controller that accepts such a heartbeat shows it by the state that it declares,
+    too. A heartbeat that arrives before the controller has read the registration is not judged."""
+
+    clause: str = "HB-15"
+    kinds: frozenset[type[Struct]] = TERM_KINDS | {
+        *(BrokerRegistered, MetadataHeartbeatAnswered, MetadataHeartbeatReceived, PromiseObserved)
+    }
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Endpoints:
+        return _Endpoints()
+
+    def step(self, state: _Endpoints, event: Event) -> tuple[_Endpoints, Sequence[Finding]]:
+        body = event.body
+        term = state.terms.take(event)
+        match body:
+            case BrokerRegistered(reachable=False):
+                state.without[body.broker_id, body.broker_epoch] = event.ref
+            case BrokerDeclared(reason="heartbeat"):
+                return state, self._declared(state, event, body)
+            case MetadataHeartbeatReceived():
+                return state, self._received(state, event, body)
+            case MetadataHeartbeatAnswered() if term is not None:
+                known = term.brokers.get(body.broker_id)
+                met = known is not None and known.incarnation == body.incarnation_id
+                return state, self._answered(state, event, body, met)
+            case PromiseObserved():
+                return state, observed(event, self.clause)
+        return state, NOTHING
+
+    @staticmethod
+    def _declared(state: _Endpoints, event: Event, body: BrokerDeclared) -> Sequence[Finding]:
+        registration = state.without.get((body.broker_id, body.incarnation_id))
+        if registration is not None:
+            wrong = "whose registration names no address"
+        elif body.broker_id < 0 or body.new not in LIVE:
+            wrong = "which no valid heartbeat can ask for"
+        else:
+            return NOTHING
+        declared = f"declared broker {body.broker_id} {body.new} for its heartbeat"
+        message = f"{event.process} {declared}, {wrong}"
+        because = () if registration is None else (registration,)
+        return (Violated(event.ref, Evidence.PEER, message, because),)
+
+    @staticmethod
+    def _received(
+        state: _Endpoints, event: Event, body: MetadataHeartbeatReceived
+    ) -> Sequence[Finding]:
+        registration = state.without.get((body.broker_id, body.incarnation_id))
+        if registration is None:
+            return NOTHING
+        if body.error == INVALID:
+            return (Exercised(event.ref, Evidence.PEER),)
+        if body.error != "NONE" or body.state not in TARGETS:
+            return NOTHING
+        message = (
+            f"controller {body.controller} answered {event.process} with NONE and state "
+            f"{body.state}, though its registration names no address"
+        )
+        return (Violated(event.ref, Evidence.PEER, message, (registration,)),)
+
+    @staticmethod
+    def _answered(
+        state: _Endpoints, event: Event, body: MetadataHeartbeatAnswered, met: bool
+    ) -> Sequence[Finding]:
+        registration = state.without.get((body.broker_id, body.incarnation_id))
+        if body.broker_id < 0 or body.target_state not in TARGETS:
+            because: tuple[Cause, ...] = ()
+        elif registration is not None and met:
+            because = (registration,)
+        else:
+            return NOTHING
+        if body.error == INVALID:
+            return (Exercised(event.ref, Evidence.SELF),)
+        if body.error != "NONE":
+            return NOTHING
+        message = (
+            f"{event.process} answered NONE to a heartbeat of {body.client} as broker "
+            f"{body.broker_id} that targets state {body.target_state}, which is malformed"
+        )
+        return (Violated(event.ref, Evidence.SELF, message, because),)
+
+    def end(self, state: _Endpoints, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Written:
+    """What brokers say that they sent, and what controllers say that they answered."""
+
+    sent: dict[str, tuple[MetadataHeartbeatSent, Cause]] = field(default_factory=dict)
+    """process -> its newest heartbeat."""
+    answered: dict[tuple[str, int], set[tuple[str, int]]] = field(default_factory=dict)
+    """(process, request) -> the errors and states that were answered."""
+    asked: dict[str, set[tuple[str, int, int, frozenset[int]]]] = field(default_factory=dict)
+    """process -> (partition, leader epoch, broker epoch, ISR) that it has asked for."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FieldsAsWritten:
+    """HB-26. A test sends and reads both messages as bytes, by the document alone. In every run,
+    each end must have read what the other says that it wrote."""
+
+    clause: str = "HB-26"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(MetadataHeartbeatSent, MetadataHeartbeatAnswered, MetadataHeartbeatReceived),
+            *(IsrChangeAsked, IsrChangeJudged, PromiseObserved),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Written:
+        return _Written()
+
+    def step(self, state: _Written, event: Event) -> tuple[_Written, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case MetadataHeartbeatSent():
+                state.sent[event.process] = (body, event.ref)
+            case MetadataHeartbeatAnswered():
+                return state, self._read(state, event, body)
+            case MetadataHeartbeatReceived():
+                return state, self._received(state, event, body)
+            case IsrChangeAsked():
+                place = f"{body.topic}-{body.partition}"
+                wanted = (place, body.leader_epoch, body.broker_epoch, frozenset(body.new_isr))
+                state.asked.setdefault(event.process, set()).add(wanted)
+            case IsrChangeJudged(error="NONE"):
+                return state, self._judged(state, event, body)
+            case PromiseObserved():
+                return state, observed(event, self.clause)
+        return state, NOTHING
+
+    @staticmethod
+    def _read(state: _Written, event: Event, body: MetadataHeartbeatAnswered) -> Sequence[Finding]:
+        """The controller has read a heartbeat."""
+        cause = event.cause
+        if cause is None or not cause.request:
+            return NOTHING
+        answer = (body.error, STATES[body.state])
+        state.answered.setdefault((cause.process, cause.seq), set()).add(answer)
+        sent, at = state.sent.get(cause.process, (None, event.ref))
+        if sent is None or sent.correlation != cause.seq:
+            return NOTHING
+        read = (body.broker_id, body.incarnation_id, body.target_state)
+        written = (sent.broker_id, sent.incarnation_id, sent.target_state)
+        if read == written:
+            return NOTHING
+        message = (
+            f"{event.process} read broker, incarnation id and target {read} in the heartbeat that "
+            f"{cause.process} had sent with {written}"
+        )
+        return (Violated(event.ref, Evidence.PEER, message, (at,)),)
+
+    @staticmethod
+    def _received(
+        state: _Written, event: Event, body: MetadataHeartbeatReceived
+    ) -> Sequence[Finding]:
+        """A broker has read an answer to its newest heartbeat."""
+        sent, at = state.sent.get(event.process, (None, event.ref))
+        if sent is None:
+            return NOTHING
+        answers = state.answered.get((event.process, sent.correlation))
+        if answers is None or (body.error, body.state) in answers:
+            return NOTHING
+        message = (
+            f"{event.process} read error {body.error} and state {body.state} in an answer that the "
+            f"controller had written as {sorted(answers)}"
+        )
+        return (Violated(event.ref, Evidence.PEER, message, (at,)),)
+
+    @staticmethod
+    def _judged(state: _Written, event: Event, body: IsrChangeJudged) -> Sequence[Finding]:
+        """The controller has read an IsrChange."""
+        asked = state.asked.get(body.client)
+        if asked is None:
+            return NOTHING
+        for place, isr, epoch in zip(body.partitions, body.isrs, body.leader_epochs, strict=False):
+            members = frozenset(int(one) for one in isr.split(",") if one)
+            if (place, epoch, body.incarnation_id, members) not in asked:
+                message = (
+                    f"{event.process} read the ISR [{isr}] of {place} in leader epoch {epoch}, "
+                    f"which {body.client} has not asked for"
+                )
+                return (Violated(event.ref, Evidence.PEER, message),)
+        return NOTHING
+
+    def end(self, state: _Written, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
