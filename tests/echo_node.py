@@ -174,14 +174,19 @@ class EchoSystem:
         slot = place.slot
         peers = [link.target for link in place.layout.links if link.source == slot.name]
         mode = dict(self.modes).get(slot.name, "")
-        first = NodeStarted(str(slot.role), slot.node_id, str(place.process), 0)
+        first = NodeStarted(
+            role=str(slot.role),
+            node_id=slot.node_id,
+            incarnation=str(place.process),
+            metadata_offset=0,
+        )
         return SimulatedEcho(
             host=host, name=slot.name, first=first, peers=peers, port=self.port, mode=mode
         )
 
     def simulated_client(self, config: WorkerConfig, host: Host) -> SimulatedEcho:
         name, _, port = config.bootstrap[0].partition(":")
-        first = ClientStarted("echo", "simulated")
+        first = ClientStarted(kind="echo", library="simulated")
         return SimulatedEcho(host, config.process, first, [name], int(port))
 
 
@@ -257,7 +262,7 @@ class SimulatedEcho:
 
     def signalled(self, what: Signal) -> None:
         if self.mode != "stubborn":
-            self.host.record(NodeStopped("asked"))
+            self.host.record(NodeStopped(reason="asked"))
             self.host.exit(0)
 
     def command(self, command: Mapping[str, object]) -> None:
@@ -325,7 +330,14 @@ async def node(path: Path) -> None:
         await asyncio.start_server(
             lambda r, w: serve(recorder, r, w), config["address"], config["port"]
         )
-    recorder.record(NodeStarted(config["role"], config["node_id"], str(os.getpid()), 0))
+    recorder.record(
+        NodeStarted(
+            role=config["role"],
+            node_id=config["node_id"],
+            incarnation=str(os.getpid()),
+            metadata_offset=0,
+        )
+    )
     if config["mode"] == "bursts":
         for number in range(BURST):
             recorder.record(FrameReceived(f"no peer, {number}"))
@@ -336,7 +348,7 @@ async def node(path: Path) -> None:
     ]
     if config["mode"] != "leaves":
         await over.wait()
-    recorder.record(NodeStopped("asked"))
+    recorder.record(NodeStopped(reason="asked"))
     for task in talking:
         task.cancel()
     os._exit(0)  # not held up by open connections
@@ -345,7 +357,7 @@ async def node(path: Path) -> None:
 async def client(path: Path) -> None:
     config = json.loads(path.read_text())
     recorder = Recorder.open(Path(config["events"]), config["run"], config["process"], KINDS)
-    recorder.record(ClientStarted("echo", "asyncio"))
+    recorder.record(ClientStarted(kind="echo", library="asyncio"))
     if config["options"].get("crash"):
         os.kill(os.getpid(), signal.SIGSEGV)
     if config["options"].get("fail"):
@@ -356,7 +368,7 @@ async def client(path: Path) -> None:
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         recorder.record(CommandReceived(json.loads(line)["say"]))
     talking.cancel()
-    recorder.record(NodeStopped("asked"))
+    recorder.record(NodeStopped(reason="asked"))
     os._exit(0)
 
 

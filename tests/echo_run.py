@@ -9,6 +9,7 @@ from tests import echo_node
 from fencepost import Condition, Event, Runtime, Shape, Slot, View
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import SECOND
+from fencepost.model.system.subject import Subject
 from fencepost.runtimes.process.backend import BackendKind
 from fencepost.runtimes.process.runtime import ProcessRuntime
 from fencepost.runtimes.simulated.runtime import SimulatedRuntime
@@ -29,12 +30,9 @@ def echo_run(
     """A run of echo nodes, none of them started, with the workload `echo`; on this host, or on
     that backend."""
     return ProcessRuntime(
-        system or echo_node.EchoSystem(),
-        shape,
+        Subject(system or echo_node.EchoSystem(), shape, 7, echo_node.KINDS),
         RunFolder.create(path),
-        seed=7,
         workloads={"echo": (echo_node.__file__, "client")},
-        kinds=echo_node.KINDS,
         backend=backend,
     )
 
@@ -43,13 +41,8 @@ def simulated_run(
     path: Path, system: echo_node.EchoSystem | None = None, shape: Shape = PAIR
 ) -> SimulatedRuntime:
     """As `echo_run`, in virtual time."""
-    return SimulatedRuntime(
-        system or echo_node.EchoSystem(),
-        shape,
-        RunFolder.create(path),
-        seed=7,
-        kinds=echo_node.KINDS,
-    )
+    subject = Subject(system or echo_node.EchoSystem(), shape, 7, echo_node.KINDS)
+    return SimulatedRuntime(subject, RunFolder.create(path))
 
 
 def talking_pair(

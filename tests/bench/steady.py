@@ -61,12 +61,12 @@ class Steady:
 
     def begin(self) -> Iterator[Event]:
         """The start: processes, a controller, registrations, topics, leaders, clients."""
-        yield self._add("harness", RunStarted("reference/quorum", "process", 0))
+        yield self._add("harness", RunStarted(system="reference/quorum", runtime="process", seed=0))
         for number, process in enumerate(CONTROLLERS):
             yield from self._spawn(process, "controller", 101 + number)
         for broker in BROKERS:
             yield from self._spawn(f"broker-{broker}#1", "broker", broker)
-        yield self._add(CONTROLLERS[0], ControllerElected(1, 0, -1))
+        yield self._add(CONTROLLERS[0], ControllerElected(epoch=1, log_end=0, last_epoch=-1))
         for broker in BROKERS:
             yield from self._register(broker)
         for topic in TOPICS:
@@ -75,7 +75,9 @@ class Steady:
             yield from self._new_epoch(place)
         for name, kind in (("producer", "producer"), ("consumer", "consumer")):
             for number in (1, 2):
-                yield self._add(f"clients/{name}-{number}#1", ClientStarted(kind, "made"))
+                yield self._add(
+                    f"clients/{name}-{number}#1", ClientStarted(kind=kind, library="made")
+                )
 
     def cycle(self) -> Iterator[Event]:
         """One message written, replicated, acknowledged, and at times what else goes on."""
@@ -96,7 +98,16 @@ class Steady:
             for start in range(0, self._end[place], 500):
                 offsets = tuple(range(start, min(start + 500, self._end[place])))
                 operations = tuple(_operation(place, offset) for offset in offsets)
-                yield self._add("clients/reader-1#1", Polled(*place, offsets, operations, True))
+                yield self._add(
+                    "clients/reader-1#1",
+                    Polled(
+                        topic=place[0],
+                        partition=place[1],
+                        offsets=offsets,
+                        operations=operations,
+                        final=True,
+                    ),
+                )
             completed = ReadCompleted(
                 topic=place[0],
                 partition=place[1],
@@ -106,7 +117,7 @@ class Steady:
                 error="",
             )
             yield self._add("clients/reader-1#1", completed)
-        yield self._add("harness", RunEnded(True))
+        yield self._add("harness", RunEnded(completed=True))
 
     def _add(self, process: str, body: Struct, cause: Cause | None = None) -> Event:
         seq = self._next[process]
@@ -118,8 +129,16 @@ class Steady:
 
     def _spawn(self, process: str, role: str, node_id: int) -> Iterator[Event]:
         slot = process.split("#", maxsplit=1)[0]
-        yield self._add("harness", ProcessSpawned(process, slot, role, node_id, 1000 + node_id))
-        yield self._add(process, NodeStarted(role, node_id, _uuid(node_id), 0))
+        yield self._add(
+            "harness",
+            ProcessSpawned(
+                started=process, slot=slot, role=role, node_id=node_id, pid=1000 + node_id
+            ),
+        )
+        yield self._add(
+            process,
+            NodeStarted(role=role, node_id=node_id, incarnation=_uuid(node_id), metadata_offset=0),
+        )
 
     def _register(self, broker: int) -> Iterator[Event]:
         """Fenced at first, then active by the controller's answer."""
@@ -131,7 +150,12 @@ class Steady:
             registered = partial(_registered, broker=broker, fenced=fenced)
             yield from self._commit("Broker", registered)
             yield from self._heartbeat(broker, new)
-            yield self._add(process, BrokerStateChanged(broker, old, new, broker, why))
+            yield self._add(
+                process,
+                BrokerStateChanged(
+                    broker_id=broker, old=old, new=new, broker_epoch=broker, reason=why
+                ),
+            )
             if fenced:  # what it has is on its disk before it may go online
                 yield self._add(
                     process,
@@ -149,7 +173,10 @@ class Steady:
         """One metadata record, replayed by every node; `body` makes its event of its offset."""
         offset, self._metadata = self._metadata, self._metadata + 1
         for process in (*CONTROLLERS, *(f"broker-{b}#1" for b in BROKERS)):
-            yield self._add(process, MetadataCommitted(offset, 1, kind, f"{offset:08x}"))
+            yield self._add(
+                process,
+                MetadataCommitted(offset=offset, epoch=1, kind=kind, digest=f"{offset:08x}"),
+            )
             yield self._add(process, body(offset))
 
     def _new_epoch(self, place: tuple[str, int]) -> Iterator[Event]:
@@ -236,7 +263,12 @@ class Steady:
         self._end[place] = end = offset + 1
         isr = _replicas(place)
         operation = _operation(place, offset)
-        yield self._add(client, ProduceInvoked(operation, *place, -1, True))
+        yield self._add(
+            client,
+            ProduceInvoked(
+                operation=operation, topic=place[0], partition=place[1], acks=-1, idempotent=True
+            ),
+        )
         for broker in isr:
             appended = LogAppended(
                 topic=place[0],
@@ -314,7 +346,16 @@ class Steady:
         yield self._add(f"broker-{_leader(place)}#1", served)
         offsets = tuple(range(start, end))
         operations = tuple(_operation(place, offset) for offset in offsets)
-        yield self._add(client, Polled(*place, offsets, operations, False))
+        yield self._add(
+            client,
+            Polled(
+                topic=place[0],
+                partition=place[1],
+                offsets=offsets,
+                operations=operations,
+                final=False,
+            ),
+        )
 
 
 def steady(wanted: int) -> Iterator[Event]:
@@ -332,11 +373,17 @@ def steady(wanted: int) -> Iterator[Event]:
 
 
 def _registered(offset: int, broker: int, fenced: bool) -> Struct:
-    return BrokerCommitted(offset, broker, broker, fenced, _uuid(broker))
+    return BrokerCommitted(
+        offset=offset,
+        broker_id=broker,
+        broker_epoch=broker,
+        fenced=fenced,
+        incarnation=_uuid(broker),
+    )
 
 
 def _created(offset: int, topic: str) -> Struct:
-    return TopicCommitted(offset, topic, f"id-{topic}", False)
+    return TopicCommitted(offset=offset, topic=topic, topic_id=f"id-{topic}", deleted=False)
 
 
 def _replicas(place: tuple[str, int]) -> tuple[int, ...]:

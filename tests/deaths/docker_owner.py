@@ -12,6 +12,7 @@ from pathlib import Path
 from fencepost import Condition
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import SECOND
+from fencepost.model.system.subject import Subject
 from fencepost.runtimes.docker.host import docker_backend
 from fencepost.runtimes.process.runtime import ProcessRuntime
 from fencepost_kafka import Role, kafka_shape
@@ -23,10 +24,10 @@ import echo_node
 def main(folder: Path) -> None:
     name = f"run-{os.getpid()}"
     with ProcessRuntime(
-        echo_node.EchoSystem(),
-        kafka_shape(controllers=1, brokers=1),
+        Subject(
+            echo_node.EchoSystem(), kafka_shape(controllers=1, brokers=1), kinds=echo_node.KINDS
+        ),
         RunFolder.create(folder / name),
-        kinds=echo_node.KINDS,
         backend=docker_backend(lambda slot: "fencepost/pod"),
     ) as runtime:
         for slot in runtime.layout.of(Role.CONTROLLER) + runtime.layout.of(Role.BROKER):

@@ -15,6 +15,7 @@ from pathlib import Path
 from fencepost import ClientSpec, Condition
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import SECOND
+from fencepost.model.system.subject import Subject
 from fencepost.runtimes.process.runtime import ProcessRuntime
 from fencepost_kafka import Role, kafka_shape
 
@@ -27,11 +28,11 @@ NEVER = Condition("a death", lambda view: False)
 def start(folder: Path) -> ProcessRuntime:
     """A controller, a broker and a client, up and talking."""
     runtime = ProcessRuntime(
-        echo_node.EchoSystem(),
-        kafka_shape(controllers=1, brokers=1),
+        Subject(
+            echo_node.EchoSystem(), kafka_shape(controllers=1, brokers=1), kinds=echo_node.KINDS
+        ),
         RunFolder.create(folder / f"run-{os.getpid()}"),
         workloads={"echo": (echo_node.__file__, "client")},
-        kinds=echo_node.KINDS,
     )
     for slot in runtime.layout.of(Role.CONTROLLER) + runtime.layout.of(Role.BROKER):
         runtime.start(slot)

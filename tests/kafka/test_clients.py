@@ -31,8 +31,8 @@ OPEN = ("unknown", "_TRANSPORT")
 REFUSED = ("failed", "UNKNOWN_TOPIC_OR_PART")
 DONE = ("ok", "")
 ADMIN = "clients/admin-1#1"
-THERE = TopicCommitted(5, "orders", "id", False)
-GONE = TopicCommitted(6, "orders", "id", True)
+THERE = TopicCommitted(offset=5, topic="orders", topic_id="id", deleted=False)
+GONE = TopicCommitted(offset=6, topic="orders", topic_id="id", deleted=True)
 
 
 class Administered:
@@ -56,7 +56,13 @@ class Administered:
     def tell(self, command: Mapping[str, Any]) -> None:
         self.asked.append(command["operation"])
         outcome, error = self._answers.popleft()
-        body = AdminCompleted(command["operation"], command["do"], "orders", outcome, error)
+        body = AdminCompleted(
+            operation=command["operation"],
+            api=command["do"],
+            subject="orders",
+            outcome=outcome,
+            error=error,
+        )
         self._coming.append(Event("run", ADMIN, len(self.asked), self._now_ns, body))
         if not self._answers and self._then is not None:
             self._coming.append(Event("run", "broker-1#1", 1, self._now_ns, self._then))

@@ -126,9 +126,9 @@ def test_two_conditions_make_one() -> None:
 
 
 def test_stalls_are_added_up_a_process() -> None:
-    stall = Event("r", "broker-2#1", 0, 100, Stalled(30))
+    stall = Event("r", "broker-2#1", 0, 100, Stalled(stalled_ns=30))
     later = replace_at(stall, 200)
-    other = Event("r", "harness", 0, 150, Stalled(50))
+    other = Event("r", "harness", 0, 150, Stalled(stalled_ns=50))
     assert stalled_since([stall, later, other], from_ns=100) == 60
     assert stalled_since([stall, later, other], from_ns=101) == 50
     assert stalled_since([], from_ns=0) == 0
@@ -183,9 +183,9 @@ def elected_and_gone() -> KafkaCluster:
     view = healthy()
     no_controller(view)
     bodies = (
-        NodeStarted("controller", 1, "c", -1),
-        ControllerElected(1, 0, 0),
-        ControllerResigned(1, "no_majority"),
+        NodeStarted(role="controller", node_id=1, incarnation="c", metadata_offset=-1),
+        ControllerElected(epoch=1, log_end=0, last_epoch=0),
+        ControllerResigned(epoch=1, reason="no_majority"),
     )
     events = [Event("run", "controller-1#1", n, n, body) for n, body in enumerate(bodies)]
     return cluster_of(Moving(view, *events))

@@ -163,7 +163,7 @@ def test_a_stopped_producer_calls_what_is_open_unknown(start: Start, how: str) -
         assert worker.wait() == 0
     bodies = worker.bodies()
     assert isinstance(bodies[0], ClientStarted)
-    assert bodies[-1] == NodeStopped("stopped")
+    assert bodies[-1] == NodeStopped(reason="stopped")
     assert open_operations(bodies) == set()
     completed = [b for b in bodies if isinstance(b, ProduceCompleted)]
     assert {b.outcome for b in completed} == {"unknown"}
@@ -186,7 +186,7 @@ def test_a_counted_producer_ends_by_itself(start: Start) -> None:
         assert worker.wait() == 0
     bodies = worker.bodies()
     assert len([b for b in bodies if isinstance(b, ProduceInvoked)]) == 3
-    assert bodies[-1] == NodeStopped("done")
+    assert bodies[-1] == NodeStopped(reason="done")
 
 
 def test_an_interrupt_is_left_to_the_harness(start: Start) -> None:
@@ -196,7 +196,7 @@ def test_an_interrupt_is_left_to_the_harness(start: Start) -> None:
         worker.process.send_signal(signal.SIGINT)
         worker.close_input()
         assert worker.wait() == 0
-    assert worker.bodies()[-1] == NodeStopped("stopped")
+    assert worker.bodies()[-1] == NodeStopped(reason="stopped")
 
 
 def test_a_reader_that_gets_no_answer_records_unknown_in_time(start: Start) -> None:
@@ -244,7 +244,7 @@ def test_a_client_that_fails_records_it(start: Start) -> None:
     failed, stopped = worker.bodies()[-2:]
     assert isinstance(failed, ClientFailed)
     assert "no.such.setting" in failed.error
-    assert stopped == NodeStopped("failed")
+    assert stopped == NodeStopped(reason="failed")
 
 
 @pytest.mark.tool

@@ -47,15 +47,27 @@ def begun(*but: str) -> View:
     for slot in (*CONTROLLERS, *BROKERS):
         process = f"{slot.name}#1"
         record(
-            view, "harness", ProcessSpawned(process, slot.name, slot.role.value, slot.node_id, 1)
+            view,
+            "harness",
+            ProcessSpawned(
+                started=process, slot=slot.name, role=slot.role.value, node_id=slot.node_id, pid=1
+            ),
         )
         if slot.name in but:
             continue
         if slot.role is Role.CONTROLLER:
-            record(view, process, ControllerFollowed(1, 101))
+            record(view, process, ControllerFollowed(epoch=1, leader=101))
         else:
             record(
-                view, process, BrokerStateChanged(slot.node_id, "FENCED", "ACTIVE", 5, "unfenced")
+                view,
+                process,
+                BrokerStateChanged(
+                    broker_id=slot.node_id,
+                    old="FENCED",
+                    new="ACTIVE",
+                    broker_epoch=5,
+                    reason="unfenced",
+                ),
             )
     view.of(KafkaView).active_controller = 101
     for partition, leader in enumerate((1, 2)):
@@ -86,7 +98,13 @@ def test_a_node_that_is_starting_may_be_killed_again() -> None:
 
 def test_a_broker_that_lost_its_lease_has_begun_long_ago() -> None:
     view = begun()
-    record(view, "broker-2#1", BrokerStateChanged(2, "ACTIVE", "FENCED", 5, "lease_expired"))
+    record(
+        view,
+        "broker-2#1",
+        BrokerStateChanged(
+            broker_id=2, old="ACTIVE", new="FENCED", broker_epoch=5, reason="lease_expired"
+        ),
+    )
     assert starting(view, LAYOUT) == frozenset()
 
 
@@ -198,5 +216,11 @@ def test_an_id_without_a_certain_holder_is_not_claimed() -> None:
     view.of(KafkaView).fenced[2] = True
     kept = Moment(view, LAYOUT, ("duplicate_id",))
     assert doubled(kept, True) == {"broker-3"}
-    record(view, "broker-3#1", BrokerStateChanged(3, "ACTIVE", "FENCED", 5, "lease_expired"))
+    record(
+        view,
+        "broker-3#1",
+        BrokerStateChanged(
+            broker_id=3, old="ACTIVE", new="FENCED", broker_epoch=5, reason="lease_expired"
+        ),
+    )
     assert doubled(kept, True) == set()

@@ -44,7 +44,9 @@ def test_every_kind_has_a_sentence(kind: type[Struct]) -> None:
     ("body", "words"),
     [
         (
-            k.BrokerStateChanged(1, "ACTIVE", "FENCED", 5, "lease_expired"),
+            k.BrokerStateChanged(
+                broker_id=1, old="ACTIVE", new="FENCED", broker_epoch=5, reason="lease_expired"
+            ),
             "went from ACTIVE to FENCED (lease_expired), broker epoch 5",
         ),
         (
@@ -60,11 +62,11 @@ def test_every_kind_has_a_sentence(kind: type[Struct]) -> None:
             "committed at offset 9: no broker leads orders-2 in leader epoch 4, ISR 3",
         ),
         (
-            events.ProcessExited("broker-1#1", -9, 9, True),
+            events.ProcessExited(ended="broker-1#1", exit_code=-9, signal=9, expected=True),
             "broker-1#1 ended by signal 9",
         ),
         (
-            events.ProcessExited("broker-1#1", 3, 0, False),
+            events.ProcessExited(ended="broker-1#1", exit_code=3, signal=0, expected=False),
             "broker-1#1 ended with code 3, unexpectedly",
         ),
         (
@@ -84,11 +86,17 @@ def test_every_kind_has_a_sentence(kind: type[Struct]) -> None:
             "stored fetched records in orders-0 at offset 4, leader epoch 1",
         ),
         (
-            k.Polled("orders", 0, (), (), True),
+            k.Polled(topic="orders", partition=0, offsets=(), operations=(), final=True),
             "got nothing of orders-0 in the final reading",
         ),
         (
-            events.FaultInjected("cut-1", "cut", ("broker-1",), False, "no answer before"),
+            events.FaultInjected(
+                fault_id="cut-1",
+                fault="cut",
+                targets=("broker-1",),
+                receipt=False,
+                evidence="no answer before",
+            ),
             "fault cut-1 was injected into broker-1: without a receipt (no answer before)",
         ),
     ],

@@ -37,7 +37,15 @@ NODE = KafkaNode(Slot("broker-1", Role.BROKER, 1, 1))
 
 def seen(*recorded: tuple[str, Struct]) -> View:
     view = kafka_view(newest={"broker-1": "broker-1#1"})
-    view.apply(Event("run", "broker-1#1", 0, 0, NodeStarted("broker", 1, "one", -1)))
+    view.apply(
+        Event(
+            "run",
+            "broker-1#1",
+            0,
+            0,
+            NodeStarted(role="broker", node_id=1, incarnation="one", metadata_offset=-1),
+        )
+    )
     for number, (process, body) in enumerate(recorded, 1):
         view.apply(Event("run", process, number, number, body))
     return view
@@ -57,21 +65,31 @@ def test_a_leader_of_an_unknown_partition_leads_nothing() -> None:
 
 
 def test_a_node_has_caught_up_by_records_or_by_what_it_reports_as_applied() -> None:
-    record = ("clients/observer#1", MetadataCommitted(7, 1, "TopicRecord", "x"))
+    record = (
+        "clients/observer#1",
+        MetadataCommitted(offset=7, epoch=1, kind="TopicRecord", digest="x"),
+    )
     assert not NODE.caught_up.holds(seen(record))
-    assert not NODE.caught_up.holds(seen(record, ("broker-1#1", MetadataApplied(6, 1))))
-    assert NODE.caught_up.holds(seen(record, ("broker-1#1", MetadataApplied(7, 1))))
+    assert not NODE.caught_up.holds(
+        seen(record, ("broker-1#1", MetadataApplied(offset=6, epoch=1)))
+    )
+    assert NODE.caught_up.holds(seen(record, ("broker-1#1", MetadataApplied(offset=7, epoch=1))))
 
 
 def test_a_node_has_not_caught_up_with_what_only_an_observer_has_recorded() -> None:
-    applied = ("broker-1#1", MetadataApplied(7, 1))
-    fenced = ("clients/observer#1", BrokerCommitted(8, 2, 5, True, "two"))
+    applied = ("broker-1#1", MetadataApplied(offset=7, epoch=1))
+    fenced = (
+        "clients/observer#1",
+        BrokerCommitted(offset=8, broker_id=2, broker_epoch=5, fenced=True, incarnation="two"),
+    )
     assert not NODE.caught_up.holds(seen(applied, fenced))
-    assert NODE.caught_up.holds(seen(applied, fenced, ("broker-1#1", MetadataApplied(8, 1))))
+    assert NODE.caught_up.holds(
+        seen(applied, fenced, ("broker-1#1", MetadataApplied(offset=8, epoch=1)))
+    )
 
 
-MADE = TopicCommitted(19, "orders", "t1", deleted=False)
-GONE = TopicCommitted(30, "orders", "t1", deleted=True)
+MADE = TopicCommitted(offset=19, topic="orders", topic_id="t1", deleted=False)
+GONE = TopicCommitted(offset=30, topic="orders", topic_id="t1", deleted=True)
 
 
 def test_a_broker_that_lags_brings_no_deleted_topic_back() -> None:
@@ -86,7 +104,7 @@ def test_a_topic_that_is_created_again_counts_and_has_its_new_leader() -> None:
     first = [("broker-2#1", body) for body in (MADE, RECORD, GONE)]
     behind = [("broker-1#1", body) for body in (RECORD, LEADS, GONE)]
     anew = [
-        ("broker-1#1", TopicCommitted(31, "orders", "t2", deleted=False)),
+        ("broker-1#1", TopicCommitted(offset=31, topic="orders", topic_id="t2", deleted=False)),
         (
             "broker-1#1",
             PartitionCommitted(
@@ -121,12 +139,12 @@ def test_a_topic_that_is_created_again_counts_and_has_its_new_leader() -> None:
 def test_a_controller_that_is_a_broker_ends_with_its_process_and_not_with_a_duplicate() -> None:
     duplicate = "broker-1-duplicate#1"
     elected = (
-        ("broker-1#1", NodeStarted("controller", 1)),
-        ("broker-1#1", ControllerElected(1, -1, -1)),
-        (duplicate, NodeStarted("broker", 1)),
-        (duplicate, NodeStarted("controller", 1)),
-        ("harness", ProcessExited(duplicate, 1, 0, True)),
+        ("broker-1#1", NodeStarted(role="controller", node_id=1)),
+        ("broker-1#1", ControllerElected(epoch=1, log_end=-1, last_epoch=-1)),
+        (duplicate, NodeStarted(role="broker", node_id=1)),
+        (duplicate, NodeStarted(role="controller", node_id=1)),
+        ("harness", ProcessExited(ended=duplicate, exit_code=1, signal=0, expected=True)),
     )
     assert seen(*elected).of(KafkaView).active_controller == 1
-    ended = ("harness", ProcessExited("broker-1#1", 0, 9, True))
+    ended = ("harness", ProcessExited(ended="broker-1#1", exit_code=0, signal=9, expected=True))
     assert seen(*elected, ended).of(KafkaView).active_controller is None

@@ -22,6 +22,7 @@ from fencepost import (
 )
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import MS
+from fencepost.model.system.subject import Subject
 from fencepost.plugins.manager import load_from
 from fencepost.runs import schedule as schedules
 from fencepost.runs.faults import Faults
@@ -52,9 +53,8 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
     """One controller and two brokers, each talking to each; every test leaves it as it found it."""
     folder = RunFolder.create(tmp_path_factory.mktemp("run"))
     system = echo_node.EchoSystem(duplicates=True)
-    with ProcessRuntime(
-        system, kafka_shape(controllers=1, brokers=2), folder, kinds=echo_node.KINDS
-    ) as process_runtime:
+    subject = Subject(system, kafka_shape(controllers=1, brokers=2), kinds=echo_node.KINDS)
+    with ProcessRuntime(subject, folder) as process_runtime:
         for role in (Role.CONTROLLER, Role.BROKER):
             for slot in process_runtime.layout.of(role):
                 process_runtime.start(slot)
@@ -183,7 +183,7 @@ def test_a_terminated_node_ends_in_an_orderly_way(runtime: Runtime, faults: Faul
     with faults.terminate("broker-1") as terminated:
         assert terminated.receipt.true
         exited = runtime.view.latest["harness", "process.exited"].body
-    assert exited == ProcessExited(process, 0, 0, True)
+    assert exited == ProcessExited(ended=process, exit_code=0, signal=0, expected=True)
 
 
 def test_a_bounced_node_is_back_after_the_given_time(runtime: Runtime, faults: Faults) -> None:

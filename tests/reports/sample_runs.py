@@ -49,7 +49,7 @@ def write(root: Path, run: str, events: Sequence[f.Event]) -> Path:
 
 
 def ended(history: HistoryBuilder) -> Sequence[f.Event]:
-    history.add("harness", f.RunEnded(True))
+    history.add("harness", f.RunEnded(completed=True))
     return history.events()
 
 
@@ -86,15 +86,25 @@ def without_an_offset(operation: str, outcome: str, error: str) -> k.ProduceComp
     )
 
 
+def changed(old: str, new: str, epoch: int, reason: str) -> k.BrokerStateChanged:
+    return k.BrokerStateChanged(broker_id=1, old=old, new=new, broker_epoch=epoch, reason=reason)
+
+
+def committed(offset: int, epoch: int, *, fenced: bool) -> k.BrokerCommitted:
+    return k.BrokerCommitted(
+        offset=offset, broker_id=1, broker_epoch=epoch, fenced=fenced, incarnation="a"
+    )
+
+
 def fenced() -> HistoryBuilder:
     """A broker is cut off, fenced, replaced as leader, and comes back; clients suffer meanwhile."""
     h = HistoryBuilder("fenced")
-    h.add("broker-1#1", f.NodeStarted("broker", 1))
-    h.add("controller-1#1", k.ControllerElected(1, 0, 0))
-    h.add("controller-1#1", k.BrokerCommitted(1, 1, 10, False, "a"))
+    h.add("broker-1#1", f.NodeStarted(role="broker", node_id=1))
+    h.add("controller-1#1", k.ControllerElected(epoch=1, log_end=0, last_epoch=0))
+    h.add("controller-1#1", committed(1, 10, fenced=False))
     h.add("controller-1#1", partition(2, leader=1, epoch=5, isr=(1, 2)))
     h.add("broker-2#1", partition(2, leader=1, epoch=5, isr=(1, 2)))
-    h.add("broker-1#1", k.BrokerStateChanged(1, "FENCED", "ACTIVE", 10, "unfenced"))
+    h.add("broker-1#1", changed("FENCED", "ACTIVE", 10, "unfenced"))
     began_ns = h.now_ns
     h.after(5).add(
         "harness",
@@ -107,7 +117,7 @@ def fenced() -> HistoryBuilder:
             began_at_ns=began_ns,
         ),
     )
-    h.add("clients/p#1", k.ProduceInvoked("op-1", "orders", 0, -1))
+    h.add("clients/p#1", k.ProduceInvoked(operation="op-1", topic="orders", partition=0, acks=-1))
     h.add(
         "controller-1#1",
         k.LeaseExpired(
@@ -119,25 +129,36 @@ def fenced() -> HistoryBuilder:
             controller_epoch=1,
         ),
     )
-    h.add("broker-1#1", k.BrokerStateChanged(1, "ACTIVE", "FENCED", 10, "lease_expired"))
-    h.add(
-        "clients/p#1",
-        without_an_offset("op-1", "unknown", "TIMED_OUT"),
-    )
-    h.add("controller-1#1", k.BrokerCommitted(3, 1, 10, True, "a"))
+    h.add("broker-1#1", changed("ACTIVE", "FENCED", 10, "lease_expired"))
+    h.add("clients/p#1", without_an_offset("op-1", "unknown", "TIMED_OUT"))
+    h.add("controller-1#1", committed(3, 10, fenced=True))
     h.add("controller-1#1", partition(4, leader=2, epoch=6, isr=(2,)))
-    h.add("broker-1#1", k.HeartbeatRefused(1, 10, "STALE_BROKER_EPOCH", 101))
-    h.add("broker-1#1", k.HeartbeatRefused(1, 10, "NOT_CONTROLLER", 102))
-    h.add("harness", f.FaultHealed("fault-1", True, "answered"))
-    h.add("controller-1#1", k.BrokerCommitted(5, 1, 11, False, "a"))
-    h.add("controller-1#1", partition(6, leader=2, epoch=7, isr=(1, 2)))
-    h.add("broker-1#1", k.BrokerStateChanged(1, "FENCED", "ACTIVE", 11, "unfenced"))
-    h.add("clients/p#1", k.ProduceInvoked("op-2", "orders", 0, -1))
     h.add(
-        "clients/p#1",
-        without_an_offset("op-2", "failed", "NOT_LEADER"),
+        "broker-1#1",
+        k.HeartbeatRefused(
+            broker_id=1, broker_epoch=10, error="STALE_BROKER_EPOCH", controller=101
+        ),
     )
-    h.add("harness", f.FaultInjected("fault-2", "pause", ("broker-2#1",), False, "it still ran"))
+    h.add(
+        "broker-1#1",
+        k.HeartbeatRefused(broker_id=1, broker_epoch=10, error="NOT_CONTROLLER", controller=102),
+    )
+    h.add("harness", f.FaultHealed(fault_id="fault-1", receipt=True, evidence="answered"))
+    h.add("controller-1#1", committed(5, 11, fenced=False))
+    h.add("controller-1#1", partition(6, leader=2, epoch=7, isr=(1, 2)))
+    h.add("broker-1#1", changed("FENCED", "ACTIVE", 11, "unfenced"))
+    h.add("clients/p#1", k.ProduceInvoked(operation="op-2", topic="orders", partition=0, acks=-1))
+    h.add("clients/p#1", without_an_offset("op-2", "failed", "NOT_LEADER"))
+    h.add(
+        "harness",
+        f.FaultInjected(
+            fault_id="fault-2",
+            fault="pause",
+            targets=("broker-2#1",),
+            receipt=False,
+            evidence="it still ran",
+        ),
+    )
     return h
 
 

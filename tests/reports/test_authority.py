@@ -92,7 +92,7 @@ def test_a_loss_takes_only_from_the_holder_and_only_in_its_epoch() -> None:
 
 
 def test_a_node_and_its_process_are_one_holder() -> None:
-    started = f.NodeStarted("guard", 7)
+    started = f.NodeStarted(role="guard", node_id=7)
     rows = (
         ("guard-7#1", started),
         ("book", Held("x", 1, node="guard 7")),
@@ -111,7 +111,10 @@ def test_an_unknown_holder_of_a_newer_epoch_is_taken_for_another_one() -> None:
 
 
 def test_states_end_with_their_process() -> None:
-    fold = folded(("a#1", Held("x", 1)), ("harness", f.ProcessExited("a#1", 0, 9, True)))
+    fold = folded(
+        ("a#1", Held("x", 1)),
+        ("harness", f.ProcessExited(ended="a#1", exit_code=0, signal=9, expected=True)),
+    )
     (span,) = fold.spans(10**12)
     assert (span.state, span.scope, span.held) == ("inside", "door x", True)
     assert span.to_ns < 10**12
@@ -119,7 +122,7 @@ def test_states_end_with_their_process() -> None:
 
 def test_leaders_of_etcd_have_bands_of_their_own() -> None:
     fold = folded(
-        ("etcd-1#1", f.NodeStarted("member", 1)),
+        ("etcd-1#1", f.NodeStarted(role="member", node_id=1)),
         ("etcd-1#1", BecameLeader(member="1", term=2)),
         ("etcd-1#1", StoppedLeading(member="1", term=3, reason="higher-term")),
         ("etcd-2#1", BecameLeader(member="2", term=3)),

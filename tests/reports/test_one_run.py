@@ -100,9 +100,21 @@ def test_a_fault_lasts_from_its_injection_to_its_healing(made: Made) -> None:
 def test_a_receipt_may_come_after_the_injection() -> None:
     fold = FaultFold()
     bodies = (
-        f.FaultInjected("hold-1", "hold", ("broker-1",), False, "nothing matched"),
-        f.FaultTookEffect("hold-1", "1 taken: 1 held"),
-        f.FaultInjected("hold-2", "hold", ("broker-2",), False, "nothing matched"),
+        f.FaultInjected(
+            fault_id="hold-1",
+            fault="hold",
+            targets=("broker-1",),
+            receipt=False,
+            evidence="nothing matched",
+        ),
+        f.FaultTookEffect(fault_id="hold-1", evidence="1 taken: 1 held"),
+        f.FaultInjected(
+            fault_id="hold-2",
+            fault="hold",
+            targets=("broker-2",),
+            receipt=False,
+            evidence="nothing matched",
+        ),
     )
     for number, body in enumerate(bodies):
         fold.apply(f.Event("run", "harness", number, number, body))

@@ -56,7 +56,7 @@ Bodies = Iterator[Struct]
 MakeEvents = Callable[["Memory", Match[str]], Bodies]
 
 
-class SessionConfigured(Struct, frozen=True, tag="apache_kafka.session"):
+class SessionConfigured(Struct, frozen=True, tag="apache_kafka.session", kw_only=True):
     """A broker's process began; the controllers keep its session for `timeout_ms`."""
 
     broker_id: int
@@ -132,8 +132,8 @@ class KafkaLogParser:
 
 
 def _broker_started(now: Memory, said: Match[str]) -> Bodies:
-    yield NodeStarted("broker", int(said[2]), said[1], -1)
-    yield SessionConfigured(int(said[2]), now.session_ms)
+    yield NodeStarted(role="broker", node_id=int(said[2]), incarnation=said[1], metadata_offset=-1)
+    yield SessionConfigured(broker_id=int(said[2]), timeout_ms=now.session_ms)
 
 
 def _registered(now: Memory, said: Match[str]) -> Bodies:
@@ -149,7 +149,9 @@ def _unfenced(now: Memory, said: Match[str]) -> Bodies:
 
 def _stopping(now: Memory, said: Match[str]) -> Bodies:
     if now.registers:
-        yield BrokerStopping(now.node_id, now.state, "", CONTROLLED_SHUTDOWN_MS)
+        yield BrokerStopping(
+            broker_id=now.node_id, state=now.state, global_state="", limit_ms=CONTROLLED_SHUTDOWN_MS
+        )
 
 
 def _shuts_down(now: Memory, said: Match[str]) -> Bodies:
@@ -159,37 +161,41 @@ def _shuts_down(now: Memory, said: Match[str]) -> Bodies:
 def becomes(now: Memory, state: BrokerStateName, reason: StateReason) -> BrokerStateChanged:
     """The event of a broker that is in that state from now on."""
     old, now.state = now.state, state
-    return BrokerStateChanged(now.node_id, old, state, now.broker_epoch, reason)
+    return BrokerStateChanged(
+        broker_id=now.node_id, old=old, new=state, broker_epoch=now.broker_epoch, reason=reason
+    )
 
 
 def _refused(now: Memory, said: Match[str]) -> Bodies:
-    yield HeartbeatRefused(int(said[1]), now.broker_epoch, said[2], -1)
+    yield HeartbeatRefused(
+        broker_id=int(said[1]), broker_epoch=now.broker_epoch, error=said[2], controller=-1
+    )
 
 
 def recovery_began(now: Memory, said: Match[str]) -> Bodies:
     """The event of a node that begins to read the logs on its disk."""
-    yield RecoveryStarted(now.node_id)
+    yield RecoveryStarted(node_id=now.node_id)
 
 
 def _recovered(now: Memory, said: Match[str]) -> Bodies:
-    yield RecoveryEnded(now.node_id, int(said[1]), -1)
+    yield RecoveryEnded(node_id=now.node_id, logs=int(said[1]), batches=-1)
 
 
 def _stopped(now: Memory, said: Match[str]) -> Bodies:
     if not now.stopped:  # a controller logs it twice
         now.stopped = True
-        yield NodeStopped("shutdown")
+        yield NodeStopped(reason="shutdown")
 
 
 # ------------------------------------------------------------------------------------ the quorum
 
 
 def _controller_started(now: Memory, said: Match[str]) -> Bodies:
-    yield NodeStarted("controller", int(said[1]), "", -1)
+    yield NodeStarted(role="controller", node_id=int(said[1]), incarnation="", metadata_offset=-1)
 
 
 def _election(now: Memory, said: Match[str]) -> Bodies:
-    yield ElectionStarted(int(said[1]), -1, -1)
+    yield ElectionStarted(epoch=int(said[1]), log_end=-1, last_epoch=-1)
 
 
 def _voted(now: Memory, said: Match[str]) -> Bodies:
@@ -209,7 +215,7 @@ def _voted(now: Memory, said: Match[str]) -> Bodies:
 
 def _elected(now: Memory, said: Match[str]) -> Bodies:
     now.active_epoch, now.majority_lost = int(said[1]), False
-    yield ControllerElected(int(said[1]), int(said[2]), -1)
+    yield ControllerElected(epoch=int(said[1]), log_end=int(said[2]), last_epoch=-1)
 
 
 def _majority_lost(now: Memory, said: Match[str]) -> Bodies:
@@ -220,15 +226,15 @@ def _majority_lost(now: Memory, said: Match[str]) -> Bodies:
 def _resigned(now: Memory, said: Match[str]) -> Bodies:
     reason: ResignReason = "no_majority" if now.majority_lost else "higher_epoch"
     now.active_epoch, now.majority_lost = -1, False
-    yield ControllerResigned(int(said[1]), reason)
+    yield ControllerResigned(epoch=int(said[1]), reason=reason)
 
 
 def _followed(now: Memory, said: Match[str]) -> Bodies:
-    yield ControllerFollowed(int(said[1]), int(said[2]))
+    yield ControllerFollowed(epoch=int(said[1]), leader=int(said[2]))
 
 
 def _applied(now: Memory, said: Match[str]) -> Bodies:
-    now.image = MetadataApplied(int(said[1]), int(said[2]))
+    now.image = MetadataApplied(offset=int(said[1]), epoch=int(said[2]))
     if now.registers or now.counts:
         yield now.image
 
@@ -316,7 +322,9 @@ def _follows(now: Memory, said: Match[str]) -> Bodies:
     place = said["topic"], int(said["partition"])
     led = now.led.pop(place, None)
     if led is not None and now.state == "ACTIVE":
-        yield LeadershipEnded(*place, led.leader_epoch, "metadata")
+        yield LeadershipEnded(
+            topic=place[0], partition=place[1], leader_epoch=led.leader_epoch, reason="metadata"
+        )
     leader = -1 if said["leader"] == "None" else int(said["leader"])
     began = FollowingStarted(
         topic=place[0],
@@ -348,13 +356,24 @@ def _shrinks(now: Memory, said: Match[str]) -> Bodies:
 
 
 def _isr_stored(now: Memory, said: Match[str]) -> Bodies:
-    place = said["topic"], int(said["partition"])
-    yield IsrChangeAnswered(*place, now.epoch_led(place), "NONE", _ids(said["isr"]))
+    yield _isr_answered(now, said, "NONE", _ids(said["isr"]))
 
 
 def _isr_refused(now: Memory, said: Match[str]) -> Bodies:
+    yield _isr_answered(now, said, said["error"], ())
+
+
+def _isr_answered(
+    now: Memory, said: Match[str], error: str, isr: tuple[int, ...]
+) -> IsrChangeAnswered:
     place = said["topic"], int(said["partition"])
-    yield IsrChangeAnswered(*place, now.epoch_led(place), said["error"], ())
+    return IsrChangeAnswered(
+        topic=place[0],
+        partition=place[1],
+        leader_epoch=now.epoch_led(place),
+        error=error,
+        isr=isr,
+    )
 
 
 def _truncated(now: Memory, said: Match[str]) -> Bodies:

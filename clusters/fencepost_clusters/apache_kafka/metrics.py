@@ -21,7 +21,7 @@ _SAMPLE = re.compile(r"(\w+)(?:\{(.*)\})? (-?\d+(?:\.\d+)?(?:E-?\d+)?)")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
-class MetricsObserved(Struct, frozen=True, tag="apache_kafka.metrics"):
+class MetricsObserved(Struct, frozen=True, tag="apache_kafka.metrics", kw_only=True):
     """What the metrics page of the node in `slot` showed when a client of the run last read it.
 
     Recorded when a figure has changed, and every two seconds while none does. The page has shown
@@ -135,4 +135,4 @@ class PageHistory:
         if not said:
             return None
         self._recorded_ns = came_ns
-        return MetricsObserved(self.slot, self._since_ns, **said)
+        return MetricsObserved(slot=self.slot, since_ns=self._since_ns, **said)

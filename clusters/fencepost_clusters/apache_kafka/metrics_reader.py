@@ -106,7 +106,7 @@ def work(config: WorkerConfig, options: Options, recorder: Recorder) -> str:
 
 def main(argv: Sequence[str]) -> int:
     """See `run_worker`."""
-    started = ClientStarted("metrics reader", "asyncio")
+    started = ClientStarted(kind="metrics reader", library="asyncio")
     return run_worker(argv, Options, lambda _: started, work, (MetricsObserved, *KINDS))
 
 

@@ -199,7 +199,7 @@ _RAFT = (
 
 
 def _started(memory: Memory, found: Match[str], line: Line) -> Bodies:
-    yield NodeStarted(MEMBER, memory.node_id)
+    yield NodeStarted(role=MEMBER, node_id=memory.node_id)
     yield MemberStarted(
         member=memory.member, cluster=line.cluster_id, restarted=bool(found["again"])
     )

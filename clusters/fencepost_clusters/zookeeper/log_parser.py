@@ -85,7 +85,7 @@ def wall_clock_ns(stamp: str) -> int:
 def _started(memory: Memory, found: Match[str]) -> Bodies:
     if not memory.started:  # a server alone reads its configuration twice
         memory.started = True
-        yield NodeStarted(ROLE, memory.server)
+        yield NodeStarted(role=ROLE, node_id=memory.server)
 
 
 def _starts_alone(memory: Memory, found: Match[str]) -> Bodies:
@@ -126,7 +126,7 @@ def _expired(memory: Memory, found: Match[str]) -> Bodies:
 
 def _broke(memory: Memory, found: Match[str]) -> Bodies:
     """The exception comes without its place; logback.xml puts both on the line."""
-    yield NodeStopped(found["what"].partition(" at ")[0] or "exiting abnormally")
+    yield NodeStopped(reason=found["what"].partition(" at ")[0] or "exiting abnormally")
 
 
 def _row(logger: str, message: str, make_events: MakeEvents) -> LogPattern:

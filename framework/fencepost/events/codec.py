@@ -131,7 +131,7 @@ class Codec:
             fields = (getattr(old, field) for field in old.__struct_fields__)
             body = self.kinds[OLD_NAMES[name]](*fields)
         else:
-            body = Unrecognised(name, bytes(got.body).decode())
+            body = Unrecognised(kind=name, raw=bytes(got.body).decode())
         return Event(
             run=got.run,
             process=got.process,

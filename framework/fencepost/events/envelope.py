@@ -16,7 +16,7 @@ class Cause(Struct, frozen=True, array_like=True):
         return f"{self.process}{':' if self.request else '@'}{self.seq}"
 
 
-class Unrecognised(Struct, frozen=True, tag="fencepost.unrecognised"):
+class Unrecognised(Struct, frozen=True, tag="fencepost.unrecognised", kw_only=True):
     """An event of a kind that no loaded plugin declares. Its text is kept; no rule judges it."""
 
     kind: str

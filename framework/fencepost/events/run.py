@@ -11,7 +11,7 @@ from fencepost.events.words import because
 RunPhase = Literal["start", "load", "inject", "heal", "drain", "read", "end"]
 
 
-class RunStarted(Struct, frozen=True, tag="run.started"):
+class RunStarted(Struct, frozen=True, tag="run.started", kw_only=True):
     """The harness began; its first event."""
 
     system: str
@@ -22,7 +22,7 @@ class RunStarted(Struct, frozen=True, tag="run.started"):
         return f"a run of {self.system} on {self.runtime} with seed {self.seed} began"
 
 
-class PhaseStarted(Struct, frozen=True, tag="run.phase"):
+class PhaseStarted(Struct, frozen=True, tag="run.phase", kw_only=True):
     """The run entered a phase: a `RunPhase`, or one of an older version."""
 
     phase: str
@@ -31,7 +31,7 @@ class PhaseStarted(Struct, frozen=True, tag="run.phase"):
         return f"the phase {self.phase} began"
 
 
-class RunEnded(Struct, frozen=True, tag="run.ended"):
+class RunEnded(Struct, frozen=True, tag="run.ended", kw_only=True):
     """The harness finished in order; its last event."""
 
     completed: bool
@@ -40,7 +40,7 @@ class RunEnded(Struct, frozen=True, tag="run.ended"):
         return "the run ended" if self.completed else "the run was cut short"
 
 
-class EvidenceMissed(Struct, frozen=True, tag="run.evidence_missed"):
+class EvidenceMissed(Struct, frozen=True, tag="run.evidence_missed", kw_only=True):
     """Events of the run are missing and will not be recorded, so the history is not complete.
     `what` is a sentence.
 
@@ -53,7 +53,7 @@ class EvidenceMissed(Struct, frozen=True, tag="run.evidence_missed"):
         return f"missing from this history: {self.what}"
 
 
-class FaultInjected(Struct, frozen=True, tag="fault.injected"):
+class FaultInjected(Struct, frozen=True, tag="fault.injected", kw_only=True):
     """A fault was injected. `receipt` is true only if `evidence`, a measurement, shows its effect.
 
     Written after the measurement; `began_at_ns` is when injecting it began (0: not known).
@@ -71,7 +71,7 @@ class FaultInjected(Struct, frozen=True, tag="fault.injected"):
         return f"fault {self.fault_id} was injected into {', '.join(self.targets)}: {proof}"
 
 
-class FaultTookEffect(Struct, frozen=True, tag="fault.took_effect"):
+class FaultTookEffect(Struct, frozen=True, tag="fault.took_effect", kw_only=True):
     """A fault that was injected without a receipt, since it waited for something to act on, has one
     now. `evidence` is the measurement; it took effect before this was written."""
 
@@ -82,7 +82,7 @@ class FaultTookEffect(Struct, frozen=True, tag="fault.took_effect"):
         return f"fault {self.fault_id} took effect: {self.evidence}"
 
 
-class FaultHealed(Struct, frozen=True, tag="fault.healed"):
+class FaultHealed(Struct, frozen=True, tag="fault.healed", kw_only=True):
     """A fault was healed; `receipt` is true if that was measured, `began_at_ns` is as above."""
 
     fault_id: str
@@ -94,7 +94,7 @@ class FaultHealed(Struct, frozen=True, tag="fault.healed"):
         return f"fault {self.fault_id} healed{because(self.evidence)}"
 
 
-class TestStarted(Struct, frozen=True, tag="test.started"):
+class TestStarted(Struct, frozen=True, tag="test.started", kw_only=True):
     """A pytest test began; `clauses` are the ones it is marked with."""
 
     __test__: ClassVar[bool] = False
@@ -105,7 +105,7 @@ class TestStarted(Struct, frozen=True, tag="test.started"):
         return f"the test {self.nodeid} began"
 
 
-class TestEnded(Struct, frozen=True, tag="test.ended"):
+class TestEnded(Struct, frozen=True, tag="test.ended", kw_only=True):
     """A pytest test ended: passed, failed or error."""
 
     __test__: ClassVar[bool] = False
@@ -117,7 +117,7 @@ class TestEnded(Struct, frozen=True, tag="test.ended"):
 
 
 class PromiseObserved(
-    Struct, frozen=True, tag="test.promise_witnessed", rename={"seen_by": "witness"}
+    Struct, frozen=True, tag="test.promise_witnessed", rename={"seen_by": "witness"}, kw_only=True
 ):
     """A test checked one promise itself: a format, a default, a surface that no event shows.
 
@@ -134,7 +134,7 @@ class PromiseObserved(
         return f"the test saw {self.clause} {'hold' if self.held else 'broken'}: {self.evidence}"
 
 
-class ClusterRecovered(Struct, frozen=True, tag="cluster.recovered"):
+class ClusterRecovered(Struct, frozen=True, tag="cluster.recovered", kw_only=True):
     """Whether nothing was missing any more after healing (`System.missing`), within the bound.
 
     If `recovered` is false, `missing` lists in words what was still missing.

@@ -33,8 +33,8 @@ from msgspec import Struct
 from fencepost.events import SCHEMA_VERSION
 from fencepost.model.clock import wall_clock
 from fencepost.model.errors import EnvironmentFailed, UsageError
-from fencepost.model.system.capabilities import System, Versioned
-from fencepost.model.system.shape import Shape
+from fencepost.model.system.capabilities import Versioned
+from fencepost.model.system.subject import Subject
 
 LAYOUT_VERSION = 2
 PRIVATE = 0o700
@@ -74,16 +74,15 @@ class RunInfo(Struct, frozen=True, kw_only=True):
 
 def info_of(
     run: str,
-    system: System,
-    shape: Shape,
-    *,
+    subject: Subject,
     runtime: str,
-    seed: int,
     clock_origin_ns: int,
+    *,
     tools: Mapping[str, str] | None = None,
 ) -> RunInfo:
     """The contents of run.json for a run that begins now; `tools` are the versions of other
     programs."""
+    system, shape = subject.system, subject.shape
     known = dict(tools or {})
     if isinstance(system, Versioned):
         known[system.name.partition("@")[0]] = system.version
@@ -91,7 +90,7 @@ def info_of(
         run=run,
         system=system.name,
         runtime=runtime,
-        seed=seed,
+        seed=subject.seed,
         counts=shape.counts,
         settings=shape.settings,
         defects=shape.defects,

@@ -166,7 +166,9 @@ class Cluster:
         if self.runtime.advance(self.recovered, began_ns + bound_ms * MS) is None:
             lacks = tuple(self.missing(self.runtime.view))
         took_ms = (self.runtime.now_ns() - began_ns) // MS
-        return ClusterRecovered(not lacks, took_ms, bound_ms, lacks)
+        return ClusterRecovered(
+            recovered=not lacks, took_ms=took_ms, bound_ms=bound_ms, missing=lacks
+        )
 
     def found(self, what: str, find: Callable[[View], T | None]) -> T:
         """Lets time pass until `find` finds something, and returns it; raises as `eventually` does.

@@ -206,7 +206,7 @@ class Faults:
                 return receipt
             let_pass_until(self._runtime, self._runtime.now_ns() + _MEASURED_EVERY_MS * MS)
         recorded = self._injections[index]
-        self._runtime.record(FaultTookEffect(recorded.fault_id, receipt.evidence))
+        self._runtime.record(FaultTookEffect(fault_id=recorded.fault_id, evidence=receipt.evidence))
         self._injections[index] = replace(recorded, receipt=True)
         self._write()
         return receipt
@@ -216,7 +216,12 @@ class Faults:
         receipt = injected.heal()
         recorded = self._injections[index]
         self._runtime.record(
-            FaultHealed(recorded.fault_id, receipt.true, receipt.evidence, began_ns)
+            FaultHealed(
+                fault_id=recorded.fault_id,
+                receipt=receipt.true,
+                evidence=receipt.evidence,
+                began_at_ns=began_ns,
+            )
         )
         self._injections[index] = replace(recorded, for_ms=self._ms(began_ns) - recorded.at_ms)
         self._write()

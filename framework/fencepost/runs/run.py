@@ -49,6 +49,7 @@ from fencepost.model.system.capabilities import (
 )
 from fencepost.model.system.shape import Shape
 from fencepost.model.system.simulable import Simulable
+from fencepost.model.system.subject import Subject
 from fencepost.model.system.topology import CLIENT, Layout
 from fencepost.model.view import View
 from fencepost.plugins.manager import Plugins
@@ -85,33 +86,28 @@ class RunSpec:
         return self.workload or self.system.workload
 
 
+def _subject(spec: RunSpec, plugins: Plugins) -> Subject:
+    return Subject(spec.system, spec.shape, spec.seed, plugins.event_kinds)
+
+
+def _programs(plugins: Plugins) -> Mapping[str, Sequence[str]]:
+    return {name: one.argv for name, one in plugins.workloads.items()}
+
+
 def _process(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
     # Imported only when needed: these imports would cost a tenth of a second in every pytest
     # session in whose environment Fencepost is installed.
     from fencepost.runtimes.process.runtime import ProcessRuntime  # noqa: PLC0415
 
-    return ProcessRuntime(
-        spec.system,
-        spec.shape,
-        folder,
-        seed=spec.seed,
-        workloads={name: one.argv for name, one in plugins.workloads.items()},
-        kinds=plugins.event_kinds,
-    )
+    return ProcessRuntime(_subject(spec, plugins), folder, workloads=_programs(plugins))
 
 
 def _simulated(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
     from fencepost.runtimes.simulated.network import LOSSY, NetworkProfile  # noqa: PLC0415
     from fencepost.runtimes.simulated.runtime import SimulatedRuntime  # noqa: PLC0415
 
-    return SimulatedRuntime(
-        spec.system,
-        spec.shape,
-        folder,
-        seed=spec.seed,
-        kinds=plugins.event_kinds,
-        profile=LOSSY if spec.lossy else NetworkProfile(),
-    )
+    profile = LOSSY if spec.lossy else NetworkProfile()
+    return SimulatedRuntime(_subject(spec, plugins), folder, profile=profile)
 
 
 def _docker(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
@@ -121,12 +117,9 @@ def _docker(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
     if not isinstance(spec.system, Contained):
         raise UsageError(f"{spec.system.name} has no image: its nodes cannot run in containers")
     return ProcessRuntime(
-        spec.system,
-        spec.shape,
+        _subject(spec, plugins),
         folder,
-        seed=spec.seed,
-        workloads={name: one.argv for name, one in plugins.workloads.items()},
-        kinds=plugins.event_kinds,
+        workloads=_programs(plugins),
         backend=docker_backend(spec.system.image),
     )
 
@@ -324,7 +317,7 @@ class Run:
 
     def enter(self, phase: RunPhase) -> None:
         """Begins a phase."""
-        self.runtime.record(PhaseStarted(phase))
+        self.runtime.record(PhaseStarted(phase=phase))
         self._on_phase(phase)
 
     def record(self, body: Struct) -> Event:

@@ -61,4 +61,6 @@ class EventLog:
         what a peer reported, or what the node says about itself. The clause's rule judges it: a
         test that saw the promise broken fails.
         """
-        self._runtime.record(PromiseObserved(clause, held, evidence, seen_by.value))
+        self._runtime.record(
+            PromiseObserved(clause=clause, held=held, evidence=evidence, seen_by=seen_by.value)
+        )

@@ -261,7 +261,7 @@ def fencepost_run(request: pytest.FixtureRequest, fencepost_shape: Shape) -> Ite
     except NotApplicable as lacking:
         pytest.skip(str(lacking))
     with started as run:
-        run.record(TestStarted(request.node.nodeid, marked))
+        run.record(TestStarted(nodeid=request.node.nodeid, clauses=marked))
         request.node.stash[_RUN] = run
         yield run
 
@@ -310,7 +310,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     except (Exception, pytest.fail.Exception) as error:
         _finish_failed(item, run, error)
         raise
-    run.record(TestEnded(item.nodeid, "passed"))
+    run.record(TestEnded(nodeid=item.nodeid, outcome="passed"))
     result = run.finish()
     try:
         result.check(clauses_of(item))
@@ -323,7 +323,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 def _finish_failed(item: pytest.Item, run: Run, error: BaseException) -> None:
     """Judges the run of a test that has failed: a violation may be the cause."""
-    run.record(TestEnded(item.nodeid, "failed"))
+    run.record(TestEnded(nodeid=item.nodeid, outcome="failed"))
     try:
         run.finish().check()
     except (FencepostError, Violation) as found:

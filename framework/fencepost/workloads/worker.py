@@ -49,8 +49,8 @@ def run_worker(
     try:
         why = work(config, chosen, recorder)
     except Exception as error:
-        recorder.record(ClientFailed(f"{type(error).__name__}: {error}", True))
-        recorder.record(NodeStopped("failed"))
+        recorder.record(ClientFailed(error=f"{type(error).__name__}: {error}", fatal=True))
+        recorder.record(NodeStopped(reason="failed"))
         raise
-    recorder.record(NodeStopped(why))
+    recorder.record(NodeStopped(reason=why))
     return 0

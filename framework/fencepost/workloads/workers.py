@@ -130,7 +130,7 @@ class Workers:
             for session in sessions:
                 if session.process in self._runtime.view.alive:
                     why = f"{session.process} did not end within {limit_ms} ms, and was ended"
-                    self._runtime.record(ClientFailed(why, fatal=True))
+                    self._runtime.record(ClientFailed(error=why, fatal=True))
                     session.end()
         self._running = [session for session in self._running if session.process not in names]
         return in_time

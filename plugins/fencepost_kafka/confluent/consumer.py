@@ -38,7 +38,15 @@ def record_polled(session: Session, messages: Sequence[Message], final_reading: 
     for (topic, partition), several in by_partition.items():
         offsets = tuple(offset_of(message) for message in several)
         operations = tuple(operation_in(message.value()) for message in several)
-        session.recorder.record(Polled(topic, partition, offsets, operations, final_reading))
+        session.recorder.record(
+            Polled(
+                topic=topic,
+                partition=partition,
+                offsets=offsets,
+                operations=operations,
+                final=final_reading,
+            )
+        )
 
 
 def partition_of(message: Message) -> tuple[str, int]:
@@ -93,7 +101,9 @@ class ConsumerWork:
         self._consumer.close()
 
     def _record_position(self, topic: str, partition: int, offset: int) -> None:
-        self._session.recorder.record(ConsumerPositioned(topic, partition, offset))
+        self._session.recorder.record(
+            ConsumerPositioned(topic=topic, partition=partition, offset=offset)
+        )
 
     def _seek(self, topic: str, partition: int, offset: int) -> None:
         self._record_position(topic, partition, offset)
@@ -103,7 +113,7 @@ class ConsumerWork:
     def _failed(self, message: Message, error: KafkaError) -> None:
         said = named(error)
         if said != self._last_error:
-            self._session.recorder.record(ClientFailed(said, False))
+            self._session.recorder.record(ClientFailed(error=said, fatal=False))
             self._last_error = said
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             self._seek(*partition_of(message), BEGINNING)

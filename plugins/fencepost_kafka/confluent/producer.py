@@ -81,7 +81,7 @@ class ProducerWork:
             while (left := until - now()) > 0 and not self._session.stopping.is_set():
                 self._producer.poll(min(left, SLICE_S))
         except KafkaException as failed:
-            self._session.recorder.record(ClientFailed(named(failed.args[0]), True))
+            self._session.recorder.record(ClientFailed(error=named(failed.args[0]), fatal=True))
             return False
         return True
 
@@ -91,7 +91,13 @@ class ProducerWork:
         operation = f"{self._session.config.process}:{number}"
         topic, partition = options.partitions[number % len(options.partitions)]
         self._session.recorder.record(
-            ProduceInvoked(operation, topic, partition, options.acks, options.idempotent)
+            ProduceInvoked(
+                operation=operation,
+                topic=topic,
+                partition=partition,
+                acks=options.acks,
+                idempotent=options.idempotent,
+            )
         )
         self._open[operation] = (topic, partition)
         value = f"{operation} ".encode().ljust(options.size, b".")
@@ -123,7 +129,13 @@ class ProducerWork:
             return
         for topic, partition in dict.fromkeys(self._options.partitions):
             self._session.recorder.record(
-                ProducerEpochChanged(topic, partition, now.producer_id, now.producer_epoch, last_ns)
+                ProducerEpochChanged(
+                    topic=topic,
+                    partition=partition,
+                    producer_id=now.producer_id,
+                    epoch=now.producer_epoch,
+                    since_ns=last_ns,
+                )
             )
 
     def _reported(self, operation: str, error: KafkaError | None, message: Message) -> None:
@@ -155,7 +167,7 @@ class ProducerWork:
             while self._open and (left := deadline - now()) > 0:
                 self._producer.flush(min(left, SLICE_S))
         except KafkaException as failed:
-            self._session.recorder.record(ClientFailed(named(failed.args[0]), True))
+            self._session.recorder.record(ClientFailed(error=named(failed.args[0]), fatal=True))
         for operation in list(self._open):
             self._complete(operation, "unknown", -1, "no report")
         self._producer.purge()

@@ -122,4 +122,6 @@ class ReaderWork:
                 )
             )
         elif error:
-            self._session.recorder.record(ClientFailed(f"{place[0]}-{place[1]}: {error}", False))
+            self._session.recorder.record(
+                ClientFailed(error=f"{place[0]}-{place[1]}: {error}", fatal=False)
+            )

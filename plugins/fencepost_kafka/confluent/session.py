@@ -45,7 +45,7 @@ class Session:
             for line in stream:
                 self._commands.put(decode(line))
         except msgspec.DecodeError as error:
-            self.recorder.record(ClientFailed(f"not a command: {error}", True))
+            self.recorder.record(ClientFailed(error=f"not a command: {error}", fatal=True))
         self._stop()
 
     def _stop(self) -> None:
@@ -73,7 +73,7 @@ class Session:
     def refuse(self, command: ClientCommand) -> None:
         """Records that a command is not for this kind of client."""
         name = type(command).__name__
-        self.recorder.record(ClientFailed(f"{name} is not for this client", False))
+        self.recorder.record(ClientFailed(error=f"{name} is not for this client", fatal=False))
 
     def settings(self, own: dict[str, object], given: Iterable[tuple[str, str]]) -> dict[str, Any]:
         """librdkafka's configuration for a cluster on loopback that is broken deliberately.
@@ -102,7 +102,7 @@ class Session:
     def _failed(self, error: KafkaError) -> None:
         # librdkafka handles errors that are not fatal (a broker is down) by itself, and logs them.
         if error.fatal():
-            self.recorder.record(ClientFailed(named(error), True))
+            self.recorder.record(ClientFailed(error=named(error), fatal=True))
 
 
 def named(error: KafkaError) -> str:

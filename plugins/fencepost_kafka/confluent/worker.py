@@ -50,7 +50,7 @@ def about(options: ClientOptions) -> ClientStarted:
     """Which client it is, of which library."""
     kind = str(options.__struct_config__.tag)
     library = "raw" if kind == "probe" else f"confluent-kafka {confluent_kafka.__version__}"
-    return ClientStarted(kind, library)
+    return ClientStarted(kind=kind, library=library)
 
 
 def work(config: WorkerConfig, options: ClientOptions, recorder: Recorder) -> str:

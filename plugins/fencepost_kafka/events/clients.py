@@ -11,7 +11,7 @@ from fencepost_kafka.events.values import CallOutcome, ProbeOutcome
 from fencepost_kafka.events.words import at, scopes
 
 
-class ProduceInvoked(Struct, frozen=True, tag="client.produce_invoked"):
+class ProduceInvoked(Struct, frozen=True, tag="client.produce_invoked", kw_only=True):
     """A client hands a message to its library; `operation`, in the payload, is unique in a run.
 
     An `idempotent` producer's message is stored once, however often it is sent in one producer
@@ -62,7 +62,7 @@ class ProduceCompleted(Struct, frozen=True, kw_only=True, tag="client.produce_co
         return scopes(self)
 
 
-class ProducerEpochChanged(Struct, frozen=True, tag="client.producer_epoch"):
+class ProducerEpochChanged(Struct, frozen=True, tag="client.producer_epoch", kw_only=True):
     """An idempotent producer's library began a new epoch, or got a new producer id (KIP-360).
 
     Messages in flight are then sent again under the new one, and no broker can know whether they
@@ -86,7 +86,7 @@ class ProducerEpochChanged(Struct, frozen=True, tag="client.producer_epoch"):
         return scopes(self)
 
 
-class Polled(Struct, frozen=True, tag="client.polled"):
+class Polled(Struct, frozen=True, tag="client.polled", kw_only=True):
     """A consumer got messages of one partition, in this order; `offsets` and `operations` agree.
 
     `final` marks the reading of every partition from start to end after the run.
@@ -113,7 +113,7 @@ class Polled(Struct, frozen=True, tag="client.polled"):
         return scopes(self)
 
 
-class ConsumerPositioned(Struct, frozen=True, tag="client.positioned"):
+class ConsumerPositioned(Struct, frozen=True, tag="client.positioned", kw_only=True):
     """A consumer was assigned or sought to `offset` (-2 the beginning, -1 the end)."""
 
     topic: str
@@ -200,7 +200,7 @@ class ProbeCompleted(Struct, frozen=True, kw_only=True, tag="client.probe_comple
         return scopes(self)
 
 
-class AdminCompleted(Struct, frozen=True, tag="client.admin_completed"):
+class AdminCompleted(Struct, frozen=True, tag="client.admin_completed", kw_only=True):
     """An administrative call ended: ok, failed or unknown. `subject` is the topic it was about.
 
     `api` is the command: create_topic, delete_topic, list_topics, describe_cluster, reassign,

@@ -11,7 +11,7 @@ from fencepost_kafka.events.values import NodeRole, ResignReason, VoteReason
 from fencepost_kafka.events.words import CONTROLLER_SCOPE, scopes, term_scope
 
 
-class ElectionStarted(Struct, frozen=True, tag="quorum.election_started"):
+class ElectionStarted(Struct, frozen=True, tag="quorum.election_started", kw_only=True):
     """A voter became candidate of `epoch`; it has stored the vote for itself."""
 
     epoch: int
@@ -54,7 +54,7 @@ class VoteAnswered(Struct, frozen=True, kw_only=True, tag="quorum.vote_answered"
         return (term_scope(self.epoch),)
 
 
-class ControllerElected(Struct, frozen=True, tag="quorum.controller_elected"):
+class ControllerElected(Struct, frozen=True, tag="quorum.controller_elected", kw_only=True):
     """This voter won `epoch` and is the active controller; `log_end`, `last_epoch` as it starts."""
 
     epoch: int
@@ -79,7 +79,7 @@ class ControllerElected(Struct, frozen=True, tag="quorum.controller_elected"):
         return ()
 
 
-class ControllerResigned(Struct, frozen=True, tag="quorum.controller_resigned"):
+class ControllerResigned(Struct, frozen=True, tag="quorum.controller_resigned", kw_only=True):
     """This voter stopped being the active controller of `epoch`.
 
     `reason` is no_majority, higher_epoch, shutdown, or removed (from the voters).
@@ -98,7 +98,7 @@ class ControllerResigned(Struct, frozen=True, tag="quorum.controller_resigned"):
         return (term_scope(self.epoch),)
 
 
-class ControllerFollowed(Struct, frozen=True, tag="quorum.controller_followed"):
+class ControllerFollowed(Struct, frozen=True, tag="quorum.controller_followed", kw_only=True):
     """This node learned that `leader` is the active controller of `epoch`."""
 
     epoch: int
@@ -114,7 +114,7 @@ class ControllerFollowed(Struct, frozen=True, tag="quorum.controller_followed"):
         return (Origin(("epoch", self.epoch)),)
 
 
-class QuorumLearned(Struct, frozen=True, tag="quorum.learned"):
+class QuorumLearned(Struct, frozen=True, tag="quorum.learned", kw_only=True):
     """This node takes these for the quorum's voters; `endpoints` are theirs, in the same order.
 
     A broker learns them from answers; `bootstrap` are the addresses that it was configured with. A
@@ -130,7 +130,7 @@ class QuorumLearned(Struct, frozen=True, tag="quorum.learned"):
         return f"takes controllers {numbers(self.voters)} for the quorum"
 
 
-class MetricsReported(Struct, frozen=True, tag="metrics.reported"):
+class MetricsReported(Struct, frozen=True, tag="metrics.reported", kw_only=True):
     """This node's metrics as it exposes them: KIP-631's, in its order, and the figures behind them.
 
     Written when something has changed, at most once a second, and at once when the node finds that
@@ -162,7 +162,7 @@ class MetricsReported(Struct, frozen=True, tag="metrics.reported"):
         )
 
 
-class SnapshotKnown(Struct, frozen=True, tag="controller.snapshot_known"):
+class SnapshotKnown(Struct, frozen=True, tag="controller.snapshot_known", kw_only=True):
     """The active controller learned that `controller`'s last snapshot is at `offset` (-1: none)."""
 
     controller: int

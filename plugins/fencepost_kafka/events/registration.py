@@ -100,7 +100,7 @@ class LeaseExpired(Struct, frozen=True, kw_only=True, tag="controller.lease_expi
         return scopes(self)
 
 
-class BrokerStateChanged(Struct, frozen=True, tag="broker.state_changed"):
+class BrokerStateChanged(Struct, frozen=True, tag="broker.state_changed", kw_only=True):
     """A broker changed its own state (KIP-631 names). `reason` is one word.
 
     Reasons: registered, unfenced, lease_expired, refused, taken_over, shutdown_requested,
@@ -133,7 +133,7 @@ class BrokerStateChanged(Struct, frozen=True, tag="broker.state_changed"):
         return scopes(self)
 
 
-class BrokerStopping(Struct, frozen=True, tag="broker.stopping"):
+class BrokerStopping(Struct, frozen=True, tag="broker.stopping", kw_only=True):
     """A broker in `state` was asked to shut down (SIGINT, SIGTERM); it requests SHUTDOWN now.
 
     It ends `limit_ms` from now at the latest. `global_state` is the registration draft's name.
@@ -219,7 +219,7 @@ class LeaseGranted(Struct, frozen=True, kw_only=True, tag="broker.lease_granted"
         return (Origin(("answer", process)),)
 
 
-class HeartbeatRefused(Struct, frozen=True, tag="broker.heartbeat_refused"):
+class HeartbeatRefused(Struct, frozen=True, tag="broker.heartbeat_refused", kw_only=True):
     """A broker received a refusing heartbeat answer."""
 
     broker_id: int

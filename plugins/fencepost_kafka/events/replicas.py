@@ -11,7 +11,7 @@ from fencepost_kafka.events.values import LeadershipReason, RemovalReason, Trunc
 from fencepost_kafka.events.words import at, offsets, partition_scope, scopes
 
 
-class RecoveryStarted(Struct, frozen=True, tag="node.recovery_started"):
+class RecoveryStarted(Struct, frozen=True, tag="node.recovery_started", kw_only=True):
     """A starting node begins to recover the logs on its disk."""
 
     node_id: int
@@ -20,7 +20,7 @@ class RecoveryStarted(Struct, frozen=True, tag="node.recovery_started"):
         return f"recovers the logs of node {self.node_id}"
 
 
-class RecoveryEnded(Struct, frozen=True, tag="node.recovery_ended"):
+class RecoveryEnded(Struct, frozen=True, tag="node.recovery_ended", kw_only=True):
     """A starting node has recovered the logs on its disk: how many, with how many batches."""
 
     node_id: int
@@ -61,7 +61,7 @@ class LeadershipStarted(Struct, frozen=True, kw_only=True, tag="replica.leadersh
         return scopes(self)
 
 
-class LeadershipEnded(Struct, frozen=True, tag="replica.leadership_ended"):
+class LeadershipEnded(Struct, frozen=True, tag="replica.leadership_ended", kw_only=True):
     """This broker stopped serving as leader.
 
     `reason`: metadata, fenced, deleted (the topic), unassigned (no replica any more), shutdown.
@@ -244,7 +244,7 @@ class IsrChangeAsked(Struct, frozen=True, kw_only=True, tag="replica.isr_change_
         return scopes(self)
 
 
-class IsrChangeAnswered(Struct, frozen=True, tag="replica.isr_change_answered"):
+class IsrChangeAnswered(Struct, frozen=True, tag="replica.isr_change_answered", kw_only=True):
     """The leader got the controller's answer to its AlterIsr.
 
     `leader_epoch` is that in which it asked, `granted_epoch` the one the change led to (-1: none).
@@ -266,7 +266,7 @@ class IsrChangeAnswered(Struct, frozen=True, tag="replica.isr_change_answered"):
         return scopes(self)
 
 
-class ReplicaCheckpointed(Struct, frozen=True, tag="replica.checkpointed"):
+class ReplicaCheckpointed(Struct, frozen=True, tag="replica.checkpointed", kw_only=True):
     """A replica is about to store its high watermark, and how far its log is synced to the disk.
 
     What is below `flushed` survives the loss of the page cache. Written when either changed.
@@ -288,7 +288,7 @@ class ReplicaCheckpointed(Struct, frozen=True, tag="replica.checkpointed"):
         return scopes(self)
 
 
-class ReplicaRemoved(Struct, frozen=True, tag="replica.removed"):
+class ReplicaRemoved(Struct, frozen=True, tag="replica.removed", kw_only=True):
     """This broker is about to close its replica, if it is open, and to delete its log.
 
     `reason` is deleted (the topic), unassigned (the broker is no replica any more), or stray (found

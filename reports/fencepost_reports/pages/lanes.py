@@ -152,7 +152,13 @@ def _window(run: RunTables, row: FaultRow) -> Window:
     few = ", ".join(row.targets[:TARGETS])
     more = f" +{len(row.targets) - TARGETS}" if len(row.targets) > TARGETS else ""
     receipt = "✓" if row.receipt else "✕ no receipt"
-    body = FaultInjected(row.fault_id, row.fault, row.targets, row.receipt, row.evidence)
+    body = FaultInjected(
+        fault_id=row.fault_id,
+        fault=row.fault,
+        targets=row.targets,
+        receipt=row.receipt,
+        evidence=row.evidence,
+    )
     until = "healed" if row.healed else "never healed; the run ended"
     return Window(
         t0=t0,

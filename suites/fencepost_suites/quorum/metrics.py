@@ -151,7 +151,10 @@ class MetricsMatchHistory:
     @staticmethod
     def _wrong(node: _Node, event: Event, body: MetricsReported) -> str:
         """Which of the other metrics contradicts what the process did; empty if none."""
-        process, before = event.process, node.report or MetricsReported(body.role, body.node_id)
+        process, before = (
+            event.process,
+            node.report or MetricsReported(role=body.role, node_id=body.node_id),
+        )
         if body.role == "broker":
             return ""
         snapshot_lag = body.last_stable - node.snapshot if node.snapshot >= 0 else 0

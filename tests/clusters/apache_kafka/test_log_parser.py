@@ -103,5 +103,5 @@ def test_the_end_makes_one_event() -> None:
     line = "@5 INFO org.apache.kafka.common.utils.AppInfoParser "
     line += "App info kafka.server for 1 unregistered"
     log_parser = KafkaLogParser(BROKER, 3_000)
-    assert [one.body for one in log_parser.parse(line)] == [NodeStopped("shutdown")]
+    assert [one.body for one in log_parser.parse(line)] == [NodeStopped(reason="shutdown")]
     assert log_parser.parse(line) == []

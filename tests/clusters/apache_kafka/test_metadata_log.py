@@ -81,22 +81,46 @@ def test_the_events_of_a_clusters_life(known: Schemas) -> None:
     for stored in recorded(known):
         events[stored.offset] = list(metadata.replay(stored))
     assert events[2] == [
-        MetadataCommitted(2, 1, "FeatureLevelRecord", "77240d18", 0),
-        FeatureFinalized(2, "metadata.version", 30),
+        MetadataCommitted(
+            offset=2, epoch=1, kind="FeatureLevelRecord", digest="77240d18", version=0
+        ),
+        FeatureFinalized(offset=2, feature="metadata.version", level=30),
     ]
-    registered = BrokerCommitted(12, 3, 12, True, "4RWgJhJrR8-zKKcgf9SOsQ")
+    registered = BrokerCommitted(
+        offset=12, broker_id=3, broker_epoch=12, fenced=True, incarnation="4RWgJhJrR8-zKKcgf9SOsQ"
+    )
     assert events[12][1:] == [registered]
-    assert events[16][1:] == [BrokerCommitted(16, 3, 12, False, "4RWgJhJrR8-zKKcgf9SOsQ")]
-    assert events[25][1:] == [TopicCommitted(25, "orders", TOPIC, False)]
+    assert events[16][1:] == [
+        BrokerCommitted(
+            offset=16,
+            broker_id=3,
+            broker_epoch=12,
+            fenced=False,
+            incarnation="4RWgJhJrR8-zKKcgf9SOsQ",
+        )
+    ]
+    assert events[25][1:] == [
+        TopicCommitted(offset=25, topic="orders", topic_id=TOPIC, deleted=False)
+    ]
     assert events[27][1:] == [partition(27, 1, 0, EVERYONE)]
     # A new leader begins an epoch, a change of the ISR alone does not.
     assert events[39][1:] == [partition(39, 2, 1, (2, 3))]
     assert events[57][1:] == [partition(57, 2, 1, EVERYONE)]
     # The leader is fenced: the record names the replica that is eligible beside the ISR (KIP-966).
     assert events[189][1:] == [partition(189, 3, 2, (3,), eligible=(2,))]
-    assert events[191][1:] == [BrokerCommitted(191, 2, 17, True, "Q6GFjUXzRfSDjpgTsfiIrQ")]
+    assert events[191][1:] == [
+        BrokerCommitted(
+            offset=191,
+            broker_id=2,
+            broker_epoch=17,
+            fenced=True,
+            incarnation="Q6GFjUXzRfSDjpgTsfiIrQ",
+        )
+    ]
     assert events[192][1:] == [partition(192, 3, 2, (1, 3))]
-    assert events[435][1:] == [TopicCommitted(435, "orders", TOPIC, True)]
+    assert events[435][1:] == [
+        TopicCommitted(offset=435, topic="orders", topic_id=TOPIC, deleted=True)
+    ]
 
 
 def test_idle_records_make_no_event(known: Schemas) -> None:
@@ -227,18 +251,22 @@ def test_a_snapshot_makes_events_of_what_has_changed(known: Schemas) -> None:
         metadata.replay(stored)
     snapshot = [one.record for one in before]
     # What has not changed makes no event again, except features, of which only the level is known.
-    assert metadata.restore(500, snapshot) == [FeatureFinalized(500, "metadata.version", 30)]
+    assert metadata.restore(500, snapshot) == [
+        FeatureFinalized(offset=500, feature="metadata.version", level=30)
+    ]
     # In between broker 1 was deleted, broker 2 unfenced, and the topic replaced by another.
     found = metadata.restore(600, altered(snapshot))
-    assert found[0] == TopicCommitted(600, "orders", TOPIC, True)
-    assert found[1] == BrokerDeleted(600, 1)
-    assert found[3] == TopicCommitted(600, "orders", "another", False)
+    assert found[0] == TopicCommitted(offset=600, topic="orders", topic_id=TOPIC, deleted=True)
+    assert found[1] == BrokerDeleted(offset=600, broker_id=1)
+    assert found[3] == TopicCommitted(offset=600, topic="orders", topic_id="another", deleted=False)
     (unfenced,) = (one for one in found if isinstance(one, BrokerCommitted))
     assert (unfenced.offset, unfenced.broker_id, unfenced.fenced) == (600, 2, False)
     assert {one.offset for one in found if isinstance(one, PartitionCommitted)} == {600}
     # From then on the log is replayed onto that state.
     gone = StoredRecord(601, 9, Record("RemoveTopicRecord", 0, {"TopicId": "another"}), "", 601)
-    assert metadata.replay(gone)[1:] == [TopicCommitted(601, "orders", "another", True)]
+    assert metadata.replay(gone)[1:] == [
+        TopicCommitted(offset=601, topic="orders", topic_id="another", deleted=True)
+    ]
     # Nothing was known before, so everything makes an event.
     assert [type(one) for one in Metadata().restore(9, snapshot)].count(TopicCommitted) == 1
 

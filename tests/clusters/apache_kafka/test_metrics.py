@@ -44,7 +44,9 @@ def test_a_page_says_the_same_in_every_version(role: str, version: str) -> None:
 @pytest.mark.parametrize("role", SAID)
 def test_the_event_of_a_nodes_page(role: str) -> None:
     assert figures(page("4.3.1", role)) == SAID[role]
-    event = Event("run", "clients/metrics#1", 0, 9, MetricsObserved("broker-1", 7, **SAID[role]))
+    event = Event(
+        "run", "clients/metrics#1", 0, 9, MetricsObserved(slot="broker-1", since_ns=7, **SAID[role])
+    )
     codec = Codec((MetricsObserved, *KINDS))
     assert codec.decode(codec.encode(event).rstrip()) == event
 
@@ -90,11 +92,15 @@ def test_the_agent_shows_what_the_table_has_and_what_zookeeper_would_have() -> N
 
 def test_a_change_is_recorded_at_once_and_the_same_page_again_after_two_seconds() -> None:
     pages = PageHistory("broker-1")
-    assert pages.take({"epoch": 1}, 10, 20) == MetricsObserved("broker-1", 10, epoch=1)
+    assert pages.take({"epoch": 1}, 10, 20) == MetricsObserved(
+        slot="broker-1", since_ns=10, epoch=1
+    )
     assert pages.take({"epoch": 1}, 30, 40) is None
     late = 20 + AGAIN_NS
-    assert pages.take({"epoch": 1}, late - 5, late) == MetricsObserved("broker-1", 10, epoch=1)
-    changed = MetricsObserved("broker-1", late + 1, epoch=2)
+    assert pages.take({"epoch": 1}, late - 5, late) == MetricsObserved(
+        slot="broker-1", since_ns=10, epoch=1
+    )
+    changed = MetricsObserved(slot="broker-1", since_ns=late + 1, epoch=2)
     assert pages.take({"epoch": 2}, late + 1, late + 2) == changed
 
 
@@ -103,4 +109,6 @@ def test_a_page_that_did_not_come_interrupts_the_stable_period() -> None:
     pages.take({"epoch": 1}, 10, 20)
     assert pages.take({}, 30, 40) is None
     assert pages.take({}, 30 + AGAIN_NS, 40 + AGAIN_NS) is None
-    assert pages.take({"epoch": 1}, 50, 60) == MetricsObserved("broker-1", 50, epoch=1)
+    assert pages.take({"epoch": 1}, 50, 60) == MetricsObserved(
+        slot="broker-1", since_ns=50, epoch=1
+    )

@@ -29,7 +29,16 @@ def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
 
 
 def record(h: HistoryBuilder, offset: int, fenced: bool, broker: int = 1) -> None:
-    h.add(OBSERVER, BrokerCommitted(offset, broker, offset, fenced, f"incarnation-{broker}"))
+    h.add(
+        OBSERVER,
+        BrokerCommitted(
+            offset=offset,
+            broker_id=broker,
+            broker_epoch=offset,
+            fenced=fenced,
+            incarnation=f"incarnation-{broker}",
+        ),
+    )
 
 
 def partition(h: HistoryBuilder, offset: int, leader: int) -> None:
@@ -48,7 +57,7 @@ def partition(h: HistoryBuilder, offset: int, leader: int) -> None:
 
 
 def applied(h: HistoryBuilder, offset: int) -> None:
-    h.add(CONTROLLER, MetadataApplied(offset, 1))
+    h.add(CONTROLLER, MetadataApplied(offset=offset, epoch=1))
 
 
 def counts(h: HistoryBuilder, active: int, fenced: int, offline: int = 0) -> None:
@@ -57,7 +66,7 @@ def counts(h: HistoryBuilder, active: int, fenced: int, offline: int = 0) -> Non
     h.add(
         READER,
         MetricsObserved(
-            "controller-1", since_ns, active_brokers=active, fenced_brokers=fenced,
+            slot="controller-1", since_ns=since_ns, active_brokers=active, fenced_brokers=fenced,
             offline_partitions=offline,
         ),
     )  # fmt: skip
@@ -69,7 +78,9 @@ def counts(h: HistoryBuilder, active: int, fenced: int, offline: int = 0) -> Non
 def counting() -> HistoryBuilder:
     """Brokers 1 and 2; the second was fenced at offset 20, which the controller has applied."""
     h = HistoryBuilder()
-    h.add(CONTROLLER, NodeStarted("controller", 101, "", -1))
+    h.add(
+        CONTROLLER, NodeStarted(role="controller", node_id=101, incarnation="", metadata_offset=-1)
+    )
     for offset, broker in ((10, 1), (11, 2)):
         record(h, offset, fenced=False, broker=broker)
     applied(h, 11)
@@ -130,8 +141,11 @@ def test_a_record_that_comes_late_excuses_and_one_that_was_not_applied_does_not(
 
 def test_the_pages_of_the_process_before_do_not_count_against_its_successor() -> None:
     h = counting().after(SETTLED_MS)
-    h.add("controller-1#2", NodeStarted("controller", 101, "", -1))
-    h.add("controller-1#2", MetadataApplied(20, 1))
+    h.add(
+        "controller-1#2",
+        NodeStarted(role="controller", node_id=101, incarnation="", metadata_offset=-1),
+    )
+    h.add("controller-1#2", MetadataApplied(offset=20, epoch=1))
     counts(h, 2, 0)
     assert verdict(h, "KR-07").verdict is Outcome.NOT_EXERCISED
 
@@ -150,8 +164,8 @@ def test_partitions_without_a_leader_are_counted_until_they_are_deleted() -> Non
     h.after(SETTLED_MS)
     counts(h, 1, 1, offline=1)
     assert verdict(h, "KR-07").verdict is Outcome.HOLDS
-    h.add(OBSERVER, TopicCommitted(23, "orders", "id", deleted=True))
-    h.add(OBSERVER, BrokerDeleted(24, 2))
+    h.add(OBSERVER, TopicCommitted(offset=23, topic="orders", topic_id="id", deleted=True))
+    h.add(OBSERVER, BrokerDeleted(offset=24, broker_id=2))
     applied(h, 24)
     h.after(SETTLED_MS)
     counts(h, 1, 0, offline=0)
@@ -165,14 +179,19 @@ def test_partitions_without_a_leader_are_counted_until_they_are_deleted() -> Non
 
 def says(h: HistoryBuilder, active: int) -> None:
     since_ns = h.now_ns - SETTLED_MS * MS
-    h.add(READER, MetricsObserved("controller-1", since_ns, epoch=1, active_controllers=active))
+    h.add(
+        READER,
+        MetricsObserved(slot="controller-1", since_ns=since_ns, epoch=1, active_controllers=active),
+    )
 
 
 def elected() -> HistoryBuilder:
     h = HistoryBuilder()
-    h.add(CONTROLLER, NodeStarted("controller", 101, "", -1))
+    h.add(
+        CONTROLLER, NodeStarted(role="controller", node_id=101, incarnation="", metadata_offset=-1)
+    )
     h.after(5_000)
-    h.add(CONTROLLER, ControllerElected(1, 1, -1))
+    h.add(CONTROLLER, ControllerElected(epoch=1, log_end=1, last_epoch=-1))
     return h
 
 
@@ -187,7 +206,7 @@ def test_an_active_controller_that_reports_it_is_not_breaks_kr_08() -> None:
 
 def test_an_inactive_controller_that_reports_it_is_active_breaks_kr_08() -> None:
     h = elected()
-    h.add(CONTROLLER, ControllerResigned(1, "higher_epoch"))
+    h.add(CONTROLLER, ControllerResigned(epoch=1, reason="higher_epoch"))
     h.after(SETTLED_MS)
     says(h, 1)
     assert verdict(h, "KR-08").violated == 1
@@ -198,8 +217,8 @@ def test_an_active_controller_that_reports_it_exercises_kr_08_once_a_term() -> N
     says(h, 1)
     says(h, 1)
     assert verdict(h, "KR-08").exercised == 1
-    h.add(CONTROLLER, ControllerResigned(1, "higher_epoch"))
-    h.add(CONTROLLER, ControllerElected(3, 1, -1))
+    h.add(CONTROLLER, ControllerResigned(epoch=1, reason="higher_epoch"))
+    h.add(CONTROLLER, ControllerElected(epoch=3, log_end=1, last_epoch=-1))
     h.after(SETTLED_MS)
     says(h, 1)
     assert verdict(h, "KR-08").exercised == 2
@@ -211,7 +230,7 @@ def test_either_is_right_during_an_election_or_a_resignation() -> None:
         says(h, active)
         assert verdict(h, "KR-08").violated == 0
         h = elected()
-        h.add(CONTROLLER, ControllerResigned(1, "higher_epoch"))
+        h.add(CONTROLLER, ControllerResigned(epoch=1, reason="higher_epoch"))
         h.after(SETTLED_MS - 10)
         says(h, active)
         assert verdict(h, "KR-08").violated == 0
@@ -220,8 +239,11 @@ def test_either_is_right_during_an_election_or_a_resignation() -> None:
 def running(unfenced: bool | None) -> HistoryBuilder:
     """A broker that reports that it is running; its record comes afterwards, if there is one."""
     h = HistoryBuilder()
-    h.add(BROKER, NodeStarted("broker", 1, "incarnation-1", -1))
-    h.add(READER, MetricsObserved("broker-1", h.now_ns, epoch=1, broker_state=3))
+    h.add(
+        BROKER,
+        NodeStarted(role="broker", node_id=1, incarnation="incarnation-1", metadata_offset=-1),
+    )
+    h.add(READER, MetricsObserved(slot="broker-1", since_ns=h.now_ns, epoch=1, broker_state=3))
     if unfenced is not None:
         record(h, 10, fenced=not unfenced)
     return h
@@ -242,6 +264,6 @@ def test_a_page_read_while_the_machine_stalled_decides_nothing() -> None:
     for clause in ("KR-07", "KR-08"):
         h = counting() if clause == "KR-07" else elected()
         h.after(SETTLED_MS)
-        h.add("harness", Stalled(SETTLED_MS // 2 * MS))
+        h.add("harness", Stalled(stalled_ns=SETTLED_MS // 2 * MS))
         (counts(h, 2, 0) if clause == "KR-07" else says(h, 0))
         assert verdict(h, clause).verdict is Outcome.UNKNOWN

@@ -37,30 +37,36 @@ def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
 def record(
     h: HistoryBuilder, offset: int, fenced: bool, incarnation: str = "one", broker: int = 1
 ) -> None:
-    h.add(OBSERVER, BrokerCommitted(offset, broker, offset, fenced, incarnation))
+    state = BrokerCommitted(
+        offset=offset, broker_id=broker, broker_epoch=offset, fenced=fenced, incarnation=incarnation
+    )
+    h.add(OBSERVER, state)
 
 
 def begun(h: HistoryBuilder | None = None) -> HistoryBuilder:
     """An active controller, and broker 1, unfenced."""
     h = h or HistoryBuilder()
-    h.add(CONTROLLER, ControllerElected(1, 1, -1))
-    h.add(FIRST, NodeStarted("broker", 1, "one", -1))
-    h.add(FIRST, SessionConfigured(1, SESSION_MS))
+    h.add(CONTROLLER, ControllerElected(epoch=1, log_end=1, last_epoch=-1))
+    h.add(FIRST, NodeStarted(role="broker", node_id=1, incarnation="one", metadata_offset=-1))
+    h.add(FIRST, SessionConfigured(broker_id=1, timeout_ms=SESSION_MS))
     record(h, 10, fenced=True)
     record(h, 11, fenced=False)
     return h
 
 
 def ended(h: HistoryBuilder, process: str) -> None:
-    h.add("harness", ProcessExited(process, 0, 9, True))
+    h.add("harness", ProcessExited(ended=process, exit_code=0, signal=9, expected=True))
 
 
 def injected(h: HistoryBuilder, fault: str, *targets: str) -> None:
-    h.add("harness", FaultInjected(f"{fault}-1", fault, targets, True, "seen"))
+    body = FaultInjected(
+        fault_id=f"{fault}-1", fault=fault, targets=targets, receipt=True, evidence="seen"
+    )
+    h.add("harness", body)
 
 
 def healed(h: HistoryBuilder, fault: str) -> None:
-    h.add("harness", FaultHealed(f"{fault}-1", True, "seen"))
+    h.add("harness", FaultHealed(fault_id=f"{fault}-1", receipt=True, evidence="seen"))
 
 
 # ------------------------------------------------------------------------------------------ KR-01
@@ -69,7 +75,7 @@ def healed(h: HistoryBuilder, fault: str) -> None:
 def claimed() -> HistoryBuilder:
     h = begun()
     injected(h, "duplicate_id", FIRST, DUPLICATE)
-    h.add(DUPLICATE, NodeStarted("broker", 1, "two", -1))
+    h.add(DUPLICATE, NodeStarted(role="broker", node_id=1, incarnation="two", metadata_offset=-1))
     return h
 
 
@@ -83,7 +89,7 @@ def test_an_id_that_goes_to_another_while_its_holder_is_unaffected_breaks_kr_01(
 
 def test_a_refusal_while_another_holds_the_id_exercises_kr_01() -> None:
     h = claimed()
-    h.add(DUPLICATE, HeartbeatRefused(1, -1, DUPLICATE, -1))
+    h.add(DUPLICATE, HeartbeatRefused(broker_id=1, broker_epoch=-1, error=DUPLICATE, controller=-1))
     assert verdict(h, "KR-01").verdict is Outcome.HOLDS
 
 
@@ -91,7 +97,9 @@ def test_an_id_goes_on_once_its_holder_is_dead_fenced_stopping_or_may_be_silent(
     for trouble in (
         lambda h: ended(h, FIRST),
         lambda h: record(h, 15, fenced=True),
-        lambda h: h.add(FIRST, BrokerStopping(1, "ACTIVE", "", 1)),
+        lambda h: h.add(
+            FIRST, BrokerStopping(broker_id=1, state="ACTIVE", global_state="", limit_ms=1)
+        ),
         lambda h: injected(h, "pause", FIRST),
         lambda h: injected(h, "cut", "broker-1", "controller-1"),
     ):
@@ -142,7 +150,7 @@ def test_a_new_controller_counts_the_session_anew() -> None:
     h = begun()
     ended(h, FIRST)
     h.after(2_000)
-    h.add("controller-2#1", ControllerElected(2, 12, -1))
+    h.add("controller-2#1", ControllerElected(epoch=2, log_end=12, last_epoch=-1))
     h.after(BOUND_MS - 10)
     record(h, 20, fenced=True)
     assert verdict(h, "KR-02").verdict is Outcome.HOLDS
@@ -154,12 +162,12 @@ def test_no_fencing_is_late_while_the_active_controller_is_dead_or_affected() ->
     h.after(2_000)
     ended(h, CONTROLLER)
     h.after(BOUND_MS)
-    h.add("harness", FaultHealed("kill-7", True, "started"))
+    h.add("harness", FaultHealed(fault_id="kill-7", receipt=True, evidence="started"))
     assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
-    h.add("controller-2#1", ControllerElected(2, 12, -1))
+    h.add("controller-2#1", ControllerElected(epoch=2, log_end=12, last_epoch=-1))
     injected(h, "isolate", "controller-2", "controller-1", "broker-1")
     h.after(BOUND_MS)
-    h.add("harness", FaultHealed("isolate-1", True, "undone"))
+    h.add("harness", FaultHealed(fault_id="isolate-1", receipt=True, evidence="undone"))
     h.after(BOUND_MS - 10)
     assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
     h.after(11)
@@ -169,8 +177,8 @@ def test_no_fencing_is_late_while_the_active_controller_is_dead_or_affected() ->
 def test_a_deposed_controller_that_resigns_late_ends_no_other_term() -> None:
     h = begun()
     ended(h, FIRST)
-    h.add("controller-2#1", ControllerElected(2, 12, -1))
-    h.add(CONTROLLER, ControllerResigned(1, "no_majority"))
+    h.add("controller-2#1", ControllerElected(epoch=2, log_end=12, last_epoch=-1))
+    h.add(CONTROLLER, ControllerResigned(epoch=1, reason="no_majority"))
     h.after(BOUND_MS + 1)
     assert verdict(h, "KR-02").verdict is Outcome.VIOLATED
 
@@ -180,12 +188,12 @@ def test_a_paused_and_a_cut_off_broker_are_silent_until_they_are_healed() -> Non
         h = begun()
         injected(h, fault, target, *(["controller-1"] if target == "broker-1" else []))
         h.after(BOUND_MS + 1)
-        h.add("harness", FaultHealed(f"{fault}-1", True, "undone"))
+        h.add("harness", FaultHealed(fault_id=f"{fault}-1", receipt=True, evidence="undone"))
         assert verdict(h, "KR-02").verdict is Outcome.VIOLATED
         h = begun()
         injected(h, fault, target)
         h.after(1_000)
-        h.add("harness", FaultHealed(f"{fault}-1", True, "undone"))
+        h.add("harness", FaultHealed(fault_id=f"{fault}-1", receipt=True, evidence="undone"))
         h.after(60_000)
         assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
 
@@ -196,7 +204,12 @@ def test_a_silence_ends_when_its_healing_begins() -> None:
     h.after(1_000)
     began_ns = h.events()[-1].at_ns + 1_000_000_000
     h.after(BOUND_MS)
-    h.add("harness", FaultHealed("cut_from_controllers-1", True, "undone", began_ns))
+    h.add(
+        "harness",
+        FaultHealed(
+            fault_id="cut_from_controllers-1", receipt=True, evidence="undone", began_at_ns=began_ns
+        ),
+    )
     assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
 
 
@@ -204,7 +217,7 @@ def test_a_fencing_that_is_late_while_the_machine_stalled_decides_nothing() -> N
     h = begun()
     ended(h, FIRST)
     h.after(BOUND_MS + 1)
-    h.add(CONTROLLER, Stalled(BOUND_MS * 1_000_000 // 2))
+    h.add(CONTROLLER, Stalled(stalled_ns=BOUND_MS * 1_000_000 // 2))
     record(h, 20, fenced=True)
     assert verdict(h, "KR-02").verdict is Outcome.UNKNOWN
 
@@ -242,7 +255,7 @@ def asked(h: HistoryBuilder, *named: int) -> None:
 def fenced_and_applied() -> HistoryBuilder:
     h = begun()
     record(h, 20, fenced=True)
-    h.add(PEER, MetadataApplied(20, 1))
+    h.add(PEER, MetadataApplied(offset=20, epoch=1))
     return h.after(600)
 
 
@@ -261,7 +274,7 @@ def test_a_fenced_broker_that_is_left_out_exercises_kr_03() -> None:
 def test_a_broker_that_had_not_applied_the_fencing_may_name_it() -> None:
     h = begun()
     record(h, 20, fenced=True)
-    h.add(PEER, MetadataApplied(19, 1))
+    h.add(PEER, MetadataApplied(offset=19, epoch=1))
     h.after(600)
     asked(h, 1, 2)
     assert verdict(h, "KR-03").verdict is Outcome.NOT_EXERCISED
@@ -269,7 +282,7 @@ def test_a_broker_that_had_not_applied_the_fencing_may_name_it() -> None:
 
 def test_an_unfencing_that_is_recorded_late_but_was_applied_excuses() -> None:
     h = fenced_and_applied()
-    h.add(PEER, MetadataApplied(25, 1))
+    h.add(PEER, MetadataApplied(offset=25, epoch=1))
     asked(h, 1, 2)
     record(h, 24, fenced=False)
     assert verdict(h, "KR-03").verdict is Outcome.NOT_EXERCISED
@@ -296,13 +309,18 @@ def partition(h: HistoryBuilder, offset: int, leader: int, *isr: int) -> None:
 def stopping() -> HistoryBuilder:
     h = begun()
     partition(h, 12, 1, 1, 2)
-    h.add(FIRST, BrokerStopping(1, "ACTIVE", "", 300_000))
+    h.add(FIRST, BrokerStopping(broker_id=1, state="ACTIVE", global_state="", limit_ms=300_000))
     return h
 
 
 def left(h: HistoryBuilder, applied: int) -> None:
-    h.add(FIRST, MetadataApplied(applied, 1))
-    h.add(FIRST, BrokerStateChanged(1, "ACTIVE", "SHUTDOWN", 10, "shutdown_granted"))
+    h.add(FIRST, MetadataApplied(offset=applied, epoch=1))
+    h.add(
+        FIRST,
+        BrokerStateChanged(
+            broker_id=1, old="ACTIVE", new="SHUTDOWN", broker_epoch=10, reason="shutdown_granted"
+        ),
+    )
 
 
 def test_a_broker_that_leaves_while_it_leads_breaks_kr_04() -> None:
@@ -330,7 +348,7 @@ def test_a_move_that_is_recorded_late_but_was_applied_excuses() -> None:
 def test_a_partition_that_no_other_broker_could_lead_keeps_no_broker() -> None:
     h = begun()
     partition(h, 12, 1, 1)
-    h.add(FIRST, BrokerStopping(1, "ACTIVE", "", 300_000))
+    h.add(FIRST, BrokerStopping(broker_id=1, state="ACTIVE", global_state="", limit_ms=300_000))
     left(h, applied=15)
     assert verdict(h, "KR-04").verdict is Outcome.NOT_EXERCISED
 
@@ -421,8 +439,8 @@ def intruded() -> HistoryBuilder:
     h = begun()
     led(h, 12, 1, 1, 2, 3)
     injected(h, "duplicate_id", FIRST, DUPLICATE)
-    h.add(DUPLICATE, NodeStarted("broker", 1, "two", -1))
-    h.add(DUPLICATE, HeartbeatRefused(1, -1, DUPLICATE, -1))
+    h.add(DUPLICATE, NodeStarted(role="broker", node_id=1, incarnation="two", metadata_offset=-1))
+    h.add(DUPLICATE, HeartbeatRefused(broker_id=1, broker_epoch=-1, error=DUPLICATE, controller=-1))
     return h
 
 
@@ -448,7 +466,10 @@ def test_a_leadership_that_moves_rightly_keeps_kr_06() -> None:
         lambda h: (record(h, 19, fenced=True), led(h, 20, 2, 2, 3)),
         lambda h: led(h, 20, 2, 1, 2, 3),  # balanced: it stays in the ISR
         lambda h: (injected(h, "pause", FIRST), led(h, 20, 2, 2, 3)),
-        lambda h: (h.add(FIRST, BrokerStopping(1, "ACTIVE", "", 1)), led(h, 20, 2, 2, 3)),
+        lambda h: (
+            h.add(FIRST, BrokerStopping(broker_id=1, state="ACTIVE", global_state="", limit_ms=1)),
+            led(h, 20, 2, 2, 3),
+        ),
         lambda h: (ended(h, DUPLICATE), led(h, 20, 2, 2, 3)),  # no process claims the id any more
     ):
         h = intruded()
@@ -474,6 +495,6 @@ def test_a_fencing_of_another_batch_explains_no_loss() -> None:
 
 def test_a_run_that_was_cut_short_decides_nothing() -> None:
     h = claimed()
-    h.add(DUPLICATE, HeartbeatRefused(1, -1, DUPLICATE, -1))
+    h.add(DUPLICATE, HeartbeatRefused(broker_id=1, broker_epoch=-1, error=DUPLICATE, controller=-1))
     for clause in ("KR-01", "KR-03", "KR-04", "KR-05", "KR-06"):
         assert verdict(h, clause, complete=False).verdict is Outcome.UNKNOWN

@@ -364,7 +364,7 @@ def test_etcd_04_is_undecided_if_a_process_stalled_meanwhile() -> None:
     h = HistoryBuilder()
     held_and_abandoned(h)
     h.after(5_100)
-    h.add(ONE, Stalled(1_000_000_000))
+    h.add(ONE, Stalled(stalled_ns=1_000_000_000))
     refused(h, B, 2, 1, 5)
     assert unknown(h, "ETCD-04")
 

@@ -131,8 +131,11 @@ def started() -> HistoryBuilder:
     for number in (1, 2, 3):
         slot = LAYOUT.slot(f"etcd-{number}")
         process = f"{slot.name}#1"
-        history.add("harness", ProcessSpawned(process, slot.name, MEMBER, number, 1))
-        history.add(process, NodeStarted(MEMBER, number))
+        history.add(
+            "harness",
+            ProcessSpawned(started=process, slot=slot.name, role=MEMBER, node_id=number, pid=1),
+        )
+        history.add(process, NodeStarted(role=MEMBER, node_id=number))
         history.add(process, MemberStarted(member=f"a{number}", cluster="c", restarted=False))
     history.add("etcd-2#1", BecameLeader(member="a2", term=2))
     for number in (1, 3):
@@ -179,13 +182,18 @@ def test_a_leader_that_stepped_down_or_died_leads_no_longer() -> None:
     history.add("etcd-2#1", StoppedLeading(member="a2", term=2, reason="quorum-lost"))
     assert select("@leader", view(history), LAYOUT) == []
     history = started()
-    history.add("harness", ProcessExited("etcd-2#1", 0, 9, True))
+    history.add("harness", ProcessExited(ended="etcd-2#1", exit_code=0, signal=9, expected=True))
     assert missing(history)[:2] == ["no member leads", "etcd-2 is dead"]
 
 
 def test_a_cluster_with_a_running_duplicate_has_not_recovered() -> None:
     history = started()
-    history.add("harness", ProcessSpawned("etcd-1-duplicate#1", "etcd-1-duplicate", MEMBER, 1, 1))
+    history.add(
+        "harness",
+        ProcessSpawned(
+            started="etcd-1-duplicate#1", slot="etcd-1-duplicate", role=MEMBER, node_id=1, pid=1
+        ),
+    )
     assert missing(history) == ["etcd-1-duplicate lives"]
 
 

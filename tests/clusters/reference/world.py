@@ -25,6 +25,7 @@ from fencepost import (
     two_way,
 )
 from fencepost.history.run_folder import RunFolder
+from fencepost.model.system.subject import Subject
 from fencepost.runtimes.simulated.runtime import SimulatedRuntime
 from fencepost_clusters.reference.cluster import ReferenceQuorum
 from fencepost_clusters.reference.core.node import effects as e
@@ -94,7 +95,7 @@ class World:
     def __init__(self, folder: Path, seed: int = 1, defects: tuple[str, ...] = ()) -> None:
         shape = Shape(defects=defects)
         self._open = OpenQuorum()
-        self.runtime = SimulatedRuntime(self._open, shape, RunFolder.create(folder), seed=seed)  # type: ignore[arg-type]
+        self.runtime = SimulatedRuntime(Subject(self._open, shape, seed), RunFolder.create(folder))  # type: ignore[arg-type]
         self.layout = self.runtime.layout
         for slot in self.layout.nodes():
             self.runtime.start(slot)

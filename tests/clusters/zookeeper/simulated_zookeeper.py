@@ -81,7 +81,14 @@ class Node:
     def wake(self) -> None:
         if not self._started:
             self._started = True
-            self._host.record(NodeStarted(NODE, self._slot.node_id, self._slot.name, 0))
+            self._host.record(
+                NodeStarted(
+                    role=NODE,
+                    node_id=self._slot.node_id,
+                    incarnation=self._slot.name,
+                    metadata_offset=0,
+                )
+            )
         self.session.wake()
 
     def deadline_ns(self) -> int | None:
@@ -151,7 +158,14 @@ class OverZooKeeper:
             assert isinstance(disk, TreeDisk)
             return SimulatedServer(place.slot.node_id, disk, host)
         if place.slot.name in self.others:
-            host.record(NodeStarted(NODE, place.slot.node_id, place.slot.name, 0))
+            host.record(
+                NodeStarted(
+                    role=NODE,
+                    node_id=place.slot.node_id,
+                    incarnation=place.slot.name,
+                    metadata_offset=0,
+                )
+            )
             return self.others[place.slot.name](host)
         node = Node(place.slot, host, self.react[place.slot.name])
         self.nodes[place.slot.name] = node

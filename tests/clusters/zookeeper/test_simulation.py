@@ -11,6 +11,7 @@ from simulated_zookeeper import KINDS, SERVER, Node, OverZooKeeper
 from fencepost import Condition, LinkState, Shape, Signal
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import SECOND
+from fencepost.model.system.subject import Subject
 from fencepost.runtimes.simulated.runtime import SimulatedRuntime
 from fencepost_clusters.zookeeper.client.port import (
     Change,
@@ -62,7 +63,7 @@ def world(
 ) -> Iterator[tuple[SimulatedRuntime, dict[str, Node]]]:
     """All are started, and their sessions made."""
     system = OverZooKeeper({"node-1": one, "node-2": two})
-    made = SimulatedRuntime(system, Shape(), RunFolder.create(folder), seed=seed, kinds=KINDS)
+    made = SimulatedRuntime(Subject(system, Shape(), seed, KINDS), RunFolder.create(folder))
     with made as runtime:
         for slot in runtime.layout.nodes():
             runtime.start(slot)

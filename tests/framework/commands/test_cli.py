@@ -317,7 +317,7 @@ def test_a_damaged_history_is_inconclusive_and_the_damage_is_named(tmp_path: Pat
         )
     )
     recorder = Recorder.open(folder.events_of("harness"), "run", "harness")
-    recorder.record(RunStarted("reference/quorum", "process", 1))
+    recorder.record(RunStarted(system="reference/quorum", runtime="process", seed=1))
     recorder.close()
     with folder.events_of("harness").open("ab") as file:
         file.write(Codec().encode(recorder_event())[:40])
@@ -329,7 +329,9 @@ def test_a_damaged_history_is_inconclusive_and_the_damage_is_named(tmp_path: Pat
 def recorder_event() -> object:
     from fencepost import Event  # noqa: PLC0415
 
-    return Event("run", "harness", 1, 5, RunStarted("reference/quorum", "process", 1))
+    return Event(
+        "run", "harness", 1, 5, RunStarted(system="reference/quorum", runtime="process", seed=1)
+    )
 
 
 LEADER_IS_KILLED = """

@@ -28,17 +28,17 @@ def wakes(feed: Feed, limit_s: float) -> bool:
 
 
 def line(process: str, seq: int, at_ns: int) -> bytes:
-    return Codec().encode(Event("run", process, seq, at_ns, Stalled(seq)))
+    return Codec().encode(Event("run", process, seq, at_ns, Stalled(stalled_ns=seq)))
 
 
 def test_an_event_wakes_the_reader_and_is_read_once(tmp_path: Path, feed: Feed) -> None:
     assert not wakes(feed, 0)
     recorder = Recorder.open(tmp_path / "a#1.ndjson", "run", "a#1")
-    first = recorder.record(Stalled(1))
+    first = recorder.record(Stalled(stalled_ns=1))
     assert wakes(feed, 5)
     assert feed.read() == [first]
     assert feed.read() == []
-    second = recorder.record(Stalled(2))
+    second = recorder.record(Stalled(stalled_ns=2))
     assert wakes(feed, 5)
     assert feed.read() == [second]
 
@@ -83,7 +83,7 @@ def test_a_damaged_line_is_named_and_the_next_one_is_read(tmp_path: Path, feed: 
 
 
 def test_the_readers_own_file_is_left_out(tmp_path: Path, feed: Feed) -> None:
-    Recorder.open(tmp_path / "harness.ndjson", "run", "harness").record(Stalled(1))
+    Recorder.open(tmp_path / "harness.ndjson", "run", "harness").record(Stalled(stalled_ns=1))
     assert feed.read() == []
 
 
@@ -105,7 +105,7 @@ def test_an_overflown_notice_queue_loses_nothing(tmp_path: Path, feed: Feed) -> 
     for _ in range(limit // 2 + 10):  # alternating, since equal notices in a row are merged
         for fd, content in zip(fds, text, strict=True):
             os.pwrite(fd, content, 0)
-    late = Recorder.open(tmp_path / "late#1.ndjson", "run", "late#1").record(Stalled(1))
+    late = Recorder.open(tmp_path / "late#1.ndjson", "run", "late#1").record(Stalled(stalled_ns=1))
     got = feed.read()
     assert late in got
     assert len(got) == 3

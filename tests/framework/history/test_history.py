@@ -31,12 +31,17 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.model.errors import UsageError
 from fencepost_kafka import KINDS
 
-STARTED = NodeStarted("broker", 1, "uuid", 0)
+STARTED = NodeStarted(role="broker", node_id=1, incarnation="uuid", metadata_offset=0)
 
 
 def event(process: str, seq: int, at_ns: int, cause: Cause | None = None) -> Event:
     return Event(
-        run="run", process=process, node_seq=seq, at_ns=at_ns, body=Stalled(1), cause=cause
+        run="run",
+        process=process,
+        node_seq=seq,
+        at_ns=at_ns,
+        body=Stalled(stalled_ns=1),
+        cause=cause,
     )
 
 
@@ -50,20 +55,26 @@ def folder(tmp_path: Path) -> RunFolder:
     """A whole run: one broker that was killed, one that ended by itself."""
     folder = RunFolder.create(tmp_path / "run-1")
     harness = Recorder.open(folder.events_of("harness"), "run-1", "harness", KINDS)
-    harness.record(RunStarted("echo/mesh", "process", 7), at_ns=100)
+    harness.record(RunStarted(system="echo/mesh", runtime="process", seed=7), at_ns=100)
     for number in (1, 2):
         process = f"broker-{number}#1"
-        spawned = ProcessSpawned(process, f"broker-{number}", "broker", number, 70 + number)
+        spawned = ProcessSpawned(
+            started=process, slot=f"broker-{number}", role="broker", node_id=number, pid=70 + number
+        )
         harness.record(spawned, at_ns=100 + number)
         node = Recorder.open(folder.events_of(process), "run-1", process, KINDS)
         node.record(STARTED, at_ns=200 + number)
-        node.record(Stalled(50), at_ns=300 + number)
+        node.record(Stalled(stalled_ns=50), at_ns=300 + number)
         if number == 2:
-            node.record(NodeStopped("asked"), at_ns=400)
+            node.record(NodeStopped(reason="asked"), at_ns=400)
         node.close()
-    harness.record(ProcessExited("broker-1#1", 0, 9, True), at_ns=500)
-    harness.record(ProcessExited("broker-2#1", 0, 0, True), at_ns=501)
-    harness.record(RunEnded(True), at_ns=600)
+    harness.record(
+        ProcessExited(ended="broker-1#1", exit_code=0, signal=9, expected=True), at_ns=500
+    )
+    harness.record(
+        ProcessExited(ended="broker-2#1", exit_code=0, signal=0, expected=True), at_ns=501
+    )
+    harness.record(RunEnded(completed=True), at_ns=600)
     harness.close()
     return folder
 
@@ -196,8 +207,8 @@ def test_a_truncated_history_is_read_as_far_as_it_goes(folder: RunFolder, part: 
 
 def test_evidence_that_was_missed_is_named(folder: RunFolder) -> None:
     recorder = Recorder.open(folder.events_of("clients/one#1"), "run-1", "clients/one#1", KINDS)
-    recorder.record(EvidenceMissed("records 3 to 8 were not read"), at_ns=450)
-    recorder.record(NodeStopped("stopped"), at_ns=500)
+    recorder.record(EvidenceMissed(what="records 3 to 8 were not read"), at_ns=450)
+    recorder.record(NodeStopped(reason="stopped"), at_ns=500)
     recorder.close()
     reading = history.read(folder, Codec(KINDS))
     assert any(isinstance(event.body, EvidenceMissed) for event in list(reading))
@@ -240,7 +251,7 @@ def test_more_processes_than_open_files_are_allowed(folder: RunFolder) -> None:
     for number in range(200):
         process = f"clients/a#{number}"
         recorder = Recorder.open(folder.events_of(process), "run-1", process, KINDS)
-        recorder.record(NodeStopped("done"), at_ns=700 + number)
+        recorder.record(NodeStopped(reason="done"), at_ns=700 + number)
         recorder.close()
     resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
     try:

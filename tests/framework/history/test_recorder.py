@@ -25,8 +25,8 @@ class Sneezed(Struct, frozen=True, tag="nose.sneezed"):
 def test_events_come_back_as_recorded(tmp_path: Path) -> None:
     path = tmp_path / "broker-1#1.ndjson"
     recorder = Recorder.open(path, "run-1", "broker-1#1")
-    first = recorder.record(Stalled(5))
-    second = recorder.record(Stalled(6), cause=first.ref, at_ns=77)
+    first = recorder.record(Stalled(stalled_ns=5))
+    second = recorder.record(Stalled(stalled_ns=6), cause=first.ref, at_ns=77)
     recorder.close()
     assert [Codec().decode(line) for line in path.read_bytes().splitlines()] == [first, second]
     assert (first.node_seq, second.node_seq, second.at_ns) == (0, 1, 77)
@@ -37,7 +37,7 @@ def test_threads_leave_no_gap_and_no_torn_line(tmp_path: Path) -> None:
     path = tmp_path / "events"
     recorder = Recorder.open(path, "run-1", "p#1")
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda n: recorder.record(Stalled(n)), range(2000)))
+        list(pool.map(lambda n: recorder.record(Stalled(stalled_ns=n)), range(2000)))
     events = [Codec().decode(line) for line in path.read_bytes().splitlines()]
     assert [event.node_seq for event in events] == list(range(2000))
 
@@ -52,7 +52,7 @@ def test_an_undeclared_kind_is_refused_and_leaves_no_gap(tmp_path: Path) -> None
     recorder = Recorder.open(tmp_path / "events", "run-1", "p#1")
     with pytest.raises(TypeError, match="Sneezed"):
         recorder.record(Sneezed(1))
-    assert recorder.record(Stalled(1)).node_seq == 0
+    assert recorder.record(Stalled(stalled_ns=1)).node_seq == 0
 
 
 def test_a_plugins_kind_is_recorded_when_declared(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_recording_after_close_is_an_error(tmp_path: Path) -> None:
     recorder.close()
     recorder.close()
     with pytest.raises(ValueError, match="closed"):
-        recorder.record(Stalled(1))
+        recorder.record(Stalled(stalled_ns=1))
 
 
 @pytest.mark.real

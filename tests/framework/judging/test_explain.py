@@ -40,9 +40,11 @@ def steps_of(found: Explanation) -> list[Event]:
 
 
 def begin(h: HistoryBuilder) -> None:
-    h.add(CONTROLLER, NodeStarted("controller", 101, "c", 0))
-    h.add(BROKER, NodeStarted("broker", 1, "b", 0))
-    h.add(OTHER, NodeStarted("broker", 2, "o", 0))
+    h.add(
+        CONTROLLER, NodeStarted(role="controller", node_id=101, incarnation="c", metadata_offset=0)
+    )
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="b", metadata_offset=0))
+    h.add(OTHER, NodeStarted(role="broker", node_id=2, incarnation="o", metadata_offset=0))
 
 
 def serve(h: HistoryBuilder, process: str = BROKER) -> Event:
@@ -62,7 +64,12 @@ def serve(h: HistoryBuilder, process: str = BROKER) -> Event:
 
 
 def inject(h: HistoryBuilder, *targets: str, fault_id: str = "cut-1") -> Event:
-    return h.add("harness", FaultInjected(fault_id, "cut", targets, True, "no answer"))
+    return h.add(
+        "harness",
+        FaultInjected(
+            fault_id=fault_id, fault="cut", targets=targets, receipt=True, evidence="no answer"
+        ),
+    )
 
 
 def renew(h: HistoryBuilder, correlation: int) -> tuple[Event, Event, Event]:
@@ -116,7 +123,7 @@ def renew(h: HistoryBuilder, correlation: int) -> tuple[Event, Event, Event]:
 def test_a_fenced_broker_that_serves_is_explained_by_fault_lease_and_fence() -> None:
     h = HistoryBuilder()
     begin(h)
-    elected = h.add(CONTROLLER, ControllerElected(1, 0, 0))
+    elected = h.add(CONTROLLER, ControllerElected(epoch=1, log_end=0, last_epoch=0))
     renew(h, 1)
     *_, granted = renew(h, 2)
     fault = inject(h, "broker-1", "controller-1")
@@ -131,7 +138,10 @@ def test_a_fenced_broker_that_serves_is_explained_by_fault_lease_and_fence() -> 
             controller_epoch=1,
         ),
     )
-    fenced = h.add(CONTROLLER, BrokerCommitted(9, 1, 5, True, "b"))
+    fenced = h.add(
+        CONTROLLER,
+        BrokerCommitted(offset=9, broker_id=1, broker_epoch=5, fenced=True, incarnation="b"),
+    )
     moved = h.add(
         CONTROLLER,
         PartitionCommitted(
@@ -144,7 +154,12 @@ def test_a_fenced_broker_that_serves_is_explained_by_fault_lease_and_fence() -> 
             replicas=ALL3,
         ),
     )
-    lost = h.add(BROKER, BrokerStateChanged(1, "ACTIVE", "FENCED", 5, "lease_expired"))
+    lost = h.add(
+        BROKER,
+        BrokerStateChanged(
+            broker_id=1, old="ACTIVE", new="FENCED", broker_epoch=5, reason="lease_expired"
+        ),
+    )
     served = serve(h)
     found = why(h, served, lost)
     assert steps_of(found)[1:] == [elected, granted, fault, expired, fenced, moved, lost]
@@ -159,7 +174,10 @@ def test_a_fenced_broker_that_serves_is_explained_by_fault_lease_and_fence() -> 
 def test_what_is_about_another_broker_or_partition_is_left_out_however_near() -> None:
     h = HistoryBuilder()
     begin(h)
-    h.add(CONTROLLER, BrokerCommitted(9, 2, 5, True, "o"))
+    h.add(
+        CONTROLLER,
+        BrokerCommitted(offset=9, broker_id=2, broker_epoch=5, fenced=True, incarnation="o"),
+    )
     h.add(
         CONTROLLER,
         PartitionCommitted(
@@ -172,7 +190,12 @@ def test_what_is_about_another_broker_or_partition_is_left_out_however_near() ->
             replicas=ALL3,
         ),
     )
-    h.add(OTHER, BrokerStateChanged(2, "ACTIVE", "FENCED", 5, "lease_expired"))
+    h.add(
+        OTHER,
+        BrokerStateChanged(
+            broker_id=2, old="ACTIVE", new="FENCED", broker_epoch=5, reason="lease_expired"
+        ),
+    )
     inject(h, "broker-2")
     served = serve(h)
     assert steps_of(why(h, served)) == [h.events()[1]], "only its own beginning"
@@ -181,9 +204,15 @@ def test_what_is_about_another_broker_or_partition_is_left_out_however_near() ->
 def test_a_record_is_explained_by_the_first_replay_of_it() -> None:
     h = HistoryBuilder()
     begin(h)
-    first = h.add(CONTROLLER, BrokerCommitted(9, 1, 5, True, "b"))
+    first = h.add(
+        CONTROLLER,
+        BrokerCommitted(offset=9, broker_id=1, broker_epoch=5, fenced=True, incarnation="b"),
+    )
     for process in (OTHER, BROKER):
-        h.add(process, BrokerCommitted(9, 1, 5, True, "b"))
+        h.add(
+            process,
+            BrokerCommitted(offset=9, broker_id=1, broker_epoch=5, fenced=True, incarnation="b"),
+        )
     served = serve(h)
     found = why(h, served)
     assert steps_of(found)[1:] == [first]
@@ -195,10 +224,16 @@ def test_an_answer_is_known_to_the_process_that_it_granted_a_lease_and_so_is_wha
 ):
     h = HistoryBuilder()
     begin(h)
-    elected = h.add(CONTROLLER, ControllerElected(1, 0, 0))
-    before = h.add(CONTROLLER, BrokerCommitted(9, 1, 5, False, "b"))
+    elected = h.add(CONTROLLER, ControllerElected(epoch=1, log_end=0, last_epoch=0))
+    before = h.add(
+        CONTROLLER,
+        BrokerCommitted(offset=9, broker_id=1, broker_epoch=5, fenced=False, incarnation="b"),
+    )
     renew(h, 1)
-    after = h.add(CONTROLLER, BrokerCommitted(10, 1, 5, True, "b"))
+    after = h.add(
+        CONTROLLER,
+        BrokerCommitted(offset=10, broker_id=1, broker_epoch=5, fenced=True, incarnation="b"),
+    )
     found = why(h, serve(h))
     known = {step.event.ref: step.known for step in found.steps}
     assert known[elected.ref]
@@ -209,9 +244,9 @@ def test_an_answer_is_known_to_the_process_that_it_granted_a_lease_and_so_is_wha
 def test_a_follower_of_a_controller_knows_its_election() -> None:
     h = HistoryBuilder()
     begin(h)
-    elected = h.add(CONTROLLER, ControllerElected(4, 0, 0))
-    unheard = h.add("controller-2#1", ControllerElected(5, 0, 0))
-    h.add(BROKER, ControllerFollowed(4, 101))
+    elected = h.add(CONTROLLER, ControllerElected(epoch=4, log_end=0, last_epoch=0))
+    unheard = h.add("controller-2#1", ControllerElected(epoch=5, log_end=0, last_epoch=0))
+    h.add(BROKER, ControllerFollowed(epoch=4, leader=101))
     known = {step.event.ref: step.known for step in why(h, serve(h)).steps}
     assert (known[elected.ref], known[unheard.ref]) == (True, False)
 
@@ -219,9 +254,19 @@ def test_a_follower_of_a_controller_knows_its_election() -> None:
 def test_a_cause_that_names_a_request_leads_to_its_sender() -> None:
     h = HistoryBuilder()
     begin(h)
-    changed = h.add(BROKER, BrokerStateChanged(1, "FENCED", "ACTIVE", 5, "unfenced"))
+    changed = h.add(
+        BROKER,
+        BrokerStateChanged(
+            broker_id=1, old="FENCED", new="ACTIVE", broker_epoch=5, reason="unfenced"
+        ),
+    )
     sent, answered, _ = renew(h, 7)
-    later = h.add(BROKER, BrokerStateChanged(1, "ACTIVE", "FENCED", 5, "lease_expired"))
+    later = h.add(
+        BROKER,
+        BrokerStateChanged(
+            broker_id=1, old="ACTIVE", new="FENCED", broker_epoch=5, reason="lease_expired"
+        ),
+    )
     found = why(h, answered)
     assert changed in steps_of(found)
     assert {s.event.ref: s.known for s in found.steps}[changed.ref]
@@ -233,10 +278,15 @@ def test_a_fault_that_healed_gives_way_to_one_still_on() -> None:
     h = HistoryBuilder()
     begin(h)
     inject(h, "broker-1", fault_id="pause-1")
-    h.add("harness", FaultHealed("pause-1", True, ""))
+    h.add("harness", FaultHealed(fault_id="pause-1", receipt=True, evidence=""))
     on = inject(h, "broker-1", fault_id="cut-2")
-    h.add("harness", FaultInjected("slow-3", "slow", ("broker-1",), True, ""))
-    h.add("harness", FaultHealed("slow-3", True, ""))
+    h.add(
+        "harness",
+        FaultInjected(
+            fault_id="slow-3", fault="slow", targets=("broker-1",), receipt=True, evidence=""
+        ),
+    )
+    h.add("harness", FaultHealed(fault_id="slow-3", receipt=True, evidence=""))
     faults = [e for e in steps_of(why(h, serve(h))) if isinstance(e.body, FaultInjected)]
     assert faults == [on]
 
@@ -244,7 +294,12 @@ def test_a_fault_that_healed_gives_way_to_one_still_on() -> None:
 def test_what_a_client_saw_is_about_the_slot_it_asked() -> None:
     h = HistoryBuilder()
     begin(h)
-    lost = h.add(BROKER, BrokerStateChanged(1, "ACTIVE", "FENCED", 5, "lease_expired"))
+    lost = h.add(
+        BROKER,
+        BrokerStateChanged(
+            broker_id=1, old="ACTIVE", new="FENCED", broker_epoch=5, reason="lease_expired"
+        ),
+    )
     fault = inject(h, "broker-1")
     probed = h.add(
         "clients/probe#1",
@@ -271,10 +326,27 @@ def test_a_long_story_is_cut_to_what_is_most_telling() -> None:
     h = HistoryBuilder()
     begin(h)
     fault = inject(h, "broker-1")
-    elections = [h.add(CONTROLLER, ControllerElected(epoch, 0, 0)) for epoch in range(20)]
+    elections = [
+        h.add(CONTROLLER, ControllerElected(epoch=epoch, log_end=0, last_epoch=0))
+        for epoch in range(20)
+    ]
     for epoch in range(20):
-        h.add(CONTROLLER, BrokerCommitted(30 + epoch, 1, epoch, epoch % 2 == 0, "b"))
-    lost = h.add(BROKER, BrokerStateChanged(1, "ACTIVE", "FENCED", 5, "lease_expired"))
+        h.add(
+            CONTROLLER,
+            BrokerCommitted(
+                offset=30 + epoch,
+                broker_id=1,
+                broker_epoch=epoch,
+                fenced=epoch % 2 == 0,
+                incarnation="b",
+            ),
+        )
+    lost = h.add(
+        BROKER,
+        BrokerStateChanged(
+            broker_id=1, old="ACTIVE", new="FENCED", broker_epoch=5, reason="lease_expired"
+        ),
+    )
     found = why(h, serve(h), lost)
     assert len(found.steps) == STEPS
     assert len(found.lines()) + 2 == LINES

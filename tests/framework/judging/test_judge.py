@@ -214,7 +214,16 @@ def test_a_fault_that_missed_leaves_open_what_nothing_else_exercised(
     receipt: bool, word: str, outcome: Outcome
 ) -> None:
     h = HistoryBuilder()
-    h.add("harness", FaultInjected("cut-1", "cut", ("broker-1",), receipt, "no link was used"))
+    h.add(
+        "harness",
+        FaultInjected(
+            fault_id="cut-1",
+            fault="cut",
+            targets=("broker-1",),
+            receipt=receipt,
+            evidence="no link was used",
+        ),
+    )
     h.add("p", Said(word))
     found = judge(h.events(), [Listens()], CLAUSES, h.end(), "quorum").verdicts["X-1"]
     assert found.verdict is outcome
@@ -224,8 +233,17 @@ def test_a_fault_that_missed_leaves_open_what_nothing_else_exercised(
 def test_a_fault_whose_receipt_comes_later_did_not_miss() -> None:
     h = HistoryBuilder()
     for fault_id in ("hold-1", "hold-2"):
-        h.add("harness", FaultInjected(fault_id, "hold", ("broker-1",), False, "nothing matched"))
-    h.add("harness", FaultTookEffect("hold-1", "1 taken"))
+        h.add(
+            "harness",
+            FaultInjected(
+                fault_id=fault_id,
+                fault="hold",
+                targets=("broker-1",),
+                receipt=False,
+                evidence="nothing matched",
+            ),
+        )
+    h.add("harness", FaultTookEffect(fault_id="hold-1", evidence="1 taken"))
     found = judge(h.events(), [Listens()], CLAUSES, h.end(), "quorum").verdicts["X-1"]
     assert found.verdict is Outcome.UNKNOWN
     assert "hold-2" in found.reason
@@ -284,7 +302,7 @@ def test_a_history_by_hand_numbers_each_process_and_lists_its_stalls() -> None:
     h = HistoryBuilder(start_ms=5)
     h.add("p", Said("one"))
     h.add("q", Said("one"))
-    stalled = h.after(10).add("p", Stalled(4_000_000))
+    stalled = h.after(10).add("p", Stalled(stalled_ns=4_000_000))
     assert [(e.process, e.node_seq, e.at_ns) for e in h.events()] == [
         ("p", 0, 5_000_000),
         ("q", 0, 6_000_000),

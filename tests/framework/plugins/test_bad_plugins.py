@@ -114,8 +114,8 @@ def test_a_role_that_no_slot_has_is_refused_wherever_it_is_named(
 
 def test_a_process_that_starts_in_a_role_that_no_slot_has_is_named() -> None:
     builder = HistoryBuilder()
-    builder.add("broker-1#1", NodeStarted("brokr", 1))
-    builder.add("broker-2#1", NodeStarted("broker", 2))
+    builder.add("broker-1#1", NodeStarted(role="brokr", node_id=1))
+    builder.add("broker-2#1", NodeStarted(role="broker", node_id=2))
     view = View()
     for event in builder.events():
         view.apply(event)

@@ -55,7 +55,7 @@ GOOD = RunResult(
     RunFolder(Path("run")),
     Judgement(VERDICTS),
     RunEnd(True, 0),
-    recovered=ClusterRecovered(True, 5, 100, ()),
+    recovered=ClusterRecovered(recovered=True, took_ms=5, bound_ms=100, missing=()),
 )
 
 
@@ -89,7 +89,9 @@ def test_trouble_comes_as_it_is() -> None:
 
 
 def test_a_cluster_that_did_not_recover_breaks_a_promise() -> None:
-    stuck = ClusterRecovered(False, 100, 100, ("broker-2 is FENCED",))
+    stuck = ClusterRecovered(
+        recovered=False, took_ms=100, bound_ms=100, missing=("broker-2 is FENCED",)
+    )
     with pytest.raises(Violation, match=r"not recovered 100 ms after .*: broker-2 is FENCED"):
         replace(GOOD, recovered=stuck).check()
 
@@ -207,7 +209,7 @@ def test_a_finding_of_a_fault_is_known_where_that_fault_had_been_aimed_only(
         began_at_ns=began_ms * MS,
     )
     events = [
-        Event("run", at.process, at.seq, 10 * MS, PhaseStarted("load")),
+        Event("run", at.process, at.seq, 10 * MS, PhaseStarted(phase="load")),
         Event("run", "harness", 0, 20 * MS, injected),
     ]
     judgement = attributed(Judgement(VIOLATED), [finding], events)

@@ -140,7 +140,12 @@ def test_a_started_process_is_named_and_recorded(pair: Runtime) -> None:
     first = pair.events()[0]
     assert isinstance(first.body, RunStarted)
     spawned = [e.body for e in pair.events() if isinstance(e.body, ProcessSpawned)]
-    assert ProcessSpawned(process.name, "broker-1", "broker", 1, process.pid) in spawned
+    assert (
+        ProcessSpawned(
+            started=process.name, slot="broker-1", role="broker", node_id=1, pid=process.pid
+        )
+        in spawned
+    )
 
 
 def test_a_slot_holds_one_process(pair: Runtime) -> None:
@@ -160,7 +165,7 @@ def test_a_killed_process_is_gone_and_the_next_one_takes_its_place(pair: Runtime
     assert pair.living(first.slot) is None
     assert first.name not in pair.view.alive
     exited = pair.view.latest["harness", "process.exited"].body
-    assert exited == ProcessExited(first.name, 0, KILLED, True)
+    assert exited == ProcessExited(ended=first.name, exit_code=0, signal=KILLED, expected=True)
     again = pair.signal(first, Signal.KILL)
     assert not again.true
     assert "is not alive" in again.evidence
@@ -175,8 +180,8 @@ def test_a_terminated_process_ends_in_its_own_time(pair: Runtime) -> None:
     assert pair.signal(first, Signal.TERM).true
     assert advance(pair, Condition("its end", lambda view: first.name not in view.alive))
     exited = pair.view.latest["harness", "process.exited"].body
-    assert exited == ProcessExited(first.name, 0, 0, True)
-    assert pair.view.latest[first.name, "node.stopped"].body == NodeStopped("asked")
+    assert exited == ProcessExited(ended=first.name, exit_code=0, signal=0, expected=True)
+    assert pair.view.latest[first.name, "node.stopped"].body == NodeStopped(reason="asked")
 
 
 def test_a_paused_process_stands_still_until_it_is_resumed(pair: Runtime) -> None:
@@ -206,7 +211,7 @@ def test_a_process_that_leaves_in_good_order_is_not_missed(make: Make) -> None:
     assert advance(runtime, gone)
     assert advance(runtime, NEVER, 0.1) is None
     exited = runtime.view.latest["harness", "process.exited"].body
-    assert exited == ProcessExited(process.name, 0, 0, False)
+    assert exited == ProcessExited(ended=process.name, exit_code=0, signal=0, expected=False)
 
 
 def test_a_client_takes_commands_and_ends_when_it_is_asked_to(pair: Runtime) -> None:
@@ -242,7 +247,7 @@ def test_a_closed_run_has_ended_and_closes_again(make: Make) -> None:
     runtime.close()
     runtime.close()
     last = runtime.events()[-1]
-    assert last.body == RunEnded(True)
+    assert last.body == RunEnded(completed=True)
 
 
 # ------------------------------------------------------------------------------------------ cuts

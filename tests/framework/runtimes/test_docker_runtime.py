@@ -111,7 +111,7 @@ def test_a_killed_process_is_gone_and_the_next_one_takes_its_place_and_disk(
     assert receipt.true
     assert "was ended by SIGKILL" in receipt.evidence
     assert pair.view.latest["harness", "process.exited"].body == ProcessExited(
-        LIVING, 0, signal.SIGKILL, True
+        ended=LIVING, exit_code=0, signal=signal.SIGKILL, expected=True
     )
     second = pair.start(broker)
     assert advance(pair, Condition("up", lambda view: second.name in view.node_of))

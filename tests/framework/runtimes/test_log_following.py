@@ -27,6 +27,7 @@ from fencepost.events import Codec, Event
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import SECOND, now_ns
 from fencepost.model.runtime import Condition, Process, Signal
+from fencepost.model.system.subject import Subject
 from fencepost.model.view import View
 from fencepost.runtimes.process.log_following import ParsedLog, ParsedLogs
 from fencepost.runtimes.process.runtime import ProcessRuntime
@@ -37,7 +38,7 @@ class Counting:
     """Makes an event of each line that is a number, at that time."""
 
     def parse(self, line: str) -> Sequence[ParsedEvent]:
-        return [ParsedEvent(int(line), Stalled(int(line)))] if line.isdigit() else ()
+        return [ParsedEvent(int(line), Stalled(stalled_ns=int(line)))] if line.isdigit() else ()
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ class WallClocked:
     """Makes an event of each line, with the time of the wall clock when the line was parsed."""
 
     def parse(self, line: str) -> Sequence[ParsedEvent]:
-        return [ParsedEvent(time.time_ns(), Stalled(1), wall=True)]
+        return [ParsedEvent(time.time_ns(), Stalled(stalled_ns=1), wall=True)]
 
 
 def test_a_stamp_of_the_wall_clock_is_converted_to_the_runs_clock(tmp_path: Path) -> None:
@@ -157,7 +158,7 @@ def recorded_twice(process: Process) -> Condition:
 def test_a_run_has_the_events_of_nodes_that_only_print_and_sigkill_loses_none(
     tmp_path: Path,
 ) -> None:
-    runtime = ProcessRuntime(Printing(), Shape(), RunFolder.create(tmp_path / "run"))
+    runtime = ProcessRuntime(Subject(Printing(), Shape()), RunFolder.create(tmp_path / "run"))
     with runtime:
         (slot,) = runtime.layout.slots
         first = runtime.start(slot)

@@ -71,7 +71,7 @@ def test_a_client_takes_commands_is_stopped_and_is_in_the_history(pair: ProcessR
     session.stop()
     ended = advance(pair, Condition("its end", lambda v: session.process not in v.alive))
     assert ended is not None
-    assert ended.body == ProcessExited("clients/one#1", 0, 0, True)
+    assert ended.body == ProcessExited(ended="clients/one#1", exit_code=0, signal=0, expected=True)
     with pytest.raises(UsageError, match="was asked to stop"):
         session.tell({"say": "third"})
     assert pair.client(ClientSpec("one", "echo")).process == "clients/one#2"
@@ -82,7 +82,7 @@ def test_a_client_that_crashes_is_reported_and_recorded(pair: ProcessRuntime) ->
     with pytest.raises(EnvironmentFailed, match=r"clients/one#1 .* was ended by SIGSEGV"):
         advance(pair, NEVER, 10)
     failed = pair.view.latest["harness", "client.failed"]
-    assert failed.body == ClientFailed("clients/one#1 was ended by SIGSEGV", fatal=True)
+    assert failed.body == ClientFailed(error="clients/one#1 was ended by SIGSEGV", fatal=True)
     with pytest.raises(EnvironmentFailed, match="takes no commands: it was ended by SIGSEGV"):
         session.tell({"say": "hello"})
 
@@ -91,7 +91,7 @@ def test_a_run_goes_on_without_a_client_that_may_die(pair: ProcessRuntime) -> No
     session = pair.client(ClientSpec("one", "echo", {"crash": True}, may_die=True))
     ended = advance(pair, Condition("its end", lambda view: view.kinds["client.failed"] == 1))
     assert ended is not None
-    assert ended.body == ClientFailed("clients/one#1 was ended by SIGSEGV", fatal=True)
+    assert ended.body == ClientFailed(error="clients/one#1 was ended by SIGSEGV", fatal=True)
     assert session.process not in pair.view.alive
     session.stop()
     assert advance(pair, NEVER, 0.2) is None
@@ -127,7 +127,7 @@ def test_a_client_that_hangs_is_ended_by_force(pair: ProcessRuntime) -> None:
     session.end()
     ended = advance(pair, its_end)
     assert ended is not None
-    assert ended.body == ProcessExited("clients/one#1", 0, 9, True)
+    assert ended.body == ProcessExited(ended="clients/one#1", exit_code=0, signal=9, expected=True)
 
 
 def pid_of(runtime: ProcessRuntime, process: str) -> Iterator[int]:

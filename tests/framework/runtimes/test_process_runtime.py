@@ -45,6 +45,7 @@ from fencepost import (
 from fencepost.history import merge as history
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import MS, SECOND, now_ns, poll
+from fencepost.model.system.subject import Subject
 from fencepost.runtimes.process import runtime as process_runtime
 from fencepost.runtimes.process.runtime import ProcessRuntime
 from fencepost.supervision.launcher import state_of
@@ -136,7 +137,9 @@ def test_a_started_process_is_named_recorded_and_placed(make: Make) -> None:
     assert runtime.living(broker) == process
     assert runtime.view.slot_of == {"broker-1#1": "broker-1"}
     spawned = runtime.view.latest["harness", "process.spawned"]
-    assert spawned.body == ProcessSpawned("broker-1#1", "broker-1", "broker", 1, process.pid)
+    assert spawned.body == ProcessSpawned(
+        started="broker-1#1", slot="broker-1", role="broker", node_id=1, pid=process.pid
+    )
     up = runtime.advance(
         Condition("up", lambda v: "broker-1#1" in v.node_of), now_ns() + 10 * SECOND
     )
@@ -161,7 +164,7 @@ def test_the_run_records_what_it_is(make: Make) -> None:
     assert [s.name for s in info.slots] == ["controller-1", "broker-1", "broker-2", "clients"]
     assert info.versions["toxiproxy"].startswith("v2.")
     first = runtime.events()[0]
-    assert first.body == RunStarted("echo/mesh", "process", 7)
+    assert first.body == RunStarted(system="echo/mesh", runtime="process", seed=7)
     assert info.clock_origin_ns < first.at_ns
 
 
@@ -177,7 +180,7 @@ def test_a_killed_process_is_gone_and_the_next_one_takes_its_place(pair: Process
     assert pair.living(broker) is None
     assert "broker-1#1" not in pair.view.alive
     assert pair.view.latest["harness", "process.exited"].body == ProcessExited(
-        "broker-1#1", 0, signal.SIGKILL, True
+        ended="broker-1#1", exit_code=0, signal=signal.SIGKILL, expected=True
     )
     again = pair.signal(first, Signal.KILL)
     assert again == Receipt(
@@ -298,7 +301,7 @@ def test_a_node_that_dies_at_start_is_named_within_seconds(make: Make) -> None:
     assert first == f"broker-1#1 (process {process.pid}) ended with exit code 3, and should live"
     assert log == [f"line {n} of my last words" for n in range(15, 30)]
     assert runtime.view.latest["harness", "process.exited"].body == ProcessExited(
-        "broker-1#1", 3, 0, False
+        ended="broker-1#1", exit_code=3, signal=0, expected=False
     )
 
 
@@ -328,7 +331,7 @@ def test_a_node_may_leave_in_an_orderly_way(make: Make) -> None:
     runtime.start(slot(runtime, "broker-1"))
     ended = advance(runtime, Condition("its end", lambda v: v.kinds["process.exited"] == 1))
     assert ended is not None
-    assert ended.body == ProcessExited("broker-1#1", 0, 0, False)
+    assert ended.body == ProcessExited(ended="broker-1#1", exit_code=0, signal=0, expected=False)
     assert advance(runtime, NEVER, 0.1) is None
 
 
@@ -338,7 +341,7 @@ def test_a_dead_supervisor_is_reported_at_once_and_close_still_works(pair: Proce
         advance(pair, NEVER, 10)
     pair.close()
     last = pair.events()[-1]
-    assert last.body == RunEnded(False)
+    assert last.body == RunEnded(completed=False)
 
 
 def test_a_dead_toxiproxy_is_reported_at_once(pair: ProcessRuntime) -> None:
@@ -365,8 +368,8 @@ def test_a_closed_run_is_complete_and_leaves_no_process(pair: ProcessRuntime) ->
     assert (end.complete, end.damage) == (True, ())
     reading = history.read(pair.folder, pair.codec)
     events = list(reading)
-    assert events[0].body == RunStarted("echo/mesh", "process", 7)
-    assert events[-1].body == RunEnded(True)
+    assert events[0].body == RunStarted(system="echo/mesh", runtime="process", seed=7)
+    assert events[-1].body == RunEnded(completed=True)
     exits = [e.body for e in events if isinstance(e.body, ProcessExited)]
     assert sorted(body.ended for body in exits) == ["broker-1#1", "broker-2#1", "clients/one#1"]
     assert all(body.expected for body in exits)
@@ -377,10 +380,10 @@ def test_an_error_in_the_middle_makes_the_run_incomplete(tmp_path: Path) -> None
     folder = RunFolder.create(tmp_path / "run")
     with (
         pytest.raises(RuntimeError, match="mine"),
-        ProcessRuntime(EchoSystem(), PAIR, folder, kinds=echo_node.KINDS) as runtime,
+        ProcessRuntime(Subject(EchoSystem(), PAIR, kinds=echo_node.KINDS), folder) as runtime,
     ):
         raise RuntimeError("mine")
-    assert runtime.events()[-1].body == RunEnded(False)
+    assert runtime.events()[-1].body == RunEnded(completed=False)
     assert not history.merge(folder, runtime.codec).complete
 
 
@@ -419,7 +422,7 @@ def test_without_toxiproxy_nothing_is_started(
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     before = set(children.read_text().split())  # of whom any may end meanwhile
     with pytest.raises(EnvironmentFailed, match="FENCEPOST_TOXIPROXY names /no/such/program"):
-        ProcessRuntime(EchoSystem(), PAIR, RunFolder.create(tmp_path / "run"))
+        ProcessRuntime(Subject(EchoSystem(), PAIR), RunFolder.create(tmp_path / "run"))
     assert poll(lambda: set(children.read_text().split()) <= before, 10)
 
 
@@ -429,9 +432,11 @@ def test_a_system_without_programs_is_refused(tmp_path: Path) -> None:
         layout = EchoSystem().layout
 
     with pytest.raises(UsageError, match="theory/none cannot be started as processes"):
-        ProcessRuntime(Theory(), PAIR, RunFolder.create(tmp_path / "run"))
+        ProcessRuntime(Subject(Theory(), PAIR), RunFolder.create(tmp_path / "run"))
 
 
 def test_a_layout_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a port below 32768"):
-        ProcessRuntime(replace(EchoSystem(), port=40_000), PAIR, RunFolder.create(tmp_path / "run"))
+        ProcessRuntime(
+            Subject(replace(EchoSystem(), port=40_000), PAIR), RunFolder.create(tmp_path / "run")
+        )

@@ -25,6 +25,7 @@ from fencepost import (
 )
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.judge import Outcome
+from fencepost.model.system.subject import Subject
 from fencepost.model.system.topology import one_way
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import Run, RunSpec
@@ -93,7 +94,9 @@ def test_a_client_that_hangs_is_ended_and_its_run_goes_on(run: Run) -> None:
     assert result.judgement.verdicts["JEPSEN-lost-write"].verdict is Outcome.HOLDS
     failed = [e.body for e in runtime.events() if isinstance(e.body, ClientFailed)]
     assert failed == [
-        ClientFailed(f"{reads.process} did not end within 20000 ms, and was ended", fatal=True)
+        ClientFailed(
+            error=f"{reads.process} did not end within 20000 ms, and was ended", fatal=True
+        )
     ]
 
 
@@ -180,7 +183,7 @@ def test_a_process_that_breaks_is_named_with_what_broke_it(
     plugins: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     system = plugins.system("reference/quorum")
-    with SimulatedRuntime(system, Shape(), RunFolder.create(tmp_path / "run")) as runtime:
+    with SimulatedRuntime(Subject(system, Shape()), RunFolder.create(tmp_path / "run")) as runtime:
         for slot in (*runtime.layout.of(Role.CONTROLLER), *runtime.layout.of(Role.BROKER)):
             runtime.start(slot)
         runtime.advance(NEVER, runtime.now_ns() + SECOND)
@@ -195,7 +198,7 @@ def test_a_system_without_cores_cannot_be_simulated(tmp_path: Path) -> None:
         name = "some/program"
 
     with pytest.raises(UsageError, match="some/program cannot be simulated"):
-        SimulatedRuntime(Program(), Shape(), RunFolder.create(tmp_path / "run"))  # type: ignore[arg-type]
+        SimulatedRuntime(Subject(Program(), Shape()), RunFolder.create(tmp_path / "run"))  # type: ignore[arg-type]
 
 
 def test_connections_that_break_by_themselves_lose_nothing(
@@ -205,7 +208,7 @@ def test_connections_that_break_by_themselves_lose_nothing(
     system = plugins.system("reference/quorum")
     profile = NetworkProfile(reset_one_in=200)
     folder = RunFolder.create(tmp_path / "run")
-    runtime = SimulatedRuntime(system, Shape(), folder, seed=1, profile=profile)
+    runtime = SimulatedRuntime(Subject(system, Shape(), 1), folder, profile=profile)
     spec = RunSpec(system, runtime="simulated", seed=1)
     with Run(runtime, spec, plugins, folder) as run:
         run._start_nodes()

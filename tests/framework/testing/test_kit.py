@@ -107,7 +107,7 @@ def histories() -> list[Any]:
     made_histories = []
     for stalled_ms, complete in ((11, True), (9, True), (9, False)):
         builder = HistoryBuilder()
-        builder.add("p#1", Stalled(stalled_ms * 1_000_000))
+        builder.add("p#1", Stalled(stalled_ns=stalled_ms * 1_000_000))
         made_histories.append((builder.events(), builder.end(complete)))
     return made_histories
 
@@ -157,7 +157,7 @@ class Lamps:
             times = len(self.shared) + 1
             if self.shared:
                 self.shared.append(line)
-            return [ParsedEvent(since_ns + at_ns, Stalled(times), wall=True)]
+            return [ParsedEvent(since_ns + at_ns, Stalled(stalled_ns=times), wall=True)]
         return []
 
 
@@ -166,18 +166,30 @@ LINES = ["12.5 on", "13.25 off", "14.75 on"]
 
 
 def test_a_log_parser_makes_the_events_of_recorded_lines() -> None:
-    kit.check_log_parser(Lamps(), HALL, LINES, [Stalled(1), Stalled(1)])
+    kit.check_log_parser(Lamps(), HALL, LINES, [Stalled(stalled_ns=1), Stalled(stalled_ns=1)])
 
 
 @pytest.mark.parametrize(
     ("lamps", "expected", "why"),
     [
-        (Lamps(), [Stalled(1), Stalled(2)], r"event 1 of the log is .*Stalled.*1.*not .*2"),
-        (Lamps(), [Stalled(1)], "makes 2 events, not 1"),
-        (Lamps(whole_seconds=True), [Stalled(1)] * 2, "the stamps are whole seconds"),
-        (Lamps(wall=False), [Stalled(1)] * 2, "no time in nanoseconds since 1970"),
-        (Lamps(shared=["begun"]), [Stalled(2), Stalled(3)], "they share state"),
-        (Lamps(says="all"), [Stalled(1)] * 3, "lines that the system does not print make"),
+        (
+            Lamps(),
+            [Stalled(stalled_ns=1), Stalled(stalled_ns=2)],
+            r"event 1 of the log is .*Stalled.*1.*not .*2",
+        ),
+        (Lamps(), [Stalled(stalled_ns=1)], "makes 2 events, not 1"),
+        (Lamps(whole_seconds=True), [Stalled(stalled_ns=1)] * 2, "the stamps are whole seconds"),
+        (Lamps(wall=False), [Stalled(stalled_ns=1)] * 2, "no time in nanoseconds since 1970"),
+        (
+            Lamps(shared=["begun"]),
+            [Stalled(stalled_ns=2), Stalled(stalled_ns=3)],
+            "they share state",
+        ),
+        (
+            Lamps(says="all"),
+            [Stalled(stalled_ns=1)] * 3,
+            "lines that the system does not print make",
+        ),
         (Lamps(says="off"), [Melting(3)], "not Melting"),
     ],
 )
@@ -214,13 +226,15 @@ def worked(
 ) -> list[Event]:
     """What a worker recorded, from its start to its end."""
     builder = HistoryBuilder()
-    builder.add("w#1", ClientStarted("lamp", "switch"))
+    builder.add("w#1", ClientStarted(kind="lamp", library="switch"))
     for body in bodies:
         builder.add("w#1", body)
     if stopped:
-        builder.add("w#1", NodeStopped("done"))
+        builder.add("w#1", NodeStopped(reason="done"))
     if ended:
-        builder.add("harness", ProcessExited("w#1", exit_code, 0, True))
+        builder.add(
+            "harness", ProcessExited(ended="w#1", exit_code=exit_code, signal=0, expected=True)
+        )
     return [*builder.events()]
 
 
@@ -243,7 +257,7 @@ def test_workers_that_end_in_good_order_conform() -> None:
     [
         (worked(ended=False), "w#1 does not end when it is asked to"),
         (worked(exit_code=3), "w#1 ends with exit code 3 and signal 0"),
-        (worked(ClientFailed("no lamp", True)), "w#1 failed: no lamp"),
+        (worked(ClientFailed(error="no lamp", fatal=True)), "w#1 failed: no lamp"),
         (worked(stopped=False), r"the last event of w#1 is client\.started"),
         (worked(invoked("a"), invoked("a")), "two operations are named a"),
         (worked(completed("a"), completed("a")), "the operation a ends twice"),

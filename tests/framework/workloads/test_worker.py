@@ -17,7 +17,7 @@ class Options(msgspec.Struct, frozen=True):
     failures: int
 
 
-STARTED = ClientStarted("a client", "a library")
+STARTED = ClientStarted(kind="a client", library="a library")
 
 
 def about(options: Options) -> ClientStarted:
@@ -55,15 +55,15 @@ def recorded(tmp_path: Path) -> list[object]:
 def test_a_worker_records_what_it_is_and_why_it_ended(tmp_path: Path) -> None:
     argv = started_with(tmp_path, b'{"failures":0}')
     assert run_worker(argv, Options, about, work) == 0
-    assert recorded(tmp_path) == [STARTED, NodeStopped("done")]
+    assert recorded(tmp_path) == [STARTED, NodeStopped(reason="done")]
 
 
 def test_what_a_worker_raises_is_its_own_failure(tmp_path: Path) -> None:
     argv = started_with(tmp_path, b'{"failures":1}')
     with pytest.raises(OSError, match="no route"):
         run_worker(argv, Options, about, work)
-    failed = ClientFailed("OSError: no route to host", True)
-    assert recorded(tmp_path) == [STARTED, failed, NodeStopped("failed")]
+    failed = ClientFailed(error="OSError: no route to host", fatal=True)
+    assert recorded(tmp_path) == [STARTED, failed, NodeStopped(reason="failed")]
 
 
 def test_a_configuration_that_cannot_be_read_is_one_sentence(

@@ -38,7 +38,10 @@ def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
 
 
 def record(h: HistoryBuilder, offset: int, fenced: bool, process: str = PEER) -> None:
-    h.add(process, BrokerCommitted(offset, 1, 5, fenced, "x"))
+    h.add(
+        process,
+        BrokerCommitted(offset=offset, broker_id=1, broker_epoch=5, fenced=fenced, incarnation="x"),
+    )
 
 
 def grant(h: HistoryBuilder, epoch: int = 2) -> None:
@@ -93,7 +96,7 @@ def probe(h: HistoryBuilder, outcome: str, sent_ms: int, brokers: tuple[int, ...
 
 def taken_over(h: HistoryBuilder) -> None:
     record(h, 5, fenced=False)
-    h.add(NEW, ControllerElected(2, 9, 1))
+    h.add(NEW, ControllerElected(epoch=2, log_end=9, last_epoch=1))
 
 
 def expire(h: HistoryBuilder, process: str = NEW, epoch: int = 2) -> None:
@@ -148,7 +151,7 @@ def test_a_lease_of_the_new_controller_keeps_qc_31() -> None:
 def test_a_broker_that_was_fenced_already_does_not_exercise_qc_31() -> None:
     h = HistoryBuilder()
     record(h, 5, fenced=True)
-    h.add(NEW, ControllerElected(2, 9, 1))
+    h.add(NEW, ControllerElected(epoch=2, log_end=9, last_epoch=1))
     grant(h)
     assert verdict(h, "QC-31").verdict is Outcome.NOT_EXERCISED
 
@@ -180,7 +183,7 @@ def test_a_state_under_another_name_breaks_reg_01(new: str, said: str) -> None:
 
 def test_a_stopping_broker_that_calls_itself_online_breaks_reg_01() -> None:
     h = HistoryBuilder()
-    h.add(BROKER, BrokerStopping(1, "ACTIVE", "Online", 6000))
+    h.add(BROKER, BrokerStopping(broker_id=1, state="ACTIVE", global_state="Online", limit_ms=6000))
     assert verdict(h, "REG-01").verdict is Outcome.VIOLATED
 
 
@@ -189,7 +192,9 @@ def test_a_whole_life_with_the_drafts_states_keeps_reg_01() -> None:
     change(h, "INITIAL", "FENCED", said="Fenced")
     record(h, 5, fenced=False)
     change(h, "FENCED", "ACTIVE", said="Online")
-    h.add(BROKER, BrokerStopping(1, "ACTIVE", "Stopping", 6000))
+    h.add(
+        BROKER, BrokerStopping(broker_id=1, state="ACTIVE", global_state="Stopping", limit_ms=6000)
+    )
     change(h, "ACTIVE", "SHUTDOWN", said="Offline")
     found = verdict(h, "REG-01")
     assert (found.verdict, found.exercised) == (Outcome.HOLDS, 1)
@@ -200,7 +205,7 @@ def test_a_whole_life_with_the_drafts_states_keeps_reg_01() -> None:
 
 
 def online(h: HistoryBuilder) -> None:
-    h.add(BROKER, NodeStarted("broker", 1, "x", 0))
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="x", metadata_offset=0))
     grant(h)
     change(h, "FENCED", "ACTIVE")
 
@@ -227,7 +232,7 @@ def test_an_answer_after_the_session_breaks_reg_06() -> None:
     online(h)
     h.after(4000)
     probe(h, "answered", 3900)
-    h.add("harness", ProcessExited(BROKER, -9, 9, True))
+    h.add("harness", ProcessExited(ended=BROKER, exit_code=-9, signal=9, expected=True))
     assert verdict(h, "REG-06").violations[0].evidence is Evidence.CLIENT
 
 
@@ -259,7 +264,7 @@ def test_a_session_renewed_before_the_answer_keeps_reg_06() -> None:
 def test_a_killed_broker_owes_nothing_to_reg_06() -> None:
     h = HistoryBuilder()
     online(h)
-    h.add("harness", ProcessExited(BROKER, -9, 9, True))
+    h.add("harness", ProcessExited(ended=BROKER, exit_code=-9, signal=9, expected=True))
     h.after(9000)
     assert verdict(h, "REG-06").verdict is Outcome.NOT_EXERCISED
 
@@ -268,7 +273,7 @@ def test_a_broker_that_stalled_when_its_session_ran_out_does_not_break_reg_06() 
     h = HistoryBuilder()
     online(h)
     h.after(4000)
-    h.add(BROKER, Stalled(3900 * MS))
+    h.add(BROKER, Stalled(stalled_ns=3900 * MS))
     change(h, "ACTIVE", "FENCED", "lease_expired")
     assert verdict(h, "REG-06").verdict is Outcome.NOT_EXERCISED
 
@@ -277,8 +282,10 @@ def test_a_broker_that_stalled_when_its_session_ran_out_does_not_break_reg_06() 
 
 
 def knows_fenced(h: HistoryBuilder) -> None:
-    h.add(BROKER, NodeStarted("broker", 1, "x", 0))
-    h.add(BROKER, BrokerCommitted(7, 2, 5, True, "y"))
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="x", metadata_offset=0))
+    h.add(
+        BROKER, BrokerCommitted(offset=7, broker_id=2, broker_epoch=5, fenced=True, incarnation="y")
+    )
 
 
 def test_a_fenced_broker_named_to_a_client_breaks_reg_07() -> None:
@@ -302,7 +309,10 @@ def test_what_the_broker_learnt_since_does_not_count_for_reg_07() -> None:
     h = HistoryBuilder()
     knows_fenced(h)
     probe(h, "answered", 0, (1, 2))  # sent before it knew
-    h.add(BROKER, BrokerCommitted(8, 2, 8, False, "y"))
+    h.add(
+        BROKER,
+        BrokerCommitted(offset=8, broker_id=2, broker_epoch=8, fenced=False, incarnation="y"),
+    )
     probe(h, "answered", 2, (1, 2))  # and unfenced before it answered
     assert verdict(h, "REG-07").verdict is Outcome.NOT_EXERCISED
 
@@ -310,7 +320,7 @@ def test_what_the_broker_learnt_since_does_not_count_for_reg_07() -> None:
 def test_what_a_broker_read_in_a_snapshot_does_not_count_against_it() -> None:
     h = HistoryBuilder()
     knows_fenced(h)
-    h.add(BROKER, SnapshotLoaded(9, 1, "d"))
+    h.add(BROKER, SnapshotLoaded(offset=9, epoch=1, digest="d"))
     probe(h, "answered", 2, (1, 2))
     assert verdict(h, "REG-07").verdict is Outcome.NOT_EXERCISED
 
@@ -332,7 +342,9 @@ def asked(h: HistoryBuilder, leading: bool = True) -> None:
             replicas=(1, 2),
         ),
     )
-    h.add(BROKER, BrokerStopping(1, "ACTIVE", "Stopping", 6000))
+    h.add(
+        BROKER, BrokerStopping(broker_id=1, state="ACTIVE", global_state="Stopping", limit_ms=6000)
+    )
 
 
 def tell(h: HistoryBuilder, next_state: str = "SHUTDOWN") -> None:
@@ -392,7 +404,7 @@ def test_a_broker_that_hangs_breaks_reg_09() -> None:
     asked(h)
     h.after(9000)
     assert verdict(h, "REG-09").verdict is Outcome.VIOLATED
-    h.add("harness", ProcessExited(BROKER, -9, 9, True))
+    h.add("harness", ProcessExited(ended=BROKER, exit_code=-9, signal=9, expected=True))
     assert verdict(h, "REG-09").violated == 1
 
 
@@ -400,7 +412,7 @@ def test_a_broker_that_goes_at_its_limit_keeps_reg_09() -> None:
     h = HistoryBuilder()
     asked(h)
     change(h.after(6100), "ACTIVE", "SHUTDOWN", "shutdown_timeout")
-    h.add("harness", ProcessExited(BROKER, 0, 0, True))
+    h.add("harness", ProcessExited(ended=BROKER, exit_code=0, signal=0, expected=True))
     found = verdict(h.after(9000), "REG-09")
     assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
 
@@ -450,16 +462,16 @@ def register(h: HistoryBuilder) -> None:
 
 def test_a_broker_that_registers_while_it_recovers_breaks_reg_02() -> None:
     h = HistoryBuilder()
-    h.add(BROKER, RecoveryStarted(1))
+    h.add(BROKER, RecoveryStarted(node_id=1))
     register(h)
-    h.add(BROKER, RecoveryEnded(1, 3, 9))
+    h.add(BROKER, RecoveryEnded(node_id=1, logs=3, batches=9))
     assert verdict(h, "REG-02").violated == 1
 
 
 def test_a_broker_that_recovers_first_keeps_reg_02() -> None:
     h = HistoryBuilder()
-    h.add(BROKER, RecoveryStarted(1))
-    h.add(BROKER, RecoveryEnded(1, 3, 9))
+    h.add(BROKER, RecoveryStarted(node_id=1))
+    h.add(BROKER, RecoveryEnded(node_id=1, logs=3, batches=9))
     register(h)
     assert verdict(h, "REG-02").evidence is Evidence.PEER
     assert verdict(h, "REG-02", complete=False).verdict is Outcome.UNKNOWN
@@ -467,7 +479,7 @@ def test_a_broker_that_recovers_first_keeps_reg_02() -> None:
 
 def test_an_empty_disk_does_not_exercise_reg_02() -> None:
     h = HistoryBuilder()
-    h.add(BROKER, RecoveryStarted(1))
-    h.add(BROKER, RecoveryEnded(1, 0, 0))
+    h.add(BROKER, RecoveryStarted(node_id=1))
+    h.add(BROKER, RecoveryEnded(node_id=1, logs=0, batches=0))
     register(h)
     assert verdict(h, "REG-02").verdict is Outcome.NOT_EXERCISED

@@ -35,7 +35,7 @@ def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
 
 
 def change(h: HistoryBuilder, old: str, new: str, process: str = BROKER) -> None:
-    h.add(process, BrokerStateChanged(1, old, new, 5, "x"))
+    h.add(process, BrokerStateChanged(broker_id=1, old=old, new=new, broker_epoch=5, reason="x"))
 
 
 def store(h: HistoryBuilder, as_leader: bool = True, process: str = BROKER) -> None:
@@ -112,7 +112,7 @@ def probe(h: HistoryBuilder, outcome: str, sent_ms: int = 0, api: str = "Fetch")
 
 
 def active(h: HistoryBuilder, lease_ms: int = 3000) -> None:
-    h.add(BROKER, NodeStarted("broker", 1, "old", 0))
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="old", metadata_offset=0))
     h.add(
         BROKER,
         LeaseGranted(
@@ -205,7 +205,7 @@ def test_a_stall_between_the_lease_and_the_write_leaves_qc_17_undecided() -> Non
     h = HistoryBuilder()
     active(h)
     h.after(3200)
-    h.add(BROKER, Stalled(250 * MS))
+    h.add(BROKER, Stalled(stalled_ns=250 * MS))
     store(h)
     assert verdict(h, "QC-17").verdict is Outcome.UNKNOWN
 
@@ -215,14 +215,14 @@ def test_a_stall_between_the_lease_and_the_write_leaves_qc_17_undecided() -> Non
 
 def test_a_metadata_request_answered_before_the_first_activity_breaks_reg_05() -> None:
     h = HistoryBuilder()
-    h.add(BROKER, NodeStarted("broker", 1, "old", 0))
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="old", metadata_offset=0))
     probe(h, "answered", sent_ms=1, api="Metadata")
     assert verdict(h, "REG-05").violations[0].evidence is Evidence.CLIENT
 
 
 def test_a_write_stored_before_the_first_activity_breaks_reg_05() -> None:
     h = HistoryBuilder()
-    h.add(BROKER, NodeStarted("broker", 1, "old", 0))
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="old", metadata_offset=0))
     change(h, "INITIAL", "FENCED")
     store(h)
     assert verdict(h, "REG-05").violations[0].evidence is Evidence.SELF
@@ -231,7 +231,7 @@ def test_a_write_stored_before_the_first_activity_breaks_reg_05() -> None:
 @pytest.mark.parametrize("outcome", ["refused", "closed"])
 def test_a_starting_broker_that_refuses_keeps_reg_05(outcome: str) -> None:
     h = HistoryBuilder()
-    h.add(BROKER, NodeStarted("broker", 1, "old", 0))
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="old", metadata_offset=0))
     change(h, "INITIAL", "FENCED")
     refuse(h, api="Metadata")
     probe(h, outcome, sent_ms=1)
@@ -245,14 +245,14 @@ def test_a_starting_broker_that_refuses_keeps_reg_05(outcome: str) -> None:
 def test_a_connection_closed_by_a_link_does_not_exercise_reg_05() -> None:
     """A link without a listener behind it closes connections, too."""
     h = HistoryBuilder()
-    h.add(BROKER, NodeStarted("broker", 1, "old", 0))
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="old", metadata_offset=0))
     probe(h, "closed", sent_ms=1)
     assert verdict(h, "REG-05").verdict is Outcome.NOT_EXERCISED
 
 
 def test_reg_05_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
-    h.add(BROKER, NodeStarted("broker", 1, "old", 0))
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="old", metadata_offset=0))
     refuse(h)
     assert verdict(h, "REG-05", complete=False).verdict is Outcome.UNKNOWN
 
@@ -262,13 +262,19 @@ def test_reg_05_is_undecided_in_a_history_cut_short() -> None:
 
 def taken_over(h: HistoryBuilder, *informed: str) -> None:
     """Two processes with one id; the named nodes have replayed the newer registration."""
-    h.add(BROKER, NodeStarted("broker", 1, "old", 0))
-    h.add(DUPLICATE, NodeStarted("broker", 1, "new", 0))
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="old", metadata_offset=0))
+    h.add(DUPLICATE, NodeStarted(role="broker", node_id=1, incarnation="new", metadata_offset=0))
     for process in (CONTROLLER, LEADER):
-        h.add(process, BrokerCommitted(5, 1, 5, False, "old"))
+        h.add(
+            process,
+            BrokerCommitted(offset=5, broker_id=1, broker_epoch=5, fenced=False, incarnation="old"),
+        )
     change(h, "FENCED", "ACTIVE")
     for process in informed:
-        h.add(process, BrokerCommitted(9, 1, 9, True, "new"))
+        h.add(
+            process,
+            BrokerCommitted(offset=9, broker_id=1, broker_epoch=9, fenced=True, incarnation="new"),
+        )
 
 
 def beat(h: HistoryBuilder, incarnation: str, error: str = "NONE") -> None:
@@ -361,7 +367,12 @@ def test_an_isr_change_made_before_the_takeover_may_be_answered_after_it() -> No
 def test_a_loser_that_stays_active_once_it_was_refused_breaks_qc_19() -> None:
     h = HistoryBuilder()
     taken_over(h, CONTROLLER)
-    h.add(BROKER, HeartbeatRefused(1, 5, "DUPLICATE_BROKER_REGISTRATION", 101))
+    h.add(
+        BROKER,
+        HeartbeatRefused(
+            broker_id=1, broker_epoch=5, error="DUPLICATE_BROKER_REGISTRATION", controller=101
+        ),
+    )
     h.add(
         BROKER,
         HeartbeatSent(
@@ -381,7 +392,12 @@ def test_a_loser_refused_everywhere_keeps_qc_19() -> None:
     h = HistoryBuilder()
     taken_over(h, CONTROLLER, LEADER)
     beat(h, "old", "DUPLICATE_BROKER_REGISTRATION")
-    h.add(BROKER, HeartbeatRefused(1, 5, "DUPLICATE_BROKER_REGISTRATION", 101))
+    h.add(
+        BROKER,
+        HeartbeatRefused(
+            broker_id=1, broker_epoch=5, error="DUPLICATE_BROKER_REGISTRATION", controller=101
+        ),
+    )
     change(h, "ACTIVE", "FENCED")
     h.add(
         BROKER,
@@ -416,7 +432,12 @@ def test_an_id_given_back_to_its_loser_breaks_qc_19() -> None:
     h = HistoryBuilder()
     taken_over(h, CONTROLLER, LEADER)
     for process in (CONTROLLER, LEADER):
-        h.add(process, BrokerCommitted(14, 1, 14, True, "old"))
+        h.add(
+            process,
+            BrokerCommitted(
+                offset=14, broker_id=1, broker_epoch=14, fenced=True, incarnation="old"
+            ),
+        )
     found = verdict(h, "QC-19")
     assert found.violated == 1
     assert "back to incarnation old, which had lost it to new" in found.violations[0].message
@@ -425,8 +446,14 @@ def test_an_id_given_back_to_its_loser_breaks_qc_19() -> None:
 def test_an_old_record_replayed_late_gives_no_id_back() -> None:
     h = HistoryBuilder()
     taken_over(h, CONTROLLER, LEADER)
-    h.add("broker-3#1", BrokerCommitted(5, 1, 5, False, "old"))
-    h.add("broker-3#1", BrokerCommitted(8, 1, 5, True, "old"))
+    h.add(
+        "broker-3#1",
+        BrokerCommitted(offset=5, broker_id=1, broker_epoch=5, fenced=False, incarnation="old"),
+    )
+    h.add(
+        "broker-3#1",
+        BrokerCommitted(offset=8, broker_id=1, broker_epoch=5, fenced=True, incarnation="old"),
+    )
     assert verdict(h, "QC-19").verdict is not Outcome.VIOLATED
 
 

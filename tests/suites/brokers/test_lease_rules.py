@@ -139,15 +139,27 @@ def test_qc_13_is_undecided_in_a_history_cut_short() -> None:
 
 def active_broker(h: HistoryBuilder) -> None:
     """An active controller, and a broker that it has unfenced and granted a lease."""
-    h.add(ONE, ControllerElected(1, 0, 0))
-    h.add(ONE, BrokerCommitted(5, 1, 5, False, "x"))
+    h.add(ONE, ControllerElected(epoch=1, log_end=0, last_epoch=0))
+    h.add(
+        ONE, BrokerCommitted(offset=5, broker_id=1, broker_epoch=5, fenced=False, incarnation="x")
+    )
     answer(h)
     grant(h)
-    h.add(BROKER, BrokerStateChanged(1, "FENCED", "ACTIVE", 5, "unfenced"))
+    h.add(
+        BROKER,
+        BrokerStateChanged(
+            broker_id=1, old="FENCED", new="ACTIVE", broker_epoch=5, reason="unfenced"
+        ),
+    )
 
 
 def fence_itself(h: HistoryBuilder) -> None:
-    h.add(BROKER, BrokerStateChanged(1, "ACTIVE", "FENCED", 5, "lease_expired"))
+    h.add(
+        BROKER,
+        BrokerStateChanged(
+            broker_id=1, old="ACTIVE", new="FENCED", broker_epoch=5, reason="lease_expired"
+        ),
+    )
 
 
 def expire(h: HistoryBuilder) -> None:
@@ -163,7 +175,10 @@ def expire(h: HistoryBuilder) -> None:
         ),
     )
     for process in (ONE, TWO):
-        h.add(process, BrokerCommitted(9, 1, 5, True, "x"))
+        h.add(
+            process,
+            BrokerCommitted(offset=9, broker_id=1, broker_epoch=5, fenced=True, incarnation="x"),
+        )
 
 
 def test_a_broker_active_past_its_lease_breaks_qc_14() -> None:
@@ -202,7 +217,9 @@ def test_a_broker_made_active_again_without_having_been_fenced_breaks_qc_14() ->
     h.after(LEASE_MS)
     fence_itself(h)
     h.after(1300)
-    h.add(ONE, BrokerCommitted(9, 1, 9, False, "x"))
+    h.add(
+        ONE, BrokerCommitted(offset=9, broker_id=1, broker_epoch=9, fenced=False, incarnation="x")
+    )
     answer(h)
     assert verdict(h, "QC-14").verdict is Outcome.VIOLATED
 
@@ -221,8 +238,8 @@ def test_a_lost_lease_fenced_on_both_sides_keeps_qc_14() -> None:
 def test_a_dead_process_need_not_fence_itself_and_without_a_controller_none_is_fenced() -> None:
     h = HistoryBuilder()
     active_broker(h)
-    h.add("harness", ProcessExited(BROKER, -9, 9, True))
-    h.add(ONE, ControllerResigned(1, "no_majority"))
+    h.add("harness", ProcessExited(ended=BROKER, exit_code=-9, signal=9, expected=True))
+    h.add(ONE, ControllerResigned(epoch=1, reason="no_majority"))
     h.after(60_000)
     assert verdict(h, "QC-14").verdict is Outcome.NOT_EXERCISED
 
@@ -231,8 +248,8 @@ def test_a_new_controller_gives_every_lease_a_full_period() -> None:
     h = HistoryBuilder()
     active_broker(h)
     h.after(2000)
-    h.add(TWO, ControllerElected(2, 6, 1))
-    h.add("harness", ProcessExited(BROKER, -9, 9, True))
+    h.add(TWO, ControllerElected(epoch=2, log_end=6, last_epoch=1))
+    h.add("harness", ProcessExited(ended=BROKER, exit_code=-9, signal=9, expected=True))
     h.after(2000)
     assert verdict(h, "QC-14").verdict is Outcome.NOT_EXERCISED
 
@@ -243,10 +260,12 @@ def test_a_new_controller_owes_nothing_to_a_broker_that_is_fenced_already() -> N
     h.after(LEASE_MS)
     expire(h)
     fence_itself(h)
-    h.add(ONE, ControllerResigned(1, "no_majority"))
-    h.add(TWO, ControllerElected(2, 10, 1))
+    h.add(ONE, ControllerResigned(epoch=1, reason="no_majority"))
+    h.add(TWO, ControllerElected(epoch=2, log_end=10, last_epoch=1))
     h.after(3 * LEASE_MS)
-    h.add(TWO, BrokerCommitted(11, 1, 11, True, "y"))
+    h.add(
+        TWO, BrokerCommitted(offset=11, broker_id=1, broker_epoch=11, fenced=True, incarnation="y")
+    )
     assert verdict(h, "QC-14").verdict is Outcome.HOLDS
 
 
@@ -256,7 +275,7 @@ def test_a_broker_that_stalled_past_its_lease_and_fences_itself_at_once_keeps_qc
     h.after(LEASE_MS)
     expire(h)
     h.after(500)
-    h.add(BROKER, Stalled(600 * MS))
+    h.add(BROKER, Stalled(stalled_ns=600 * MS))
     fence_itself(h)
     assert verdict(h, "QC-14").verdict is Outcome.HOLDS
 
@@ -265,7 +284,7 @@ def test_a_stall_of_the_broker_that_does_not_cover_the_delay_leaves_qc_14_undeci
     h = HistoryBuilder()
     active_broker(h)
     h.after(LEASE_MS - 100)
-    h.add(BROKER, Stalled(600 * MS))
+    h.add(BROKER, Stalled(stalled_ns=600 * MS))
     h.after(100)
     expire(h)
     h.after(500)
@@ -281,7 +300,7 @@ def test_a_stall_of_another_process_is_no_excuse() -> None:
     h.after(LEASE_MS)
     expire(h)
     h.after(500)
-    h.add("broker-2#1", Stalled(600 * MS))
+    h.add("broker-2#1", Stalled(stalled_ns=600 * MS))
     fence_itself(h)
     assert verdict(h, "QC-14").verdict is Outcome.VIOLATED
 
@@ -292,9 +311,9 @@ def test_a_stall_of_another_process_is_no_excuse() -> None:
 @pytest.mark.parametrize("active", [True, False])
 def test_a_deposed_controller_that_renews_breaks_qc_22(active: bool) -> None:
     h = HistoryBuilder()
-    h.add(ONE, ControllerElected(1, 0, 0))
+    h.add(ONE, ControllerElected(epoch=1, log_end=0, last_epoch=0))
     answer(h)
-    h.add(ONE, ControllerResigned(1, "higher_epoch"))
+    h.add(ONE, ControllerResigned(epoch=1, reason="higher_epoch"))
     answer(h, active=active)
     found = verdict(h, "QC-22")
     assert found.violated == 1
@@ -310,8 +329,11 @@ def test_a_controller_that_was_never_active_and_answers_breaks_qc_22() -> None:
 def test_a_refusal_by_an_inactive_controller_keeps_qc_22() -> None:
     h = HistoryBuilder()
     answer(h, error="NOT_CONTROLLER", active=False, process=TWO)
-    h.add(BROKER, HeartbeatRefused(1, 5, "NOT_CONTROLLER", 102))
-    h.add(ONE, ControllerElected(1, 0, 0))
+    h.add(
+        BROKER,
+        HeartbeatRefused(broker_id=1, broker_epoch=5, error="NOT_CONTROLLER", controller=102),
+    )
+    h.add(ONE, ControllerElected(epoch=1, log_end=0, last_epoch=0))
     answer(h, error="STALE_BROKER_EPOCH")
     found = verdict(h, "QC-22")
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.PEER)
@@ -328,14 +350,14 @@ def test_qc_22_is_undecided_in_a_history_cut_short() -> None:
 
 def isolated(h: HistoryBuilder) -> None:
     """A controller that renews a lease, and its successor a while later."""
-    h.add(ONE, ControllerElected(1, 0, 0))
+    h.add(ONE, ControllerElected(epoch=1, log_end=0, last_epoch=0))
     answer(h)
 
 
 def test_a_lease_that_outlives_the_successors_first_decision_breaks_qc_36() -> None:
     h = HistoryBuilder()
     isolated(h)
-    h.add(TWO, ControllerElected(2, 6, 1))
+    h.add(TWO, ControllerElected(epoch=2, log_end=6, last_epoch=1))
     h.after(400)
     grant(h)
     found = verdict(h, "QC-36").violations[0]
@@ -346,7 +368,7 @@ def test_a_lease_that_outlives_the_successors_first_decision_breaks_qc_36() -> N
 def test_a_controller_that_goes_on_renewing_breaks_qc_36() -> None:
     h = HistoryBuilder()
     isolated(h)
-    h.add(TWO, ControllerElected(2, 6, 1))
+    h.add(TWO, ControllerElected(epoch=2, log_end=6, last_epoch=1))
     h.after(400)
     answer(h)
     assert verdict(h, "QC-36").violations[0].evidence is Evidence.SELF
@@ -355,9 +377,9 @@ def test_a_controller_that_goes_on_renewing_breaks_qc_36() -> None:
 def test_a_controller_that_resigns_before_its_successor_keeps_qc_36() -> None:
     h = HistoryBuilder()
     isolated(h)
-    h.add(ONE, ControllerResigned(1, "no_majority"))
+    h.add(ONE, ControllerResigned(epoch=1, reason="no_majority"))
     h.after(400)
-    h.add(TWO, ControllerElected(2, 6, 1))
+    h.add(TWO, ControllerElected(epoch=2, log_end=6, last_epoch=1))
     found = verdict(h, "QC-36")
     assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
 
@@ -374,7 +396,7 @@ def test_an_answer_in_flight_at_the_successors_election_keeps_qc_36() -> None:
         ends_at_ns=h.now_ns + LEASE_MS * MS,
         controller_epoch=1,
     )
-    h.add(TWO, ControllerElected(2, 6, 1))
+    h.add(TWO, ControllerElected(epoch=2, log_end=6, last_epoch=1))
     h.after(900)
     h.add(BROKER, granted)
     assert verdict(h, "QC-36").verdict is Outcome.NOT_EXERCISED
@@ -383,8 +405,8 @@ def test_an_answer_in_flight_at_the_successors_election_keeps_qc_36() -> None:
 def test_a_stall_of_the_old_controller_leaves_qc_36_undecided() -> None:
     h = HistoryBuilder()
     isolated(h)
-    h.add(TWO, ControllerElected(2, 6, 1))
+    h.add(TWO, ControllerElected(epoch=2, log_end=6, last_epoch=1))
     h.after(5000)
-    h.add(ONE, Stalled(4000 * MS))
+    h.add(ONE, Stalled(stalled_ns=4000 * MS))
     answer(h)
     assert verdict(h, "QC-36").verdict is Outcome.UNKNOWN

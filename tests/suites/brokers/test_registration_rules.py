@@ -74,7 +74,9 @@ def grant(h: HistoryBuilder, process: str, next_state: str = "ACTIVE", epoch: in
 def change(
     h: HistoryBuilder, old: str, new: str, epoch: int = 5, process: str = OLD, why: str = "x"
 ) -> None:
-    h.add(process, BrokerStateChanged(1, old, new, epoch, why))
+    h.add(
+        process, BrokerStateChanged(broker_id=1, old=old, new=new, broker_epoch=epoch, reason=why)
+    )
 
 
 def record(
@@ -85,7 +87,12 @@ def record(
     incarnation: str = "old",
     process: str = CONTROLLER,
 ) -> None:
-    h.add(process, BrokerCommitted(offset, 1, epoch, fenced, incarnation))
+    h.add(
+        process,
+        BrokerCommitted(
+            offset=offset, broker_id=1, broker_epoch=epoch, fenced=fenced, incarnation=incarnation
+        ),
+    )
 
 
 # ------------------------------------------------------------------------------------------ QC-16
@@ -276,16 +283,21 @@ def test_reg_03_is_undecided_in_a_history_cut_short() -> None:
 
 def bounced(h: HistoryBuilder) -> None:
     """A broker killed while its lease runs, and its next process."""
-    h.add(OLD, NodeStarted("broker", 1, "old", 0))
+    h.add(OLD, NodeStarted(role="broker", node_id=1, incarnation="old", metadata_offset=0))
     grant(h, OLD)
-    h.add("harness", ProcessExited(OLD, -9, 9, True))
-    h.add(NEW, NodeStarted("broker", 1, "new", 0))
+    h.add("harness", ProcessExited(ended=OLD, exit_code=-9, signal=9, expected=True))
+    h.add(NEW, NodeStarted(role="broker", node_id=1, incarnation="new", metadata_offset=0))
 
 
 def test_a_refusal_for_a_dead_process_breaks_qc_35() -> None:
     h = HistoryBuilder()
     bounced(h)
-    h.add(NEW, HeartbeatRefused(1, -1, "DUPLICATE_BROKER_REGISTRATION", 101))
+    h.add(
+        NEW,
+        HeartbeatRefused(
+            broker_id=1, broker_epoch=-1, error="DUPLICATE_BROKER_REGISTRATION", controller=101
+        ),
+    )
     found = verdict(h, "QC-35").violations[0]
     assert found.evidence is Evidence.PEER
     assert "was dead and had 3.0 s of its lease left" in found.message
@@ -309,10 +321,15 @@ def test_an_id_regained_after_the_old_lease_does_not_exercise_qc_35() -> None:
 
 def test_a_refusal_for_a_live_process_does_not_break_qc_35() -> None:
     h = HistoryBuilder()
-    h.add(OLD, NodeStarted("broker", 1, "old", 0))
+    h.add(OLD, NodeStarted(role="broker", node_id=1, incarnation="old", metadata_offset=0))
     grant(h, OLD)
-    h.add(NEW, NodeStarted("broker", 1, "new", 0))
-    h.add(NEW, HeartbeatRefused(1, -1, "DUPLICATE_BROKER_REGISTRATION", 101))
+    h.add(NEW, NodeStarted(role="broker", node_id=1, incarnation="new", metadata_offset=0))
+    h.add(
+        NEW,
+        HeartbeatRefused(
+            broker_id=1, broker_epoch=-1, error="DUPLICATE_BROKER_REGISTRATION", controller=101
+        ),
+    )
     assert verdict(h, "QC-35").verdict is Outcome.NOT_EXERCISED
 
 

@@ -3,71 +3,27 @@
 from __future__ import annotations
 
 import pytest
+from tests.suites.clients.client_histories import (
+    PRODUCER,
+    READER,
+    A,
+    B,
+    acked,
+    delete_replica,
+    invoke,
+    poll,
+    read,
+    verdict,
+)
 
 from fencepost import Evidence
-from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
-    ConsumerPositioned,
-    LeadershipEnded,
     Polled,
     ProduceCompleted,
-    ProduceInvoked,
     ProducerEpochChanged,
     ReadCompleted,
 )
-from fencepost_suites import rules
-from fencepost_suites.clauses import clauses
-
-CLAUSES = {clause.id: clause for clause in clauses()}
-PRODUCER, READER = "clients/producer#1", "clients/reader#1"
-A, B = "clients/consumer-a#1", "clients/consumer-b#1"
-
-
-def verdict(h: HistoryBuilder, anomaly: str, complete: bool = True) -> Verdict:
-    clause = f"JEPSEN-{anomaly}"
-    chosen = [rule for rule in rules.ALL if rule.clause == clause]
-    # A plane that no system here has: these clauses bind every system.
-    return judge(h.events(), chosen, CLAUSES, h.end(complete), "kraft").verdicts[clause]
-
-
-def acked(h: HistoryBuilder, offset: int, operation: str = "", acks: int = -1) -> None:
-    name = operation or f"op-{offset}"
-    h.add(
-        PRODUCER,
-        ProduceCompleted(
-            operation=name,
-            topic="orders",
-            partition=0,
-            acks=acks,
-            outcome="ok",
-            offset=offset,
-            error="",
-        ),
-    )
-
-
-def poll(h: HistoryBuilder, process: str, *offsets: int, **instead: str) -> None:
-    """What a consumer received; `o4="x"` means that operation x was at offset 4."""
-    operations = tuple(instead.get(f"o{offset}", f"op-{offset}") for offset in offsets)
-    h.add(process, Polled("orders", 0, offsets, operations, process == READER))
-
-
-def read(h: HistoryBuilder, end: int, outcome: str = "ok") -> None:
-    error = "" if outcome == "ok" else "3 offsets were not seen in time"
-    asked_ns = h.events()[-1].at_ns
-    h.add(
-        READER,
-        ReadCompleted(
-            topic="orders",
-            partition=0,
-            start=0,
-            end=end,
-            outcome=outcome,
-            error=error,
-            asked_ns=asked_ns,
-        ),
-    )
-
 
 # ------------------------------------------------------------------------------------ lost-write
 
@@ -121,7 +77,7 @@ def test_a_reading_that_did_not_complete_leaves_lost_writes_undecided() -> None:
 def test_what_a_deleted_topic_held_is_not_lost() -> None:
     h = HistoryBuilder()
     acked(h, 0)
-    h.add("broker-1#1", LeadershipEnded("orders", 0, 1, "deleted"))
+    delete_replica(h)
     read(h, 0, "unknown")
     assert verdict(h, "lost-write").verdict is Outcome.NOT_EXERCISED
 
@@ -226,7 +182,12 @@ def test_other_messages_in_a_row_are_one_violation() -> None:
     poll(h, A, 0, 1, 2, 3, 4)
     for offset in (2, 3):
         acked(h, offset, "other")
-    h.add(B, Polled("orders", 0, (2, 3), ("other", "other"), False))
+    h.add(
+        B,
+        Polled(
+            topic="orders", partition=0, offsets=(2, 3), operations=("other", "other"), final=False
+        ),
+    )
     found = verdict(h, "inconsistent-offsets")
     assert (found.violated, found.exercised) == (1, 0)
     acked(h, 0, "another")
@@ -287,7 +248,7 @@ def test_a_reading_that_did_not_complete_leaves_open_whether_offsets_are_consist
 def test_what_a_consumer_got_of_a_deleted_topic_may_be_gone() -> None:
     h = HistoryBuilder()
     poll(h, A, 0, 1)
-    h.add("broker-1#1", LeadershipEnded("orders", 0, 1, "deleted"))
+    delete_replica(h)
     read(h, 0)
     assert verdict(h, "inconsistent-offsets").verdict is Outcome.NOT_EXERCISED
 
@@ -304,7 +265,7 @@ def test_inconsistent_offsets_are_undecided_in_a_history_cut_short() -> None:
 
 def test_one_message_at_two_offsets_is_a_duplicate() -> None:
     h = HistoryBuilder()
-    h.add(PRODUCER, ProduceInvoked("op", "orders", 0, -1, idempotent=True))
+    invoke(h)
     acked(h, 4, "op")
     poll(h, A, 4, 5, o4="op", o5="op")
     assert "at offset 4 and at offset 5" in verdict(h, "duplicate").violations[0].message
@@ -320,7 +281,7 @@ def test_a_message_met_again_where_it_was_is_not_a_duplicate() -> None:
 @pytest.mark.parametrize("acks", [1, -1])
 def test_a_message_that_may_be_stored_twice_is_not_a_duplicate(acks: int) -> None:
     h = HistoryBuilder()
-    h.add(PRODUCER, ProduceInvoked("op", "orders", 0, acks, idempotent=False))
+    invoke(h, acks, idempotent=False)
     poll(h, A, 4, 5, o4="op", o5="op")
     assert verdict(h, "duplicate").violated == 0
 
@@ -329,13 +290,18 @@ def again_in_another_epoch(since_ms: int) -> HistoryBuilder:
     """A message that is stored, acknowledged, and stored again. Its producer's epoch changed within
     that time before the last store."""
     h = HistoryBuilder()
-    h.add(PRODUCER, ProduceInvoked("op", "orders", 0, -1, idempotent=True))
+    invoke(h)
     poll(h, A, 4, o4="op")
     acked(h, 5, "op")
     poll(h, A, 5, o5="op")
     h.after(1_000)
     since_ns = h.events()[-1].at_ns + (1_000 - since_ms) * 1_000_000
-    h.add(PRODUCER, ProducerEpochChanged("orders", 0, 7, 1, since_ns))
+    h.add(
+        PRODUCER,
+        ProducerEpochChanged(
+            topic="orders", partition=0, producer_id=7, epoch=1, since_ns=since_ns
+        ),
+    )
     return h
 
 
@@ -349,8 +315,11 @@ def test_an_operation_that_had_ended_before_the_epoch_changed_may_not() -> None:
 
 def test_another_producers_epoch_excuses_nothing() -> None:
     h = HistoryBuilder()
-    h.add(PRODUCER, ProduceInvoked("op", "orders", 0, -1, idempotent=True))
-    h.add("clients/producer-2#1", ProducerEpochChanged("orders", 0, 7, 1, 0))
+    invoke(h)
+    h.add(
+        "clients/producer-2#1",
+        ProducerEpochChanged(topic="orders", partition=0, producer_id=7, epoch=1, since_ns=0),
+    )
     poll(h, A, 4, 5, o4="op", o5="op")
     assert verdict(h, "duplicate").violated == 1
 
@@ -359,87 +328,6 @@ def test_duplicates_are_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     poll(h, A, 4)
     assert verdict(h, "duplicate", complete=False).verdict is Outcome.UNKNOWN
-
-
-# ----------------------------------------------------------------------------- nonmonotonic-poll
-
-
-@pytest.mark.parametrize("again", [(5,), (4, 5)], ids=["the same", "earlier"])
-def test_a_poll_that_goes_back_is_nonmonotonic(again: tuple[int, ...]) -> None:
-    h = HistoryBuilder()
-    poll(h, A, 4, 5)
-    poll(h, A, *again)
-    assert verdict(h, "nonmonotonic-poll").violations[0].because
-
-
-def test_a_poll_that_goes_back_in_itself_is_nonmonotonic() -> None:
-    h = HistoryBuilder()
-    poll(h, A, 4, 6, 5)
-    assert verdict(h, "nonmonotonic-poll").verdict is Outcome.VIOLATED
-
-
-def test_polls_that_go_on_are_monotonic() -> None:
-    h = HistoryBuilder()
-    poll(h, A, 4, 5)
-    poll(h, B, 4, 5)
-    poll(h, A, 6)
-    assert verdict(h, "nonmonotonic-poll").exercised == 1
-
-
-def test_a_consumer_sent_back_may_go_back() -> None:
-    h = HistoryBuilder()
-    poll(h, A, 4, 5)
-    h.add(A, ConsumerPositioned("orders", 0, 0))
-    poll(h, A, 0, 1)
-    assert verdict(h, "nonmonotonic-poll").verdict is Outcome.NOT_EXERCISED
-
-
-def test_nonmonotonic_polls_are_undecided_in_a_history_cut_short() -> None:
-    h = HistoryBuilder()
-    poll(h, A, 4, 5)
-    poll(h, A, 6)
-    assert verdict(h, "nonmonotonic-poll", complete=False).verdict is Outcome.UNKNOWN
-
-
-# ------------------------------------------------------------------------------------- poll-skip
-
-
-def test_a_message_jumped_over_that_the_reading_shows_is_skipped() -> None:
-    h = HistoryBuilder()
-    poll(h, A, 0, 1)
-    poll(h, A, 3)
-    poll(h, READER, 0, 1, 2, 3)
-    read(h, 4)
-    assert "next after 1, though there is a message at 2" in (
-        verdict(h, "poll-skip").violations[0].message
-    )
-
-
-def test_the_first_messages_after_an_assignment_can_be_skipped_too() -> None:
-    h = HistoryBuilder()
-    h.add(A, ConsumerPositioned("orders", 0, 5))
-    poll(h, A, 7)
-    poll(h, B, 5, 6, 7)
-    assert verdict(h, "poll-skip").verdict is Outcome.VIOLATED
-
-
-def test_an_offset_that_holds_no_message_is_not_skipped() -> None:
-    h = HistoryBuilder()
-    poll(h, A, 0, 1)
-    poll(h, A, 3)
-    poll(h, A, 4)
-    poll(h, READER, 0, 1, 3, 4)
-    read(h, 5)
-    assert verdict(h, "poll-skip").verdict is Outcome.HOLDS
-
-
-def test_a_gap_that_was_never_read_again_leaves_skips_undecided() -> None:
-    h = HistoryBuilder()
-    poll(h, A, 0, 1)
-    poll(h, A, 3)
-    found = verdict(h, "poll-skip")
-    assert found.verdict is Outcome.UNKNOWN
-    assert "jumped from 2 to 3" in found.reason
 
 
 # ---------------------------------------------------------------------------------- aborted-read

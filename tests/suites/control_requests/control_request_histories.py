@@ -44,7 +44,9 @@ def register(
     protocol: int = -1,
     broker: int = 1,
 ) -> None:
-    h.add(process, NodeStarted("broker", broker, process, -1))
+    h.add(
+        process, NodeStarted(role="broker", node_id=broker, incarnation=process, metadata_offset=-1)
+    )
     h.add(
         process,
         BrokerRegistered(

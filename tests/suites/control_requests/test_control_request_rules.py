@@ -122,7 +122,12 @@ def test_a_current_request_refused_as_stale_breaks_be_02() -> None:
 
 def test_a_process_that_lost_its_id_may_refuse_all() -> None:
     h = bounced()
-    h.add(NEW, BrokerStateChanged(1, "ACTIVE", "FENCED", OWN, "taken_over"))
+    h.add(
+        NEW,
+        BrokerStateChanged(
+            broker_id=1, old="ACTIVE", new="FENCED", broker_epoch=OWN, reason="taken_over"
+        ),
+    )
     answer(h, send(h, "UpdateMetadata", OWN), "STALE_BROKER_EPOCH")
     assert outcome(h, "BE-02") is Outcome.NOT_EXERCISED
 
@@ -226,7 +231,7 @@ def test_a_bounce_that_is_not_found_breaks_be_05() -> None:
 @pytest.mark.parametrize("ended", [NEW, CONTROLLER])
 def test_nothing_is_owed_once_either_process_has_ended(ended: str) -> None:
     h = bounced()
-    h.add("harness", ProcessExited(ended, -9, 9, True))
+    h.add("harness", ProcessExited(ended=ended, exit_code=-9, signal=9, expected=True))
     h.after(7_000)
     declare(h, "Active", "Stopping", FORMER, "heartbeat", process=NEXT)
     assert outcome(h, "BE-05") is Outcome.NOT_EXERCISED
@@ -357,7 +362,7 @@ def test_a_stop_replica_that_is_answered_must_have_stopped_the_replicas(removed:
     answer(h, send(h, "LeaderAndIsr", OWN))
     sent = send(h, "StopReplica", OWN, number=2, deletes=True)
     if removed:
-        h.add(NEW, ReplicaRemoved("orders", 0, "t", "deleted"))
+        h.add(NEW, ReplicaRemoved(topic="orders", partition=0, topic_id="t", reason="deleted"))
     answer(h, sent)
     assert outcome(h, "BE-09") is (Outcome.HOLDS if removed else Outcome.VIOLATED)
 

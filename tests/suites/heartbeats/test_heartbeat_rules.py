@@ -158,7 +158,7 @@ def changed(
 
 def active_broker(h: HistoryBuilder) -> None:
     """A broker that the controller has just accepted."""
-    h.add(BROKER, NodeStarted("broker", 2, "x", -1))
+    h.add(BROKER, NodeStarted(role="broker", node_id=2, incarnation="x", metadata_offset=-1))
     h.add(BROKER, SessionChanged(7, "connected"))
     registered(h)
     sent(h)
@@ -293,11 +293,13 @@ def wait(ms: int) -> Callable[[HistoryBuilder], object]:
 
 
 def asked_to_stop(h: HistoryBuilder) -> None:
-    h.add(BROKER, BrokerStopping(2, "ACTIVE", "Stopping", 6000))
+    h.add(
+        BROKER, BrokerStopping(broker_id=2, state="ACTIVE", global_state="Stopping", limit_ms=6000)
+    )
 
 
 def killed(h: HistoryBuilder) -> None:
-    h.add("harness", ProcessExited(BROKER, -1, 9, expected=True))
+    h.add("harness", ProcessExited(ended=BROKER, exit_code=-1, signal=9, expected=True))
 
 
 def suspended(h: HistoryBuilder) -> None:
@@ -447,7 +449,7 @@ def test_a_stall_of_the_controller_leaves_a_late_declaration_undecided() -> None
     in_office(h)
     answered(h)
     h.after(3100)
-    h.add(CONTROLLER, Stalled(500_000_000))
+    h.add(CONTROLLER, Stalled(stalled_ns=500_000_000))
     answered(h)
     assert verdict(h, "HB-09") is Outcome.UNKNOWN
 
@@ -457,7 +459,7 @@ def test_a_controller_that_ends_had_to_declare_a_silent_broker_before() -> None:
     in_office(h)
     answered(h)
     h.after(3100)
-    h.add("harness", ProcessExited(CONTROLLER, -1, 9, expected=True))
+    h.add("harness", ProcessExited(ended=CONTROLLER, exit_code=-1, signal=9, expected=True))
     assert verdict(h, "HB-09") is Outcome.VIOLATED
 
 
@@ -466,7 +468,7 @@ def test_a_legacy_registration_that_outlives_the_timeout_counts_at_the_end_of_th
     began(h)
     legacy(h)
     h.after(2500)
-    h.add("harness", ProcessExited(CONTROLLER, -1, 9, expected=True))
+    h.add("harness", ProcessExited(ended=CONTROLLER, exit_code=-1, signal=9, expected=True))
     assert verdict(h, "HB-23") is Outcome.HOLDS
 
 

@@ -31,11 +31,14 @@ def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
 
 
 def begin(h: HistoryBuilder, process: str, node: int) -> None:
-    h.add(process, NodeStarted("controller", node, "x", 0))
+    h.add(process, NodeStarted(role="controller", node_id=node, incarnation="x", metadata_offset=0))
 
 
 def refuse(h: HistoryBuilder, broker: int, error: str, controller: int = 101) -> None:
-    h.add(BROKER, HeartbeatRefused(broker, -1, error, controller))
+    h.add(
+        BROKER,
+        HeartbeatRefused(broker_id=broker, broker_epoch=-1, error=error, controller=controller),
+    )
 
 
 # ------------------------------------------------------------------------------------------ QC-03
@@ -44,14 +47,16 @@ def refuse(h: HistoryBuilder, broker: int, error: str, controller: int = 101) ->
 def test_a_broker_registered_under_a_controllers_id_breaks_qc_03() -> None:
     h = HistoryBuilder()
     begin(h, ONE, 101)
-    h.add(ONE, BrokerCommitted(4, 101, 4, True, "y"))
+    h.add(
+        ONE, BrokerCommitted(offset=4, broker_id=101, broker_epoch=4, fenced=True, incarnation="y")
+    )
     found = verdict(h, "QC-03")
     assert (found.verdict, found.violations[0].evidence) == (Outcome.VIOLATED, Evidence.PEER)
 
 
 def test_a_controller_that_begins_under_a_brokers_id_breaks_qc_03() -> None:
     h = HistoryBuilder()
-    h.add(ONE, BrokerCommitted(4, 1, 4, True, "y"))
+    h.add(ONE, BrokerCommitted(offset=4, broker_id=1, broker_epoch=4, fenced=True, incarnation="y"))
     begin(h, FOUR, 1)
     assert verdict(h, "QC-03").verdict is Outcome.VIOLATED
 
@@ -77,7 +82,7 @@ def test_a_refusal_for_another_reason_does_not_exercise_qc_03() -> None:
 
 def learn(h: HistoryBuilder, process: str, endpoint: str, *bootstrap: str) -> None:
     node = 100 + int(endpoint[11])
-    h.add(process, QuorumLearned((node,), (endpoint,), bootstrap))
+    h.add(process, QuorumLearned(voters=(node,), endpoints=(endpoint,), bootstrap=bootstrap))
 
 
 def registered(h: HistoryBuilder) -> None:
@@ -130,14 +135,19 @@ def replaced(h: HistoryBuilder) -> None:
     begin(h, FOUR, 104)
     learn(h, FOUR, THERE)
     learn(h, BROKER, HERE, HERE)
-    h.add(FOUR, ControllerElected(2, 9, 1))
+    h.add(FOUR, ControllerElected(epoch=2, log_end=9, last_epoch=1))
 
 
 def test_a_broker_that_never_asks_the_new_controller_breaks_qc_29() -> None:
     h = HistoryBuilder()
     replaced(h)
     refuse(h, 1, "NOT_CONTROLLER")
-    h.add(BROKER, BrokerStateChanged(1, "ACTIVE", "FENCED", 5, "lease_expired"))
+    h.add(
+        BROKER,
+        BrokerStateChanged(
+            broker_id=1, old="ACTIVE", new="FENCED", broker_epoch=5, reason="lease_expired"
+        ),
+    )
     assert verdict(h, "QC-29").violations[0].evidence is Evidence.PEER
 
 
@@ -157,7 +167,12 @@ def test_a_broker_that_asked_in_vain_does_not_break_qc_29() -> None:
             metadata_offset=0,
         ),
     )
-    h.add(BROKER, BrokerStateChanged(1, "ACTIVE", "FENCED", 5, "lease_expired"))
+    h.add(
+        BROKER,
+        BrokerStateChanged(
+            broker_id=1, old="ACTIVE", new="FENCED", broker_epoch=5, reason="lease_expired"
+        ),
+    )
     assert verdict(h, "QC-29").verdict is Outcome.NOT_EXERCISED
 
 
@@ -187,9 +202,13 @@ def test_what_a_test_saw_of_a_configuration_judges_its_clause() -> None:
     for clause in ("QC-01", "QC-24"):
         h = HistoryBuilder()
         assert verdict(h, clause).verdict is Outcome.NOT_EXERCISED
-        h.add("harness", PromiseObserved(clause, True, "refused", "self"))
+        h.add(
+            "harness", PromiseObserved(clause=clause, held=True, evidence="refused", seen_by="self")
+        )
         assert verdict(h, clause).verdict is Outcome.HOLDS
-        h.add("harness", PromiseObserved(clause, False, "taken", "self"))
+        h.add(
+            "harness", PromiseObserved(clause=clause, held=False, evidence="taken", seen_by="self")
+        )
         assert verdict(h, clause).verdict is Outcome.VIOLATED
 
 
@@ -197,8 +216,8 @@ def test_what_a_test_saw_of_a_configuration_judges_its_clause() -> None:
 
 
 def together(h: HistoryBuilder, broker: int) -> None:
-    h.add(BROKER, NodeStarted("controller", 101, "x", 0))
-    h.add(BROKER, NodeStarted("broker", broker, "x", 0))
+    h.add(BROKER, NodeStarted(role="controller", node_id=101, incarnation="x", metadata_offset=0))
+    h.add(BROKER, NodeStarted(role="broker", node_id=broker, incarnation="x", metadata_offset=0))
 
 
 def admitted(h: HistoryBuilder) -> None:
@@ -240,7 +259,7 @@ def test_a_broker_admitted_beside_a_controller_keeps_qc_02() -> None:
 
 def test_a_broker_alone_does_not_exercise_qc_02() -> None:
     h = HistoryBuilder()
-    h.add(BROKER, NodeStarted("broker", 1, "x", 0))
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="x", metadata_offset=0))
     admitted(h)
     assert verdict(h, "QC-02").verdict is Outcome.NOT_EXERCISED
 

@@ -37,7 +37,10 @@ def h() -> HistoryBuilder:
     """A history in which three controllers have begun."""
     built = HistoryBuilder()
     for node_id, process in ((101, ONE), (102, TWO), (103, THREE)):
-        built.add(process, NodeStarted("controller", node_id, process, 0))
+        built.add(
+            process,
+            NodeStarted(role="controller", node_id=node_id, incarnation=process, metadata_offset=0),
+        )
     return built
 
 
@@ -45,23 +48,23 @@ def h() -> HistoryBuilder:
 
 
 def test_two_controllers_with_different_states_break_qc_06(h: HistoryBuilder) -> None:
-    h.add(ONE, MetadataDigest(32, 5, "aa"))
-    h.add(TWO, MetadataDigest(32, 5, "bb"))
+    h.add(ONE, MetadataDigest(offset=32, entities=5, digest="aa"))
+    h.add(TWO, MetadataDigest(offset=32, entities=5, digest="bb"))
     found = verdict(h, "QC-06").violations[0]
     assert "a state at metadata offset 32 that differs" in found.message
     assert found.evidence is Evidence.PEER
 
 
 def test_two_controllers_with_one_state_keep_qc_06(h: HistoryBuilder) -> None:
-    h.add(ONE, MetadataDigest(32, 5, "aa"))
-    h.add("controller-1#2", MetadataDigest(32, 5, "aa"))
+    h.add(ONE, MetadataDigest(offset=32, entities=5, digest="aa"))
+    h.add("controller-1#2", MetadataDigest(offset=32, entities=5, digest="aa"))
     assert verdict(h, "QC-06").verdict is Outcome.NOT_EXERCISED
-    h.add(TWO, MetadataDigest(32, 5, "aa"))
+    h.add(TWO, MetadataDigest(offset=32, entities=5, digest="aa"))
     assert verdict(h, "QC-06").verdict is Outcome.HOLDS
 
 
 def test_qc_06_is_undecided_in_a_history_cut_short(h: HistoryBuilder) -> None:
-    h.add(ONE, MetadataDigest(32, 5, "aa"))
+    h.add(ONE, MetadataDigest(offset=32, entities=5, digest="aa"))
     assert verdict(h, "QC-06", complete=False).verdict is Outcome.UNKNOWN
 
 
@@ -70,9 +73,9 @@ def test_qc_06_is_undecided_in_a_history_cut_short(h: HistoryBuilder) -> None:
 
 def written(h: HistoryBuilder, digest: str, records: int, process: str = ONE) -> None:
     """A snapshot of five entities, during which a record is replayed."""
-    h.add(process, MetadataDigest(32, 5, "aa"))
-    h.add(process, SnapshotStarted(32, 5, 1))
-    h.add(process, MetadataCommitted(32, 1, "IsrChange", "x"))
+    h.add(process, MetadataDigest(offset=32, entities=5, digest="aa"))
+    h.add(process, SnapshotStarted(offset=32, entities=5, controller_epoch=1))
+    h.add(process, MetadataCommitted(offset=32, epoch=1, kind="IsrChange", digest="x"))
     h.add(
         process,
         SnapshotStored(
@@ -90,9 +93,9 @@ def test_a_snapshot_of_another_state_or_of_more_records_breaks_qc_11(
 
 
 def test_a_state_rebuilt_from_a_snapshot_that_is_another_breaks_qc_11(h: HistoryBuilder) -> None:
-    h.add(ONE, MetadataDigest(64, 5, "aa"))
-    h.add(TWO, SnapshotLoaded(32, 1, "xx"))
-    h.add(TWO, MetadataDigest(64, 5, "bb"))
+    h.add(ONE, MetadataDigest(offset=64, entities=5, digest="aa"))
+    h.add(TWO, SnapshotLoaded(offset=32, epoch=1, digest="xx"))
+    h.add(TWO, MetadataDigest(offset=64, entities=5, digest="bb"))
     found = verdict(h, "QC-11").violations[0]
     assert "a snapshot and the log after it" in found.message
     assert found.evidence is Evidence.PEER
@@ -100,20 +103,20 @@ def test_a_state_rebuilt_from_a_snapshot_that_is_another_breaks_qc_11(h: History
 
 def test_a_whole_snapshot_and_the_same_state_from_it_keep_qc_11(h: HistoryBuilder) -> None:
     written(h, "aa", 5)
-    h.add(TWO, SnapshotLoaded(32, 1, "aa"))
+    h.add(TWO, SnapshotLoaded(offset=32, epoch=1, digest="aa"))
     found = verdict(h, "QC-11")
     assert (found.verdict, found.exercised) == (Outcome.HOLDS, 2)
 
 
 def test_a_snapshot_that_nothing_changed_under_does_not_exercise_qc_11(h: HistoryBuilder) -> None:
-    h.add(ONE, MetadataDigest(32, 5, "aa"))
-    h.add(ONE, SnapshotStarted(32, 5, 1))
+    h.add(ONE, MetadataDigest(offset=32, entities=5, digest="aa"))
+    h.add(ONE, SnapshotStarted(offset=32, entities=5, controller_epoch=1))
     h.add(ONE, SnapshotStored(offset=32, epoch=1, records=5, entities=5, level=1, digest="aa"))
     assert verdict(h, "QC-11").verdict is Outcome.NOT_EXERCISED
 
 
 def test_qc_11_is_undecided_in_a_history_cut_short(h: HistoryBuilder) -> None:
-    h.add(ONE, SnapshotStarted(32, 5, 1))
+    h.add(ONE, SnapshotStarted(offset=32, entities=5, controller_epoch=1))
     assert verdict(h, "QC-11", complete=False).verdict is Outcome.UNKNOWN
 
 
@@ -136,33 +139,38 @@ def asked(h: HistoryBuilder, controller: int, waited: bool = False, epoch: int =
 
 def test_a_second_snapshot_while_one_is_under_way_breaks_qc_12(h: HistoryBuilder) -> None:
     asked(h, 102)
-    h.add(TWO, SnapshotStarted(100, 5, 1))
+    h.add(TWO, SnapshotStarted(offset=100, entities=5, controller_epoch=1))
     asked(h, 103)
-    h.add(THREE, SnapshotStarted(100, 5, 1))
+    h.add(THREE, SnapshotStarted(offset=100, entities=5, controller_epoch=1))
     found = verdict(h, "QC-12").violations
     assert {one.evidence for one in found} == {Evidence.SELF, Evidence.PEER}
 
 
 def test_a_snapshot_that_waited_for_the_other_keeps_qc_12(h: HistoryBuilder) -> None:
     asked(h, 102)
-    h.add(TWO, SnapshotStarted(100, 5, 1))
+    h.add(TWO, SnapshotStarted(offset=100, entities=5, controller_epoch=1))
     h.add(TWO, SnapshotStored(offset=100, epoch=1, records=5, entities=5, level=1, digest="aa"))
-    h.add(ONE, SnapshotKnown(102, 100, 1))
+    h.add(ONE, SnapshotKnown(controller=102, offset=100, controller_epoch=1))
     asked(h, 103, waited=True)
-    h.add(THREE, SnapshotStarted(100, 5, 1))
+    h.add(THREE, SnapshotStarted(offset=100, entities=5, controller_epoch=1))
     assert verdict(h, "QC-12").verdict is Outcome.HOLDS
 
 
 @pytest.mark.parametrize("why", ["given up", "dead", "another epoch"])
 def test_a_snapshot_after_one_that_never_ended_keeps_qc_12(h: HistoryBuilder, why: str) -> None:
     asked(h, 102)
-    h.add(TWO, SnapshotStarted(100, 5, 1))
+    h.add(TWO, SnapshotStarted(offset=100, entities=5, controller_epoch=1))
     if why == "dead":
-        h.add("harness", ProcessExited(TWO, 0, 9, True))
+        h.add("harness", ProcessExited(ended=TWO, exit_code=0, signal=9, expected=True))
     if why != "another epoch":
         h.after(3000)
     asked(h, 103, epoch=2 if why == "another epoch" else 1)
-    h.add(THREE, SnapshotStarted(100, 5, 2 if why == "another epoch" else 1))
+    h.add(
+        THREE,
+        SnapshotStarted(
+            offset=100, entities=5, controller_epoch=2 if why == "another epoch" else 1
+        ),
+    )
     assert verdict(h, "QC-12").verdict is Outcome.NOT_EXERCISED
 
 
@@ -175,24 +183,26 @@ def test_qc_12_is_undecided_in_a_history_cut_short(h: HistoryBuilder) -> None:
 
 
 def test_a_record_above_the_enabled_level_breaks_qc_33(h: HistoryBuilder) -> None:
-    h.add(ONE, FeatureFinalized(1, "metadata.format", 1))
-    h.add(ONE, MetadataCommitted(2, 1, "Broker", "aa", 1))
+    h.add(ONE, FeatureFinalized(offset=1, feature="metadata.format", level=1))
+    h.add(ONE, MetadataCommitted(offset=2, epoch=1, kind="Broker", digest="aa", version=1))
     assert "wants version 0" in verdict(h, "QC-33").violations[0].message
 
 
 def test_a_snapshot_above_the_enabled_level_breaks_qc_33(h: HistoryBuilder) -> None:
-    h.add(ONE, FeatureFinalized(1, "metadata.format", 1))
+    h.add(ONE, FeatureFinalized(offset=1, feature="metadata.format", level=1))
     h.add(ONE, SnapshotStored(offset=9, epoch=1, records=5, entities=5, level=2, digest="aa"))
     assert "level 2" in verdict(h, "QC-33").violations[0].message
 
 
 def test_records_on_either_side_of_a_raised_level_keep_qc_33(h: HistoryBuilder) -> None:
-    h.add(ONE, FeatureFinalized(1, "metadata.format", 1))
-    h.add(ONE, MetadataCommitted(4, 1, "Broker", "aa", 0))
-    h.add(ONE, MetadataCommitted(5, 1, "Config", "aa", 0))
-    h.add(ONE, FeatureFinalized(5, "metadata.format", 2))
-    h.add(ONE, MetadataCommitted(6, 1, "Broker", "aa", 1))
-    h.add(TWO, MetadataCommitted(4, 1, "Broker", "aa", 0))  # later, and below the new level
+    h.add(ONE, FeatureFinalized(offset=1, feature="metadata.format", level=1))
+    h.add(ONE, MetadataCommitted(offset=4, epoch=1, kind="Broker", digest="aa", version=0))
+    h.add(ONE, MetadataCommitted(offset=5, epoch=1, kind="Config", digest="aa", version=0))
+    h.add(ONE, FeatureFinalized(offset=5, feature="metadata.format", level=2))
+    h.add(ONE, MetadataCommitted(offset=6, epoch=1, kind="Broker", digest="aa", version=1))
+    h.add(
+        TWO, MetadataCommitted(offset=4, epoch=1, kind="Broker", digest="aa", version=0)
+    )  # later, and below the new level
     h.add(ONE, SnapshotStored(offset=9, epoch=1, records=5, entities=5, level=2, digest="aa"))
     assert verdict(h, "QC-33").verdict is Outcome.HOLDS
 
@@ -237,7 +247,7 @@ def answered(
 
 
 def test_a_broker_kept_active_far_behind_breaks_qc_15(h: HistoryBuilder) -> None:
-    h.add(ONE, MetadataCommitted(20, 1, "Topic", "aa"))
+    h.add(ONE, MetadataCommitted(offset=20, epoch=1, kind="Topic", digest="aa"))
     for _ in range(3):
         answered(h, offset=10)
     found = verdict(h, "QC-15").violations
@@ -246,7 +256,7 @@ def test_a_broker_kept_active_far_behind_breaks_qc_15(h: HistoryBuilder) -> None
 
 
 def test_a_broker_that_does_not_support_a_level_breaks_qc_15(h: HistoryBuilder) -> None:
-    h.add(ONE, FeatureFinalized(1, "metadata.format", 2))
+    h.add(ONE, FeatureFinalized(offset=1, feature="metadata.format", level=2))
     answered(h, features=("metadata.format=1-1",))
     answered(h)  # it reports no features, so it supports the first level only
     assert len(verdict(h, "QC-15").violations) == 2
@@ -255,21 +265,29 @@ def test_a_broker_that_does_not_support_a_level_breaks_qc_15(h: HistoryBuilder) 
 def test_a_process_whose_id_was_claimed_and_that_is_accepted_breaks_qc_15(
     h: HistoryBuilder,
 ) -> None:
-    h.add(ONE, BrokerCommitted(3, 1, 3, True, "old"))
-    h.add(ONE, BrokerCommitted(4, 1, 4, True, "new"))
+    h.add(
+        ONE, BrokerCommitted(offset=3, broker_id=1, broker_epoch=3, fenced=True, incarnation="old")
+    )
+    h.add(
+        ONE, BrokerCommitted(offset=4, broker_id=1, broker_epoch=4, fenced=True, incarnation="new")
+    )
     answered(h, incarnation="old", state="FENCED")
     assert "another process had claimed" in verdict(h, "QC-15").violations[0].message
 
 
 def test_each_refusal_with_its_own_error_keeps_qc_15(h: HistoryBuilder) -> None:
-    h.add(ONE, BrokerCommitted(3, 1, 3, True, "old"))
-    h.add(ONE, BrokerCommitted(4, 1, 4, True, "new"))
+    h.add(
+        ONE, BrokerCommitted(offset=3, broker_id=1, broker_epoch=3, fenced=True, incarnation="old")
+    )
+    h.add(
+        ONE, BrokerCommitted(offset=4, broker_id=1, broker_epoch=4, fenced=True, incarnation="new")
+    )
     answered(h, "DUPLICATE_BROKER_REGISTRATION", incarnation="old")
-    h.add(ONE, MetadataCommitted(20, 1, "Topic", "aa"))
+    h.add(ONE, MetadataCommitted(offset=20, epoch=1, kind="Topic", digest="aa"))
     answered(h, offset=10)  # what came after its last heartbeat does not count against it
     answered(h, "STALE_BROKER_EPOCH", offset=10)
     answered(h, offset=10, state="FENCED")  # while it catches up
-    h.add(ONE, FeatureFinalized(21, "metadata.format", 2))
+    h.add(ONE, FeatureFinalized(offset=21, feature="metadata.format", level=2))
     answered(h, "UNSUPPORTED_VERSION", offset=21)
     answered(h, offset=21, features=("metadata.format=1-2",))
     found = verdict(h, "QC-15")
@@ -277,9 +295,13 @@ def test_each_refusal_with_its_own_error_keeps_qc_15(h: HistoryBuilder) -> None:
 
 
 def test_a_deleted_broker_may_come_back_under_qc_15(h: HistoryBuilder) -> None:
-    h.add(ONE, BrokerCommitted(3, 1, 3, True, "old"))
-    h.add(ONE, BrokerCommitted(4, 1, 4, True, "new"))
-    h.add(ONE, MetadataCommitted(5, 1, "DeleteBroker", "aa"))
+    h.add(
+        ONE, BrokerCommitted(offset=3, broker_id=1, broker_epoch=3, fenced=True, incarnation="old")
+    )
+    h.add(
+        ONE, BrokerCommitted(offset=4, broker_id=1, broker_epoch=4, fenced=True, incarnation="new")
+    )
+    h.add(ONE, MetadataCommitted(offset=5, epoch=1, kind="DeleteBroker", digest="aa"))
     answered(h, incarnation="old", offset=5)
     assert verdict(h, "QC-15").verdict is Outcome.NOT_EXERCISED
 
@@ -293,15 +315,27 @@ def test_qc_15_is_undecided_in_a_history_cut_short(h: HistoryBuilder) -> None:
 
 def joining(h: HistoryBuilder, replayed: int, checkpoint: bool = True) -> None:
     """A broker that registers at offset 8 and goes online."""
-    h.add(BROKER, NodeStarted("broker", 1, "inc", 0))
-    h.add(ONE, BrokerCommitted(8, 1, 8, True, "inc"))
-    h.add(BROKER, BrokerStateChanged(1, "INITIAL", "FENCED", 8, "registered"))
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="inc", metadata_offset=0))
+    h.add(
+        ONE, BrokerCommitted(offset=8, broker_id=1, broker_epoch=8, fenced=True, incarnation="inc")
+    )
+    h.add(
+        BROKER,
+        BrokerStateChanged(
+            broker_id=1, old="INITIAL", new="FENCED", broker_epoch=8, reason="registered"
+        ),
+    )
     if checkpoint:
         h.add(
             BROKER, SnapshotStored(offset=3, epoch=1, records=2, entities=2, level=1, digest="aa")
         )
-    h.add(BROKER, MetadataCommitted(replayed, 1, "Broker", "aa"))
-    h.add(BROKER, BrokerStateChanged(1, "FENCED", "ACTIVE", 9, "unfenced"))
+    h.add(BROKER, MetadataCommitted(offset=replayed, epoch=1, kind="Broker", digest="aa"))
+    h.add(
+        BROKER,
+        BrokerStateChanged(
+            broker_id=1, old="FENCED", new="ACTIVE", broker_epoch=9, reason="unfenced"
+        ),
+    )
 
 
 def test_a_broker_online_before_its_own_registration_breaks_reg_04(h: HistoryBuilder) -> None:
@@ -322,11 +356,11 @@ def test_a_broker_online_once_it_has_its_registration_keeps_reg_04(h: HistoryBui
 
 
 def test_a_controller_that_replays_beside_the_broker_keeps_reg_04(h: HistoryBuilder) -> None:
-    h.add(BROKER, MetadataCommitted(8, 1, "Broker", "aa"))
+    h.add(BROKER, MetadataCommitted(offset=8, epoch=1, kind="Broker", digest="aa"))
     joining(h, 6)  # the controller's own replay, in the same process
     assert verdict(h, "REG-04").verdict is Outcome.HOLDS
 
 
 def test_reg_04_is_undecided_in_a_history_cut_short(h: HistoryBuilder) -> None:
-    h.add(BROKER, NodeStarted("broker", 1, "inc", 0))
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="inc", metadata_offset=0))
     assert verdict(h, "REG-04", complete=False).verdict is Outcome.UNKNOWN

@@ -28,16 +28,18 @@ def verdict(h: HistoryBuilder, clause: str = "QC-25", complete: bool = True) -> 
 
 def committed(h: HistoryBuilder, process: str, first: int, end: int) -> None:
     for offset in range(first, end):
-        h.add(process, MetadataCommitted(offset, 1, "Topic", "aa"))
+        h.add(process, MetadataCommitted(offset=offset, epoch=1, kind="Topic", digest="aa"))
 
 
 @pytest.fixture
 def h() -> HistoryBuilder:
     """A controller has committed 10 records since its election, and a broker replayed 4."""
     built = HistoryBuilder()
-    built.add(ACTIVE, NodeStarted("controller", 101, ACTIVE, 0))
-    built.add(BROKER, NodeStarted("broker", 1, BROKER, 0))
-    built.add(ACTIVE, ControllerElected(1, 0, 0))
+    built.add(
+        ACTIVE, NodeStarted(role="controller", node_id=101, incarnation=ACTIVE, metadata_offset=0)
+    )
+    built.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation=BROKER, metadata_offset=0))
+    built.add(ACTIVE, ControllerElected(epoch=1, log_end=0, last_epoch=0))
     committed(built, ACTIVE, 0, 10)
     committed(built, BROKER, 0, 4)
     return built
@@ -49,14 +51,17 @@ def controller(**of: float) -> MetricsReported:
         "commit_latency_ms": 1.5, "commit_rate": 5.0, "requests_rate": 3.0, "last_stable": 10,
         "replayed": 10, "commits": 10, "requests": 6, "over_ms": 2000.0,
     }  # fmt: skip
-    return MetricsReported("controller", 101, **(figures | of))  # type: ignore[arg-type]
+    return MetricsReported(role="controller", node_id=101, **(figures | of))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("lag", [0, 5, 7])
 def test_a_node_that_is_behind_and_reports_another_lag_breaks_qc_25(
     h: HistoryBuilder, lag: int
 ) -> None:
-    h.add(BROKER, MetricsReported("broker", 1, lag, last_stable=10, replayed=4))
+    h.add(
+        BROKER,
+        MetricsReported(role="broker", node_id=1, metadata_lag=lag, last_stable=10, replayed=4),
+    )
     found = verdict(h).violations[0]
     assert f"a MetadataLag of {lag}, with the metadata replayed up to 4" in found.message
     assert found.evidence is Evidence.PEER
@@ -65,14 +70,23 @@ def test_a_node_that_is_behind_and_reports_another_lag_breaks_qc_25(
 def test_a_lag_hidden_by_a_replay_that_did_not_happen_breaks_qc_25(
     h: HistoryBuilder,
 ) -> None:
-    h.add(BROKER, MetricsReported("broker", 1, 0, last_stable=10, replayed=10))
+    h.add(
+        BROKER,
+        MetricsReported(role="broker", node_id=1, metadata_lag=0, last_stable=10, replayed=10),
+    )
     assert verdict(h).verdict is Outcome.VIOLATED
 
 
 def test_a_node_that_reports_how_far_it_is_behind_keeps_qc_25(h: HistoryBuilder) -> None:
-    h.add(BROKER, MetricsReported("broker", 1, 6, last_stable=10, replayed=4))
-    h.add(BROKER, SnapshotLoaded(9, 1, "aa"))
-    h.add(BROKER, MetricsReported("broker", 1, 1, last_stable=10, replayed=9))
+    h.add(
+        BROKER,
+        MetricsReported(role="broker", node_id=1, metadata_lag=6, last_stable=10, replayed=4),
+    )
+    h.add(BROKER, SnapshotLoaded(offset=9, epoch=1, digest="aa"))
+    h.add(
+        BROKER,
+        MetricsReported(role="broker", node_id=1, metadata_lag=1, last_stable=10, replayed=9),
+    )
     found = verdict(h)
     assert (found.verdict, found.exercised) == (Outcome.HOLDS, 2)
 
@@ -80,20 +94,28 @@ def test_a_node_that_reports_how_far_it_is_behind_keeps_qc_25(h: HistoryBuilder)
 def test_a_node_that_knows_of_nothing_it_lacks_does_not_exercise_qc_25(
     h: HistoryBuilder,
 ) -> None:
-    h.add(BROKER, MetricsReported("broker", 1, 0, last_stable=4, replayed=4))
+    h.add(
+        BROKER, MetricsReported(role="broker", node_id=1, metadata_lag=0, last_stable=4, replayed=4)
+    )
     h.add(ACTIVE, controller())
     assert verdict(h).verdict is Outcome.NOT_EXERCISED
 
 
 def test_a_lag_from_an_offset_that_was_never_committed_breaks_qc_25(h: HistoryBuilder) -> None:
-    h.add(BROKER, MetricsReported("broker", 1, 7, last_stable=11, replayed=4))
+    h.add(
+        BROKER,
+        MetricsReported(role="broker", node_id=1, metadata_lag=7, last_stable=11, replayed=4),
+    )
     assert verdict(h).verdict is Outcome.VIOLATED
 
 
 def test_the_commits_own_event_may_come_later_and_a_history_cut_short_leaves_it_undecided(
     h: HistoryBuilder,
 ) -> None:
-    h.add(BROKER, MetricsReported("broker", 1, 7, last_stable=11, replayed=4))
+    h.add(
+        BROKER,
+        MetricsReported(role="broker", node_id=1, metadata_lag=7, last_stable=11, replayed=4),
+    )
     assert verdict(h, complete=False).verdict is not Outcome.VIOLATED
     committed(h, ACTIVE, 10, 11)
     assert verdict(h).verdict is Outcome.HOLDS
@@ -135,8 +157,10 @@ def test_figures_that_contradict_the_history_break_qc_25(
 @pytest.mark.parametrize(("waited_ms", "broken"), [(400.0, False), (600.0, True)])
 def test_a_term_may_have_begun_before_its_election_event(waited_ms: float, broken: bool) -> None:
     h = HistoryBuilder()
-    h.add(ACTIVE, NodeStarted("controller", 101, ACTIVE, 0))
-    h.after(ms=500).add(ACTIVE, ControllerElected(1, 0, 0))
+    h.add(
+        ACTIVE, NodeStarted(role="controller", node_id=101, incarnation=ACTIVE, metadata_offset=0)
+    )
+    h.after(ms=500).add(ACTIVE, ControllerElected(epoch=1, log_end=0, last_epoch=0))
     committed(h, ACTIVE, 0, 10)
     h.add(ACTIVE, controller(commit_latency_ms=waited_ms))
     assert (verdict(h).verdict is Outcome.VIOLATED) is broken
@@ -151,10 +175,16 @@ def test_the_snapshot_lag_is_counted_from_the_snapshot(h: HistoryBuilder) -> Non
 
 
 def test_two_nodes_of_one_process_are_compared_with_their_own_reports(h: HistoryBuilder) -> None:
-    h.add(ACTIVE, NodeStarted("broker", 2, ACTIVE, 0))
-    h.add(ACTIVE, MetricsReported("broker", 2, 6, last_stable=10, replayed=4))
+    h.add(ACTIVE, NodeStarted(role="broker", node_id=2, incarnation=ACTIVE, metadata_offset=0))
+    h.add(
+        ACTIVE,
+        MetricsReported(role="broker", node_id=2, metadata_lag=6, last_stable=10, replayed=4),
+    )
     assert verdict(h).verdict is Outcome.HOLDS
-    h.add(ACTIVE, MetricsReported("broker", 2, 0, last_stable=10, replayed=4))
+    h.add(
+        ACTIVE,
+        MetricsReported(role="broker", node_id=2, metadata_lag=0, last_stable=10, replayed=4),
+    )
     assert verdict(h).verdict is Outcome.VIOLATED
 
 
@@ -164,5 +194,5 @@ def test_what_a_test_saw_on_a_metrics_page_counts(
     h: HistoryBuilder, clause: str, held: bool, outcome: Outcome
 ) -> None:
     assert verdict(h, clause).verdict is Outcome.NOT_EXERCISED
-    h.add("harness", PromiseObserved(clause, held, "seen", "client"))
+    h.add("harness", PromiseObserved(clause=clause, held=held, evidence="seen", seen_by="client"))
     assert verdict(h, clause).verdict is outcome

@@ -34,11 +34,11 @@ def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
 
 
 def elect(h: HistoryBuilder, process: str, epoch: int, log_end: int) -> None:
-    h.add(process, ControllerElected(epoch, log_end, epoch - 1))
+    h.add(process, ControllerElected(epoch=epoch, log_end=log_end, last_epoch=epoch - 1))
 
 
 def commit(h: HistoryBuilder, process: str, offset: int, epoch: int, digest: str = "aa") -> None:
-    h.add(process, MetadataCommitted(offset, epoch, "Topic", digest))
+    h.add(process, MetadataCommitted(offset=offset, epoch=epoch, kind="Topic", digest=digest))
 
 
 def vote(h: HistoryBuilder, epoch: int, candidate: int, reason: str = "granted") -> None:
@@ -90,8 +90,8 @@ def test_a_vote_for_two_candidates_breaks_qc_07_even_over_a_restart() -> None:
 
 def test_a_vote_beside_ones_own_candidacy_breaks_qc_07() -> None:
     h = HistoryBuilder()
-    h.add(TWO, NodeStarted("controller", 102, "x", 0))
-    h.add(TWO, ElectionStarted(4, 5, 1))
+    h.add(TWO, NodeStarted(role="controller", node_id=102, incarnation="x", metadata_offset=0))
+    h.add(TWO, ElectionStarted(epoch=4, log_end=5, last_epoch=1))
     vote(h, 4, 101)
     assert "both 102 and 101" in verdict(h, "QC-07").violations[0].message
 
@@ -174,7 +174,10 @@ def test_a_granted_isr_that_no_node_has_committed_breaks_qc_08() -> None:
             replicas=(1, 2, 3),
         ),
     )
-    h.add("broker-1#1", IsrChangeAnswered("orders", 0, 0, "NONE", (1, 2)))
+    h.add(
+        "broker-1#1",
+        IsrChangeAnswered(topic="orders", partition=0, leader_epoch=0, error="NONE", isr=(1, 2)),
+    )
     assert verdict(h, "QC-08").violations[0].evidence is Evidence.PEER
 
 
@@ -204,7 +207,12 @@ def test_a_committed_change_that_is_answered_then_keeps_qc_08(epoch: int) -> Non
             controller_epoch=1,
         ),
     )
-    h.add("broker-1#1", IsrChangeAnswered("orders", 0, epoch, "NONE", (1, 2)))
+    h.add(
+        "broker-1#1",
+        IsrChangeAnswered(
+            topic="orders", partition=0, leader_epoch=epoch, error="NONE", isr=(1, 2)
+        ),
+    )
     found = verdict(h, "QC-08")
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.PEER)
 
@@ -257,38 +265,38 @@ def test_qc_08_is_undecided_in_a_history_cut_short() -> None:
 
 def test_state_kept_past_the_committed_breaks_qc_09() -> None:
     h = HistoryBuilder()
-    h.add(ONE, ControllerResigned(1, "no_majority"))
-    h.add(ONE, StateReverted(12, 10, 1))
+    h.add(ONE, ControllerResigned(epoch=1, reason="no_majority"))
+    h.add(ONE, StateReverted(offset=12, high_watermark=10, epoch=1))
     found = verdict(h, "QC-09").violations[0]
     assert [str(ref) for ref in found.because] == [f"{ONE}@0"]
 
 
 def test_a_controller_elected_again_without_reverting_breaks_qc_09() -> None:
     h = HistoryBuilder()
-    h.add(ONE, ControllerResigned(1, "higher_epoch"))
+    h.add(ONE, ControllerResigned(epoch=1, reason="higher_epoch"))
     elect(h, ONE, 3, 12)
     assert "without having reverted" in verdict(h, "QC-09").violations[0].message
 
 
 def test_dropping_what_was_never_committed_keeps_qc_09() -> None:
     h = HistoryBuilder()
-    h.add(ONE, ControllerResigned(1, "no_majority"))
-    h.add(ONE, StateReverted(10, 10, 1))
-    h.add(ONE, MetadataTruncated(10, 12, 10, 2))
+    h.add(ONE, ControllerResigned(epoch=1, reason="no_majority"))
+    h.add(ONE, StateReverted(offset=10, high_watermark=10, epoch=1))
+    h.add(ONE, MetadataTruncated(from_offset=10, log_end=12, high_watermark=10, epoch=2))
     assert verdict(h, "QC-09").verdict is Outcome.HOLDS
 
 
 def test_a_deposed_controller_with_nothing_open_does_not_exercise_qc_09() -> None:
     h = HistoryBuilder()
-    h.add(ONE, ControllerResigned(1, "no_majority"))
-    h.add(ONE, StateReverted(10, 10, 1))
-    h.add(TWO, MetadataTruncated(10, 12, 10, 2))
+    h.add(ONE, ControllerResigned(epoch=1, reason="no_majority"))
+    h.add(ONE, StateReverted(offset=10, high_watermark=10, epoch=1))
+    h.add(TWO, MetadataTruncated(from_offset=10, log_end=12, high_watermark=10, epoch=2))
     assert verdict(h, "QC-09").verdict is Outcome.NOT_EXERCISED
 
 
 def test_qc_09_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
-    h.add(ONE, ControllerResigned(1, "no_majority"))
+    h.add(ONE, ControllerResigned(epoch=1, reason="no_majority"))
     assert verdict(h, "QC-09", complete=False).verdict is Outcome.UNKNOWN
 
 
@@ -317,7 +325,9 @@ def test_a_new_controller_without_an_acknowledged_change_breaks_qc_28() -> None:
 
 def test_a_lost_registration_breaks_qc_28() -> None:
     h = HistoryBuilder()
-    h.add(TWO, BrokerCommitted(9, 1, 9, False, "x"))
+    h.add(
+        TWO, BrokerCommitted(offset=9, broker_id=1, broker_epoch=9, fenced=False, incarnation="x")
+    )
     elect(h, THREE, 2, 9)
     assert "registration of broker 1" in verdict(h, "QC-28").violations[0].message
 
@@ -325,7 +335,10 @@ def test_a_lost_registration_breaks_qc_28() -> None:
 def test_a_topic_that_a_client_cannot_find_after_a_failover_breaks_qc_28() -> None:
     h = HistoryBuilder()
     elect(h, ONE, 1, 0)
-    h.add("clients/admin#1", AdminCompleted("a", "create_topic", "orders", "ok", ""))
+    h.add(
+        "clients/admin#1",
+        AdminCompleted(operation="a", api="create_topic", subject="orders", outcome="ok", error=""),
+    )
     elect(h, TWO, 2, 9)
     h.add(
         "clients/r#1",
@@ -355,7 +368,10 @@ def test_a_topic_read_after_a_failover_keeps_qc_28() -> None:
             controller_epoch=1,
         ),
     )
-    h.add("clients/admin#1", AdminCompleted("a", "create_topic", "orders", "ok", ""))
+    h.add(
+        "clients/admin#1",
+        AdminCompleted(operation="a", api="create_topic", subject="orders", outcome="ok", error=""),
+    )
     elect(h, TWO, 2, 10)
     h.add(
         "clients/reader#1",
@@ -368,8 +384,16 @@ def test_a_topic_read_after_a_failover_keeps_qc_28() -> None:
 def test_a_deleted_topic_need_not_exist_after_a_failover() -> None:
     h = HistoryBuilder()
     elect(h, ONE, 1, 0)
-    h.add("clients/admin#1", AdminCompleted("a", "create_topic", "orders", "ok", ""))
-    h.add("clients/admin#1", AdminCompleted("b", "delete_topic", "orders", "unknown", ""))
+    h.add(
+        "clients/admin#1",
+        AdminCompleted(operation="a", api="create_topic", subject="orders", outcome="ok", error=""),
+    )
+    h.add(
+        "clients/admin#1",
+        AdminCompleted(
+            operation="b", api="delete_topic", subject="orders", outcome="unknown", error=""
+        ),
+    )
     elect(h, TWO, 2, 9)
     h.add(
         "clients/r#1",

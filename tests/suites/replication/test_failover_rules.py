@@ -114,7 +114,16 @@ def answer(
 
 
 def broker(h: HistoryBuilder, offset: int, number: int, fenced: bool) -> None:
-    h.add("controller-1#1", BrokerCommitted(offset, number, offset, fenced, f"u{number}"))
+    h.add(
+        "controller-1#1",
+        BrokerCommitted(
+            offset=offset,
+            broker_id=number,
+            broker_epoch=offset,
+            fenced=fenced,
+            incarnation=f"u{number}",
+        ),
+    )
 
 
 # ------------------------------------------------------------------------------------------ QC-32
@@ -150,8 +159,13 @@ def test_a_refused_stale_isr_change_and_a_topic_made_again_keep_qc_32() -> None:
             topic="orders", partition=0, leader_epoch=0, error="NONE", isr=(1, 2), granted_epoch=1
         ),
     )
-    h.add(B1, IsrChangeAnswered("orders", 0, 0, "FENCED_LEADER_EPOCH", ()))
-    h.add("controller-1#1", TopicCommitted(6, "orders", "t", deleted=True))
+    h.add(
+        B1,
+        IsrChangeAnswered(
+            topic="orders", partition=0, leader_epoch=0, error="FENCED_LEADER_EPOCH", isr=()
+        ),
+    )
+    h.add("controller-1#1", TopicCommitted(offset=6, topic="orders", topic_id="t", deleted=True))
     partition(h, 8, leader=2, epoch=0, isr=(2, 3))
     found = verdict(h, "QC-32")
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 1, Evidence.PEER)
@@ -159,7 +173,12 @@ def test_a_refused_stale_isr_change_and_a_topic_made_again_keep_qc_32() -> None:
 
 def test_qc_32_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
-    h.add(B1, IsrChangeAnswered("orders", 0, 0, "FENCED_LEADER_EPOCH", ()))
+    h.add(
+        B1,
+        IsrChangeAnswered(
+            topic="orders", partition=0, leader_epoch=0, error="FENCED_LEADER_EPOCH", isr=()
+        ),
+    )
     assert verdict(h, "QC-32", complete=False).verdict is Outcome.UNKNOWN
 
 
@@ -220,7 +239,7 @@ def test_a_dead_isr_whose_member_comes_back_keeps_rp_29() -> None:
 
 def sought(h: HistoryBuilder) -> None:
     lead(h, B1, 1)
-    h.add(CLIENT, ProduceInvoked("op-1", "orders", 0, -1))
+    h.add(CLIENT, ProduceInvoked(operation="op-1", topic="orders", partition=0, acks=-1))
     lead(h, B2, 2, log_end=3)
 
 
@@ -250,7 +269,9 @@ def test_a_write_that_never_reaches_the_new_leader_breaks_rp_11() -> None:
 def test_a_write_still_open_when_an_unreached_leader_leaves_breaks_rp_11() -> None:
     h = HistoryBuilder()
     sought(h)
-    h.after(11_000).add(B2, LeadershipEnded("orders", 0, 2, "metadata"))
+    h.after(11_000).add(
+        B2, LeadershipEnded(topic="orders", partition=0, leader_epoch=2, reason="metadata")
+    )
     assert "was open for 11.0 s while broker-2#1 led" in verdict(h, "RP-11").violations[0].message
 
 
@@ -258,7 +279,9 @@ def test_a_leader_that_steps_down_just_after_its_successor_began_is_judged_too()
     h = HistoryBuilder()
     sought(h)
     lead(h.after(11_000), B3, 3, log_end=3)
-    h.after(3).add(B2, LeadershipEnded("orders", 0, 2, "metadata"))
+    h.after(3).add(
+        B2, LeadershipEnded(topic="orders", partition=0, leader_epoch=2, reason="metadata")
+    )
     assert "was open for 11.0 s while broker-2#1 led" in verdict(h, "RP-11").violations[0].message
 
 
@@ -266,7 +289,9 @@ def test_a_leader_that_steps_down_long_after_its_successor_began_proves_nothing(
     h = HistoryBuilder()
     sought(h)
     lead(h.after(11_000), B3, 3, log_end=3)
-    h.after(2_000).add(B2, LeadershipEnded("orders", 0, 2, "metadata"))
+    h.after(2_000).add(
+        B2, LeadershipEnded(topic="orders", partition=0, leader_epoch=2, reason="metadata")
+    )
     assert verdict(h, "RP-11").verdict is not Outcome.VIOLATED
 
 
@@ -275,7 +300,7 @@ def test_a_former_leader_that_a_client_reached_until_the_end_keeps_rp_11() -> No
     sought(h)
     lead(h.after(11_000), B3, 3, log_end=3)
     answer(h, B2, 4, error="NOT_ENOUGH_REPLICAS")
-    h.add(B2, LeadershipEnded("orders", 0, 2, "metadata"))
+    h.add(B2, LeadershipEnded(topic="orders", partition=0, leader_epoch=2, reason="metadata"))
     assert verdict(h, "RP-11").verdict is not Outcome.VIOLATED
 
 
@@ -298,7 +323,7 @@ def test_a_write_whose_client_reached_the_new_leader_or_had_no_time_does_not_bre
     h = HistoryBuilder()
     sought(h)
     completed(h, "unknown", -1)
-    h.add(CLIENT, ProduceInvoked("op-1", "orders", 0, -1))
+    h.add(CLIENT, ProduceInvoked(operation="op-1", topic="orders", partition=0, acks=-1))
     answer(h, B2, 4, error="NOT_ENOUGH_REPLICAS")
     h.after(11_000)
     completed(h, "unknown", -1)
@@ -361,7 +386,7 @@ ASKED = Cause(CLIENT, 9, True)
 def test_a_waiting_write_acknowledged_on_stepping_down_breaks_rp_31() -> None:
     h = HistoryBuilder()
     store(h, B1, 0, cause=ASKED)
-    h.add(B1, LeadershipEnded("orders", 0, 1, "metadata"))
+    h.add(B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata"))
     answer(h, B1, 1, cause=ASKED)
     assert "after it had stopped leading" in verdict(h, "RP-31").violations[0].message
 
@@ -369,7 +394,7 @@ def test_a_waiting_write_acknowledged_on_stepping_down_breaks_rp_31() -> None:
 def test_a_waiting_write_that_is_never_answered_breaks_rp_31() -> None:
     h = HistoryBuilder()
     store(h, B1, 0, cause=ASKED)
-    h.add(B1, LeadershipEnded("orders", 0, 1, "metadata"))
+    h.add(B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata"))
     follow(h.after(6_000), B1, 1, 0, leader=2)
     assert "never answered" in verdict(h, "RP-31").violations[0].message
 
@@ -377,7 +402,7 @@ def test_a_waiting_write_that_is_never_answered_breaks_rp_31() -> None:
 def test_a_waiting_write_refused_on_stepping_down_keeps_rp_31() -> None:
     h = HistoryBuilder()
     store(h, B1, 0, cause=ASKED)
-    h.add(B1, LeadershipEnded("orders", 0, 1, "metadata"))
+    h.add(B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata"))
     answer(h, B1, 1, error="NOT_LEADER_OR_FOLLOWER", cause=ASKED)
     assert verdict(h, "RP-31").verdict is Outcome.HOLDS
 
@@ -385,7 +410,7 @@ def test_a_waiting_write_refused_on_stepping_down_keeps_rp_31() -> None:
 def test_rp_31_is_undecided_if_the_leader_died_at_once() -> None:
     h = HistoryBuilder()
     store(h, B1, 0, cause=ASKED)
-    h.add(B1, LeadershipEnded("orders", 0, 1, "metadata"))
+    h.add(B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata"))
     assert verdict(h, "RP-31").verdict is Outcome.UNKNOWN
 
 
@@ -428,7 +453,7 @@ def test_a_log_that_ends_at_its_high_watermark_does_not_exercise_rp_08() -> None
 def flushed(h: HistoryBuilder, to: int) -> None:
     for offset in range(4):
         store(h, B1, offset)
-    h.add(B1, ReplicaCheckpointed("orders", 0, 2, to))
+    h.add(B1, ReplicaCheckpointed(topic="orders", partition=0, high_watermark=2, flushed=to))
 
 
 def test_flushed_messages_that_are_gone_break_rp_26() -> None:
@@ -464,6 +489,6 @@ def test_truncated_messages_need_not_be_found_again(gone: str) -> None:
             ),
         )
     else:
-        h.add(B1, ReplicaRemoved("orders", 0, "t", "unassigned"))
+        h.add(B1, ReplicaRemoved(topic="orders", partition=0, topic_id="t", reason="unassigned"))
     follow(h, B1_AGAIN, 0, 0, leader=2)
     assert verdict(h, "RP-26").verdict is Outcome.NOT_EXERCISED

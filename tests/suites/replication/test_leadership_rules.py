@@ -60,7 +60,16 @@ def partition(
 
 
 def broker(h: HistoryBuilder, offset: int, number: int, fenced: bool) -> None:
-    h.add(CONTROLLER, BrokerCommitted(offset, number, offset, fenced, f"i{number}"))
+    h.add(
+        CONTROLLER,
+        BrokerCommitted(
+            offset=offset,
+            broker_id=number,
+            broker_epoch=offset,
+            fenced=fenced,
+            incarnation=f"i{number}",
+        ),
+    )
 
 
 def lead(h: HistoryBuilder, process: str, epoch: int) -> None:
@@ -79,7 +88,7 @@ def lead(h: HistoryBuilder, process: str, epoch: int) -> None:
 
 
 def stop(h: HistoryBuilder, process: str, epoch: int, reason: str = "metadata") -> None:
-    h.add(process, LeadershipEnded("orders", 0, epoch, reason))
+    h.add(process, LeadershipEnded(topic="orders", partition=0, leader_epoch=epoch, reason=reason))
 
 
 # ------------------------------------------------------------------------------------------ QC-18
@@ -177,7 +186,7 @@ def test_a_broker_fenced_for_its_silence_may_shut_down_at_once() -> None:
 def test_a_deleted_topic_holds_back_no_shutdown() -> None:
     h = HistoryBuilder()
     partition(h, 3, leader=1, epoch=0)
-    h.add(CONTROLLER, TopicCommitted(4, "orders", "t", True))
+    h.add(CONTROLLER, TopicCommitted(offset=4, topic="orders", topic_id="t", deleted=True))
     partition(h, 3, leader=1, epoch=0, process=OTHER)
     ask(h)
     answer(h, "SHUTDOWN")
@@ -453,12 +462,12 @@ def test_growing_epochs_keep_rp_24() -> None:
 def test_a_topic_made_again_begins_anew() -> None:
     h = HistoryBuilder()
     for process in (CONTROLLER, B1, B2):
-        h.add(process, TopicCommitted(2, "orders", "old", False))
+        h.add(process, TopicCommitted(offset=2, topic="orders", topic_id="old", deleted=False))
     partition(h, 3, leader=1, epoch=0)
     lead(h, B1, 0)
     for process in (CONTROLLER, B1, B2):
-        h.add(process, TopicCommitted(7, "orders", "old", True))
-        h.add(process, TopicCommitted(8, "orders", "new", False))
+        h.add(process, TopicCommitted(offset=7, topic="orders", topic_id="old", deleted=True))
+        h.add(process, TopicCommitted(offset=8, topic="orders", topic_id="new", deleted=False))
     partition(h, 9, leader=2, epoch=0)
     lead(h, B2, 0)
     assert verdict(h, "RP-24").verdict is Outcome.NOT_EXERCISED

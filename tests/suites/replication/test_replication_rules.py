@@ -178,7 +178,7 @@ def test_a_topic_deleted_is_forgotten() -> None:
     h = HistoryBuilder()
     store(h, B1, 0, "old", as_leader=True)
     mark(h, B1, 1)
-    h.add(B1, LeadershipEnded("orders", 0, 1, "deleted"))
+    h.add(B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="deleted"))
     store(h, B2, 0, "new", as_leader=True)
     mark(h, B2, 1)
     assert verdict(h, "RP-05").verdict is Outcome.NOT_EXERCISED

@@ -189,7 +189,8 @@ def serve(h: HistoryBuilder, to: int, high_watermark: int) -> None:
 
 def poll(h: HistoryBuilder, *offsets: int) -> None:
     operations = tuple(f"op-{offset}" for offset in offsets)
-    h.add(CONSUMER, Polled("orders", 0, offsets, operations, False))
+    body = Polled(topic="orders", partition=0, offsets=offsets, operations=operations, final=False)
+    h.add(CONSUMER, body)
 
 
 def test_a_fetch_served_past_the_high_watermark_breaks_rp_07() -> None:
@@ -341,7 +342,7 @@ def test_a_leader_that_steps_down_with_its_shrink_unstored_exercises_rp_32() -> 
     h = HistoryBuilder()
     stored_isr(h, 3, 1, ALL3)
     ask(h, (1,))
-    h.add(B1, LeadershipEnded("orders", 0, 1, "metadata"))
+    h.add(B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata"))
     assert verdict(h, "RP-32").evidence is Evidence.SELF
 
 
@@ -432,7 +433,7 @@ def test_a_stall_of_the_leader_leaves_rp_09_undecided() -> None:
     lead(h)
     store(h, B1, 0)
     h.after(6000)
-    h.add(B1, Stalled(3000 * MS))
+    h.add(B1, Stalled(stalled_ns=3000 * MS))
     time_out(h)
     assert verdict(h, "RP-09").verdict is Outcome.UNKNOWN
 

@@ -48,7 +48,16 @@ class Log:
 
     def broker(self, broker: int, fenced: bool = False) -> None:
         self.offset += 1
-        self.h.add(C1, BrokerCommitted(self.offset, broker, self.offset, fenced, f"u{broker}"))
+        self.h.add(
+            C1,
+            BrokerCommitted(
+                offset=self.offset,
+                broker_id=broker,
+                broker_epoch=self.offset,
+                fenced=fenced,
+                incarnation=f"u{broker}",
+            ),
+        )
 
     def partition(
         self,
@@ -80,11 +89,14 @@ class Log:
 
     def deleted_broker(self, broker: int) -> None:
         self.offset += 1
-        self.h.add(C1, BrokerDeleted(self.offset, broker))
+        self.h.add(C1, BrokerDeleted(offset=self.offset, broker_id=broker))
 
     def topic(self, deleted: bool, process: str = C1) -> None:
         self.offset += 1
-        self.h.add(process, TopicCommitted(self.offset, "orders", "t", deleted))
+        self.h.add(
+            process,
+            TopicCommitted(offset=self.offset, topic="orders", topic_id="t", deleted=deleted),
+        )
 
 
 # ------------------------------------------------------------------------------------------ RP-01
@@ -132,7 +144,10 @@ def test_a_topic_created_while_all_brokers_were_live_does_not_exercise_rp_28() -
 
 
 def added(log: Log, outcome: str = "ok") -> None:
-    log.h.add("clients/admin#1", AdminCompleted("op", "add_brokers", "4", outcome, ""))
+    log.h.add(
+        "clients/admin#1",
+        AdminCompleted(operation="op", api="add_brokers", subject="4", outcome=outcome, error=""),
+    )
 
 
 def three_on_three() -> Log:
@@ -298,7 +313,7 @@ def test_leadership_need_not_go_back_to_a_broker_that_cannot_have_it(why: str) -
     elif why == "out":
         log.partition(0, ALL3, 2, 2, isr=(2, 3))
     else:
-        log.h.add(C1, ControllerElected(2, 9, 1))
+        log.h.add(C1, ControllerElected(epoch=2, log_end=9, last_epoch=1))
     log.h.after(2_500)
     looked(log)
     assert verdict(log.h, "RP-21").verdict is Outcome.NOT_EXERCISED
@@ -327,9 +342,9 @@ def test_a_deleted_broker_that_left_keeps_qc_26_and_a_last_member_may_stay() -> 
 
 def marked() -> Log:
     log = Log()
-    log.h.add(C1, TopicMarked(9, "orders", "t"))
+    log.h.add(C1, TopicMarked(offset=9, topic="orders", topic_id="t"))
     log.offset = 9
-    log.h.add("controller-2#1", ControllerElected(2, 10, 1))
+    log.h.add("controller-2#1", ControllerElected(epoch=2, log_end=10, last_epoch=1))
     return log
 
 
@@ -351,8 +366,8 @@ def test_a_marked_topic_that_stays_breaks_qc_26_or_leaves_it_undecided() -> None
 
 def follows(stored: bool = True) -> HistoryBuilder:
     h = HistoryBuilder()
-    h.add(B2, NodeStarted("broker", 2, "u2", 0))
-    h.add(B2, TopicCommitted(5, "orders", "t", deleted=False))
+    h.add(B2, NodeStarted(role="broker", node_id=2, incarnation="u2", metadata_offset=0))
+    h.add(B2, TopicCommitted(offset=5, topic="orders", topic_id="t", deleted=False))
     h.add(
         B2,
         FollowingStarted(
@@ -381,16 +396,21 @@ def follows(stored: bool = True) -> HistoryBuilder:
 
 def deleted_while_away(stored: bool = True) -> HistoryBuilder:
     h = follows(stored)
-    h.add("harness", ProcessExited(B2, -9, 9, True))
-    h.add(C1, TopicCommitted(7, "orders", "t", deleted=True))
+    h.add("harness", ProcessExited(ended=B2, exit_code=-9, signal=9, expected=True))
+    h.add(C1, TopicCommitted(offset=7, topic="orders", topic_id="t", deleted=True))
     return h
 
 
 def back(h: HistoryBuilder, removes: bool) -> None:
-    h.add(B2_AGAIN, NodeStarted("broker", 2, "u3", 0))
+    h.add(B2_AGAIN, NodeStarted(role="broker", node_id=2, incarnation="u3", metadata_offset=0))
     if removes:
-        h.add(B2_AGAIN, ReplicaRemoved("orders", 0, "t", "stray"))
-    h.add(B2_AGAIN, BrokerStateChanged(2, "FENCED", "ACTIVE", 8, "unfenced"))
+        h.add(B2_AGAIN, ReplicaRemoved(topic="orders", partition=0, topic_id="t", reason="stray"))
+    h.add(
+        B2_AGAIN,
+        BrokerStateChanged(
+            broker_id=2, old="FENCED", new="ACTIVE", broker_epoch=8, reason="unfenced"
+        ),
+    )
 
 
 def test_a_broker_that_returns_with_a_deleted_topic_breaks_rp_25() -> None:
@@ -416,22 +436,24 @@ def over_zookeeper(began_before_mark: bool) -> HistoryBuilder:
     """Broker 2 has records of a topic of which only the controller tells, and removes them before
     the topic is gone."""
     h = HistoryBuilder()
-    h.add(C1, TopicCommitted(5, "orders", "t", deleted=False, role="controller"))
-    h.add(B2, NodeStarted("broker", 2, "u2", -1))
+    h.add(
+        C1, TopicCommitted(offset=5, topic="orders", topic_id="t", deleted=False, role="controller")
+    )
+    h.add(B2, NodeStarted(role="broker", node_id=2, incarnation="u2", metadata_offset=-1))
     for event in follows().events():
         if isinstance(event.body, LogAppended):
             h.add(B2, event.body)
-    again = NodeStarted("broker", 2, "u3", -1)
+    again = NodeStarted(role="broker", node_id=2, incarnation="u3", metadata_offset=-1)
     if began_before_mark:
         h.add(B2_AGAIN, again)
-    h.add(C1, TopicMarked(6, "orders", "t"))
+    h.add(C1, TopicMarked(offset=6, topic="orders", topic_id="t"))
     if not began_before_mark:
         h.add(B2_AGAIN, again)
     return h
 
 
 def removes(h: HistoryBuilder) -> None:
-    h.add(B2_AGAIN, ReplicaRemoved("orders", 0, "t", "deleted"))
+    h.add(B2_AGAIN, ReplicaRemoved(topic="orders", partition=0, topic_id="t", reason="deleted"))
 
 
 @pytest.mark.parametrize("began_before_mark", [True, False])
@@ -440,22 +462,26 @@ def test_over_zookeeper_a_broker_that_returns_to_a_marked_topic_exercises_rp_25(
 ) -> None:
     h = over_zookeeper(began_before_mark)
     removes(h)
-    h.add(C1, TopicCommitted(7, "orders", "t", deleted=True, role="controller"))
+    h.add(
+        C1, TopicCommitted(offset=7, topic="orders", topic_id="t", deleted=True, role="controller")
+    )
     expected = Outcome.NOT_EXERCISED if began_before_mark else Outcome.HOLDS
     assert verdict(h, "RP-25").verdict is expected
 
 
 def test_over_zookeeper_a_topic_that_is_gone_before_its_replicas_breaks_rp_25() -> None:
     h = over_zookeeper(began_before_mark=False)
-    h.add(C1, TopicCommitted(7, "orders", "t", deleted=True, role="controller"))
+    h.add(
+        C1, TopicCommitted(offset=7, topic="orders", topic_id="t", deleted=True, role="controller")
+    )
     h.after(11_000)
-    h.add(C1, TopicMarked(8, "payments", "u"))
+    h.add(C1, TopicMarked(offset=8, topic="payments", topic_id="u"))
     assert "has not removed its log of orders-0" in verdict(h, "RP-25").violations[0].message
 
 
 def test_rp_25_is_undecided_while_a_running_broker_had_no_time() -> None:
     h = follows()
-    h.add(C1, TopicCommitted(7, "orders", "t", deleted=True))
+    h.add(C1, TopicCommitted(offset=7, topic="orders", topic_id="t", deleted=True))
     assert verdict(h, "RP-25").verdict is Outcome.UNKNOWN
     assert verdict(deleted_while_away(), "RP-25").verdict is Outcome.NOT_EXERCISED
 
@@ -466,6 +492,9 @@ def test_rp_25_is_undecided_while_a_running_broker_had_no_time() -> None:
 @pytest.mark.parametrize(("held", "outcome"), [(True, Outcome.HOLDS), (False, Outcome.VIOLATED)])
 def test_rp_33_is_what_a_test_saw(held: bool, outcome: Outcome) -> None:
     h = HistoryBuilder()
-    h.add("harness", PromiseObserved("RP-33", held, "brokers were added", "client"))
+    h.add(
+        "harness",
+        PromiseObserved(clause="RP-33", held=held, evidence="brokers were added", seen_by="client"),
+    )
     assert verdict(h, "RP-33").verdict is outcome
     assert verdict(HistoryBuilder(), "RP-33").verdict is Outcome.NOT_EXERCISED

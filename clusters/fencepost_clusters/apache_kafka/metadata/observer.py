@@ -97,8 +97,8 @@ class LogProgress:
     def skip(self, snapshot: Snapshot) -> EvidenceMissed:
         """Continues after a snapshot; returns what of the log was not read because of it."""
         missed = EvidenceMissed(
-            f"metadata records {self.committed[0]} to {snapshot.end - 1} were not read: the log "
-            "had been truncated, and a snapshot has only their result"
+            what=f"metadata records {self.committed[0]} to {snapshot.end - 1} were not read: the "
+            "log had been truncated, and a snapshot has only their result"
         )
         self.next_offset, self.last_epoch = snapshot.end, snapshot.epoch
         self.committed = snapshot.end, snapshot.epoch
@@ -267,7 +267,9 @@ class Observer:
                 return False
         self._recorder.record(self._reading.skip(snapshot))
         digest = f"{zlib.crc32(snapshot.data):08x}"
-        self._recorder.record(SnapshotLoaded(snapshot.end, snapshot.epoch, digest))
+        self._recorder.record(
+            SnapshotLoaded(offset=snapshot.end, epoch=snapshot.epoch, digest=digest)
+        )
         for body in self._metadata.restore(snapshot.end - 1, snapshot.records(self._schemas)):
             self._recorder.record(body)
         return True
@@ -306,7 +308,7 @@ def work(config: WorkerConfig, options: Options, recorder: Recorder) -> str:
 
 def main(argv: Sequence[str]) -> int:
     """See `run_worker`."""
-    started = ClientStarted("observer", "kio")
+    started = ClientStarted(kind="observer", library="kio")
     return run_worker(argv, Options, lambda _: started, work, KINDS)
 
 

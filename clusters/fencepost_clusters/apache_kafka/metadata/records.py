@@ -87,7 +87,11 @@ class Metadata:
             return ()
         bodies: list[Struct] = [
             MetadataCommitted(
-                stored.offset, stored.epoch, record.kind, stored.digest, record.version
+                offset=stored.offset,
+                epoch=stored.epoch,
+                kind=record.kind,
+                digest=stored.digest,
+                version=record.version,
             )
         ]
         make_bodies = TABLE.get(record.kind)
@@ -110,13 +114,17 @@ class Metadata:
             )
             features += (body for body in bodies if isinstance(body, FeatureFinalized))
         gone: list[Struct] = [
-            TopicCommitted(offset, name, topic_id, deleted=True)
+            TopicCommitted(offset=offset, topic=name, topic_id=topic_id, deleted=True)
             for topic_id, name in self._topics.items()
             if topic_id not in new._topics
         ]
-        gone += (BrokerDeleted(offset, one) for one in self._brokers if one not in new._brokers)
+        gone += (
+            BrokerDeleted(offset=offset, broker_id=one)
+            for one in self._brokers
+            if one not in new._brokers
+        )
         come: list[Struct] = [
-            TopicCommitted(offset, name, topic_id, deleted=False)
+            TopicCommitted(offset=offset, topic=name, topic_id=topic_id, deleted=False)
             for topic_id, name in new._topics.items()
             if topic_id not in self._topics
         ]
@@ -129,7 +137,11 @@ class Metadata:
     def _registered(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
         broker = values["BrokerId"]
         body = BrokerCommitted(
-            offset, broker, values["BrokerEpoch"], values["Fenced"], values["IncarnationId"]
+            offset=offset,
+            broker_id=broker,
+            broker_epoch=values["BrokerEpoch"],
+            fenced=values["Fenced"],
+            incarnation=values["IncarnationId"],
         )
         self._brokers[broker] = body
         yield body
@@ -143,17 +155,21 @@ class Metadata:
 
     def _unregistered(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
         self._brokers.pop(values["BrokerId"], None)
-        yield BrokerDeleted(offset, values["BrokerId"])
+        yield BrokerDeleted(offset=offset, broker_id=values["BrokerId"])
 
     def _topic(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
         self._topics[values["TopicId"]] = values["Name"]
-        yield TopicCommitted(offset, values["Name"], values["TopicId"], deleted=False)
+        yield TopicCommitted(
+            offset=offset, topic=values["Name"], topic_id=values["TopicId"], deleted=False
+        )
 
     def _topic_removed(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
         topic_id = values["TopicId"]
         for key in [key for key in self._partitions if key[0] == topic_id]:
             del self._partitions[key], self._elrs[key]
-        yield TopicCommitted(offset, self._topics.pop(topic_id), topic_id, deleted=True)
+        yield TopicCommitted(
+            offset=offset, topic=self._topics.pop(topic_id), topic_id=topic_id, deleted=True
+        )
 
     def _partition(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
         topic_id, number = values["TopicId"], values["PartitionId"]
@@ -209,7 +225,7 @@ class Metadata:
         return body
 
     def _feature(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
-        yield FeatureFinalized(offset, values["Name"], values["FeatureLevel"])
+        yield FeatureFinalized(offset=offset, feature=values["Name"], level=values["FeatureLevel"])
 
 
 def _changed(

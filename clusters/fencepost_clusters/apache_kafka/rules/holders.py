@@ -49,9 +49,11 @@ class IdHolders:
                 self.gone.add(event.process)
             case SessionConfigured(timeout_ms=timeout_ms):
                 self.session_ns = max(self.session_ns, timeout_ms * MS)
-            case FaultInjected(fault_id, fault, targets) if fault != "duplicate_id":
+            case FaultInjected(fault_id=fault_id, fault=fault, targets=targets) if (
+                fault != "duplicate_id"
+            ):
                 self.active_faults[fault_id] = frozenset(map(slot_of, targets))
-            case FaultHealed(fault_id):
+            case FaultHealed(fault_id=fault_id):
                 healed = self.active_faults.pop(fault_id, frozenset())
                 self.healed_ns.update(dict.fromkeys(healed, event.at_ns))
 

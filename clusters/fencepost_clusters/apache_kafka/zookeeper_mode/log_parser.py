@@ -37,8 +37,8 @@ Bodies = Iterator[Struct]
 
 
 def _starting(now: Memory, said: Match[str]) -> Bodies:
-    yield NodeStarted("broker", now.node_id)
-    yield NodeStarted("controller", now.node_id)
+    yield NodeStarted(role="broker", node_id=now.node_id)
+    yield NodeStarted(role="controller", node_id=now.node_id)
 
 
 def _registered(now: Memory, said: Match[str]) -> Bodies:
@@ -64,14 +64,14 @@ def _shuts_down(now: Memory, said: Match[str]) -> Bodies:
 
 def _elected(now: Memory, said: Match[str]) -> Bodies:
     now.active_epoch = int(said[1])
-    yield ControllerElected(now.active_epoch, -1, -1)
+    yield ControllerElected(epoch=now.active_epoch, log_end=-1, last_epoch=-1)
 
 
 def _resigned(now: Memory, said: Match[str]) -> Bodies:
     if now.active_epoch >= 0:  # every broker that stops, or loses its session, says this
         reasons: dict[str, ResignReason] = {"SHUTDOWN": "shutdown", "FENCED": "session_lost"}
         reason = reasons.get(now.state, "higher_epoch")
-        yield ControllerResigned(now.active_epoch, reason)
+        yield ControllerResigned(epoch=now.active_epoch, reason=reason)
     now.active_epoch = -1
 
 
@@ -89,13 +89,13 @@ def _stale(now: Memory, said: Match[str]) -> Bodies:
 
 
 def _recovered(now: Memory, said: Match[str]) -> Bodies:
-    yield RecoveryEnded(now.node_id, -1, -1)
+    yield RecoveryEnded(node_id=now.node_id, logs=-1, batches=-1)
 
 
 def _stopped(now: Memory, said: Match[str]) -> Bodies:
     if not now.stopped:
         now.stopped = True
-        yield NodeStopped("shutdown")
+        yield NodeStopped(reason="shutdown")
 
 
 def _leads(now: Memory, said: Match[str]) -> Bodies:
@@ -120,7 +120,9 @@ def _follows(now: Memory, said: Match[str]) -> Bodies:
         place = found["topic"], int(found["partition"])
         led = now.led.pop(place, None)
         if led is not None:
-            yield LeadershipEnded(*place, led.leader_epoch, "metadata")
+            yield LeadershipEnded(
+                topic=place[0], partition=place[1], leader_epoch=led.leader_epoch, reason="metadata"
+            )
         began = FollowingStarted(
             topic=place[0],
             partition=place[1],

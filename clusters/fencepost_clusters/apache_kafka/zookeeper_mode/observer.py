@@ -106,7 +106,9 @@ def work(config: WorkerConfig, options: Options, recorder: Recorder) -> str:
 
 def main(argv: Sequence[str]) -> int:
     """See `run_worker`."""
-    return run_worker(argv, Options, lambda _: ClientStarted("observer", "kazoo"), work, KINDS)
+    return run_worker(
+        argv, Options, lambda _: ClientStarted(kind="observer", library="kazoo"), work, KINDS
+    )
 
 
 if __name__ == "__main__":

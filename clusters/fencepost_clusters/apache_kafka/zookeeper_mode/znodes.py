@@ -129,11 +129,21 @@ class Znodes:
         if self._brokers.get(broker) == czxid:
             return ()
         self._brokers[broker] = czxid
-        return (BrokerCommitted(czxid, broker, czxid, fenced=False, incarnation=str(czxid)),)
+        return (
+            BrokerCommitted(
+                offset=czxid,
+                broker_id=broker,
+                broker_epoch=czxid,
+                fenced=False,
+                incarnation=str(czxid),
+            ),
+        )
 
     def _unregistered(self, broker: int, zxid: int) -> Struct:
         czxid = self._brokers.pop(broker)
-        return BrokerCommitted(zxid, broker, czxid, fenced=True, incarnation=str(czxid))
+        return BrokerCommitted(
+            offset=zxid, broker_id=broker, broker_epoch=czxid, fenced=True, incarnation=str(czxid)
+        )
 
     def _assigned(self, topic: str, data: bytes, stat: Stat) -> Step:
         """A partition whose replicas changed has an event with its state as it was."""
@@ -147,7 +157,11 @@ class Znodes:
             if number not in known
         ]
         if old is None:
-            return asked, (TopicCommitted(stat.czxid, topic, _id(topic, new), deleted=False),)
+            return asked, (
+                TopicCommitted(
+                    offset=stat.czxid, topic=topic, topic_id=_id(topic, new), deleted=False
+                ),
+            )
         moved = [
             self._partition(stat.mzxid, topic, number, self._states[topic, number][1])
             for number in map(int, new.partitions)
@@ -159,7 +173,7 @@ class Znodes:
         gone = self._topics.pop(topic)
         for number in map(int, gone.partitions):
             self._states.pop((topic, number), None)
-        return TopicCommitted(zxid, topic, _id(topic, gone), deleted=True)
+        return TopicCommitted(offset=zxid, topic=topic, topic_id=_id(topic, gone), deleted=True)
 
     def _changed(self, topic: str, number: int, state: State, stat: Stat) -> Sequence[Struct]:
         before = self._states.get((topic, number))
@@ -173,7 +187,7 @@ class Znodes:
         missed = stat.version - next_version
         if missed:
             why = f"{missed} states of {topic}-{number} were replaced before they were read"
-            bodies.insert(0, EvidenceMissed(why))
+            bodies.insert(0, EvidenceMissed(what=why))
         return bodies
 
     def _partition(self, zxid: int, topic: str, number: int, state: State) -> Struct:

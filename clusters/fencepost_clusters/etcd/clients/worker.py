@@ -47,7 +47,7 @@ def script_of(config: WorkerConfig, options: EtcdOptions) -> Script:
 
 def about(options: EtcdOptions) -> ClientStarted:
     """Which client it is."""
-    return ClientStarted(str(options.__struct_config__.tag), "etcd's JSON gateway")
+    return ClientStarted(kind=str(options.__struct_config__.tag), library="etcd's JSON gateway")
 
 
 def work(config: WorkerConfig, options: EtcdOptions, recorder: Recorder) -> str:
@@ -69,7 +69,7 @@ def _listen(recorder: Recorder, stopping: Event) -> None:
     # Not sys.stdin, whose lock the interpreter wants when it ends while this thread reads on.
     with open(0, "rb", closefd=False) as stream:
         for _ in stream:
-            recorder.record(ClientFailed("clients of etcd take no commands", False))
+            recorder.record(ClientFailed(error="clients of etcd take no commands", fatal=False))
     stopping.set()
 
 

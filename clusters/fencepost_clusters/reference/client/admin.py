@@ -51,7 +51,7 @@ CommandedProbe = (
 
 def refuse(out: Outbox, command: ClientCommand) -> None:
     """Records that a command is not for this kind of client."""
-    out.note(ClientFailed(f"{type(command).__name__} is not for this client", False))
+    out.note(ClientFailed(error=f"{type(command).__name__} is not for this client", fatal=False))
 
 
 @dataclass(slots=True)

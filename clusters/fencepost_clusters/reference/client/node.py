@@ -64,7 +64,7 @@ class ClientNode:
         self._stopping = False
         self._ended = False
         kind = str(options.__struct_config__.tag)
-        self._out.note(ClientStarted(kind, LIBRARY))
+        self._out.note(ClientStarted(kind=kind, library=LIBRARY))
         self._work: ProducerClient | ConsumerClient | ReaderClient | AdminClient | ProbeClient
         match options:
             case ProducerOptions():
@@ -109,7 +109,7 @@ class ClientNode:
             work.tick(now)
         if work.done:
             self._ended = True
-            self._out.note(NodeStopped("stopped" if self._stopping else "done"))
+            self._out.note(NodeStopped(reason="stopped" if self._stopping else "done"))
             self._out.add(Exit("done"))
         return self._out.drain()
 
@@ -120,7 +120,9 @@ class ClientNode:
         elif isinstance(work, ConsumerClient) and isinstance(command, Seek):
             work.seek(command)
         elif not isinstance(work, ConsumerClient):
-            self._out.note(ClientFailed("a producer and a reader take no commands", False))
+            self._out.note(
+                ClientFailed(error="a producer and a reader take no commands", fatal=False)
+            )
         else:
             refuse(self._out, command)
 

@@ -311,7 +311,7 @@ class ProducerClient:
 
     def _break_off(self, error: str) -> None:
         """The broker's numbers and ours no longer agree: nothing can be sent safely any more."""
-        self._out.note(ClientFailed(f"{error}: sequence numbers no longer agree", True))
+        self._out.note(ClientFailed(error=f"{error}: sequence numbers no longer agree", fatal=True))
         self._finish()
 
     def _finish(self) -> None:

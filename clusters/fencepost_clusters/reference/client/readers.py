@@ -43,7 +43,8 @@ class ConsumerClient:
             self._move(place, options.offset)
 
     def _move(self, place: Place, offset: int) -> None:
-        self._out.note(ConsumerPositioned(*place, offset))
+        topic, partition = place
+        self._out.note(ConsumerPositioned(topic=topic, partition=partition, offset=offset))
         self._fetching.move(place, offset)
 
     def seek(self, command: Seek) -> None:
@@ -72,7 +73,9 @@ class ConsumerClient:
             if isinstance(one, Came):
                 record(self._out, one, False)
             elif isinstance(one, Refused):
-                self._out.note(ClientFailed(f"_AUTO_OFFSET_RESET: {one.error.name}", False))
+                self._out.note(
+                    ClientFailed(error=f"_AUTO_OFFSET_RESET: {one.error.name}", fatal=False)
+                )
                 self._move(one.place, BEGINNING)
         return found is not None
 
@@ -230,7 +233,7 @@ class ReaderClient:
                 )
             )
         elif error:
-            self._out.note(ClientFailed(f"{place[0]}-{place[1]}: {error}", False))
+            self._out.note(ClientFailed(error=f"{place[0]}-{place[1]}: {error}", fatal=False))
 
 
 def record(out: Outbox, came: Came, final: bool) -> None:

@@ -56,7 +56,7 @@ class ClientProgram:
             for line in commands:
                 loop.call_soon_threadsafe(self._step, Commanded(decode(line)))
         except msgspec.DecodeError as error:
-            self._recorder.record(ClientFailed(f"not a command: {error}", True))
+            self._recorder.record(ClientFailed(error=f"not a command: {error}", fatal=True))
         loop.call_soon_threadsafe(self._step, e.ShutdownAsked())
 
     def _step(self, what: Input) -> None:

@@ -151,7 +151,7 @@ class Node:
         loop = asyncio.get_running_loop()
         late = loop.time() - expected
         if late >= STALL_S:
-            self._recorder.record(Stalled(int(late * 1e9)))
+            self._recorder.record(Stalled(stalled_ns=int(late * 1e9)))
         due = loop.time() + STALL_CHECK_S
         loop.call_at(due, self._watch, due)
 

@@ -85,7 +85,7 @@ def main(argv: list[str]) -> int:
         return asyncio.run(running.run(listeners, metrics))
     except (DamagedFile, CorruptBatch, UnknownRecord) as error:
         print(f"{node.process} cannot read its disk: {error}", file=sys.stderr)
-        recorder.record(NodeStopped(str(error)))
+        recorder.record(NodeStopped(reason=str(error)))
         return 4
     except OSError as error:
         print(f"{node.process} cannot run: {error}", file=sys.stderr)

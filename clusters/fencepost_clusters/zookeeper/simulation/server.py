@@ -56,7 +56,7 @@ class SimulatedServer:
         """Serves, at its start, and ends the sessions whose time is over."""
         if not self._started:
             self._started = True
-            self._host.record(NodeStarted(ROLE, self._number))
+            self._host.record(NodeStarted(role=ROLE, node_id=self._number))
             self._host.record(ServerServes(server=self._number, mode="standalone"))
         before = self._tree.sessions
         self._tell(self._tree.expire(self._now_ms()))

@@ -1,6 +1,6 @@
 """The runtime of real processes: a run's nodes and clients behind links, wherever they live.
 
-    with ProcessRuntime(system, Shape(), RunFolder.create(path), seed=7) as runtime:
+    with ProcessRuntime(Subject(system, Shape(), seed=7), RunFolder.create(path)) as runtime:
         for slot in runtime.layout.nodes():
             runtime.start(slot)
         runtime.advance(ready, runtime.now_ns() + 20 * SECOND)
@@ -63,8 +63,8 @@ from fencepost.model.runtime import (
     Signal,
     clients_slot,
 )
-from fencepost.model.system.capabilities import Launchable, ParsesLogs, Place, System
-from fencepost.model.system.shape import Shape
+from fencepost.model.system.capabilities import Launchable, ParsesLogs, Place
+from fencepost.model.system.subject import Subject
 from fencepost.model.system.topology import CLIENT, Cut, Layout, Link, Slot
 from fencepost.model.view import View
 from fencepost.runtimes.process.backend import BackendKind
@@ -86,32 +86,26 @@ class ProcessRuntime:
 
     def __init__(
         self,
-        system: System,
-        shape: Shape,
+        subject: Subject,
         folder: RunFolder,
         *,
-        seed: int = 0,
         workloads: Mapping[str, Sequence[str]] | None = None,
-        kinds: tuple[type[Struct], ...] = (),
         backend: BackendKind | None = None,
     ) -> None:
-        """`kinds` are the loaded plugins' event kinds; `backend` is where processes run (by
-        default this host).
+        """`backend` is where processes run (by default this host).
 
         Raises UsageError for a system without programs or a bad shape, EnvironmentFailed if
         toxiproxy is missing, a port is taken, or something that the backend needs is missing.
         """
+        system = subject.system
         if not isinstance(system, Launchable):
             raise UsageError(f"{system.name} cannot be started as processes")
-        self._system, self._launchable = system, system
-        self._shape = shape
+        self._subject, self._launchable = subject, system
         self._folder = folder
-        self._seed = seed
         self._workloads = dict(workloads or {})
-        self._layout = system.layout(shape)
+        self._layout = system.layout(subject.shape)
         check_layout(self._layout)
-        self._kinds = kinds
-        self._codec = Codec(kinds)
+        self._codec = Codec(subject.kinds)
         self._view = View(system.folds)
         self._pending: deque[Event] = deque()
         self._starts: Counter[str] = Counter()
@@ -122,18 +116,22 @@ class ProcessRuntime:
         self._sessions: list[WorkerSession] = []
         self._finish = ExitStack()
         try:
-            self._open(kinds, backend or host_backend())
+            self._open(backend or host_backend())
         except BaseException:
             self._finish.close()
             raise
 
-    def _open(self, kinds: tuple[type[Struct], ...], backend: BackendKind) -> None:
-        folder, layout, finish = self._folder, self._layout, self._finish
+    def _open(self, backend: BackendKind) -> None:
+        subject, folder, layout, finish = self._subject, self._folder, self._layout, self._finish
         own_events = folder.events_of(history.HARNESS)
-        self._write_info(backend)
-        self._recorder = Recorder.open(own_events, folder.run, history.HARNESS, kinds)
+        folder.write_info(
+            info_of(folder.run, subject, backend.runtime, now_ns(), tools=backend.tools)
+        )
+        self._recorder = Recorder.open(own_events, folder.run, history.HARNESS, subject.kinds)
         finish.callback(self._recorder.close)
-        self.record(RunStarted(self._system.name, backend.runtime, self._seed))
+        self.record(
+            RunStarted(system=subject.system.name, runtime=backend.runtime, seed=subject.seed)
+        )
         self._feed = Feed(folder.events, self._codec, own_events)
         finish.callback(self._feed.close)
         self._parsed_logs = ParsedLogs()
@@ -147,9 +145,9 @@ class ProcessRuntime:
         self._network = Network(
             layout,
             self._links,
-            self._backend.prober(probe_of(self._system)),
+            self._backend.prober(probe_of(subject.system)),
             lambda slot: self._processes.living(slot) is not None,
-            unanswered=unanswered_probe(self._system),
+            unanswered=unanswered_probe(subject.system),
         )
         self._waiting = finish.enter_context(selectors.DefaultSelector())
         self._waiting.register(self._feed.fileno(), selectors.EVENT_READ)
@@ -251,7 +249,7 @@ class ProcessRuntime:
         if occupant is not None:
             raise UsageError(f"{occupant.name} is alive in {slot.name}: it holds one process")
         place = self.place(slot)
-        command = self._launchable.command(place, self._shape)
+        command = self._launchable.command(place, self._subject.shape)
         child = Child(
             place.process,
             command.argv,
@@ -266,11 +264,11 @@ class ProcessRuntime:
         self._starts[slot.name] += 1
         process = self._spawn(child, slot)
         parser = None
-        if isinstance(self._system, ParsesLogs):
-            parser = self._system.log_parser(slot, self._shape)
+        if isinstance(self._launchable, ParsesLogs):
+            parser = self._launchable.log_parser(slot, self._subject.shape)
         if parser is not None:
             events = self._folder.events_of(place.process)
-            recorder = Recorder.open(events, self._folder.run, place.process, self._kinds)
+            recorder = Recorder.open(events, self._folder.run, place.process, self._subject.kinds)
             self._parsed_logs.follow(child.log, ParsedLog(parser, recorder))
         return process
 
@@ -308,7 +306,7 @@ class ProcessRuntime:
             data_dir=home.data_dir,
             work_dir=home.work_dir,
             events_path=home.events_path,
-            seed=self._seed,
+            seed=self._subject.seed,
             image=home.image,
         )
 
@@ -395,7 +393,7 @@ class ProcessRuntime:
                 self._take_in()
             except EnvironmentFailed:  # the supervisor is gone, and every process with it
                 completed = False
-            self._record(RunEnded(completed and not self._dead))
+            self._record(RunEnded(completed=completed and not self._dead))
             self._apply_pending()
 
     # --------------------------------------------------------------------------------- workings
@@ -419,7 +417,7 @@ class ProcessRuntime:
         woke_ns = now_ns()
         late_ns = woke_ns - since_ns - int(wanted_s * SECOND)
         if late_ns > STALL_NS:
-            self._record(Stalled(late_ns))
+            self._record(Stalled(stalled_ns=late_ns))
         self._take_in()
         return woke_ns
 
@@ -448,12 +446,15 @@ class ProcessRuntime:
         if tracked is None:
             return
         self._record(
-            ProcessExited(end.name, end.code, end.signal, tracked.expected), at_ns=end.at_ns
+            ProcessExited(
+                ended=end.name, exit_code=end.code, signal=end.signal, expected=tracked.expected
+            ),
+            at_ns=end.at_ns,
         )
         if self._died(tracked, end):
             slot = tracked.process.slot
             if slot.role == CLIENT:
-                self._record(ClientFailed(f"{end.name} {end}", fatal=True))
+                self._record(ClientFailed(error=f"{end.name} {end}", fatal=True))
             if end.name not in self._may_die or not end.signal:
                 named = end.name if slot.role == CLIENT else slot.name
                 self._dead[named] = exit_message(tracked)
@@ -467,7 +468,13 @@ class ProcessRuntime:
     def _spawn(self, child: Child, slot: Slot) -> Process:
         process, at_ns = self._processes.start(child, slot)
         self._record(
-            ProcessSpawned(process.name, slot.name, str(slot.role), slot.node_id, process.pid),
+            ProcessSpawned(
+                started=process.name,
+                slot=slot.name,
+                role=str(slot.role),
+                node_id=slot.node_id,
+                pid=process.pid,
+            ),
             at_ns=at_ns,
         )
         return process
@@ -484,15 +491,3 @@ class ProcessRuntime:
     def _advertised(self, slot: Slot) -> str:
         clients, addresses = self._layout.of(CLIENT), self._backend.addresses
         return addresses.seen(clients[0], slot) if clients else addresses.own(slot)
-
-    def _write_info(self, backend: BackendKind) -> None:
-        info = info_of(
-            self._folder.run,
-            self._system,
-            self._shape,
-            runtime=backend.runtime,
-            seed=self._seed,
-            clock_origin_ns=now_ns(),
-            tools=backend.tools,
-        )
-        self._folder.write_info(info)

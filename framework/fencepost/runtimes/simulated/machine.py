@@ -7,6 +7,7 @@ order when the process goes on.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from random import Random  # noqa: TID251 - a seeded stream, passed in
 from typing import Any, final
 
@@ -48,6 +49,18 @@ class Clock:
         return WALL_ORIGIN_MS + self._offset_ms + self.monotonic_ns(true_ns) // MS
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the simulator gives a machine: its clocks, its chance, the agenda of all, the network,
+    and the ports on which it answers."""
+
+    clock: Clock
+    draw: Random
+    agenda: Agenda
+    network: SimulatedNetwork
+    ports: frozenset[int]
+
+
 @final
 class Machine:
     """See the module and `fencepost.model.system.simulable.Host`; an `End` of the network too."""
@@ -55,12 +68,8 @@ class Machine:
     def __init__(
         self,
         process: Process,
-        clock: Clock,
+        around: Surroundings,
         *,
-        draw: Random,
-        agenda: Agenda,
-        network: SimulatedNetwork,
-        ports: frozenset[int],
         record: Callable[[str, Struct, Cause | None], Event],
         exited: Callable[[Machine, int, str], None],
     ) -> None:
@@ -70,11 +79,11 @@ class Machine:
         self.slot_name = process.slot.name
         self.expected = False
         self.alive = True
-        self._clock = clock
-        self._draw = draw
-        self._agenda = agenda
-        self._network = network
-        self._ports = ports
+        self._clock = around.clock
+        self._draw = around.draw
+        self._agenda = around.agenda
+        self._network = around.network
+        self._ports = around.ports
         self._record = record
         self._exited = exited
         self._program: SimulatedProcess | None = None
@@ -166,7 +175,7 @@ class Machine:
         if not self.stopped:
             return
         stood_ns, self._stopped_ns = self._agenda.now_ns - self._stopped_ns, -1
-        self._record(self.process.name, Stalled(stood_ns), None)
+        self._record(self.process.name, Stalled(stalled_ns=stood_ns), None)
         kept, self._kept = self._kept, []
         for action, arguments in kept:
             self._do(action, *arguments)

@@ -49,13 +49,13 @@ from fencepost.model.runtime import (
     client_port,
     clients_slot,
 )
-from fencepost.model.system.capabilities import Place, System
-from fencepost.model.system.shape import Shape
+from fencepost.model.system.capabilities import Place
 from fencepost.model.system.simulable import Framing, Simulable, SimulatedDisk, SimulatedProcess
+from fencepost.model.system.subject import Subject
 from fencepost.model.system.topology import CLIENT, Cut, Layout, Link, Slot
 from fencepost.model.system.worker_config import WorkerConfig
 from fencepost.model.view import View
-from fencepost.runtimes.simulated.machine import Clock, Machine
+from fencepost.runtimes.simulated.machine import Clock, Machine, Surroundings
 from fencepost.runtimes.simulated.network import NetworkProfile, SimulatedNetwork
 from fencepost.runtimes.simulated.prober import SimulatedProber
 from fencepost.runtimes.simulated.session import SimulatedSession
@@ -73,12 +73,9 @@ class SimulatedRuntime:
 
     def __init__(
         self,
-        system: System,
-        shape: Shape,
+        subject: Subject,
         folder: RunFolder,
         *,
-        seed: int = 0,
-        kinds: tuple[type[Struct], ...] = (),
         profile: NetworkProfile | None = None,
         watch: Callable[[Mapping[str, SimulatedProcess]], None] | None = None,
     ) -> None:
@@ -86,14 +83,13 @@ class SimulatedRuntime:
 
         Raises UsageError for a system that cannot be simulated or a bad shape.
         """
+        system = subject.system
         if not isinstance(system, Simulable):
             raise UsageError(f"{system.name} cannot be simulated")
-        self._system, self._simulable = system, system
-        self._shape = shape
+        self._subject, self._simulable = subject, system
         self._folder = folder
-        self._seed = seed
-        self._layout = system.layout(shape)
-        self._codec = Codec(kinds)
+        self._layout = system.layout(subject.shape)
+        self._codec = Codec(subject.kinds)
         self._agenda = Agenda()
         self._view = View(system.folds)
         self._events: list[Event] = []
@@ -126,8 +122,8 @@ class SimulatedRuntime:
             lambda slot: self._end_in(slot) is not None,
             wait=prober.wait,
         )
-        self._write_info()
-        self.record(RunStarted(system.name, "simulated", seed))
+        folder.write_info(info_of(folder.run, subject, "simulated", START_NS))
+        self.record(RunStarted(system=system.name, runtime="simulated", seed=subject.seed))
 
     def __enter__(self) -> Self:
         return self
@@ -217,7 +213,7 @@ class SimulatedRuntime:
         self._machines[slot.name] = machine
         self._spawned(machine)
         disk = self._disk(slot.name)
-        machine.run(self._simulable.simulated_node(place, self._shape, disk, machine))
+        machine.run(self._simulable.simulated_node(place, self._subject.shape, disk, machine))
         return machine.process
 
     def signal(self, process: Process, what: Signal) -> Receipt:
@@ -279,7 +275,7 @@ class SimulatedRuntime:
             data_dir=self._folder.data_of(slot.name),
             work_dir=self._folder.work_of(process),
             events_path=self._folder.events_of(process),
-            seed=self._seed,
+            seed=self._subject.seed,
         )
 
     def client(self, spec: ClientSpec) -> SimulatedSession:
@@ -339,7 +335,7 @@ class SimulatedRuntime:
         self._closed = True
         for machine in (*self._clients.values(), *self._machines.values()):
             self.signal(machine.process, Signal.KILL)
-        self.record(RunEnded(completed and not self._dead))
+        self.record(RunEnded(completed=completed and not self._dead))
         self._apply()
         lines: dict[str, list[bytes]] = {}
         encode = self._codec.encode
@@ -404,7 +400,7 @@ class SimulatedRuntime:
 
     def _stream(self, purpose: str) -> Random:
         """A separate stream for each purpose, so that one more draw here changes no other."""
-        return Random(f"{self._seed}/{purpose}")
+        return Random(f"{self._subject.seed}/{purpose}")
 
     def _machine(self, process: str, slot: Slot) -> Machine:
         self._pids += 1
@@ -416,12 +412,8 @@ class SimulatedRuntime:
         clock = Clock(START_NS, drift_ppb, offset_ms)
         ports = frozenset(k.port for k in self._layout.links if k.target == slot.name)
         return Machine(
-            process=Process(process, slot, self._pids),
-            clock=clock,
-            draw=self._stream(process),
-            agenda=self._agenda,
-            network=self._connections,
-            ports=ports,
+            Process(process, slot, self._pids),
+            Surroundings(clock, self._stream(process), self._agenda, self._connections, ports),
             record=self._record,
             exited=self._ended,
         )
@@ -430,7 +422,13 @@ class SimulatedRuntime:
         process = machine.process
         slot = process.slot
         self.record(
-            ProcessSpawned(process.name, slot.name, str(slot.role), slot.node_id, process.pid)
+            ProcessSpawned(
+                started=process.name,
+                slot=slot.name,
+                role=str(slot.role),
+                node_id=slot.node_id,
+                pid=process.pid,
+            )
         )
 
     def _ended(self, machine: Machine, code: int, why: str) -> None:
@@ -444,12 +442,16 @@ class SimulatedRuntime:
         exit_message = f"{process.name} exited with code {code}, and should live: {why}"
         if client:
             self._dead[process.name] = exit_message
-            self.record(ClientFailed(exit_message, fatal=True))
+            self.record(ClientFailed(error=exit_message, fatal=True))
         else:
             self._dead[process.slot.name] = exit_message
 
     def _record_exit(self, machine: Machine, code: int, signal: int) -> None:
-        self.record(ProcessExited(machine.process.name, code, signal, machine.expected))
+        self.record(
+            ProcessExited(
+                ended=machine.process.name, exit_code=code, signal=signal, expected=machine.expected
+            )
+        )
 
     def _disk(self, slot: str) -> SimulatedDisk:
         if slot not in self._disks:
@@ -466,14 +468,3 @@ class SimulatedRuntime:
     def _found(self, process: Process) -> Machine | None:
         machine = self._clients.get(process.name) or self._machines.get(process.slot.name)
         return machine if machine is not None and machine.process == process else None
-
-    def _write_info(self) -> None:
-        info = info_of(
-            self._folder.run,
-            self._system,
-            self._shape,
-            runtime="simulated",
-            seed=self._seed,
-            clock_origin_ns=START_NS,
-        )
-        self._folder.write_info(info)

@@ -65,7 +65,7 @@ def _await_end_of_input(stopping: Event) -> None:
 
 def main(argv: Sequence[str]) -> int:
     """See `fencepost.run_worker`."""
-    about = ClientStarted("taker", "sockets")
+    about = ClientStarted(kind="taker", library="sockets")
     return run_worker(argv, TakerOptions, lambda options: about, work, KINDS)
 
 

@@ -126,7 +126,11 @@ def test_a_registration_that_was_replaced_at_once_has_another_epoch() -> None:
     scene.write(Delete("/brokers/ids/1"))
     (gone,) = scene.read()
     assert gone == BrokerCommitted(
-        scene.tree.zxid, 1, second.broker_epoch, fenced=True, incarnation=second.incarnation
+        offset=scene.tree.zxid,
+        broker_id=1,
+        broker_epoch=second.broker_epoch,
+        fenced=True,
+        incarnation=second.incarnation,
     )
 
 
@@ -157,7 +161,7 @@ def test_a_state_that_was_replaced_before_it_was_read_is_missed() -> None:
     path = state_path("orders", 0)
     scene.write(SetData(path, state(2, 1, [2])), SetData(path, state(1, 2, [1])))
     missed, now = scene.read()
-    assert missed == EvidenceMissed("1 states of orders-0 were replaced before they were read")
+    assert missed == EvidenceMissed(what="1 states of orders-0 were replaced before they were read")
     assert isinstance(now, PartitionCommitted)
     assert (now.leader, now.leader_epoch) == (1, 2)
 

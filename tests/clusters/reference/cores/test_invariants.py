@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from fencepost import Shape, SimulatedProcess
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.judge import Outcome
+from fencepost.model.system.subject import Subject
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs import random_schedule
 from fencepost.runs.run import Run, RunResult, RunSpec
@@ -150,7 +151,9 @@ def conduct(
     system = plugins.system("reference/quorum")
     made = RunFolder.create(folder)
     shape = Shape(settings=settings or {}, defects=defects)
-    runtime = SimulatedRuntime(system, shape, made, seed=seed, profile=LOSSY, watch=invariants.look)
+    runtime = SimulatedRuntime(
+        Subject(system, shape, seed), made, profile=LOSSY, watch=invariants.look
+    )
     spec = RunSpec(system, shape, "simulated", seed)
     with Run(runtime, spec, plugins, made) as run:
         run._start_nodes()

@@ -42,7 +42,7 @@ def test_a_node_that_meets_an_unknown_record_ends_with_a_sentence(world: World) 
     assert isinstance(wanted[-2], e.Note)
     assert isinstance(wanted[-2].body, NodeStopped)
     assert "type 99 is not known" in wanted[-2].body.reason
-    core._out.note(NodeStopped("too late"))
+    core._out.note(NodeStopped(reason="too late"))
     assert core._out.drain() == ()
 
 

@@ -34,7 +34,7 @@ def reported() -> tuple[MetricsReported, ...]:
             snapshot_lag=9,
             requests_rate=4.25,
         ),
-        MetricsReported("broker", 1),
+        MetricsReported(role="broker", node_id=1),
     )
 
 

@@ -17,6 +17,7 @@ from zookeeper_servers import RunningServer, available, free_port, standalone
 from fencepost import Condition, Recorder, Shape, Signal
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import SECOND
+from fencepost.model.system.subject import Subject
 from fencepost.runtimes.simulated.runtime import SimulatedRuntime
 from fencepost_clusters.reference.core.node.effects import (
     Address,
@@ -100,7 +101,7 @@ class Simulated:
             {f"{NODE}-1": lambda host: Shell(identity, lambda now: core, MemoryDisk(), host)},
         )
         folder = RunFolder.create(self.folder / "run")
-        with SimulatedRuntime(system, Shape(), folder, seed=1, kinds=KINDS) as runtime:
+        with SimulatedRuntime(Subject(system, Shape(), 1, KINDS), folder) as runtime:
             for name in (SERVER, f"{NODE}-2", f"{NODE}-1"):
                 process = runtime.start(runtime.layout.slot(name))
                 if name == f"{NODE}-1":

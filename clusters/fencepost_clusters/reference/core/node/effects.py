@@ -298,7 +298,7 @@ class Outbox:
 
     def end(self, reason: str, code: int) -> None:
         """Ends the process, which cannot go on: nothing that is wanted after this is done."""
-        self.note(NodeStopped(reason))
+        self.note(NodeStopped(reason=reason))
         self.add(Exit(reason, code))
         self._ended = True
 

@@ -29,7 +29,7 @@ class Metrics:
     def __init__(
         self, role: NodeRole, node_id: int, policies: MetadataPolicies, out: Outbox, now: Instant
     ) -> None:
-        self.latest = MetricsReported(role, node_id)
+        self.latest = MetricsReported(role=role, node_id=node_id)
         self._controls = role == "controller"
         self._policies = policies
         self._out = out

@@ -142,7 +142,7 @@ class LegacyNode:
         )
         self._recovered = False
         self._due_ns: int | None = now.monotonic_ns
-        out.note(RecoveryStarted(settings.node_id))
+        out.note(RecoveryStarted(node_id=settings.node_id))
         out.add(Recover())
 
     @property
@@ -254,7 +254,7 @@ class LegacyNode:
         if self.replicas.by_key:
             self.replicas.checkpoint()
         self._out.add(CloseSession())
-        self._out.note(NodeStopped("shut down"))
+        self._out.note(NodeStopped(reason="shut down"))
         self._out.add(Exit("shut down"))
 
     # ----------------------------------------------------------------------------------- ZooKeeper

@@ -180,7 +180,9 @@ class Store:
         for record in records:
             match record:
                 case r.TopicRecord(deleting=True):
-                    self._out.note(TopicMarked(zxid, record.name, str(record.topic_id)))
+                    self._out.note(
+                        TopicMarked(offset=zxid, topic=record.name, topic_id=str(record.topic_id))
+                    )
                 case r.TopicRecord():
                     self._out.note(
                         TopicCommitted(

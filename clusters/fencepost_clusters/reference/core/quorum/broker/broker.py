@@ -123,7 +123,7 @@ class BrokerNode:
         )
         self.metrics = Metrics("broker", settings.node_id, policies.metadata, self._out, now)
         self._recovered = False
-        self._out.note(RecoveryStarted(settings.node_id))
+        self._out.note(RecoveryStarted(node_id=settings.node_id))
         self._out.add(Recover())
 
     # ------------------------------------------------------------------------------------- driver
@@ -216,7 +216,7 @@ class BrokerNode:
         self.producing.fail_all(now)
         if self.replicas.by_key:
             self.replicas.checkpoint()
-        self._out.note(NodeStopped("shut down"))
+        self._out.note(NodeStopped(reason="shut down"))
         self._out.add(Exit("shut down"))
 
     # ----------------------------------------------------------------------------------- metadata

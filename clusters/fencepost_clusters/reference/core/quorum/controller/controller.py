@@ -132,7 +132,7 @@ class ControllerNode:
             case ShutdownAsked():
                 self.raft.step_down(now)
                 self._follow_leadership(now)
-                self._out.note(NodeStopped("asked to stop"))
+                self._out.note(NodeStopped(reason="asked to stop"))
                 self._out.add(Exit("asked to stop"))
             case Tick():
                 pass

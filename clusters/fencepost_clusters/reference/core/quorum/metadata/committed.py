@@ -124,7 +124,7 @@ class Committed:
                     )
                 )
             case r.DeleteBrokerRecord():
-                self._out.note(BrokerDeleted(at, record.id))
+                self._out.note(BrokerDeleted(offset=at, broker_id=record.id))
             case r.DeleteTopicRecord():
                 self._out.note(
                     TopicCommitted(

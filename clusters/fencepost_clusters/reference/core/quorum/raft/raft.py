@@ -251,7 +251,7 @@ class Raft:
         self.role = Role.UNATTACHED
         self.leader = None
         self._draw_election(now)
-        self._out.note(ControllerResigned(self.epoch, reason))
+        self._out.note(ControllerResigned(epoch=self.epoch, reason=reason))
         self._serving.release(now, everything=True)
         self._next_fetch_ns = now.monotonic_ns
 
@@ -288,7 +288,7 @@ class Raft:
                 return  # an epoch that this node led before a restart, or leads now
             self.leader = leader
             self._download = Download()
-            self._out.note(ControllerFollowed(epoch, leader))
+            self._out.note(ControllerFollowed(epoch=epoch, leader=leader))
             if self.role is not Role.OBSERVER:
                 self.role = Role.FOLLOWER
                 self._election_ns = now.monotonic_ns + self._patience()

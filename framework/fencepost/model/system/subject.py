@@ -1,0 +1,20 @@
+"""What a run is about, whatever the runtime."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from msgspec import Struct
+
+from fencepost.model.system.capabilities import System
+from fencepost.model.system.shape import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A system in one shape, the seed of what chance decides, and the plugins' event kinds."""
+
+    system: System
+    shape: Shape
+    seed: int = 0
+    kinds: tuple[type[Struct], ...] = ()

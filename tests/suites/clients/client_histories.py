@@ -1,0 +1,85 @@
+"""Histories of clients of the partition `orders-0`, for the rules of Jepsen's anomalies."""
+
+from __future__ import annotations
+
+from fencepost.testing import HistoryBuilder, Verdict, judge
+from fencepost_kafka import (
+    LeadershipEnded,
+    Polled,
+    ProduceCompleted,
+    ProduceInvoked,
+    ReadCompleted,
+)
+from fencepost_suites import rules
+from fencepost_suites.clauses import clauses
+
+CLAUSES = {clause.id: clause for clause in clauses()}
+PRODUCER, READER = "clients/producer#1", "clients/reader#1"
+A, B = "clients/consumer-a#1", "clients/consumer-b#1"
+
+
+def invoke(h: HistoryBuilder, acks: int = -1, *, idempotent: bool = True) -> None:
+    body = ProduceInvoked(
+        operation="op", topic="orders", partition=0, acks=acks, idempotent=idempotent
+    )
+    h.add(PRODUCER, body)
+
+
+def delete_replica(h: HistoryBuilder) -> None:
+    ended = LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="deleted")
+    h.add("broker-1#1", ended)
+
+
+def verdict(h: HistoryBuilder, anomaly: str, complete: bool = True) -> Verdict:
+    clause = f"JEPSEN-{anomaly}"
+    chosen = [rule for rule in rules.ALL if rule.clause == clause]
+    # A plane that no system here has: these clauses bind every system.
+    return judge(h.events(), chosen, CLAUSES, h.end(complete), "kraft").verdicts[clause]
+
+
+def acked(h: HistoryBuilder, offset: int, operation: str = "", acks: int = -1) -> None:
+    name = operation or f"op-{offset}"
+    h.add(
+        PRODUCER,
+        ProduceCompleted(
+            operation=name,
+            topic="orders",
+            partition=0,
+            acks=acks,
+            outcome="ok",
+            offset=offset,
+            error="",
+        ),
+    )
+
+
+def poll(h: HistoryBuilder, process: str, *offsets: int, **instead: str) -> None:
+    """What a consumer received; `o4="x"` means that operation x was at offset 4."""
+    operations = tuple(instead.get(f"o{offset}", f"op-{offset}") for offset in offsets)
+    h.add(
+        process,
+        Polled(
+            topic="orders",
+            partition=0,
+            offsets=offsets,
+            operations=operations,
+            final=process == READER,
+        ),
+    )
+
+
+def read(h: HistoryBuilder, end: int, outcome: str = "ok") -> None:
+    error = "" if outcome == "ok" else "3 offsets were not seen in time"
+    asked_ns = h.events()[-1].at_ns
+    h.add(
+        READER,
+        ReadCompleted(
+            topic="orders",
+            partition=0,
+            start=0,
+            end=end,
+            outcome=outcome,
+            error=error,
+            asked_ns=asked_ns,
+        ),
+    )

@@ -1,0 +1,98 @@
+"""The anomalies of polls, each with a violation, a near miss and an undecided history."""
+
+from __future__ import annotations
+
+import pytest
+from tests.suites.clients.client_histories import (
+    READER,
+    A,
+    B,
+    poll,
+    read,
+    verdict,
+)
+
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_kafka import (
+    ConsumerPositioned,
+)
+
+# ----------------------------------------------------------------------------- nonmonotonic-poll
+
+
+@pytest.mark.parametrize("again", [(5,), (4, 5)], ids=["the same", "earlier"])
+def test_a_poll_that_goes_back_is_nonmonotonic(again: tuple[int, ...]) -> None:
+    h = HistoryBuilder()
+    poll(h, A, 4, 5)
+    poll(h, A, *again)
+    assert verdict(h, "nonmonotonic-poll").violations[0].because
+
+
+def test_a_poll_that_goes_back_in_itself_is_nonmonotonic() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 4, 6, 5)
+    assert verdict(h, "nonmonotonic-poll").verdict is Outcome.VIOLATED
+
+
+def test_polls_that_go_on_are_monotonic() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 4, 5)
+    poll(h, B, 4, 5)
+    poll(h, A, 6)
+    assert verdict(h, "nonmonotonic-poll").exercised == 1
+
+
+def test_a_consumer_sent_back_may_go_back() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 4, 5)
+    h.add(A, ConsumerPositioned(topic="orders", partition=0, offset=0))
+    poll(h, A, 0, 1)
+    assert verdict(h, "nonmonotonic-poll").verdict is Outcome.NOT_EXERCISED
+
+
+def test_nonmonotonic_polls_are_undecided_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 4, 5)
+    poll(h, A, 6)
+    assert verdict(h, "nonmonotonic-poll", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------- poll-skip
+
+
+def test_a_message_jumped_over_that_the_reading_shows_is_skipped() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 0, 1)
+    poll(h, A, 3)
+    poll(h, READER, 0, 1, 2, 3)
+    read(h, 4)
+    assert "next after 1, though there is a message at 2" in (
+        verdict(h, "poll-skip").violations[0].message
+    )
+
+
+def test_the_first_messages_after_an_assignment_can_be_skipped_too() -> None:
+    h = HistoryBuilder()
+    h.add(A, ConsumerPositioned(topic="orders", partition=0, offset=5))
+    poll(h, A, 7)
+    poll(h, B, 5, 6, 7)
+    assert verdict(h, "poll-skip").verdict is Outcome.VIOLATED
+
+
+def test_an_offset_that_holds_no_message_is_not_skipped() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 0, 1)
+    poll(h, A, 3)
+    poll(h, A, 4)
+    poll(h, READER, 0, 1, 3, 4)
+    read(h, 5)
+    assert verdict(h, "poll-skip").verdict is Outcome.HOLDS
+
+
+def test_a_gap_that_was_never_read_again_leaves_skips_undecided() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 0, 1)
+    poll(h, A, 3)
+    found = verdict(h, "poll-skip")
+    assert found.verdict is Outcome.UNKNOWN
+    assert "jumped from 2 to 3" in found.reason
