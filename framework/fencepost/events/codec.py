@@ -128,8 +128,8 @@ class Codec:
             body = decoder.decode(got.body)
         elif name in self._old:
             old = self._old[name].decode(got.body)
-            fields = (getattr(old, field) for field in old.__struct_fields__)
-            body = self.kinds[OLD_NAMES[name]](*fields)
+            fields = {field: getattr(old, field) for field in old.__struct_fields__}
+            body = self.kinds[OLD_NAMES[name]](**fields)
         else:
             body = Unrecognised(kind=name, raw=bytes(got.body).decode())
         return Event(
