@@ -3,11 +3,14 @@ promise."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
-from fencepost import Shape
+from fencepost import Condition, Shape, View
 from fencepost.testing import EventLog, Faults
-from fencepost_kafka.testing import KafkaClients, KafkaCluster
+from fencepost_kafka import ElectionStarted, VoteAnswered
+from fencepost_kafka.testing import KafkaClients, KafkaCluster, KafkaNode
 from fencepost_suites.common.shapes import LONG_LEASE
 
 clause = pytest.mark.clause
@@ -96,6 +99,43 @@ def test_an_isolated_controller_resigns_and_its_successor_has_all_committed_meta
     faults.bounce(new, after_ms=0)
     cluster.eventually(cluster.recovered)
     assert clients.list_topics().outcome == "ok"
+
+
+def a_second_in_its_epoch() -> Callable[[VoteAnswered], bool]:
+    """Whether another candidate was answered in the epoch of this answer before."""
+    asked: dict[int, set[int]] = {}
+
+    def such(vote: VoteAnswered) -> bool:
+        asked.setdefault(vote.epoch, set()).add(vote.candidate)
+        return len(asked[vote.epoch]) > 1
+
+    return such
+
+
+def in_one_epoch(candidates: Sequence[KafkaNode]) -> Condition:
+    """The newest elections that they started are of one epoch."""
+
+    def holds(view: View) -> bool:
+        began = [view.latest.get((c.process(view), "quorum.election_started")) for c in candidates]
+        epochs = {e.body.epoch for e in began if e and isinstance(e.body, ElectionStarted)}
+        return None not in began and len(epochs) == 1
+
+    return Condition(" and ".join(map(str, candidates)) + " to stand in one epoch", holds)
+
+
+@pytest.mark.only("reference/quorum", reason="Kafka's controllers do not log when they stand")
+@clause("QC-07")
+def test_a_voter_has_one_vote_an_epoch(
+    cluster: KafkaCluster, faults: Faults, history: EventLog
+) -> None:
+    voter = cluster.active_controller
+    first, second = (c for c in cluster.controllers if c != voter)
+    rivals = (first, second)
+    with faults.hold(rivals, rivals, "Vote", first=0, action="drop"):
+        with faults.pause(voter):
+            cluster.eventually(in_one_epoch(rivals))
+        # Both asked for its vote while it stood still.
+        cluster.eventually(history.event_where(VoteAnswered, a_second_in_its_epoch(), "two votes"))
 
 
 # It resigns only when asked, once it has not heard a voter for so long.
