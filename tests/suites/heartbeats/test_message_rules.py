@@ -188,7 +188,10 @@ def test_bytes_that_a_test_has_read_are_evidence(clause: str) -> None:
         ("HB-01", True, Outcome.NOT_EXERCISED),
     ):
         h = registered()
-        h.add("harness", PromiseObserved(seen, held, "an answer", "client"))
+        h.add(
+            "harness",
+            PromiseObserved(clause=seen, held=held, evidence="an answer", seen_by="client"),
+        )
         assert outcome(h, clause) is expected
 
 
