@@ -19,9 +19,9 @@ WARM = 30
 """How many messages each client has written or read before the first step."""
 
 
-def demonstration(planted: str) -> Demonstration:
+def demonstration(planted: str, followed_by: str = "") -> Demonstration:
     """The load and the steps below, with a defect of the system for the second run."""
-    return Demonstration(load, STEPS, planted)
+    return Demonstration(load, STEPS, planted, followed_by)
 
 
 def _kafka(scene: Scene) -> tuple[KafkaCluster, KafkaClients]:

@@ -1,4 +1,4 @@
-"""What `fencepost demo --system reference/legacy` shows: one of the bounces that KIP-380 describes.
+"""What `fencepost demo` shows of `reference/legacy`: one of the bounces that KIP-380 describes.
 
 A broker's controlled shutdown makes the controller send it StopReplica. The link holds that request
 until the broker has restarted. The new process must refuse it: it was meant for another one.

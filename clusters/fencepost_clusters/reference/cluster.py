@@ -131,7 +131,7 @@ class ReferenceQuorum:
 
     def demonstration(self) -> Demonstration:
         """A broker that lost its lease goes on serving: KIP-631's zombie."""
-        return demonstration("serves-without-lease")
+        return demonstration("serves-without-lease", followed_by="reference/legacy")
 
     def properties(self, place: Place, shape: Shape) -> dict[str, str]:
         """How the process in a place is configured; raises UsageError for an unknown setting.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import typer
+from typing import Annotated
 
-from fencepost.commands.options import DEFAULT_OUT, DEFAULT_SYSTEM, Json, Out, Seed, System
+import typer
+from rich.console import Console
+
+from fencepost.commands.options import DEFAULT_OUT, DEFAULT_SYSTEM, Json, Out, Seed
 from fencepost.commands.terminal import (
     load_plugins,
     output,
@@ -18,44 +21,56 @@ from fencepost.model.errors import EXIT_CLEAN, EXIT_INCONCLUSIVE, EXIT_VIOLATED
 from fencepost.runs import demo as demos
 from fencepost.runs.run import explain_violations
 
+Shown = Annotated[
+    str,
+    typer.Option(
+        help="The one system to show; without it, "
+        f"{DEFAULT_SYSTEM} and those that follow it in the demo."
+    ),
+]
+
 
 def demo(
-    system: System = DEFAULT_SYSTEM,
+    system: Shown = "",
     seed: Seed = 1,
     out: Out = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
     """Breaks a healthy cluster and judges it; then one with a planted defect, and explains it."""
     plugins = load_plugins()
-    result = demos.demo(plugins.system(system), plugins, out, seed, progress())
+    systems = [plugins.system(system)] if system else demos.systems_shown(DEFAULT_SYSTEM, plugins)
+    console = output()
+    result = demos.demo(
+        systems,
+        plugins,
+        out,
+        seed,
+        report=progress(),
+        ended=lambda act: None if json else _show_act(act, console),
+    )
     if json:
         print_json(result.as_json())
     else:
-        _show_demo(result)
+        page = "" if result.page is None else f" The page: {result.page}"
+        show(console, f"\n{result.elapsed_s:.0f} s.{page}")
     if result.trouble is not None:
         raise result.trouble
     raise typer.Exit(EXIT_CLEAN if result.clean else _demo_code(result))
 
 
-def _show_demo(result: demos.DemoResult) -> None:
-    console = output()
-    healthy, planted = (run.result for run in result.runs)
-    show(console, ("\nThe healthy cluster", "bold"))
-    print_verdicts(healthy.judgement, console)
-    show(console, (f"\nWith the defect '{result.runs[1].defect}' planted", "bold"))
-    broken = planted.judgement.of(Outcome.VIOLATED)
-    if broken:
-        show(console, explain_violations(planted.judgement.verdicts))
+def _show_act(act: demos.Act, console: Console) -> None:
+    show(console, (f"\n{act.system}, healthy", "bold"))
+    print_verdicts(act.healthy.result.judgement, console)
+    show(console, (f"\n{act.system}, with the defect '{act.broken.defect}' planted", "bold"))
+    if act.found:
+        show(console, explain_violations(act.broken.result.judgement.verdicts))
     else:
         show(console, "the planted defect was not found: a rule or this demo is wrong")
-    missed = [r.fault_id for run in result.runs for r in run.receipts if not r.receipt]
+    missed = [r.fault_id for run in act.runs for r in run.receipts if not r.receipt]
     if missed:
         show(console, (f"\nfaults without a receipt: {', '.join(missed)}", "yellow"))
-    page = "" if result.page is None else f" The page: {result.page}"
-    show(console, f"\n{result.elapsed_s:.0f} s.{page}")
 
 
 def _demo_code(result: demos.DemoResult) -> int:
-    if result.runs[0].result.judgement.of(Outcome.VIOLATED):
-        return EXIT_VIOLATED
-    return EXIT_INCONCLUSIVE
+    broken = any(act.healthy.result.judgement.of(Outcome.VIOLATED) for act in result.acts)
+    return EXIT_VIOLATED if broken else EXIT_INCONCLUSIVE

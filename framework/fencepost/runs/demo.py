@@ -1,5 +1,5 @@
-"""The demo: a system's own demonstration, run twice; the second run has a defect switched on, which
-must be found.
+"""The demo: the demonstrations of one system or several. Each is run twice; the second run has a
+defect switched on, which must be found.
 
 The system defines what is done to the cluster (`Demonstrable`). After each step the cluster must
 recover before the next one.
@@ -8,7 +8,7 @@ recover before the next one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
@@ -42,112 +42,160 @@ class DemoRun:
 
 @final
 @dataclass(frozen=True, slots=True)
-class DemoResult:
-    """The result of the demo. `planted` are the clauses that the planted defect breaks.
+class Act:
+    """One system, healthy and then with a defect. `planted` are the clauses that the defect
+    breaks."""
 
-    `page` is the report's; without one, `trouble` says why it could not be made.
-    """
-
-    runs: Sequence[DemoRun]
+    system: str
+    healthy: DemoRun
+    broken: DemoRun
     planted: Sequence[str]
-    page: Path | None
-    trouble: EnvironmentFailed | None
-    elapsed_s: float
-    found: Sequence[str] = field(default=())
+
+    @property
+    def runs(self) -> tuple[DemoRun, DemoRun]:
+        """Both, in order."""
+        return self.healthy, self.broken
+
+    @property
+    def found(self) -> Sequence[str]:
+        """The clauses that were violated with the defect."""
+        return self.broken.result.judgement.of(Outcome.VIOLATED)
 
     @property
     def clean(self) -> bool:
         """Whether the clean run violated nothing and left nothing undecided, every receipt is true,
         and the planted defect was found."""
-        healthy = self.runs[0].result
-        verdicts = healthy.judgement
+        verdicts = self.healthy.result.judgement
         return (
             not verdicts.of(Outcome.VIOLATED)
             and not verdicts.of(Outcome.UNKNOWN)
-            and healthy.trouble is None
+            and self.healthy.result.trouble is None
             and all(r.receipt for run in self.runs for r in run.receipts)
             and bool(set(self.planted) & set(self.found))
         )
 
     def as_json(self) -> Mapping[str, object]:
+        """One element of `acts`."""
+        return {
+            "system": self.system,
+            "runs": [_run_as_json(run) for run in self.runs],
+            "found": list(self.found),
+        }
+
+
+def _run_as_json(run: DemoRun) -> Mapping[str, object]:
+    return {
+        "path": str(run.result.folder.path),
+        "defect": run.defect,
+        "verdicts": {
+            clause: {
+                "verdict": str(v.verdict),
+                "exercised": v.exercised,
+                "witness": None if v.evidence is None else str(v.evidence),
+            }
+            for clause, v in run.result.judgement.verdicts.items()
+        },
+        "receipts": [
+            {
+                "fault": r.fault_id,
+                "targets": list(r.targets),
+                "true": r.receipt,
+                "evidence": r.evidence,
+            }
+            for r in run.receipts
+        ],
+    }
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """The result of the demo. `page` is the report's; `trouble` says why it could not be made, or
+    why a later act could not be shown."""
+
+    acts: Sequence[Act]
+    page: Path | None
+    trouble: EnvironmentFailed | None
+    elapsed_s: float
+
+    @property
+    def clean(self) -> bool:
+        """Whether every act is."""
+        return all(act.clean for act in self.acts)
+
+    def as_json(self) -> Mapping[str, object]:
         """The object that `fencepost demo --json` prints."""
         return {
-            "runs": [
-                {
-                    "path": str(run.result.folder.path),
-                    "defect": run.defect,
-                    "verdicts": {
-                        clause: {
-                            "verdict": str(v.verdict),
-                            "exercised": v.exercised,
-                            "witness": None if v.evidence is None else str(v.evidence),
-                        }
-                        for clause, v in run.result.judgement.verdicts.items()
-                    },
-                    "receipts": [
-                        {
-                            "fault": r.fault_id,
-                            "targets": list(r.targets),
-                            "true": r.receipt,
-                            "evidence": r.evidence,
-                        }
-                        for r in run.receipts
-                    ],
-                }
-                for run in self.runs
-            ],
-            "found": list(self.found),
+            "acts": [act.as_json() for act in self.acts],
             "report": None if self.page is None else str(self.page),
             "elapsed_s": round(self.elapsed_s, 1),
         }
 
 
-def demo(
-    system: System, plugins: Plugins, out: Path, seed: int, report: ReportProgress
-) -> DemoResult:
-    """Runs the demo below `out`.
+def systems_shown(first: str, plugins: Plugins) -> Sequence[System]:
+    """A system and those that its demonstration says follow it; UsageError for an unknown one."""
+    shown = [plugins.system(first)]
+    while isinstance(shown[-1], Demonstrable) and (name := shown[-1].demonstration().followed_by):
+        shown.append(plugins.system(name))
+    return shown
 
-    Raises as `Run.start`; EnvironmentFailed at once if this machine lacks what the report needs;
-    UsageError for a system without a demonstration.
+
+def demo(
+    systems: Sequence[System],
+    plugins: Plugins,
+    out: Path,
+    seed: int,
+    *,
+    report: ReportProgress,
+    ended: Callable[[Act], None],
+) -> DemoResult:
+    """Shows each system below `out`, one after the other; `ended` is called after each.
+
+    Raises as `Run.start` for the first system; EnvironmentFailed at once if this machine lacks what
+    the report needs; UsageError for a system without a demonstration.
     """
-    if not isinstance(system, Demonstrable) or not isinstance(system, HasDefects):
-        raise UsageError(f"{system.name} has no demonstration")
+    for system in systems:
+        if not isinstance(system, Demonstrable) or not isinstance(system, HasDefects):
+            raise UsageError(f"{system.name} has no demonstration")
     plugins.check_report(2)
-    shown = system.demonstration()
-    planted = next(one for one in system.defects() if one.name == shown.planted)
     began_ns = now_ns()
-    runs: list[DemoRun] = []
-    for defect in (None, shown.planted):
-        shape = Shape(defects=(defect,) if defect else ())
-        label = "demo" if defect is None else f"demo-{defect}"
-        report(f"run {len(runs) + 1} of 2: {'healthy' if defect is None else 'planted ' + defect}")
-        folder = new_folder(out, label)
-        runs.append(
-            _run(
-                RunSpec(system, shape, seed=seed),
-                plugins,
-                folder=folder,
-                defect=defect,
-                shown=shown,
-                report=report,
-            )
-        )
-    report("the Spark job correlates both histories")
+    acts: list[Act] = []
     page, trouble = None, None
     try:
-        page = plugins.report([run.result.folder.path for run in runs], out)
+        for system in systems:
+            acts.append(_act(system, plugins, out, seed, report=report))
+            ended(acts[-1])
     except EnvironmentFailed as failed:
+        if not acts:
+            raise
         trouble = failed
-    found = runs[1].result.judgement.of(Outcome.VIOLATED)
-    elapsed_s = (now_ns() - began_ns) / 1e9
-    return DemoResult(
-        runs=runs,
-        planted=planted.breaks,
-        page=page,
-        trouble=trouble,
-        elapsed_s=elapsed_s,
-        found=found,
-    )
+    report("the Spark job correlates all histories")
+    try:
+        page = plugins.report([run.result.folder.path for act in acts for run in act.runs], out)
+    except EnvironmentFailed as failed:
+        trouble = trouble or failed
+    return DemoResult(acts, page, trouble, elapsed_s=(now_ns() - began_ns) / 1e9)
+
+
+def _act(system: System, plugins: Plugins, out: Path, seed: int, *, report: ReportProgress) -> Act:
+    assert isinstance(system, Demonstrable)
+    assert isinstance(system, HasDefects)
+    shown = system.demonstration()
+    planted = next(one for one in system.defects() if one.name == shown.planted)
+
+    def run(defect: str | None) -> DemoRun:
+        report(f"{system.name}: {'healthy' if defect is None else f'planted {defect}'}")
+        shape = Shape(defects=(defect,) if defect else ())
+        return _run(
+            RunSpec(system, shape, seed=seed),
+            plugins,
+            folder=new_folder(out, "demo" if defect is None else f"demo-{defect}"),
+            defect=defect,
+            shown=shown,
+            report=report,
+        )
+
+    return Act(system.name, run(None), run(shown.planted), planted.breaks)
 
 
 def _run(

@@ -21,11 +21,13 @@ class Scene:
 @dataclass(frozen=True, slots=True)
 class Demonstration:
     """`load` starts clients; each step breaks something and heals it, named by its docstring's
-    first line. `planted` is the name of the defect of the second run."""
+    first line. `planted` is the name of the defect of the second run. `followed_by` names the
+    system that a demo shows next, if it was asked for no system."""
 
     load: Callable[[Scene], None]
     steps: Sequence[Callable[[Scene], None]]
     planted: str
+    followed_by: str = ""
 
 
 @runtime_checkable

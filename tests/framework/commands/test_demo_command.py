@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 import typer
 
-from fencepost import EnvironmentFailed, RunEnd
+from fencepost import EnvironmentFailed, RunEnd, System
 from fencepost.commands import demo as command
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.judge import Judgement, Outcome, Verdict
+from fencepost.model.configuration import DEFAULTS
+from fencepost.plugins.manager import load
 from fencepost.runs import demo as demos
 from fencepost.runs.run import RunResult
+
+
+def act(result: RunResult) -> demos.Act:
+    broken = demos.DemoRun("serves-without-lease", result, ())
+    return demos.Act("reference/quorum", demos.DemoRun(None, result, ()), broken, ("QC-17",))
 
 
 def test_verdicts_are_printed_before_a_report_that_failed_ends_the_command(
@@ -20,10 +28,14 @@ def test_verdicts_are_printed_before_a_report_that_failed_ends_the_command(
 ) -> None:
     verdicts = {"QC-17": Verdict(Outcome.HOLDS, 3, None, "It holds.")}
     result = RunResult(RunFolder(Path("run")), Judgement(verdicts), RunEnd(True, 0))
-    runs = [demos.DemoRun(defect, result, ()) for defect in (None, "serves-without-lease")]
     trouble = EnvironmentFailed("Spark did not start")
-    shown = demos.DemoResult(runs, ("QC-17",), None, trouble, 5.0)
-    monkeypatch.setattr(demos, "demo", lambda *given: shown)
+    shown = demos.DemoResult([act(result)], None, trouble, 5.0)
+
+    def demo(*given: object, ended: Callable[[demos.Act], None], **rest: object) -> object:
+        ended(shown.acts[0])
+        return shown
+
+    monkeypatch.setattr(demos, "demo", demo)
     with pytest.raises(EnvironmentFailed, match="Spark did not start"):
         command.demo("reference/quorum", 1, Path("out"), json=False)
     assert "QC-17" in capsys.readouterr().out
@@ -31,9 +43,47 @@ def test_verdicts_are_printed_before_a_report_that_failed_ends_the_command(
 
 def test_a_demo_with_a_report_ends_with_its_own_code(monkeypatch: pytest.MonkeyPatch) -> None:
     result = RunResult(RunFolder(Path("run")), Judgement({}), RunEnd(True, 0))
-    runs = [demos.DemoRun(defect, result, ()) for defect in (None, "serves-without-lease")]
-    shown = demos.DemoResult(runs, ("QC-17",), Path("page.html"), None, 5.0)
-    monkeypatch.setattr(demos, "demo", lambda *given: shown)
+    shown = demos.DemoResult([act(result)], Path("page.html"), None, 5.0)
+    monkeypatch.setattr(demos, "demo", lambda *given, **rest: shown)
     with pytest.raises(typer.Exit) as ended:
         command.demo("reference/quorum", 1, Path("out"), json=False)
     assert ended.value.exit_code == 3
+
+
+def test_without_a_system_the_demo_shows_the_reference_cluster_on_both_planes() -> None:
+    shown = demos.systems_shown(DEFAULTS.system, load())
+    assert [system.name for system in shown] == ["reference/quorum", "reference/legacy"]
+
+
+def test_with_a_system_the_demo_shows_that_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def demo(systems: Sequence[System], *rest: object, **more: object) -> demos.DemoResult:
+        asked.extend(system.name for system in systems)
+        return demos.DemoResult([], None, None, 0.0)
+
+    monkeypatch.setattr(demos, "demo", demo)
+    with pytest.raises(typer.Exit):
+        command.demo("reference/quorum", 1, Path("out"), json=True)
+    assert asked == ["reference/quorum"]
+
+
+def test_what_a_later_act_lacks_ends_the_demo_after_the_report_about_the_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    result = RunResult(RunFolder(tmp_path), Judgement({}), RunEnd(True, 0))
+    plugins = load()
+
+    def shown(system: System, *given: object, **rest: object) -> demos.Act:
+        if system.name == "reference/legacy":
+            raise EnvironmentFailed("ZooKeeper's jars are missing")
+        return act(result)
+
+    monkeypatch.setattr(demos, "_act", shown)
+    monkeypatch.setattr(type(plugins), "check_report", lambda *given: None)
+    monkeypatch.setattr(type(plugins), "report", lambda *given: tmp_path / "index.html")
+    systems = demos.systems_shown("reference/quorum", plugins)
+    ended = demos.demo(systems, plugins, tmp_path, 1, report=print, ended=lambda one: None)
+    assert [one.system for one in ended.acts] == ["reference/quorum"]
+    assert ended.page == tmp_path / "index.html"
+    assert str(ended.trouble) == "ZooKeeper's jars are missing"
