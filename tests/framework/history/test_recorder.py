@@ -83,7 +83,7 @@ def test_what_was_recorded_survives_sigkill(tmp_path: Path) -> None:
         "from fencepost.events import Stalled\n"
         "from fencepost.history.recorder import Recorder\n"
         "recorder = Recorder.open(pathlib.Path(sys.argv[1]), 'run-1', 'p#1')\n"
-        "for n in range(100): recorder.record(Stalled(n))\n"
+        "for n in range(100): recorder.record(Stalled(stalled_ns=n))\n"
         "os.kill(os.getpid(), 9)\n"
     )
     path = tmp_path / "events"
