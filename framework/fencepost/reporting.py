@@ -1,4 +1,5 @@
-"""For authors of reports: what a run's folder holds, and the pieces its history is judged with."""
+"""For authors of reports: the contents of a run's folder, and the functions that judge its
+history."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def test_a_failure_that_no_loss_explains_says_so(written: Written) -> None:
 
 def test_a_known_finding_is_distinguished_from_a_new_one(written: Written) -> None:
     text = written.pages["night"].read_text()
-    assert text.count("Known of this system, and no new finding: lamps-flicker.") == 1
+    assert text.count("Known finding of this system: lamps-flicker.") == 1
     assert text.count("as known: lamps-flicker") == 1
 
 

@@ -40,7 +40,7 @@ class MatrixRow(Struct, frozen=True, kw_only=True, rename=RECORDED_AS):
     evidence: Evidence | None
     tests: tuple[str, ...]
     known: tuple[str, ...] = ()
-    """The ids of the known findings that its violations are; empty if any violation is new."""
+    """The ids of the known findings that explain its violations; empty if any violation is new."""
     reason: str = ""
 
 

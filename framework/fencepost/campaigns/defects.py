@@ -167,7 +167,8 @@ class Searcher:
         return search
 
     def clean(self, results: Results) -> None:
-        """Runs the healthy system under as many random schedules; every report is an alarm."""
+        """Runs random schedules on the healthy system; every reported violation is a false
+        alarm."""
         for seed in range(1, self.budget.clean_seeds + 1):
             conducted = self._schedule(seed, ())
             folder = conducted.folder

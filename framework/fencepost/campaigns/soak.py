@@ -28,7 +28,7 @@ class Soak:
     """How many runs, how long each is, and which faults are drawn in a run of `spec` (none: no
     faults).
 
-    Run n has the seed of the spec plus n, from 0 on.
+    Run n, counted from 0, has the seed of the spec plus n.
     """
 
     spec: RunSpec

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import NoReturn
 
 import typer
-from typer._click import exceptions as click  # typer carries its own and re-exports no base
+from typer._click import exceptions as click  # typer re-exports no base class
 
 from fencepost.commands.cluster import up
 from fencepost.commands.conformance import conformance
@@ -66,7 +66,7 @@ COMMANDS: Mapping[Callable[..., None], str] = {
     new_system: "Write a small plugin for a system of your own.",
     doctor: "Check this machine, and list what dead runs left.",
 }
-"""Each command with its line in the list of all, where a longer one would be cut off."""
+"""Each command with its summary for the list of commands, which cuts off a longer line."""
 for command, line in COMMANDS.items():
     app.command(short_help=line)(command)
 cluster_app.command(short_help="Start a cluster and keep it.")(up)
@@ -87,7 +87,7 @@ def _main() -> int:
             configured = {**configured_for(Path.cwd()), **from_environment(os.environ)}
             defaults = defaults_of(program, configured)
             code = program.main(prog_name="fencepost", standalone_mode=False, default_map=defaults)
-            if code != EXIT_INTERRUPTED:  # what typer makes of a KeyboardInterrupt
+            if code != EXIT_INTERRUPTED:  # typer returns this for a KeyboardInterrupt
                 return code if isinstance(code, int) else EXIT_CLEAN
             return _failed(INTERRUPTED, code)
     except click.NoArgsIsHelpError as error:

@@ -50,7 +50,7 @@ def check_name(name: str, loaded: Plugins) -> None:
     taken |= {system.partition("/")[0] for system in loaded.systems}
     taken |= {kind_name(kind).partition(".")[0] for kind in (*KINDS, *loaded.event_kinds)}
     if name in taken:
-        raise UsageError(f"'{name}' names something installed already: take another name")
+        raise UsageError(f"'{name}' is the name of an installed module: take another name")
 
 
 def write(name: str, folder: Path) -> None:

@@ -24,8 +24,8 @@ DEFAULT_OUT = Path(DEFAULTS.out)
 
 
 def defaults_of(command: Any, configured: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The settings of a project that are options of a command and of those below it, as click's
-    `default_map`."""
+    """Click's `default_map`: the settings of a project that are options of a command or of its
+    subcommands."""
     below = getattr(command, "commands", {})
     return {name: defaults_of(one, configured) for name, one in below.items()} | {
         option.name: [configured[option.name]] if option.multiple else configured[option.name]

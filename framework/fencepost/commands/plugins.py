@@ -10,7 +10,7 @@ from fencepost.model.errors import EXIT_CLEAN, EXIT_ENVIRONMENT
 
 
 def plugins(json: Json = False) -> None:
-    """Lists what the loaded plugins offer, and those that were set apart (exit code 4)."""
+    """Lists what the loaded plugins offer, and those that were disabled (exit code 4)."""
     loaded = load_plugins()
     offers = {
         offer.plugin: {
@@ -34,7 +34,7 @@ def plugins(json: Json = False) -> None:
         words = ", ".join(f"{k}: {_words(v)}" for k, v in offered.items() if v)
         show(console, (name, "bold"), f"  {words}")
     for name, why in loaded.broken.items():
-        show(console, (name, "red"), f"  set apart: {why}")
+        show(console, (name, "red"), f"  disabled: {why}")
     raise typer.Exit(code)
 
 

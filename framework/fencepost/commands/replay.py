@@ -15,7 +15,7 @@ from fencepost.runs import replay as replays
 
 def replay(
     folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
-    runtime: Annotated[str | None, typer.Option(help="The run's own, if none is given.")] = None,
+    runtime: Annotated[str | None, typer.Option(help="By default the run's own.")] = None,
     workload: Workload = "",
     out: Out = DEFAULT_OUT,
     json: Json = False,

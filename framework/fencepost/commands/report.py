@@ -21,7 +21,8 @@ def report(
     ] = DEFAULT_OUT / "report",
     json: Json = False,
 ) -> None:
-    """Makes tables and pages of runs, with what explains each failure; judges where it must."""
+    """Makes tables and pages of runs, and explains each failure; judges a run without a valid
+    judgement."""
     plugins = load_plugins()
     runs = [RunFolder(folder.absolute()) for folder in folders]
     plugins.check_report(len(runs))

@@ -65,7 +65,7 @@ def show(console: Console, *parts: str | tuple[str, str]) -> None:
 
 
 def load_plugins() -> Plugins:
-    """The loaded plugins. Prints one line for each that was set apart."""
+    """The loaded plugins. Prints one line for each that was disabled."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PluginWarning)
         plugins = load()

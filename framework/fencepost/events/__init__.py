@@ -2,9 +2,9 @@
 
 An `Event` is the envelope; its `body` says what happened. Every body is frozen, tagged with its
 `type`, and flat: text, numbers, truth values and tuples of them, so that the NDJSON line, the flat
-row, the Spark schema and the documentation page are projections of these classes and of nothing
-else. A system's kinds, tagged `plugin.name`, come from plugins (`fencepost_event_kinds`), and say
-by `fencepost.events.traits` what the framework may know of them.
+row, the Spark schema and the documentation page are projections of these classes only. A system's
+kinds, tagged `plugin.name`, come from plugins (`fencepost_event_kinds`), and say by
+`fencepost.events.traits` what the framework may know of them.
 
 Rules of the schema:
 

@@ -135,7 +135,8 @@ class PromiseObserved(
 
 
 class ClusterRecovered(Struct, frozen=True, tag="cluster.recovered", kw_only=True):
-    """Whether nothing was missing any more after healing (`System.missing`), within the bound.
+    """Whether the cluster recovered after healing: nothing was missing (`System.missing`) within
+    the bound.
 
     If `recovered` is false, `missing` lists in words what was still missing.
     """

@@ -181,9 +181,10 @@ def is_sourced(body: Struct) -> TypeGuard[Sourced]:
 
 
 def shared_record(event: Event) -> Hashable:
-    """The name of what several processes tell alike, such as a record that each of them replays.
+    """The name that events of several processes share because they report one fact, such as a
+    record that each process replays.
 
-    None for an event that only its own process can tell.
+    None for an event that only its own process can report.
     """
     if is_sourced(event.body):
         for origin in event.body.came_from(event.process):

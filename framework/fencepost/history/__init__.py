@@ -1,1 +1,1 @@
-"""A run's history: recording, following, merging, and the folder it lives in."""
+"""A run's history: recording, following, merging, and the run folder."""

@@ -1,4 +1,4 @@
-"""What processes write, as they write it: every events file of a run, followed by inotify.
+"""Follows every events file of a run by inotify: events are read as processes write them.
 
 Nothing polls: the feed has a descriptor to select on, and a read returns the whole lines that came
 since the last one. An unfinished last line waits for its end.

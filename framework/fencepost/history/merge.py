@@ -99,7 +99,7 @@ class Examiner:
                 self.completed = completed
 
     def end(self) -> RunEnd:
-        """What is known once no event is left."""
+        """What is missing in the whole history, after its last event."""
         damage = list(self.damage)
         damage += [f"how {process} ended is not recorded" for process in self.unended]
         if self.completed is None:
@@ -188,7 +188,7 @@ def in_order(sources: Iterable[Iterable[Written]]) -> Iterator[Written]:
     """Merges the events of processes, one source each, into happens-before order.
 
     A source waits while the cause of its next event is still to come. A cause that its process
-    never wrote delays nothing, and neither do causes in a circle: then time alone decides.
+    never wrote delays nothing. If causes form a circle, time alone decides.
     """
     ready: list[_Head] = []
     waiting: dict[str, list[_Head]] = {}
@@ -226,8 +226,8 @@ def in_order(sources: Iterable[Iterable[Written]]) -> Iterator[Written]:
 
 
 def _next(latest_ns: int, number: int, source: Iterator[Written]) -> _Head | None:
-    """The next event of a source. Its time never runs backwards, since the order of its numbers
-    comes first."""
+    """The next event of a source. Its sort time is never before that of the source's earlier
+    events, since within a process the order of the numbers decides."""
     written = next(source, None)
     if written is None:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 DAMAGE_NAMED = 5
-"""How much of its damage an incomplete history names."""
+"""How many sentences of damage `RunEnd.lacks` quotes."""
 
 
 @dataclass(frozen=True, slots=True)

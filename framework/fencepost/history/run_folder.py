@@ -1,4 +1,4 @@
-"""A run's folder: all that is known of one run, readable whatever ended it (layout v2).
+"""A run's folder: everything recorded of one run, readable however the run ended (layout v2).
 
     run.json          `RunInfo`: what was run, with what, when; written before anything is started
     schedule.json     every fault with its target and time, for replay
@@ -11,7 +11,7 @@
     data/             one folder a slot: its disk; discarded unless the run failed
     report/           pages
 
-Nothing in a folder refers to the folder's own place, so that it can be moved. Folders of layout 1
+No file in a folder contains the folder's own path, so the folder can be moved. Folders of layout 1
 are read as well; a newer layout than this program knows is refused by name.
 """
 
@@ -246,7 +246,7 @@ class RunFolder:
 
     @property
     def sockets(self) -> Path:
-        """Through which toxiproxies are asked; there while the run lasts."""
+        """The folder of the toxiproxies' API sockets; it exists while the run lasts."""
         return self.path / "sockets"
 
     @property

@@ -1,12 +1,11 @@
-"""Links: one toxiproxy a slot, one proxy a link, and the state each is wanted in.
+"""Links: one toxiproxy per slot, one proxy per link, and the desired state of each link.
 
-Where the toxiproxies live and how they are asked is in `fencepost.injection.toxiproxies`; no other
-module knows of them.
+`fencepost.injection.toxiproxies` starts the toxiproxies and sends them requests.
 
 toxiproxy can hang: one paused target, or one client that left a delayed connection, can block its
-whole API. A server that does not answer within `API_LIMIT_S` is killed and built anew with the
-links as they are wanted. That closes its slot's connections, and no others; a cut link is not
-open for a moment meanwhile, since it is made disabled and enabled once its toxics are on.
+whole API. A server that does not answer within `API_LIMIT_S` is killed and replaced, and the new
+one sets every link to its desired state. This closes the connections of that slot, and no others. A
+cut link stays cut meanwhile: its proxy is created disabled, and enabled once its toxics are set.
 """
 
 from __future__ import annotations
@@ -26,14 +25,15 @@ from fencepost.model.faults.hold import Hold, HoldCounts, check_hold
 from fencepost.model.runtime import HEALTHY, LinkState
 from fencepost.model.system.topology import Layout, Link, Slot
 
-_FORGOTTEN = "its toxiproxy hung and was built anew: what it held is lost"
+_FORGOTTEN = "its toxiproxy hung and was replaced: the messages that it held are lost"
 _REFUSED = 400
 """The least HTTP status that is a refusal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """What went into one direction of a link and came out of it, over connections now closed."""
+    """Bytes that entered one direction of a link and left it, over connections that are closed
+    now."""
 
     received: int = 0
     sent: int = 0
@@ -56,24 +56,26 @@ class _Server:
 
 @final
 class Links:
-    """Every link of a layout, and the state each is wanted in."""
+    """Every link of a layout, and its desired state."""
 
     def __init__(self, layout: Layout, toxiproxies: Toxiproxies) -> None:
-        """All links are wanted healthy; those of a slot are there once it was opened."""
+        """The desired state of all links is healthy. The links of a slot exist once `open` was
+        called."""
         self._layout = layout
         self._toxiproxies = toxiproxies
         self._wanted = dict.fromkeys(layout.links, HEALTHY)
         self._applied: dict[Link, frozenset[Toxic]] = dict.fromkeys(layout.links, frozenset())
         self._holds: dict[Link, Hold] = {}
         self._forgotten: set[Link] = set()
-        """Those whose toxiproxy was built anew since their hold began: what they held is lost."""
+        """Links whose toxiproxy was replaced since their hold began: their held messages are
+        lost."""
         self._starts = 0
         self._servers: dict[str, _Server] = {}
         self._begun: dict[str, _Server] = {}
-        """Those of them that have no links yet."""
+        """The servers that have no links yet."""
 
     def begin(self, slots: Iterable[Slot]) -> None:
-        """Starts the toxiproxies of these slots, all at once, unless they are there.
+        """Starts the toxiproxies of these slots, all at once, unless they were started already.
 
         Returns before they answer: `open` waits for that. Raises EnvironmentFailed when a port is
         taken.
@@ -85,7 +87,7 @@ class Links:
         self._begun.update({server.slot.name: server for server in servers})
 
     def open(self, slots: Iterable[Slot]) -> None:
-        """Creates the links of these slots as they are wanted, unless they are there.
+        """Creates the links of these slots in their desired states, unless they exist already.
 
         Raises EnvironmentFailed when a toxiproxy does not start or answer, or a port is taken.
         """
@@ -106,7 +108,7 @@ class Links:
         return frozenset(server.process for server in self._servers.values())
 
     def state(self, link: Link) -> LinkState:
-        """What the link is wanted to do."""
+        """The desired state of the link."""
         return self._wanted[link]
 
     def end(self, link: Link) -> End:
@@ -114,7 +116,8 @@ class Links:
         return self._toxiproxies.listen(link)
 
     def apply(self, wanted: Mapping[Link, LinkState]) -> Sequence[str]:
-        """Brings these links into these states; says which toxiproxies had to be built anew.
+        """Brings these links into these states; returns a sentence for each toxiproxy that was
+        replaced.
 
         Raises UsageError, with nothing changed, for a state that makes no sense.
         """
@@ -130,7 +133,7 @@ class Links:
                     self._bring(server, link)
             except Hung:
                 self._rebuild(server)
-                rebuilt.append(f"the toxiproxy of {server.slot.name} hung and was built anew")
+                rebuilt.append(f"the toxiproxy of {server.slot.name} hung and was replaced")
         return rebuilt
 
     @property
@@ -147,12 +150,12 @@ class Links:
         self._forgotten.discard(link)
 
     def release(self, link: Link) -> None:
-        """Has the link let go what it holds; `held` says when it has."""
+        """Makes the link release what it holds; `held` shows when everything has left."""
         if self._holds.pop(link, None) is not None:
             self._follow(link)
 
     def held(self, link: Link) -> HoldCounts:
-        """See `Runtime.held`; of a link that is not there yet, nothing."""
+        """See `Runtime.held`; all counts are 0 for a link that does not exist yet."""
         if not self._is_framed(link):
             return HoldCounts()
         for server, _ in self._grouped([link]):
@@ -162,7 +165,7 @@ class Links:
         return HoldCounts()
 
     def _follow(self, link: Link) -> None:
-        """Tells the link's toxiproxy what to hold, if there is one."""
+        """Sends the hold to the link's toxiproxy, if that was started."""
         for server, _ in self._grouped([link]):
             try:
                 attributes = self._attributes(link, self._holds.get(link))
@@ -175,8 +178,8 @@ class Links:
         return hold_attributes(what, "{}:{}".format(*self._toxiproxies.upstream(link)))
 
     def differences(self, links: Sequence[Link]) -> Sequence[str]:
-        """Where what toxiproxy says of those of these links that are there differs from what is
-        wanted."""
+        """Differences between the actual and the desired state of these links' proxies, a sentence
+        each. Links that do not exist yet are left out."""
         found = []
         for server, theirs in self._grouped(links):
             listed = msgspec.json.decode(self._read(server, "/proxies"))
@@ -189,7 +192,8 @@ class Links:
         return found
 
     def bytes_passed(self, links: Sequence[Link]) -> Mapping[tuple[Link, str], Bytes]:
-        """Byte counts of closed connections, by link and stream; none of links not there yet."""
+        """Byte counts of closed connections, by link and stream. Links that do not exist yet have
+        none."""
         counts: dict[tuple[Link, str], Bytes] = {}
         for server, theirs in self._grouped(links):
             metrics = _parse_metrics(self._read(server, "/metrics"))
@@ -216,14 +220,15 @@ class Links:
         ]
 
     def _read(self, server: _Server, path: str) -> str:
-        """A reading, from the server built anew if the present one hangs."""
+        """The answer to a GET, from the replacement of the server if the present one hangs."""
         try:
             return self._ask(server, "get", path)
         except Hung:
             return self._ask(self._rebuild(server), "get", path)
 
     def _ask(self, server: _Server, method: str, path: str, body: object = None) -> str:
-        """One request; raises Hung without an answer in time, EnvironmentFailed on refusal."""
+        """The answer to one request; raises Hung without one in time, EnvironmentFailed on
+        refusal."""
         reply = self._toxiproxies.ask(server.process, method, path, body)
         if reply.status >= _REFUSED:
             raise EnvironmentFailed(
@@ -232,7 +237,7 @@ class Links:
         return reply.text
 
     def _bring(self, server: _Server, link: Link) -> None:
-        """Tells the server what is new of a link: removals first, then additions."""
+        """Sends the server the changes to a link's toxics: removals first, then additions."""
         want, path = toxics(self._wanted[link]), f"{_path(link)}/toxics"
         for toxic in sorted(self._applied[link] - want):
             self._ask(server, "delete", f"{path}/{toxic.name}")
@@ -246,7 +251,7 @@ class Links:
         return _Server(slot, f"toxiproxy/{slot.name}#{self._starts}")
 
     def _build(self, server: _Server) -> None:
-        """Creates the slot's proxies as wanted, once the server answers."""
+        """Creates the slot's proxies in their desired states, once the server answers."""
         self._toxiproxies.ready(server.process)
         links = self._links_of(server.slot)
         proxies = [
@@ -258,12 +263,12 @@ class Links:
             }
             for link in links
         ]
-        self._ask(server, "post", "/populate", proxies)  # which knows of no toxics
+        self._ask(server, "post", "/populate", proxies)  # `populate` takes no toxics
         for link in links:
             self._applied[link] = frozenset()
             if self._is_plain(link):
                 continue
-            if self._is_framed(link):  # first, since it must see a connection's first byte
+            if self._is_framed(link):  # first, so that it sees a connection's first byte
                 self._ask(server, "post", f"{_path(link)}/toxics", self._hold_toxic(link))
             self._bring(server, link)
             self._ask(server, "patch", _path(link), {"enabled": True})
@@ -285,7 +290,7 @@ class Links:
         return [*held, *map(_described, toxics(self._wanted[link]))]
 
     def _rebuild(self, hung: _Server) -> _Server:
-        """Kills a server and puts one in its place that does what is wanted."""
+        """Kills a server and starts one in its place, with every link in its desired state."""
         del self._servers[hung.slot.name]
         self._forgotten.update(link for link in self._holds if link.source == hung.slot.name)
         self._toxiproxies.kill(hung.process)

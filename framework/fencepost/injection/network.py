@@ -1,8 +1,8 @@
 """The links of a run as faults see them: cuts that accumulate, changes that bring a receipt.
 
-Every runtime uses it: links, prober and time are arguments. What is measured is judged in
-`fencepost.injection.receipts`. What is set, and how, is in `fencepost.injection.links` for
-toxiproxies, and in `fencepost.runtimes.simulated.network` for simulated links.
+Every runtime uses it: links, prober and time are arguments. `fencepost.injection.receipts` judges
+the measurements. `fencepost.injection.links` sets the states in toxiproxies,
+`fencepost.runtimes.simulated.network` in simulated links.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ ASKED_AGAIN = 3
 
 
 Poll = Callable[[Callable[[], bool], float, float], bool]
-"""Asks until something holds, or a limit has passed: see `fencepost.model.clock.poll`, which is the
-one of real time. Both times are in seconds."""
+"""Asks until the answer is true or a limit has passed; `fencepost.model.clock.poll` does it in real
+time. Limit and interval are in seconds."""
 
 
 class LinkControl(Protocol):
-    """What sets links into states, and counts what they drop."""
+    """Sets links into states, and counts what they drop."""
 
     def state(self, link: Link) -> LinkState:
-        """What the link is wanted to do."""
+        """The desired state of the link."""
         ...
 
     def apply(self, wanted: Mapping[Link, LinkState]) -> Sequence[str]:
-        """Brings these links into these states; returns a sentence for each thing that had to be
-        repaired for it. Raises UsageError, with nothing changed, for a state that makes no sense.
+        """Brings these links into these states; returns a sentence for each repair that this
+        needed. Raises UsageError, with nothing changed, for a state that makes no sense.
         """
         ...
 
     def differences(self, links: Sequence[Link]) -> Sequence[str]:
-        """A sentence for each of these links that is not in the state that is wanted."""
+        """A sentence for each of these links that is not in its desired state."""
         ...
 
     def bytes_passed(self, links: Sequence[Link]) -> Mapping[tuple[Link, str], Bytes]:
-        """What went in and came out so far, by link and stream."""
+        """The bytes that entered and left so far, by link and stream."""
         ...
 
     def hold(self, link: Link, what: Hold) -> None:
@@ -71,7 +71,7 @@ class LinkControl(Protocol):
         ...
 
     def release(self, link: Link) -> None:
-        """Has the link let go what it holds; `held` says when it has."""
+        """Makes the link release what it holds; `held` shows when everything has left."""
         ...
 
     @property
@@ -82,7 +82,7 @@ class LinkControl(Protocol):
 
 @final
 class Network:
-    """The links of a run with what cuts them and what they do by themselves."""
+    """The links of a run: the cuts on them, and the state that was set for each link itself."""
 
     def __init__(
         self,
@@ -94,10 +94,10 @@ class Network:
         unanswered: str = "",
         wait: Poll = poll,
     ) -> None:
-        """`lives` says whether a process lives in a slot now; `wait` is how time passes.
+        """`lives` says whether a process is alive in a slot now; `wait` lets time pass.
 
-        `unanswered` is the sentence for a probe that no node has ever answered, if it is known not
-        to fit every system; without it such a change has no receipt.
+        `unanswered` is the message of the UsageError for a probe that no node has ever answered. If
+        it is empty, no error is raised, and such a change has no receipt.
         """
         self._layout = layout
         self._links = links
@@ -193,7 +193,7 @@ class Network:
         )
 
     def _change(self, links: Sequence[Link]) -> Receipt:
-        """Brings the links into the states that now hold, and measures it."""
+        """Brings the links into their effective states, and measures the change."""
         new = {link: self._effective(link) for link in links}
         old = {link: self._links.state(link) for link in links}
         live = [
@@ -236,14 +236,14 @@ class Network:
 
         trials = tried()
         unseen = {trial.link: new[trial.link] for trial in trials if trial.unseen}
-        if unseen:  # an answer that came after the asker had left vanished uncounted
+        if unseen:  # the answer may have come after the prober closed: then it is not counted
             after.update(self._ask(unseen, new, HEAL_LIMIT_S, LONGEST_WAIT_S))
             trials = tried()
         differences = self._links.differences(links)
         return judge(trials, differences, notes, len(links) - len(live))
 
     def _unmeasured(self, links: Sequence[Link]) -> str:
-        """Why no answer can tell of these links."""
+        """Why the state of these links cannot be measured."""
         ports = {link.port for link in links}
         if ports <= self._layout.unasked:
             numbers = describe(str(port) for port in sorted(ports))
@@ -252,7 +252,7 @@ class Network:
         return f"no process runs at both ends of {_directions(pairs)}"
 
     def _check_answered(self, before: Mapping[Link, ProbeAnswer]) -> None:
-        """Raises UsageError for a probe that does not fit: nothing has answered it in this run."""
+        """Raises UsageError for a probe that does not fit: no node has answered it in this run."""
         if any(answer.came for answer in before.values()):
             self._unanswered = ""
         elif before and self._unanswered:
@@ -263,8 +263,8 @@ class Network:
     ) -> Mapping[Link, ProbeAnswer]:
         """How the links answer before they are changed.
 
-        How long a cut must be silent to be one is measured by it, and leases run out meanwhile: a
-        node that stood still for a moment is asked again, so that what it takes is what counts.
+        The slowest answer decides how long a cut must stay silent, and leases run out meanwhile. So
+        a node that was only stalled for a moment is asked again, and its second answer counts.
         """
         before = dict(self._ask(uncut, new, READY_LIMIT_S))
         for _ in range(ASKED_AGAIN):
@@ -286,9 +286,9 @@ class Network:
         limit_s: float,
         silence_s: float = 0,
     ) -> Mapping[Link, ProbeAnswer]:
-        """Asks, through links that are in the states `now`, what shows the states `new`.
+        """Probes links that are in the states `now`, with questions that show the states `new`.
 
-        Links that are not cut are asked again until they answer, or the limit has passed.
+        Links that are not cut are probed again until they answer, or the limit has passed.
         """
         answers: dict[Link, ProbeAnswer] = {}
         waiting = list(now)
@@ -309,7 +309,8 @@ class Network:
         return answers
 
     def _connections(self, links: Sequence[Link], limit_s: float) -> Mapping[Link, int]:
-        """How many connections are open through each; waits for a first one, as after a restart."""
+        """How many connections are open through each link. Waits for a first one, since after a
+        restart a node may not have dialled yet."""
         seen: dict[Link, int] = {}
 
         def any_open() -> bool:
@@ -325,7 +326,8 @@ class Network:
         counted: Mapping[tuple[Link, str], Bytes],
         new: Mapping[Link, LinkState],
     ) -> Mapping[tuple[Link, str], Bytes]:
-        """What was received and not sent since `counted`; waits until every cut link shows some."""
+        """The bytes received and not sent since `counted`; waits until every cut link shows
+        some."""
         passed: dict[tuple[Link, str], Bytes] = {}
 
         def shown() -> bool:
@@ -343,7 +345,7 @@ class Network:
 
 
 def _patience_s(state: LinkState, size: int) -> float:
-    """How long a link in this state may take to answer, within reason."""
+    """How long to wait for an answer through a link in this state."""
     delay_s = 2 * (state.latency_ms + state.jitter_ms) / 1000
     if state.rate_kb:
         delay_s += 2 * size / 1000 / state.rate_kb

@@ -1,4 +1,4 @@
-"""Asking a node something through a link: what receipts of link faults are measured with."""
+"""Probes: questions to a node through a link, by which receipts of link faults are measured."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TCP = "/proc/net/tcp"
 
 
 def tcp_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool:
-    """Sends one line of HTTP and takes any byte that comes back for the answer.
+    """Sends one line of HTTP; any byte that comes back is an answer.
 
     HTTP servers answer it, and many others answer a line that they do not understand with an error.
     A node that only closes the connection does not answer: the end of a connection passes a cut.
@@ -47,8 +47,8 @@ def probe_of(system: System) -> Probe:
 
 
 def unanswered_probe(system: System) -> str:
-    """The sentence for a system none of whose nodes answers `tcp_probe`; empty for one that has a
-    probe of its own, which fits."""
+    """The error message for a system whose nodes do not answer `tcp_probe`. Empty for a system with
+    a probe of its own."""
     if isinstance(system, Probed):
         return ""
     return (
@@ -66,12 +66,12 @@ class ProbeAnswer:
 
 
 def probe_name(probe: Probe) -> str:
-    """`module:name`, by which a probe is imported where the nodes live."""
+    """`module:name`, by which a probe is imported on the nodes' side."""
     return f"{getattr(probe, '__module__', '')}:{getattr(probe, '__qualname__', '')}"
 
 
 def raised(name: str, what: str) -> UsageError:
-    """The error for a probe that broke its contract; `what` it raised."""
+    """The error for a probe that broke its contract: `what` is the exception that it raised."""
     return UsageError(
         f"the probe {name} raised {what}: let it return False for a node that refuses, closes or "
         "is silent (fencepost.Probed)"
@@ -79,7 +79,7 @@ def raised(name: str, what: str) -> UsageError:
 
 
 def ask_all(probe: Probe, asked: Mapping[End, tuple[float, int]]) -> Mapping[End, ProbeAnswer]:
-    """Probes every end at once; `asked` says how long to wait at each, and the question's size.
+    """Probes every end at once; `asked` holds how long to wait for each, and the question's size.
 
     Raises UsageError for a probe that raises.
     """
@@ -89,7 +89,7 @@ def ask_all(probe: Probe, asked: Mapping[End, tuple[float, int]]) -> Mapping[End
         began = now_ns()
         try:
             came = probe(*end, timeout_s, size)
-        except Exception as error:  # whatever a plugin's own code raises
+        except Exception as error:  # a plugin's own code may raise anything
             raise raised(probe_name(probe), f"{type(error).__name__}: {error}") from error
         return ProbeAnswer(came, (now_ns() - began) / MS)
 
@@ -100,7 +100,7 @@ def ask_all(probe: Probe, asked: Mapping[End, tuple[float, int]]) -> Mapping[End
 
 
 class Prober(Protocol):
-    """Asks through links, and counts what passes through them, where their dialling slots are."""
+    """Probes links, and counts their connections, from where the dialling slots are."""
 
     def ask(self, asked: Mapping[Link, tuple[float, int]]) -> Mapping[Link, ProbeAnswer]:
         """Probes every link at once; see `ask_all`."""
@@ -137,13 +137,13 @@ def open_connections(ends: Iterable[End]) -> Mapping[End, int]:
 
 
 def count_open(ends: Iterable[End], shown: str) -> Mapping[End, int]:
-    """How many connections are established to each of these ends, by what /proc/net/tcp showed."""
+    """How many connections are established to each of these ends, by the text of /proc/net/tcp."""
     sockets = Counter(_sockets(shown))
     return {end: sockets[_as_in_proc(end), _ESTABLISHED] for end in ends}
 
 
 def _sockets(shown: str) -> Sequence[tuple[str, str]]:
-    """The local end and the state of every TCP socket that is shown."""
+    """The local end and the state of every TCP socket in that text."""
     lines = shown.splitlines()[1:]
     return [(fields[1], fields[3]) for fields in map(str.split, lines)]
 

@@ -1,10 +1,10 @@
-"""Judging a link's change by what was measured of it: pure, so that every case has a test.
+"""Judges a link's change by its measurements: pure, so that every case has a test.
 
-A cut shows in three measurements: a question that was answered through the link before stays
-unanswered, toxiproxy counts bytes that went into the cut direction and did not come out, and it
-lists the toxics as they are wanted. A delay or a rate shows in how long an answer takes. A healed
-link answers again. A change that cannot be noticed has missed: nothing answers behind the link, or
-no connection is open through any of those changed.
+A cut shows in three measurements: a probe that was answered before stays unanswered, toxiproxy
+counts bytes that entered the cut direction and did not leave it, and it lists the desired toxics. A
+delay or a rate shows in how long an answer takes. A healed link answers again. If no node answers
+behind the link, or no connection is open through any changed link, no process can notice the
+change: the fault missed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TOLERANCE = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One link's change and all that was measured of it. No `before`: it was cut already."""
+    """One link's change and its measurements. `before` is None if the link was cut already."""
 
     link: Link
     old: LinkState
@@ -38,13 +38,13 @@ class Trial:
 
     @property
     def worsened(self) -> bool:
-        """Whether the change is for the worse, or at least for another state than health."""
+        """Whether the change leads to another state, and that is not a healthy one."""
         return self.new not in (HEALTHY, self.old)
 
     @property
     def unseen(self) -> str:
-        """The stream that was cut just now and in which no byte was seen to vanish, if there is
-        one though something answered before and nothing does now."""
+        """The stream that this change cut and in which no byte was counted as dropped. Empty if
+        there is none, or if the probe was not answered before, or is answered now."""
         if self.after.came or (self.before is not None and not self.before.came):
             return ""
         if self.new.cut_upstream:
@@ -54,7 +54,7 @@ class Trial:
         return stream if newly and not self.vanished[stream] else ""
 
     def fails(self) -> str:
-        """Why the measurements do not show the new state; empty when they do."""
+        """Why the measurements do not show the new state; empty if they show it."""
         if self.new == HEALTHY:
             return "" if self.after.came else "no answer after healing"
         if self.before is not None and not self.before.came:
@@ -83,7 +83,8 @@ def is_cut(state: LinkState) -> bool:
 
 
 def bulk(state: LinkState) -> int:
-    """How large a question shows the state's rate: what takes a quarter of a second, if allowed."""
+    """The size in bytes of a question that shows the state's rate: it takes a quarter of a second,
+    if a question may be that large."""
     return min(_MOST_BULK, int(state.rate_kb * 1000 * _BULK_S))
 
 
@@ -96,7 +97,7 @@ def added_ms(state: LinkState) -> float:
 def judge(
     trials: Sequence[Trial], differences: Sequence[str], notes: Sequence[str], unasked: int
 ) -> Receipt:
-    """The receipt for changed links, of which `unasked` could not be asked."""
+    """The receipt for changed links, of which `unasked` could not be probed."""
     problems = [
         f"{trial.link.source} -> {trial.link.target}:{trial.link.port}: {why}"
         for trial in trials
@@ -114,7 +115,7 @@ def judge(
 
 
 def judge_release(counts: HoldCounts) -> Receipt:
-    """The receipt for a release, after which these are a link's counts."""
+    """The receipt for a release; `counts` are the link's counts after it."""
     lost = counts.lost or counts.last_error
     return Receipt(not counts.waiting and not lost, str(counts))
 

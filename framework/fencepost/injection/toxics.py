@@ -1,8 +1,9 @@
-"""What a link's state means to toxiproxy, checked before toxiproxy sees it.
+"""The toxics that make a link's state, checked before toxiproxy sees them.
 
-toxiproxy takes a misspelt attribute for a missing one, a negative delay for none, and a slicer
-without its size for a reason to crash, all without a word. So only these toxics are ever sent, with
-every attribute named. Toxicity is always 1 and chance stays out: its `-seed` has no effect.
+toxiproxy reports no error for bad input: it ignores a misspelt attribute, reads a negative delay as
+none, and crashes on a slicer without a size. So only these toxics are ever sent, with every
+attribute named. Toxicity is always 1, since toxiproxy's `-seed` has no effect: its random choices
+could not be replayed.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def hold_attributes(what: Hold | None, upstream: str) -> Mapping[str, object]:
     """The attributes of the toxic, all of them by name. With nothing to hold, it releases what it
     holds and passes everything.
 
-    `upstream` is where messages go that outlived their connection. Raises UsageError for what makes
+    Messages that outlived their connection go to `upstream`. Raises UsageError for values that make
     no sense.
     """
     one = what or Hold(())
@@ -90,10 +91,10 @@ def hold_attributes(what: Hold | None, upstream: str) -> Mapping[str, object]:
 
 
 def toxics(state: LinkState) -> frozenset[Toxic]:
-    """The toxics that make a link so; raises UsageError for a state that makes no sense.
+    """The toxics of a link in this state; raises UsageError for a state that makes no sense.
 
-    A cut is a `timeout` toxic of 0: what is sent vanishes, connecting still succeeds, and healing
-    closes every connection that met the cut. Delays hold each way, as does the rate.
+    A cut is a `timeout` toxic of 0: data that is sent is dropped, connecting still succeeds, and
+    healing closes every connection that met the cut. Delays and the rate apply to each direction.
     """
     if state.rate_kb < 0:
         raise UsageError(f"rate_kb is kilobytes a second, or 0 for no limit, not {state.rate_kb}")

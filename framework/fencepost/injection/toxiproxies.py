@@ -1,9 +1,9 @@
-"""Where the toxiproxies of a run live and how they are asked; the only module that speaks to one.
+"""Starts the toxiproxies of a run and sends requests to their API; no other module of a host does.
 
 A toxiproxy is our own build of it (`toxiproxy/` beside this file). Its API is on a Unix socket in a
-folder of the run that is its user's alone, so no other user of the machine can change a link.
-toxiproxy-python knows TCP only, so requests go through the standard library's HTTP client. In pods
-it is `fencepost.runtimes.docker.pods` that asks.
+folder of the run that only the run's user can enter, so no other user of the machine can change a
+link. toxiproxy-python knows TCP only, so requests go through the standard library's HTTP client.
+`fencepost.runtimes.docker.pods` sends the requests to toxiproxies in pods.
 """
 
 from __future__ import annotations
@@ -54,11 +54,13 @@ class Toxiproxies(Protocol):
         ...
 
     def ready(self, process: str) -> None:
-        """Waits until it listens; raises EnvironmentFailed, with its log's end, if it will not."""
+        """Waits until it listens; raises EnvironmentFailed, with the end of its log, if it does
+        not."""
         ...
 
     def ask(self, process: str, method: str, path: str, body: object = None) -> Reply:
-        """One request; raises Hung without an answer in time, EnvironmentFailed if it is gone."""
+        """The answer to one request; raises Hung without one in time, EnvironmentFailed if it is
+        gone."""
         ...
 
     def kill(self, process: str) -> None:
@@ -70,7 +72,7 @@ class Toxiproxies(Protocol):
         ...
 
     def upstream(self, link: Link) -> End:
-        """Where the link's proxy leads."""
+        """The address that the link's proxy connects to."""
         ...
 
     def log(self, process: str) -> str:
@@ -130,7 +132,7 @@ class HostToxiproxies:
             client.request(method.upper(), path, text, {"Content-Type": "application/json"})
             answer = client.getresponse()
             return Reply(answer.status, answer.read().decode(errors="replace"))
-        except (TimeoutError, BlockingIOError) as late:  # the latter: too many wait to connect
+        except (TimeoutError, BlockingIOError) as late:  # BlockingIOError: too many wait to connect
             raise Hung from late
         except (OSError, HTTPException) as failed:
             ended = self._launcher.wait(process, _EXIT_LIMIT_S)

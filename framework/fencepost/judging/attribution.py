@@ -1,4 +1,4 @@
-"""Which broken promises of a run are known findings of its system, and which are new."""
+"""Separates the violations of a run that are known findings of its system from new ones."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fencepost.judging.known_findings import KnownFinding
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """What the event of a violation concerns (scopes of authority), and which faults had been
-    injected at its process by then."""
+    """The scopes of authority that the event of a violation concerns, and the faults that had been
+    injected at its process before it."""
 
     scopes: Collection[str]
     faults: Collection[str]
@@ -37,7 +37,7 @@ def attributed(
     scenes = _scenes(judgement, events)
 
     def itself(clause: str, broken: Broken) -> str:
-        """The id of the finding that a violation is; empty if none."""
+        """The id of the finding that a violation matches; empty if none."""
         scene = scenes.get(broken.at, _NOWHERE)
         matching = (f.id for f in findings if f.matches(clause, broken.message, scene.faults))
         return next(matching, "")
@@ -50,7 +50,7 @@ def attributed(
     }
 
     def known(clause: str, broken: Broken) -> str:
-        """The id of the finding that a violation is, or is a consequence of; empty if none."""
+        """The id of the finding that a violation matches, or is a consequence of; empty if none."""
         scopes = scenes.get(broken.at, _NOWHERE).scopes
         wake = (
             f.id

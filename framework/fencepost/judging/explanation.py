@@ -89,7 +89,7 @@ class Explanation:
 @final
 @dataclass(slots=True)
 class _Chronicle:
-    """What explanations are made of: authority events, faults, and the events that were named."""
+    """The events that explanations are made of: changes of authority, faults, and named origins."""
 
     wanted: frozenset[Ref]
     began_ns: int | None = None
@@ -226,8 +226,9 @@ def _past(
 class _Subjects:
     """Scopes of authority, and `slot NAME`, that bear on a violation.
 
-    `own`: what the violation is about. `holders`: the nodes that hold authority over that, of which
-    only a loss matters: what took a node's own authority took that over what it leads.
+    `own`: the scopes that the violation is about. `holders`: the nodes that hold authority over
+    these scopes. Of a holder only a loss matters: a node that loses its own authority also loses
+    its authority over what it leads.
     """
 
     own: frozenset[str]
@@ -238,7 +239,7 @@ class _Subjects:
         return _SLOT + _slot(process) in self.own
 
     def affected(self, process: str) -> bool:
-        """Whether what ends or hinders a process bears on the violation."""
+        """Whether an event that ends or hinders a process bears on the violation."""
         return self.of_slot(process) or _SLOT + _slot(process) in self.holders
 
 
@@ -325,8 +326,8 @@ def _choose(
 ) -> list[Step]:
     """The most relevant events before the offending one, in order: at most `STEPS`.
 
-    First comes what makes it a violation, then the newest fault still active, then the newest of
-    the rest: events about its own scopes before those about the cluster.
+    Chosen first are the events that prove the violation, then the newest fault still active, then
+    the newest other events: those about its own scopes before those about the cluster.
     """
     healed = {event.body.fault_id for event in before if isinstance(event.body, FaultHealed)}
     chosen: dict[Ref, Event] = {}
@@ -361,7 +362,7 @@ def _choose(
 def _newest_first(
     before: Sequence[Event], offending: Event, past: Mapping[str, int], subjects: _Subjects
 ) -> list[Event]:
-    """What concerns the violation, newest first, each matter once.
+    """The events that concern the violation, newest first, each matter once.
 
     If several processes report one source (a replayed record), the first report is shown. Of
     consecutive changes with one matter, the newest is shown.

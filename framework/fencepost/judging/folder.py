@@ -1,8 +1,9 @@
-"""The judgement of one run folder: made once, kept beside the history, made again when it is stale.
+"""The judgement of one run folder: it is recorded beside the history, and made again once it is
+stale.
 
-`verdicts.json` holds the verdicts. `judged.json` says what they were made of: a digest of the
-history, and a fingerprint of the rules. As long as both are the same, the recorded verdicts are the
-judgement. Otherwise the history is judged again.
+`verdicts.json` holds the verdicts. `judged.json` identifies what they were made from: a digest of
+the history, and a fingerprint of the rules. As long as both are the same, the recorded verdicts are
+the judgement. Otherwise the history is judged again.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Promises:
 
 @cache
 def _digest_of_package(package: str) -> str:
-    """Computed once a process: a program does not change its own sources."""
+    """Computed once per process: a program does not change its own sources."""
     module = sys.modules.get(package)
     source = getattr(module, "__file__", None)
     if source is None:
@@ -106,9 +107,10 @@ def judge_folder(
 ) -> tuple[Judgement, RunEnd]:
     """The verdicts of a run, explained, with known findings marked; and what its history lacks.
 
-    They are the recorded ones if those were made of this history by these promises. Else the
-    history is judged, and the result recorded unless `keep` is false. The history is merged first
-    if it was not. Raises UsageError for a folder without a run, or of an unknown system.
+    They are the recorded ones if those were made of this history by these promises. Otherwise the
+    history is judged, and the result is recorded unless `keep` is false. If the history was not
+    merged yet, it is merged first. Raises UsageError for a folder without a run, or of an unknown
+    system.
     """
     info = folder.info()
     plane = promises.plane(info.system)

@@ -1,9 +1,9 @@
 """Verdicts: every rule over one history, and the outcome of each clause.
 
-A clause holds only if it was exercised and nothing speaks against it. In order of weight: one
-violation makes it violated. A crashed rule, an undecided finding or an incomplete history makes it
-unknown; so does a fault without a receipt if nothing else exercised the clause. A clause that binds
-another plane is not applicable, and a clause without a rule has no verdict.
+A clause holds only if it was exercised and no finding or fault speaks against it. In order of
+weight: one violation makes it violated. A crashed rule, an undecided finding or an incomplete
+history makes it unknown; so does a fault without a receipt if nothing else exercised the clause. A
+clause that binds another plane is not applicable, and a clause without a rule has no verdict.
 
 `verdicts.json` in a run's folder is one object, clause id -> `Verdict`.
 """
@@ -82,7 +82,7 @@ class Verdict(Struct, frozen=True, rename=RECORDED_AS):
 
 
 class Tally(Struct):
-    """What rules found about one clause so far, bounded; tallies of one clause can be merged.
+    """The findings about one clause so far, bounded; tallies of one clause can be merged.
 
     Violations are kept with the position, in the history, of the event at which they were found.
     """
@@ -110,7 +110,7 @@ class Tally(Struct):
                 self.messages.append(finding.message)
 
     def merge(self, other: Tally) -> None:
-        """Adds what was found about the same clause elsewhere."""
+        """Adds another tally of the same clause."""
         for by, count in other.exercised.items():
             self.exercised[by] = self.exercised.get(by, 0) + count
         self.violated += other.violated
@@ -218,7 +218,7 @@ class _Group:
 _Step = Callable[[Any, Event], tuple[Any, Sequence[Finding]]]
 _Steps = list[tuple[int, _Step, _Rule]]
 _Route = tuple[Callable[[Event], Iterable[Key]], dict[Key, list[Any]], _Group, _Steps]
-"""Where an event of one kind goes: a group's keys and states, the group, its steps."""
+"""For one kind of event: a group's keys and states, the group, its steps."""
 
 
 @final

@@ -1,4 +1,4 @@
-"""What a rule is: a fold over the events of one key, and its findings.
+"""Rules: a rule is a fold over the events of one key, and yields findings.
 
 A rule judges one clause. It is pure: it sees events, never the cluster, the clock, or which defect
 is active. Its state is small and bounded per key, so the same classes judge a history of any
@@ -79,7 +79,7 @@ class Rule(Protocol[S]):
 
 
 class Promise(StrEnum):
-    """What a clause is on a plane that its document does not mention."""
+    """How a clause applies on a plane that its document does not mention."""
 
     SAME = "same"
     CHANGED = "changed"
@@ -88,8 +88,8 @@ class Promise(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Applicability:
-    """What a clause is on one plane, and `how`: by which names, how it differs, or why it does not
-    apply.
+    """How a clause applies on one plane. `how` gives its names there, how it differs, or why it
+    does not apply.
 
     The clause's rules judge only where the promise is the same. A changed promise may be another
     clause of that plane, which `how` then names.

@@ -1,1 +1,1 @@
-"""What a run is made of: topology, systems, faults, the runtime contract, errors, time."""
+"""The model of a run: topology, systems, faults, the runtime contract, errors, time."""

@@ -34,8 +34,8 @@ def wall_clock() -> datetime:
 def poll(holds: Callable[[], bool], limit_s: float, every_s: float = 0.002) -> bool:
     """Asks until the answer is true or the limit has passed; returns the last answer.
 
-    Only for what the kernel does not report: that another process listens on a port, that a process
-    has stopped, that a proxy has counted a connection.
+    Only for facts that the kernel does not report: that another process listens on a port, that a
+    process has stopped, that a proxy has counted a connection.
     """
     deadline = time.monotonic() + limit_s
     while not holds():

@@ -1,8 +1,8 @@
 """The cluster as a test sees it: its nodes, and the only way to wait.
 
 Everything here is a value over the run's events: a `Node` holds no connection and a condition asks
-no node. Time passes only in `Cluster.eventually`, `comes_to` and `await_recovery`. What a system
-has beyond nodes (a leader, an active controller) is in its facade (`Faceted`).
+no node. Time passes only in `Cluster.eventually`, `comes_to` and `await_recovery`. A system's own
+terms (a leader, an active controller) are in its facade (`Faceted`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @runtime_checkable
 class InSlot(Protocol):
-    """Anything that stands for the node in a slot; faults take it for their targets."""
+    """A value that stands for the node in a slot; faults accept it as a target."""
 
     @property
     def slot(self) -> Slot: ...
@@ -35,7 +35,7 @@ class InSlot(Protocol):
 @final
 @dataclass(frozen=True, slots=True, order=True)
 class Node:
-    """A node by its slot. It means the newest process of the slot."""
+    """A node, named by its slot. Conditions on it are about the newest process of the slot."""
 
     slot: Slot
 
@@ -117,7 +117,7 @@ class Cluster:
     def start(self, node: InSlot) -> None:
         """Starts a spare node for the first time; returns before it is ready.
 
-        Raises UsageError when a process lives there already.
+        Raises UsageError if a process is alive there already.
         """
         self.runtime.start(node.slot)
 

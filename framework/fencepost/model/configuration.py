@@ -1,4 +1,4 @@
-"""What a project sets for all its runs: the table `[tool.fencepost]` of its pyproject.toml.
+"""The settings of a project for all its runs: the table `[tool.fencepost]` of its pyproject.toml.
 
     [tool.fencepost]
     system = "reference/quorum"
@@ -34,7 +34,7 @@ class Configuration(Struct, frozen=True, kw_only=True):
     """The workload of its clients; empty: the system's own."""
     runtime: str = "process"
     seed: int | None = None
-    """What every choice of chance derives from; None: drawn anew."""
+    """The seed of every random choice; None: drawn anew."""
     out: str = ".fencepost"
     """The folder below which run folders are made, from the folder of pyproject.toml."""
     defects: tuple[str, ...] = ()

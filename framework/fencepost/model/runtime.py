@@ -57,10 +57,10 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class LinkState:
-    """What a link does to the data that passes; directions are seen from the dialling slot.
+    """The effect of a link on the data that passes; directions are seen from the dialling slot.
 
-    `cut_upstream` drops what the dialler sends, `cut_downstream` what it would receive. Latency and
-    jitter are milliseconds one way, `rate_kb` is kilobytes a second (0: unlimited).
+    `cut_upstream` drops data that the dialler sends, `cut_downstream` data that it would receive.
+    Latency and jitter are milliseconds one way, `rate_kb` is kilobytes a second (0: unlimited).
     """
 
     cut_upstream: bool = False
@@ -156,7 +156,8 @@ class Runtime(Protocol):
     def set_links(self, links: Sequence[Link], state: LinkState) -> Receipt:
         """Sets what these links themselves do, at once, with one receipt for all.
 
-        What `apply_cut` has cut stays cut. Raises UsageError for a link that does not exist.
+        A direction that `apply_cut` has cut stays cut. Raises UsageError for a link that does not
+        exist.
         """
         ...
 
@@ -178,19 +179,19 @@ class Runtime(Protocol):
         ...
 
     def held(self, link: Link) -> HoldCounts:
-        """What became of the messages since the hold began; it can be asked after the release."""
+        """The counts of the messages since the hold began; still available after the release."""
         ...
 
     def release(self, link: Link) -> Receipt:
-        """Lets go what is held, in its order, and chooses nothing more; safe to call twice.
+        """Releases the held messages, in their order, and ends the hold; safe to call twice.
 
-        What outlived its connection goes to the process that now listens at the link's target. The
-        receipt is true if nothing waits any more and nothing was lost.
+        A message that outlived its connection goes to the process that now listens at the link's
+        target. The receipt is true if no message waits any more and none was lost.
         """
         ...
 
     def heal_links(self) -> Receipt:
-        """Every link as at the start, whatever was cut, set or held."""
+        """Makes every link healthy: undoes all cuts, states and holds."""
         ...
 
     def client(self, spec: ClientSpec) -> ClientSession: ...
@@ -231,7 +232,7 @@ class Powered(Protocol):
 
 
 def let_pass_until(runtime: Runtime, at_ns: int) -> None:
-    """Lets time pass until then, whatever happens in between; raises as `Runtime.advance` does."""
+    """Lets time pass until then; raises as `Runtime.advance` does."""
     runtime.advance(Condition("time to pass", lambda view: False), at_ns)
 
 

@@ -1,8 +1,8 @@
 """The state of a run by its events: folds, updated with each event.
 
 Conditions and faults read it. It contains only what nodes, clients and the harness wrote, and never
-asks a node. `View` itself knows processes, in any system. The meaning of a system's own events is
-in the system's `Fold`s (`System.folds`); `view.of(TheFold)` is the state of one.
+asks a node. `View` itself knows the processes of any system. A system's `Fold`s (`System.folds`)
+interpret its own events; `view.of(TheFold)` is the state of one fold.
 """
 
 from __future__ import annotations

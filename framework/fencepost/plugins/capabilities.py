@@ -1,7 +1,7 @@
-"""What a plugin's system must have, and which of its abilities are whole.
+"""Checks that a plugin's system has what it must have, and that its capabilities are whole.
 
-A capability is a protocol. A system that has some of its members and lacks others would be taken
-for one without the capability, and nothing would say why.
+A capability is a protocol. A system that has some of its members and lacks others would silently be
+taken for a system without the capability.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def check_system(system: Any) -> None:
 
 
 def members(capability: type) -> Sequence[str]:
-    """The names of what a protocol asks for, in its own order."""
+    """The names of a protocol's members, in its own order."""
     return [name for name in vars(capability) if not name.startswith("_")]
 
 

@@ -1,9 +1,9 @@
 """Every hook a plugin may implement; the docstring is the contract.
 
 A plugin is a module, named in the entry-point group `fencepost`, whose functions marked with
-`fencepost.hookimpl` have these names. All but the last two are asked once, when plugins are loaded;
-they take no arguments and must not start anything, and a name given by two plugins is refused with
-both named.
+`fencepost.hookimpl` have these names. All hooks but the last three are called once, when plugins
+are loaded. They take no arguments and must not start a process. If two plugins give one name,
+loading fails and names both.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def fencepost_clauses() -> Sequence[Clause]:
 
 @hookspec
 def fencepost_applicability() -> Sequence[Applicability]:
-    """What clauses, of any plugin, are on planes that their documents do not mention."""
+    """How clauses, of any plugin, apply on planes that their documents do not mention."""
     raise NotImplementedError
 
 
@@ -90,17 +90,17 @@ def fencepost_run_judged(run_folder: Path, make_report: Callable[[], Path]) -> N
     """Called after the verdicts of a run were written into its folder; for reports and uploads.
 
     `make_report` makes the report of this run alone, below `report` in its folder, and returns its
-    page; that takes the time of a Spark job. Every implementation is called; one that raises is
-    named in a warning and changes nothing.
+    page; it takes as long as a Spark job. Every implementation is called. If one raises, a warning
+    names it, and the others still run.
     """
     raise NotImplementedError
 
 
 @hookspec
 def fencepost_report_lacks(runs: int) -> str:
-    """What this machine lacks for a report over that many runs, in one sentence; empty: nothing.
+    """What this machine lacks for a report over that many runs, in one sentence; empty if nothing.
 
-    It is asked before work begins whose end is a report.
+    It is called before a command that ends with a report begins its work.
     """
     raise NotImplementedError
 

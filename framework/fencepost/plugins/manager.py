@@ -1,8 +1,7 @@
-"""Loads plugins and says what they offer; a broken plugin is named and set apart, the others live.
+"""Loads plugins and says what they offer. A broken plugin is named and disabled; the others load.
 
 A plugin is a module named in the entry-point group `fencepost` (see `fencepost.plugins.hookspecs`).
-Each is asked once; what it answers is checked here, so that no other module meets a bad
-value.
+Each hook is called once, and its result is checked here, so that no other module meets a bad value.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ T = TypeVar("T")
 
 @final
 class PluginWarning(UserWarning):
-    """A plugin was set apart or one of its hooks failed; the message names it and says why."""
+    """A plugin was disabled or one of its hooks failed; the message names it and says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +52,12 @@ class Offer:
     rules: tuple[Rule[Any], ...] = ()
     known_findings: Mapping[str, KnownFinding] = field(default_factory=dict)
     applicability: Mapping[str, Applicability] = field(default_factory=dict)
-    """`clause on plane` -> what it is there."""
+    """`clause on plane` -> how it applies there."""
 
 
 @final
 class Plugins:
-    """What all loaded plugins offer together. `load` makes one; it does not change afterwards."""
+    """What all loaded plugins offer together. `load` makes it; it does not change afterwards."""
 
     def __init__(
         self, manager: pluggy.PluginManager, offers: Sequence[Offer], broken: Mapping[str, str]
@@ -66,7 +65,7 @@ class Plugins:
         self._manager = manager
         self.offers = tuple(offers)
         self.broken = dict(broken)
-        """plugin -> why it was set apart."""
+        """plugin -> why it was disabled."""
         self.event_kinds = tuple(kind for offer in offers for kind in offer.event_kinds)
         self.systems = _joined("system", ((o.plugin, o.systems) for o in offers))
         self.faults = _joined("fault", ((o.plugin, o.faults) for o in offers))
@@ -89,7 +88,7 @@ class Plugins:
 
     @property
     def promises(self) -> Promises:
-        """What runs are judged by, with these plugins."""
+        """The promises by which runs are judged, with these plugins."""
         planes = {name: system.plane for name, system in self.systems.items()}
         return Promises(
             self.rules, self.clauses, self.event_kinds, planes, self.known_findings
@@ -122,7 +121,7 @@ class Plugins:
             raise UsageError(f"the fault '{name}' was given wrong arguments: {error}") from error
 
     def run_judged(self, run_folder: Path) -> None:
-        """Tells every plugin that a run was judged; one that raises is named in a warning."""
+        """Calls `fencepost_run_judged` of every plugin; a warning names a plugin that raises."""
 
         def make_report() -> Path:
             return self.report([run_folder], run_folder / "report")
@@ -149,11 +148,11 @@ class Plugins:
         raise UsageError("no loaded plugin makes reports")
 
     def _get(self, what: str, name: str, known: Mapping[str, T]) -> T:
-        """The one of that name; the error names the plugins that were set apart, since one of them
-        may be what offers it."""
+        """The value of that name. The error names the disabled plugins, since one of them may offer
+        it."""
         if name not in known and self.broken:
             apart = "; ".join(
-                f"the plugin '{p}' is set apart: {why}" for p, why in self.broken.items()
+                f"the plugin '{p}' is disabled: {why}" for p, why in self.broken.items()
             )
             raise UsageError(f"{no_such(what, name, known)}; {apart}")
         return _get(what, name, known)
@@ -162,7 +161,7 @@ class Plugins:
 def load(extra: Mapping[str, object] | None = None) -> Plugins:
     """Loads every installed plugin, then `extra` (name -> module) ones, in order of their names.
 
-    A plugin that cannot be imported, names an unknown hook or offers a bad value is set apart with
+    A plugin that cannot be imported, names an unknown hook or offers a bad value is disabled with
     a `PluginWarning`. Raises UsageError when two plugins give one name, with both named.
     """
     return load_from(entry_points(group=GROUP), extra or {})
@@ -181,18 +180,18 @@ def load_from(found: Iterable[EntryPoint], extra: Mapping[str, object]) -> Plugi
             manager.check_pending()
             offers.append(_ask(manager, name))
         except Exception as error:
-            # Whatever a plugin's own code raises: the others must live.
+            # A plugin's own code may raise anything, and the other plugins must still load.
             if manager.has_plugin(name):
                 manager.unregister(name=name)
             broken[name] = _why(error)
-            _warn(name, f"is set apart: {broken[name]}")
+            _warn(name, f"is disabled: {broken[name]}")
     return Plugins(manager, offers, broken)
 
 
 def _sources(
     found: Iterable[EntryPoint], extra: Mapping[str, object]
 ) -> Mapping[str, Mapping[str, Callable[[], object]]]:
-    """plugin -> where it is from -> what loads it, in the order of the plugins' names.
+    """plugin -> where it is from -> the function that loads it, in the order of the plugins' names.
 
     Entry points that name one module are one plugin: an installation may be found twice.
     """
@@ -215,7 +214,7 @@ def _alone(several: Mapping[str, Callable[[], object]]) -> Mapping[str, Callable
 
 
 def _ask(manager: pluggy.PluginManager, name: str) -> Offer:
-    """Asks one plugin everything; raises UsageError for an answer that does not fit the hook."""
+    """Calls every hook of one plugin; raises UsageError for a result that does not fit the hook."""
     answers: dict[str, Any] = {}
     plugin = manager.get_plugin(name)
     for caller in manager.get_hookcallers(plugin) or ():
@@ -230,7 +229,7 @@ def _ask(manager: pluggy.PluginManager, name: str) -> Offer:
 def _call(impl: pluggy.HookImpl, **arguments: object) -> Any:
     """Calls one implementation with as many of the hook's arguments as it takes.
 
-    Not through pluggy's own call: there, one that raises keeps the later ones from being called.
+    pluggy's own call is not used: it calls no further implementation once one has raised.
     """
     return impl.function(**{name: arguments[name] for name in impl.argnames})
 
@@ -348,7 +347,8 @@ def _joined(what: str, offers: Iterable[tuple[str, Mapping[str, T]]]) -> Mapping
 def _marked(
     clauses: Mapping[str, Clause], found: Mapping[str, Applicability]
 ) -> Mapping[str, Clause]:
-    """The clauses with what was said of them; raises UsageError for a mark on none of them."""
+    """The clauses with their applicability; raises UsageError for an applicability of an unknown
+    clause."""
     of: dict[str, list[Applicability]] = {}
     for mark in found.values():
         _get("clause", mark.clause, clauses)
@@ -366,7 +366,8 @@ def _get(what: str, name: str, known: Mapping[str, T]) -> T:
 
 
 def _why(error: Exception) -> str:
-    """An error of Fencepost is a sentence; what a plugin's own code raises needs its type."""
+    """Why a plugin failed. An error of Fencepost is a sentence; any other exception is shown with
+    its type."""
     return str(error) if isinstance(error, FencepostError) else f"{type(error).__name__}: {error}"
 
 

@@ -1,1 +1,2 @@
-"""The life of one run, and what starts one: tests, the demo, replay, random schedules."""
+"""The life of one run, and the callers that start one: tests, the demo, replay, random
+schedules."""

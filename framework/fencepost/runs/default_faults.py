@@ -1,8 +1,8 @@
 """Random faults for any system: nodes are killed, stopped and cut off, most often those with
 authority.
 
-Authority is what the system's events say about it (`AuthorityChange`). With probability 0.7 a
-victim is the node of a process that holds some.
+Which process holds authority is known by the system's events (`AuthorityChange`). With probability
+0.7 a victim is a node that holds authority.
 """
 
 from __future__ import annotations

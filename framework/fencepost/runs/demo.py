@@ -1,8 +1,8 @@
 """The demo: the demonstrations of one system or several. Each is run twice; the second run has a
 defect switched on, which must be found.
 
-The system defines what is done to the cluster (`Demonstrable`). After each step the cluster must
-recover before the next one.
+The system defines the steps (`Demonstrable`). After each step the cluster must recover before the
+next one.
 """
 
 from __future__ import annotations
@@ -221,8 +221,8 @@ def _run(
 
 
 def _receipts(bodies: Sequence[Struct]) -> Sequence[FaultInjected]:
-    """Every fault as it was injected, with the later receipt of one that had to wait for something
-    to act on."""
+    """Every fault as it was injected. A fault that had to wait for its object has its later
+    receipt."""
     later = {one.fault_id: one for one in bodies if isinstance(one, FaultTookEffect)}
     return [
         replace(one, receipt=True, evidence=later[one.fault_id].evidence)

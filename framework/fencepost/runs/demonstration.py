@@ -1,4 +1,4 @@
-"""What a system shows in `fencepost demo`: a load, a few steps, and a defect to be found."""
+"""A system's demonstration in `fencepost demo`: a load, a few steps, and a defect to be found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencepost.runs.faults import Faults
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What a demonstration acts on: the same objects as the fixtures of these names."""
+    """The objects that a demonstration acts on: the same as the fixtures of these names."""
 
     cluster: object
     clients: object

@@ -44,7 +44,8 @@ class Active:
         return self._healed is not None
 
     def await_receipt(self, limit_ms: int = 10_000) -> Receipt:
-        """Lets time pass until the fault has its receipt, which may take something to act on."""
+        """Lets time pass until the fault has its receipt; a fault may have to wait for its
+        object."""
         if not self.receipt.true and not self.healed:
             self.receipt = self._measure(limit_ms)
         return self.receipt
@@ -148,7 +149,7 @@ class Faults:
         return self.inject(self._plugins.fault(name, **arguments))
 
     def heal_all(self) -> Sequence[Receipt]:
-        """Heals what is not healed, newest first; a fault that cannot be healed does not stop the
+        """Heals every active fault, newest first; a fault that cannot be healed does not stop the
         others.
 
         Raises the first error once all were tried.
@@ -167,8 +168,8 @@ class Faults:
     def follow(self, planned: Schedule) -> None:
         """Injects and heals as planned, with times counted from now; waits until targets are known.
 
-        Raises UsageError for a fault or target that does not exist. What the plan does not heal
-        stays.
+        Raises UsageError for a fault or target that does not exist. A fault that the plan does not
+        heal stays active.
         """
         origin_ns = self._runtime.now_ns()
         active: dict[int, Active] = {}
@@ -182,7 +183,8 @@ class Faults:
                 active[action.number] = self.inject(fault)
 
     def _resolved(self, injection: Injection) -> Mapping[str, object]:
-        """The injection's arguments, once its selectors have targets, which may not exist yet."""
+        """The injection's arguments. Waits until its selectors have targets, which may not exist
+        yet."""
 
         def known(view: View) -> bool:
             return schedule.resolve(injection.arguments, view, self._select) is not None
@@ -197,7 +199,7 @@ class Faults:
         return self.inject(self._plugins.fault(name, *map(_plain, args), **plain))
 
     def _measure(self, index: int, injected: Injected, limit_ms: int) -> Receipt:
-        """The receipt of a fault that had none, as soon as it has one."""
+        """Records the receipt of a fault that had none, as soon as it has one."""
         if injected.measure is None:
             return injected.receipt
         deadline_ns = self._runtime.now_ns() + limit_ms * MS
@@ -239,7 +241,7 @@ _MEASURED_EVERY_MS = 20
 
 
 def _plain(value: object) -> object:
-    """Nodes as their names; everything else unchanged."""
+    """The value with nodes replaced by their names."""
     if isinstance(value, InSlot):
         return value.slot.name
     if isinstance(value, list | tuple):

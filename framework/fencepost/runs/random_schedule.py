@@ -2,7 +2,7 @@
 
 `conduct` lets a system's `FaultChooser` draw one fault after another against a run, and lets
 clients probe the victims in between; `run_one` is a whole run of that kind. The run's schedule.json
-records what was done, as for any run, and can be replayed.
+records the faults, as for any run, and can be replayed.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class _Lasting:
 @dataclass(frozen=True, slots=True)
 class Conducted:
     """A run under a random schedule; without a `result` the cluster did not get ready. `trouble` is
-    what went wrong except violations, in one sentence; `lost` has one sentence for each client that
-    failed."""
+    the failure that is not a violation, in one sentence; `lost` has one sentence for each client
+    that failed."""
 
     folder: RunFolder
     result: RunResult | None
@@ -108,5 +108,5 @@ def conduct(run: Run, seed: int, span_ms: int, offered: Collection[str]) -> None
                 lasting.append(_Lasting(until_ns, active, planned))
         else:
             run.clients.probe(random, sorted(affected))
-    for one in lasting:  # a fault that was injected last may still wait for something to act on
+    for one in lasting:  # the fault that was injected last may still wait for its object
         one.active.await_receipt()

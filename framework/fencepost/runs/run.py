@@ -1,4 +1,4 @@
-"""The life of one run, which pytest, the command line and the demo all lead here.
+"""The life of one run; pytest, the command line and the demo all use it.
 
     with Run.start(spec, plugins, folder) as run:     # start: nodes, links, ready
         run.enter("inject")                            # load, inject: the caller's, by the facades
@@ -7,8 +7,8 @@
         result = run.finish()                          # heal, drain, read, end; merge and judge
     result.check(marked=("RP-13",))
 
-Phases are start, load, inject, heal, drain, read, end; each is an event. Whatever happens within,
-every fault is healed, every process ended, and what was recorded is merged and judged.
+Phases are start, load, inject, heal, drain, read, end; each is an event. Even after an error, every
+fault is healed, every process ended, and the recorded events are merged and judged.
 """
 
 from __future__ import annotations
@@ -155,10 +155,10 @@ def runtimes_of(system: System) -> Sequence[str]:
 @final
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The result of a run: the verdict of every clause, and what qualifies it.
+    """The result of a run: the verdict of every clause, and the facts that qualify it.
 
-    `missed` are the ids of faults without a receipt, `unread` is what could not be read to its end,
-    `trouble` is what kept the run from its planned end.
+    `missed` are the ids of faults without a receipt, `unread` names what could not be read to its
+    end, `trouble` is the error that kept the run from its planned end.
     """
 
     folder: RunFolder
@@ -175,9 +175,8 @@ class RunResult:
         """Returns if no clause was violated and every marked one holds.
 
         Raises Violation, with the explanation, for a violated clause, a cluster that did not
-        recover or a marked clause that was not exercised; the trouble, if there was any;
-        Inconclusive if the evidence decides nothing; UsageError for a marked clause that no loaded
-        rule judges.
+        recover or a marked clause that was not exercised; `trouble`, if there is any; Inconclusive
+        if the evidence decides nothing; UsageError for a marked clause that no loaded rule judges.
         """
         if self.judgement.broken:
             raise Violation(explain_violations(self.judgement.verdicts))
@@ -245,7 +244,7 @@ def new_folder(out: Path, label: str) -> RunFolder:
 
 
 def _ignore(phase: str) -> None:
-    """For callers that do not follow the phases."""
+    """The default for callers that do not follow the phases."""
 
 
 @final
@@ -270,11 +269,11 @@ class Run:
         self.cluster: object = (
             system.facade(self.base) if isinstance(system, Faceted) else self.base
         )
-        """What the fixture `cluster` returns: the system's facade, if it has one."""
+        """The value of the fixture `cluster`: the system's facade, if it has one."""
         self.workers = Workers(self.base, spec.clients)
         make = plugins.workload(spec.clients).clients or BareClients
         self.clients: Clients = make(self.workers, self.cluster)
-        """What the fixture `clients` returns: the workload's facade."""
+        """The value of the fixture `clients`: the workload's facade."""
         self.faults = Faults(runtime, plugins, folder.schedule, selecting(system, runtime.layout))
         self.plugins = plugins
         self._on_phase: OnPhase = _ignore
@@ -312,7 +311,8 @@ class Run:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Ends what still runs; a run that was not finished is not complete."""
+        """Ends every process that still runs; the history of a run that was not finished is
+        incomplete."""
         self.runtime.close(completed=False)
 
     def enter(self, phase: RunPhase) -> None:

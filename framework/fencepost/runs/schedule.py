@@ -1,4 +1,4 @@
-"""Schedules: which fault is injected when, as plain values; and the record that replays a run.
+"""Schedules: plain values that say which fault is injected when; and the record that replays a run.
 
 A planned schedule may name its targets by selectors (`@controller`), which are resolved when the
 injection is due. The record of a run, schedule.json, is a schedule too, with the actual targets and

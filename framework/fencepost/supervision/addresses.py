@@ -4,8 +4,8 @@ Slot s has the address 127.R.s.s and reaches peer p at 127.R.s.p, where its own 
 the peer's port. So two nodes never share an address, the same port works on every node, and the
 kernel's ephemeral ports (32768 and up) never collide with these.
 
-R is claimed by a bound socket. So the claim covers exactly the addresses (one network namespace,
-all users) and ends with the last process that inherited it, however that process ends.
+R is claimed by a bound socket. So a claim is valid exactly where the addresses are (one network
+namespace, all users). It ends with the last process that inherited it, however that process ends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _CLAIM_PEER = 254
 _LAST_SLOT = 250
 _CLAIM_PORT = 8473
 RUNS = range(1, 240)
-"""Not 0, where resolvers listen; the last few are left for the tests of this module."""
+"""The numbers of runs. 0 is left out, since resolvers listen there; the last few are for tests of
+this module."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,4 @@
-"""The owner's end of the supervisor: starts and signals processes, and never outlives them
-silently.
+"""The owner's end of the supervisor: starts and signals processes, and reports the loss of any.
 
 `fencepost.supervision.supervisor` defines what happens when the owner dies. Here every call has a
 time limit, and a supervisor that is gone, or does not answer, raises `EnvironmentFailed`.
@@ -98,7 +97,7 @@ class Launcher:
         return self._process.pid
 
     def fileno(self) -> int:
-        """What to select on: readable when there is something for `exits`."""
+        """The descriptor to select on: readable when `exits` may return an end."""
         return self._socket.fileno()
 
     def start(self, child: Child) -> tuple[int, int]:
@@ -197,7 +196,7 @@ class Launcher:
                 raise self._gone() from failed
 
     def _receive(self, limit_s: float) -> dict[str, Any] | None:
-        """One packet, with ends of children put aside; None if the limit passes first."""
+        """One answer; ends of children are kept for `exits`. None if the limit passes first."""
         try:
             if not self._readable.poll(limit_s * 1000):
                 return None
@@ -223,7 +222,7 @@ class Launcher:
 
 
 def _owners(environment: Mapping[str, str]) -> Sequence[int]:
-    """This process, and, if it is a pytest-xdist worker, the controller that it would outlive."""
+    """This process and, for a pytest-xdist worker, its controller: a worker may outlive that."""
     if "PYTEST_XDIST_WORKER" in environment:
         return os.getpid(), os.getppid()
     return (os.getpid(),)

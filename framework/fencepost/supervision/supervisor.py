@@ -1,7 +1,7 @@
 """The supervisor: a small program of its own that starts, owns and ends every process of a run.
 
-It is run by path, isolated from site packages, and imports the standard library only, so that it is
-there within some 30 ms. Its standard input is one end of a SOCK_SEQPACKET pair whose other end its
+It is run by path, isolated from site packages, and imports the standard library only, so that it
+starts within some 30 ms. Its standard input is one end of a SOCK_SEQPACKET pair whose other end its
 owner holds (`fencepost.supervision.launcher`); each packet is one JSON object.
 
     asked      {"id": 1, "do": "start", "name", "argv", "environment", "folder", "log"}
@@ -17,7 +17,7 @@ Three lines of defence keep any process from outliving its owner:
    a pytest-xdist worker outlives its controller by many seconds, so there can be two of them),
    every child's process group gets SIGKILL and the supervisor ends.
 2. The supervisor leads a session of its own, so no terminal's Ctrl-C or hang-up reaches it.
-3. Each child asked the kernel for SIGKILL at the supervisor's death, whatever that was.
+3. Each child has asked the kernel for SIGKILL when the supervisor dies, however it dies.
 
 The claim on the run's addresses (`fencepost.supervision.addresses`) is a descriptor that every
 child inherits: it is free again when the last of them is gone.
@@ -125,7 +125,7 @@ class Supervisor:
         return {"pid": child.pid, "at_ns": before_ns}
 
     def _tie_to_me(self) -> None:
-        """In the child: it dies with the supervisor, which may have died already."""
+        """Runs in the child: makes it die with the supervisor, which may have died already."""
         self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != self._pid:
             os._exit(1)

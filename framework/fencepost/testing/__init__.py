@@ -1,4 +1,4 @@
-"""For authors of tests, rules and event kinds: what fixtures return, and histories written by
+"""For authors of tests, rules and event kinds: the types of fixtures, and histories written by
 hand."""
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ MS = 1_000_000
 class HistoryBuilder:
     """A history written by hand: each event comes 1 ms after the one before unless a time is given.
 
-    `node_seq` counts for each process separately. Nothing is added: the history holds the events
-    that were added, in that order.
+    `node_seq` counts for each process separately. The history holds exactly the events that were
+    added, in that order.
     """
 
     def __init__(self, run: str = "run", start_ms: int = 1_000) -> None:

@@ -36,7 +36,8 @@ class EventLog:
         ]
 
     def event_where(self, kind: type[Body], such: Callable[[Body], bool], what: str) -> Condition:
-        """An event of this kind has come for whose body `such` is true; `what` is waited for.
+        """A condition: an event of this kind has come for whose body `such` is true. `what`
+        describes it.
 
         A client may know a node's answer before the node's own event about it arrives here, so a
         test that needs the event waits for it.
@@ -57,9 +58,9 @@ class EventLog:
     ) -> None:
         """Records what the test itself saw of a promise that no event shows.
 
-        For formats, defaults and surfaces. `seen_by` is the kind of evidence: what a client saw,
-        what a peer reported, or what the node says about itself. The clause's rule judges it: a
-        test that saw the promise broken fails.
+        For formats, defaults and surfaces. `seen_by` is the kind of evidence: from a client, from a
+        peer, or from the node itself. The clause's rule judges it: a test that saw the promise
+        broken fails.
         """
         self._runtime.record(
             PromiseObserved(clause=clause, held=held, evidence=evidence, seen_by=seen_by.value)

@@ -1,5 +1,5 @@
-"""The conformance kit: what the author of a plugin points at a system, fault, workload, rule, log
-parser or event kind.
+"""The conformance kit: checks of a plugin's system, faults, workloads, rules, log parsers and event
+kinds.
 
     from fencepost.testing import kit
 
@@ -13,9 +13,9 @@ parser or event kind.
         with kit.started("acme/lamps", tmp_path, workload="lamp_clients") as run:
             kit.check_workload(run)
 
-Each check raises AssertionError, in a sentence that names what does not fit. A check that takes a
-run needs a cluster, which `started` starts. Several checks can share one. The other checks are
-pure; `check_system` starts a cluster and makes all checks of a system on it.
+Each check raises AssertionError with a sentence that names the fault. A check that takes a run
+needs a cluster, which `started` starts. Several checks can share one. The other checks are pure;
+`check_system` starts a cluster and makes all checks of a system on it.
 """
 
 from __future__ import annotations
@@ -86,13 +86,13 @@ __all__ = [
 ]
 
 _NO_LOG = ("", "{", "\x00\ufffd", "a line that no version of this system prints")
-"""Lines that a parser must bear: a crash, a library or a container may print anything."""
+"""Lines that a parser must accept: a crash, a library or a container may print anything."""
 _YEAR_2000_NS = 946_684_800 * SECOND
 
 
 def check_event_kind(kind: type[Struct], sample: Struct) -> None:
-    """A kind has a tag `plugin.name`, is frozen and flat, and one of its events is the same after a
-    line was written and read; what it says of itself by the traits is of the right types."""
+    """A kind has a tag `plugin.name`, is frozen and flat, and an event of it survives being written
+    and read. The results of its traits have the right types."""
     name = kind_name(kind)
     assert kind.__struct_config__.frozen, f"the event kind {name} is not frozen"
     nested = nested_fields(kind)
@@ -102,7 +102,7 @@ def check_event_kind(kind: type[Struct], sample: Struct) -> None:
     )
     codec = Codec((kind,))
     event = Event("run", "node-1#1", 0, 1, sample)
-    assert codec.decode(codec.encode(event)) == event, f"an event {name} is another one when read"
+    assert codec.decode(codec.encode(event)) == event, f"an event {name} differs when read back"
     if isinstance(sample, Worded):
         words = sample.sentence()
         assert words, f"{name} has an empty sentence"
@@ -116,7 +116,7 @@ def check_event_kind(kind: type[Struct], sample: Struct) -> None:
 
 
 def findings_of(rule: Rule[Any], history: Sequence[Event], end: RunEnd) -> Sequence[Finding]:
-    """Everything that a rule finds in a history, key by key, its end included."""
+    """All findings of a rule in a history, key by key, those at its end included."""
     states: dict[Any, Any] = {}
     found: list[Finding] = []
     for event in history:
@@ -136,8 +136,8 @@ def check_rule(
     near_miss: tuple[Sequence[Event], RunEnd],
     undecided: tuple[Sequence[Event], RunEnd],
 ) -> None:
-    """A rule meets its three histories: it finds the violation, exercises and does not report the
-    near miss, and decides nothing where the evidence stops."""
+    """A rule passes its three histories: it reports the violation; it counts the near miss as
+    exercised and does not report it; it is undecided where the evidence ends."""
     name = type(rule).__name__
     found = findings_of(rule, *violation)
     assert any(isinstance(one, Violated) for one in found), f"{name} misses its violation"
@@ -171,7 +171,7 @@ def check_log_parser(
 ) -> None:
     """The parser of a slot makes exactly the expected events of recorded lines, in this order.
 
-    A second parser makes the same ones, so none shares state. The events are of `kinds`, the
+    A second parser makes the same ones, so parsers share no state. The events are of `kinds`, the
     plugin's own, or of those that every run has. Stamps are nanoseconds since 1970 if `wall` is
     set, and finer than a second. Lines that the system does not print make no event and no error.
     """
@@ -193,7 +193,7 @@ def check_log_parser(
         assert type(one.body) in codec.kinds.values(), (
             f"the parser makes {kind_name(type(one.body))}, a kind that was not given in `kinds`"
         )
-        assert codec.decode(codec.encode(event)) == event, f"{one.body!r} is another one when read"
+        assert codec.decode(codec.encode(event)) == event, f"{one.body!r} differs when read back"
         assert not one.wall or one.at_ns > _YEAR_2000_NS, (
             f"the stamp {one.at_ns} of {one.body!r} is no time in nanoseconds since 1970"
         )
@@ -228,8 +228,8 @@ def started(
     workload: str = "",
     plugins: Plugins | None = None,
 ) -> Iterator[Run]:
-    """A cluster of that system that is ready, for the checks that take a run; it ends with the
-    block. Its files are below `out`. Without a `workload` it is the system's own.
+    """A ready cluster of that system, for the checks that take a run; it ends with the block. Its
+    files are below `out`. Without a `workload` it is the system's own.
 
     Raises UsageError for an unknown system, runtime or workload, EnvironmentFailed when the cluster
     does not become ready.
@@ -241,8 +241,8 @@ def started(
 
 
 def check_links(run: Run) -> None:
-    """Every node is at an end of some link, and a probe is answered through each link whose ends
-    both live: what listens there is what the layout says."""
+    """Every node is at an end of some link, and a probe is answered through each link between live
+    processes: the node listens where the layout says."""
     runtime = run.runtime
     layout = runtime.layout
     for slot in layout.nodes():
@@ -261,8 +261,8 @@ def check_links(run: Run) -> None:
 
 def check_cuts(run: Run) -> None:
     """A node of each role can be cut off from all others in both directions, and the first node in
-    either direction alone. Each cut has a receipt, which needs traffic of the node on its links: a
-    node that dials others past its links has none."""
+    either direction alone. Each cut has a receipt. That needs traffic of the node on its links: a
+    node that dials others directly, past its links, gets no receipt."""
     names = [node.name for node in run.base.nodes]
     assert len(names) > 1, "the conformance kit needs a cluster of at least two nodes"
     first, *others = names
@@ -286,8 +286,8 @@ def check_deaths(run: Run) -> None:
 
 
 def check_injection(run: Run, fault: Fault, *, target_dies: bool = False) -> None:
-    """A fault has a receipt, at once or in time, heals with a receipt, heals again without harm,
-    and the cluster recovers from it.
+    """A fault has a receipt, at once or in time, and heals with a receipt. Healing it again does no
+    harm, and the cluster recovers.
 
     With `target_dies` the processes among its targets are killed before it heals: healing then
     raises nothing, and the cluster recovers once all nodes were started again.
@@ -312,7 +312,7 @@ def check_workload(run: Run, *specs: ClientSpec) -> None:
 
     Without `specs` they are those that the workload's own `load` starts. Each records
     `client.started`, work of its own, and `node.stopped`, and exits with code 0. If its events
-    tell of operations, at least one of them is done; each begins once and ends once at most.
+    record operations, at least one of them is done. Each begins once and ends at most once.
     """
     for spec in specs:
         run.workers.start(spec)
@@ -333,7 +333,7 @@ def check_workload(run: Run, *specs: ClientSpec) -> None:
 
 
 def check_workers(workers: Sequence[str], history: Sequence[Event]) -> None:
-    """These workers, which were asked to end, did so in good order, by what a history tells: no
+    """These workers, which were asked to end, ended in order by the events of a history: no
     failure, exit code 0, `node.stopped` last, and operations that begin and end once."""
     for worker in workers:
         _check_end(worker, history)
@@ -341,8 +341,8 @@ def check_workers(workers: Sequence[str], history: Sequence[Event]) -> None:
 
 
 def check_history(run: Run) -> RunResult:
-    """Ends a run: it comes to its planned end, its history has no gap, the cluster has recovered
-    and no fault is without a receipt. Returns what the run came to."""
+    """Ends a run and returns its result: it reached its planned end, its history has no gap, the
+    cluster has recovered, and every fault has a receipt."""
     result = run.finish()
     assert result.trouble is None, str(result.trouble)
     assert result.end.complete, f"the history has gaps: {result.end.lacks}"
@@ -363,7 +363,7 @@ def check_system(
 ) -> RunResult:
     """A system starts and becomes ready; its workload runs and ends; then, under load, its links
     answer, cuts are measured, nodes are paused, slowed, die and come back; and its history is
-    whole. Returns what its run came to.
+    whole. Returns the result of its run.
 
     Raises UsageError for an unknown system or runtime, EnvironmentFailed when it does not start.
     """
@@ -374,7 +374,7 @@ def check_system(
         check_cuts(run)
         nodes = [node.name for node in run.base.nodes]
         _inject(run, "pause", node=nodes[0])
-        # All links between nodes: of two nodes that follow a third one, none may have a connection.
+        # All links between nodes, since two nodes that follow a third one may have no connection.
         _inject(run, "slow_link", sources=nodes, targets=nodes, latency_ms=20)
         check_deaths(run)
         return check_history(run)
@@ -419,7 +419,7 @@ def _kill(runtime: Runtime, targets: Sequence[str]) -> None:
 
 
 def _one_a_role(run: Run, place: int) -> Sequence[Slot]:
-    """The slot at that place among those of each role; one that has two roles is named once."""
+    """For each role, its slot at that index; a slot with two roles is named once."""
     layout = run.runtime.layout
     return list(dict.fromkeys(layout.of(role)[place] for role in layout.roles))
 
@@ -444,7 +444,7 @@ def _records(process: str, kind: str) -> Condition:
 
 
 def _works(process: str) -> Condition:
-    """The process has completed an operation or, if its kinds tell of none, recorded any work."""
+    """The process has completed an operation or, if its kinds record no operations, any work."""
 
     def holds(view: View) -> bool:
         bodies = [e.body for (p, kind), e in view.latest.items() if p == process]

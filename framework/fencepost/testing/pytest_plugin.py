@@ -40,9 +40,9 @@ _HELP = {
     "system": "system under test, such as reference/quorum or apache/kraft@4.1.0",
     "workload": "the workload of its clients; the system's own when not given",
     "runtime": "where its processes live: process, simulated or docker",
-    "seed": "what every choice of chance derives from, or 'last'; drawn anew when not given",
+    "seed": "the seed of every random choice, or 'last'; drawn anew when not given",
     "out": "folder in which each test's run is kept, below the root directory",
-    "defects": "defects of the system to switch on, comma-separated: what the tests must find",
+    "defects": "defects of the system to switch on, comma-separated; the tests must find them",
 }
 """The options `--fencepost-*`. They are also variables of the environment, `FENCEPOST_*`, settings
 of the ini file, `fencepost_*`, and keys of `[tool.fencepost]`: the first of these four that sets a
@@ -52,8 +52,8 @@ value decides."""
 @final
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The options as the command line, the environment, the ini file, pyproject.toml or a default
-    sets them."""
+    """The values of the options, from the command line, the environment, the ini file,
+    pyproject.toml or the defaults."""
 
     system: str
     runtime: str
@@ -81,7 +81,7 @@ _PLUGINS = pytest.StashKey[Plugins]()
 _RUN = pytest.StashKey[Run]()
 _FOLDER = pytest.StashKey[RunFolder]()
 _REFUSED = pytest.StashKey[str]()
-"""Why nothing was run, as a worker of xdist reported it."""
+"""Why no test was run, as a worker of xdist reported it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -139,7 +139,7 @@ def _settings(config: pytest.Config) -> Settings:
 
 
 def _seed(given: str, configured: int | None, out: Path) -> int:
-    """The seed that was given; else that of pyproject.toml; else a new one."""
+    """The seed that was given, or else that of pyproject.toml, or else a new one."""
     if given == LAST:
         given = _last_seed(out)
     if given and not re.fullmatch(r"\d+", given):

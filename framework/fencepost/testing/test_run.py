@@ -36,7 +36,8 @@ _WEIGHT = (EXIT_VIOLATED, EXIT_USAGE, EXIT_ENVIRONMENT, EXIT_INCONCLUSIVE)
 @final
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What tests are run against. `clauses`: only tests marked with one of them (empty: all)."""
+    """The system under test and its options. `clauses`: only tests marked with one of them (empty:
+    all)."""
 
     system: str
     runtime: str
@@ -133,7 +134,8 @@ def listen_quietly(wanted: Wanted, results: ResultCollector) -> int:
     Raises KeyboardInterrupt when it is interrupted, as any other command.
     """
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-        # Of a failure only its sentence is read, and what a session leaves open is the caller's.
+        # Only the sentence of a failure is read. Warnings about resources left open concern the
+        # caller.
         options = ("-p", "no:cacheprovider", "-p", "no:unraisableexception", "--tb=no")
         ended = listen(None, wanted, results, *options)
     if results.interrupted:

@@ -1,1 +1,1 @@
-"""Client workers: their commands, the frame of their programs, and what tests see of them."""
+"""Client workers: their commands, the frame of their programs, and their facades for tests."""

@@ -22,13 +22,13 @@ END_LIMIT_MS = 20_000
 
 
 class Clients(Protocol):
-    """What the framework asks of a workload's facade, which the fixture `clients` returns."""
+    """The interface of a workload's facade, which the fixture `clients` returns."""
 
     def load(self, selectors: Sequence[str] = ()) -> None:
         """Starts clients that work in the background as long as the run lasts.
 
         `selectors` are the ones that the run's schedule uses (`@leader/orders/0`): the clients must
-        work on what they name.
+        use the partitions, leases or keys that they name.
         """
         ...
 
@@ -161,5 +161,5 @@ class BareClients:
         """Does nothing."""
 
     def read_finally(self) -> Sequence[str]:
-        """Nothing is left unread, since nothing is known to exist."""
+        """Reads nothing and returns no names: the framework does not know what exists."""
         return ()

@@ -84,7 +84,7 @@ def test_a_hung_server_is_killed_and_built_anew_as_wanted(
     hang("broker-1")
     began = now_ns()
     assert links.apply({ONE_TWO: CUT}) == [
-        "the toxiproxy of broker-1 hung and was built anew",
+        "the toxiproxy of broker-1 hung and was replaced",
     ]
     assert now_ns() - began < 10 * SECOND
     assert mute(bench, links, ONE_TWO)

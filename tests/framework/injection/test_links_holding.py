@@ -87,10 +87,10 @@ def test_a_toxiproxy_that_is_built_anew_holds_as_before(
     with monkeypatch.context() as impatient:
         impatient.setattr(module, "API_LIMIT_S", 0.3)
         bench.launcher.signal(_toxiproxy(bench), 19)
-        assert links.apply({ONE_TWO: CUT}) == ["the toxiproxy of broker-1 hung and was built anew"]
+        assert links.apply({ONE_TWO: CUT}) == ["the toxiproxy of broker-1 hung and was replaced"]
     links.apply({ONE_TWO: HEALTHY})
     send(bench.dial(links, ONE_TWO), b"5 held by")
-    lost = "its toxiproxy hung and was built anew: what it held is lost"
+    lost = "its toxiproxy hung and was replaced: the messages that it held are lost"
     await_counts(links, HoldCounts(seen=1, matched=1, taken=1, held=1, last_error=lost))
     links.release(ONE_TWO)
     await_counts(links, HoldCounts(seen=1, matched=1, taken=1, released=1, last_error=lost))

@@ -76,7 +76,7 @@ def test_a_broken_plugin_is_listed_and_the_others_are_offered(tmp_path: Path) ->
     shown = fencepost(installed(tmp_path, lamps=LAMPS, eyes=BLINK), "plugins")
     assert shown.returncode == 4
     why = "the system acme/lamps lacks workload, layout, missing and recovery_bound_ms"
-    assert f"lamps  set apart: {why}: fencepost.System needs them" in shown.stdout
+    assert f"lamps  disabled: {why}: fencepost.System needs them" in shown.stdout
     assert "eyes  faults: blink" in shown.stdout
     assert "Traceback" not in shown.stderr
 
@@ -87,7 +87,7 @@ def test_a_system_of_a_broken_plugin_is_refused_with_the_reason(tmp_path: Path) 
     assert refused.returncode == 2
     error = refused.stderr.splitlines()[-1]
     assert "no system named 'acme/lamps'" in error
-    assert "the plugin 'lamps' is set apart: the system acme/lamps lacks workload" in error
+    assert "the plugin 'lamps' is disabled: the system acme/lamps lacks workload" in error
 
 
 # ----------------------------------------------------------------------- a role that no slot has

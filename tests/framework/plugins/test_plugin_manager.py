@@ -162,7 +162,7 @@ def lamp_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool
 )
 def test_a_broken_plugin_is_named_and_set_apart(broken: object, why: str) -> None:
     healthy = plugin(faults={"blink": make_fault})
-    with pytest.warns(PluginWarning, match="the plugin 'nose' is set apart") as caught:
+    with pytest.warns(PluginWarning, match="the plugin 'nose' is disabled") as caught:
         plugins = load_from((), {"eyes": healthy, "nose": broken})
     assert why in str(caught[0].message)
     assert list(plugins.broken) == ["nose"]
@@ -183,8 +183,8 @@ def test_what_a_plugin_that_was_set_apart_would_offer_is_asked_for_in_vain() -> 
         plugins.system("acme/lamps")
     assert str(caught.value) == (
         "no system named 'acme/lamps'; none is known; "
-        "the plugin 'eyes' is set apart: the fault 'blink' needs a name usable in Python, and a "
-        "callable; the plugin 'lamps' is set apart: the system acme/lamps lacks plane: "
+        "the plugin 'eyes' is disabled: the fault 'blink' needs a name usable in Python, and a "
+        "callable; the plugin 'lamps' is disabled: the system acme/lamps lacks plane: "
         "fencepost.System needs them"
     )
     assert caught.value.exit_code == 2
@@ -195,7 +195,7 @@ def test_two_plugins_of_one_name_are_both_set_apart() -> None:
     with pytest.warns(PluginWarning) as caught:
         plugins = load_from(twice, {"eyes": plugin(faults={"blink": make_fault})})
     assert [str(one.message) for one in caught] == [
-        "the plugin 'nose' is set apart: acme.nose and other.nose have this name: give each a name "
+        "the plugin 'nose' is disabled: acme.nose and other.nose have this name: give each a name "
         "of its own in the entry-point group fencepost, or uninstall one"
     ]
     assert list(plugins.faults) == ["blink"]
@@ -213,7 +213,7 @@ def test_a_plugin_whose_hook_raises_is_set_apart() -> None:
     def fencepost_faults() -> Mapping[str, FaultFactory]:
         raise RuntimeError("no pepper")
 
-    with pytest.warns(PluginWarning, match="'nose' is set apart: RuntimeError: no pepper"):
+    with pytest.warns(PluginWarning, match="'nose' is disabled: RuntimeError: no pepper"):
         plugins = load_from((), {"nose": module(fencepost_faults=fencepost_faults)})
     assert dict(plugins.faults) == {}
 
@@ -231,7 +231,7 @@ def test_what_reports_lack_is_asked_before_work_begins() -> None:
 
 def test_a_plugin_that_cannot_be_imported_is_set_apart() -> None:
     absent = EntryPoint("nose", "no_such_module_anywhere", "fencepost")
-    with pytest.warns(PluginWarning, match="'nose' is set apart: ModuleNotFoundError"):
+    with pytest.warns(PluginWarning, match="'nose' is disabled: ModuleNotFoundError"):
         plugins = load_from([absent], {"eyes": plugin(faults={"blink": make_fault})})
     assert list(plugins.faults) == ["blink"]
 

@@ -184,7 +184,7 @@ def test_a_toxiproxy_that_hangs_is_built_anew_in_its_pod(pair: ProcessRuntime) -
         shell = beside._client.exec_create(pod.container, ["sh", "-c", f"kill -STOP {toxiproxy}"])
         beside._client.exec_start(shell["Id"])
     receipt = pair.apply_cut(two_way(["broker-1"], ["broker-2"]))
-    assert "the toxiproxy of broker-1 hung and was built anew" in receipt.evidence
+    assert "the toxiproxy of broker-1 hung and was replaced" in receipt.evidence
     assert pair.heal_links().true
     talk(pair)
 

@@ -1,1 +1,1 @@
-"""What a fault is, a held message among them, and the next fault of a random schedule."""
+"""Faults, holds of single messages, and the choice of the next fault of a random schedule."""

@@ -1,4 +1,4 @@
-"""What a fault is: data, one effect that injects it, and its own healing.
+"""A fault: data, one effect that injects it, and its own healing.
 
 A plugin's fault is a frozen value with a `name`, `arguments`, and `inject`, which applies it
 through the `Runtime` and returns the `Injected` fault: its targets, its receipt, and how to heal
@@ -19,10 +19,10 @@ from fencepost.model.runtime import Receipt, Runtime
 class Injected:
     """A fault that was injected: its actual targets (slot or process names), receipt, and healing.
 
-    `heal` may be called twice, and when its target has died or restarted.
+    `heal` may be called twice, and after its target has died or restarted.
 
-    `measure` is for a fault that waits for something to act on, such as a certain message: its
-    receipt at that moment. Until that is true, the fault has no receipt.
+    `measure` is for a fault that waits for its object, such as a certain message: it returns the
+    receipt at the time of the call. Until that receipt is true, the fault has no receipt.
     """
 
     targets: tuple[str, ...]

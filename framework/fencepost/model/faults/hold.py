@@ -1,7 +1,8 @@
-"""Holding single messages in a link: which are chosen, what becomes of them, and what is counted.
+"""Holds of single messages in a link: which messages are chosen, what happens to them, and the
+counts.
 
 A message is what a link's source sends behind a length of four bytes, big-endian (`Layout.framed`).
-The framework knows its bytes only; what they mean is known to the fault that chooses them.
+The framework knows only its bytes; the fault that chooses messages knows what they mean.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ from fencepost.model.system.topology import Link
 HoldAction = Literal["hold", "delay", "drop"]
 
 INSPECTED_BYTES = 64 * 1024
-"""How much of a message is searched for what it contains."""
+"""How many bytes of a message are searched for `containing`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Which messages of a link are chosen, and what becomes of them.
+    """Which messages of a link are chosen, and what happens to them.
 
     A message matches if it begins with one of `prefixes` and, unless `containing` is empty, one of
     these byte strings is in its first 64 KiB. Of those that match, over all connections of the
     link, the `first` (0: all) after `skip` are chosen. Each is held until it is released, delayed
-    by `delay_ms`, or dropped. What its connection carries behind it waits too, unless `overtake`.
-    If its connection ends, a held message is kept, and delivered over a new connection on release;
-    unless `outlives` is false: then it is dropped.
+    by `delay_ms`, or dropped. Later messages of its connection wait too, unless `overtake` is true.
+    If its connection ends, a held message is kept, and delivered over a new connection on release.
+    If `outlives` is false, it is dropped instead.
     """
 
     prefixes: tuple[bytes, ...]
@@ -47,13 +48,13 @@ class Hold:
         )
 
     def chooses(self, number: int) -> bool:
-        """Whether the message that matched as the `number`th, from 1 on, is chosen."""
+        """Whether the `number`th message that matched, counted from 1, is chosen."""
         return number > self.skip and (not self.first or number <= self.skip + self.first)
 
 
 @dataclass(frozen=True, slots=True)
 class HoldCounts:
-    """What a link has done since its hold began: the evidence for it.
+    """Counts of a link's messages since its hold began: the evidence for the hold.
 
     `taken` are the chosen messages. Each is now `held` in an open connection, an orphan that
     outlived its connection, released over its own connection, redelivered over a new one, dropped,

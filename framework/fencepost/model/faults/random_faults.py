@@ -40,7 +40,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a fault is chosen from.
+    """The facts that a fault is chosen from.
 
     `offered` are the names of the available faults, `affected` the slots that a fault affects now,
     `mending` the slots whose links were healed so recently that they may not be connected again.

@@ -1,1 +1,1 @@
-"""What a system under test is: its capabilities, shape, topology and probe."""
+"""The system under test: its capabilities, shape, topology and probe."""

@@ -1,4 +1,4 @@
-"""What a system under test offers: small capability protocols, none of which is inherited.
+"""The capabilities of a system under test: small protocols, none of which is inherited.
 
 A system is a value: it lays out slots and knows how to start a node in a place. Each further
 capability (being stopped gently, being broken by a named defect) is a protocol of its own. The
@@ -45,7 +45,7 @@ class Place:
     work_dir: Path
     events_path: Path
     seed: int = 0
-    """The run's seed; what a process draws derives from it and from the process's name."""
+    """The run's seed; a process's random choices derive from it and from the process's name."""
     image: str = ""
     """The image of the container in which it is to run, with the image's programs (empty: no
     container)."""
@@ -62,7 +62,7 @@ class Command:
 
 @runtime_checkable
 class System(Protocol):
-    """Something under test, by name (`reference/quorum`)."""
+    """A system under test, by name (`reference/quorum`)."""
 
     @property
     def name(self) -> str: ...
@@ -73,7 +73,7 @@ class System(Protocol):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """What a shape of this system counts, with the defaults; see `counted`."""
+        """The counts that a shape of this system has, with their defaults; see `counted`."""
         ...
 
     @property
@@ -91,7 +91,7 @@ class System(Protocol):
         ...
 
     def missing(self, view: View, layout: Layout) -> Sequence[str]:
-        """What this cluster lacks to be ready, a sentence each; empty when it is ready.
+        """A sentence for each thing that the cluster lacks to be ready; empty if it is ready.
 
         A cluster is ready once nothing is missing after its start, and has recovered once nothing
         is missing after all faults were healed. This is called after every event.

@@ -1,4 +1,4 @@
-"""How it is measured that a link answers: one question to a node, which changes nothing."""
+"""The probe, which measures that a link answers: one question to a node, which changes nothing."""
 
 from __future__ import annotations
 

@@ -18,10 +18,10 @@ class Spare:
 class Shape:
     """The size of a cluster, and its settings (names of the system, text values).
 
-    `counts` says how many of each thing that the system counts (`System.counts`, most often nodes
-    of a role); the others have the system's defaults. `own` holds settings of single nodes, by the
-    names of their slots; they override those of all nodes. A name such as `broker-1#2` is that of
-    one process, whose settings override those of its slot: so a bounce can be an upgrade.
+    `counts` overrides the system's default counts (`System.counts`, most often of nodes of a role).
+    `own` holds settings of single nodes, by the names of their slots; they override those of all
+    nodes. A name such as `broker-1#2` is that of one process; its settings override those of its
+    slot. So a restart can be an upgrade.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -31,5 +31,5 @@ class Shape:
     own: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def own_of(self, slot: str, process: str) -> Mapping[str, str]:
-        """The settings that a process has for itself."""
+        """The settings of this process alone: those of its slot, overridden by its own."""
         return {**self.own.get(slot, {}), **self.own.get(process, {})}

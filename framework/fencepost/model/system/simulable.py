@@ -1,9 +1,8 @@
-"""What a system offers in order to be simulated, and what the simulator offers its processes.
+"""The interface between a system that can be simulated and the simulator.
 
 A simulated process is its system's own decisions without sockets, files or clocks: the simulator
-calls it for each thing that happens, and it acts through its `Host`. Messages are values that are
-passed unchanged; the simulator decides how they are delivered
-(`fencepost.runtimes.simulated.network`).
+calls it for each input, and it acts through its `Host`. Messages are values that are passed
+unchanged; the simulator decides how they are delivered (`fencepost.runtimes.simulated.network`).
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Host(Protocol):
 
     @property
     def chance(self) -> Chance:
-        """The source of chance of this process, seeded by the run and the process's name."""
+        """This process's source of random numbers, seeded by the run and the process's name."""
         ...
 
     def record(self, body: Struct, cause: Cause | None = None) -> Event:
@@ -69,11 +68,11 @@ class SimulatedProcess(Protocol):
     the call."""
 
     def wake(self) -> None:
-        """The process starts, or the time that it named has come."""
+        """The process starts, or the time of its `deadline_ns` has come."""
         ...
 
     def deadline_ns(self) -> int | None:
-        """When it wants to be woken, by its own monotonic clock; None: never because of time."""
+        """When it must be woken next, by its own monotonic clock; None: no timer is set."""
         ...
 
     def accepted(self, connection: int, port: int) -> None:

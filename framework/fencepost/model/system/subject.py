@@ -1,4 +1,4 @@
-"""What a run is about, whatever the runtime."""
+"""The subject of a run, on any runtime."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fencepost.model.system.shape import Shape
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A system in one shape, the seed of what chance decides, and the plugins' event kinds."""
+    """A system in one shape, the seed of all random choices, and the plugins' event kinds."""
 
     system: System
     shape: Shape

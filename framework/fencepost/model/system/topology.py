@@ -59,13 +59,13 @@ class Layout:
 
     Nodes are started in the order of their slots. `bootstrap` names the slots, each with a port, to
     which clients connect first. Every node serves its metrics over HTTP on `metrics_port` of its
-    own address (0: none does). No link leads there: faults do not affect an operator's view.
+    own address (0: no node does). No link leads there, so faults do not affect an operator's view.
 
-    `framed` are ports: what the source of a link to one of them sends is messages, each behind its
-    length in four bytes, big-endian. So single messages can be held.
+    `framed` are ports whose links carry messages: the source of such a link sends each message
+    behind its length in four bytes, big-endian. So single messages can be held.
 
     `unasked` are ports on which a node listens at some times only, such as while it leads. A link
-    to one of them changes together with others, and the receipt is measured on the others.
+    to such a port changes together with others, and the receipt is measured on the others.
     """
 
     slots: tuple[Slot, ...]

@@ -1,8 +1,8 @@
-"""The container engine: finding it, talking to it, and removing what dead runs left behind.
+"""The container engine: finding it, sending it requests, and removing what dead runs left.
 
 The sockets of Docker, rootless Docker and Podman (in its Docker-compatible form) are found through
 the usual variables and places. Everything that is created carries two labels: the run, and its
-owner, which is this process, by machine, process id and start. Anything without these labels is
+owner, which is this process (by machine, process id and start). Objects without these labels are
 never touched.
 """
 
@@ -38,7 +38,7 @@ _CONNECTIONS = 64
 _STDOUT: Final = 1
 _FRAME = struct.Struct(">BxxxI")
 _GONE = (404, 409)
-"""The engine's status codes for a container that is gone, or does not run."""
+"""The engine's status codes for a container that does not exist, or does not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Something that carries Fencepost's labels: `kind` is container, pod (a container that others
-    join), volume or network."""
+    """An object of the engine with Fencepost's labels: `kind` is container, pod (a container that
+    others join), volume or network."""
 
     kind: str
     id: str
@@ -113,7 +113,7 @@ class Stream:
         self._thread.start()
 
     def send(self, data: bytes) -> None:
-        """Sends to the container's standard input; raises OSError when it is gone."""
+        """Sends to the container's standard input; raises OSError if the container is gone."""
         self._socket.sendall(data)
 
     def finish(self) -> None:
@@ -140,7 +140,7 @@ class Stream:
         self._ended()
 
     def _exactly(self, size: int) -> bytes | None:
-        """Exactly that many bytes; None if the stream ends or breaks before."""
+        """Exactly that many bytes; None if the stream ends or breaks earlier."""
         data = bytearray()
         while len(data) < size:
             try:
@@ -296,7 +296,7 @@ class Engine:
             raise EnvironmentFailed(f"the container engine broke off: {failed}") from failed
 
     def leftovers(self) -> Sequence[Leftover]:
-        """Everything that carries Fencepost's labels, of live runs too, in the order in which it
+        """Every object with Fencepost's labels, those of live runs too, in the order in which they
         must be removed."""
         wanted = {"label": [RUN_LABEL, OWNER_LABEL]}
         found: list[Leftover] = []
@@ -312,9 +312,9 @@ class Engine:
         return found
 
     def clear(self, wanted: Callable[[Leftover], bool]) -> Sequence[Leftover]:
-        """Removes what carries Fencepost's labels and is selected; returns what that was.
+        """Removes the selected objects with Fencepost's labels, and returns them.
 
-        Raises EnvironmentFailed for the first thing that could not be removed, after trying all.
+        Raises EnvironmentFailed for the first object that could not be removed, after trying all.
         """
         gone = [left for left in self.leftovers() if wanted(left)]
         failures: list[EnvironmentFailed] = []
@@ -409,7 +409,7 @@ def _closed(url: str) -> str:
 
 
 def owner() -> str:
-    """A unique name of this process: host, boot, its namespace, its id, its start.
+    """A unique name of this process: host, boot, process-id namespace, process id, start.
 
     The namespace is the one in which process ids are valid.
     """
@@ -420,7 +420,7 @@ def owner() -> str:
 
 
 def is_gone(name: str) -> bool:
-    """Whether the owner was a process of this host and is gone; False if that is not known."""
+    """Whether the owner was a process of this host and is gone; False if unknown."""
     if name.count("/") != 4:
         return False
     host, boot, namespace, process, started = name.split("/")
@@ -431,7 +431,7 @@ def is_gone(name: str) -> bool:
 
 
 def _started(process: int) -> str:
-    """When a process started, in ticks since boot; empty if there is none, or only a zombie."""
+    """When a process started, in ticks since boot; empty if it does not exist or is a zombie."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -2,13 +2,13 @@
 
 Nodes are containers that join their slot's pod (`fencepost.runtimes.docker.pods`). Client workers
 are processes of this host, with any library. They reach the nodes through the clients' pod, whose
-links are published on this host's loopback, and on nothing else.
+links are published on this host's loopback only.
 
-A node's events file is a pipe that the engine holds. Its events arrive here as they are written,
-over the stream that the engine carries, so those of a killed process arrive, too. A process in a
-pod shares the pod's namespaces, so all of them end with the pod's agent, and the agent ends with
-this process, however it dies. What is left then is stopped and labelled, and the next run removes
-it.
+A node's events file is a pipe that the engine holds. Its events arrive here over the engine's
+stream as they are written, so the events of a killed process arrive, too. All processes of a pod
+share its namespaces, so they end with the pod's agent. The agent ends with this process, however
+this process dies. The containers that are left are stopped and labelled, and the next run removes
+them.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from fencepost.supervision.launcher import Child, Exit, Launcher
 
 _EVENTS = "/dev/fd/3"
 _ENTRY = ("/bin/sh", "-c", 'exec "$@" 3>&1 1>&2', "sh")
-"""Gives a program its events as descriptor 3, and sends all else that it writes to the log."""
+"""Descriptor 3 of the program leads to its events; all its other output goes to the log."""
 _NETWORKS = "198.18"
-"""RFC 2544: addresses for tests of networks, so that a run's addresses hide no others in use."""
+"""RFC 2544 reserves these addresses for tests of networks, so a run hides no address in use."""
 _LINKS = "127.0.1"
 _SIGNALLED = 128
-"""An exit code above this is the engine's way to report a signal."""
+"""The engine reports an end by signal n as exit code 128 + n."""
 _MOST_CLAIMS = 20
 
 
@@ -55,8 +55,8 @@ ImageOf = Callable[[Slot], str]
 def docker_backend(image: ImageOf) -> BackendKind:
     """Nodes as containers of these images, in pods.
 
-    Raises EnvironmentFailed without an engine or the image of pods; so does settling on it, without
-    the images of the layout's nodes.
+    Raises EnvironmentFailed without an engine or the image of pods. Opening the backend raises it
+    without the images of the layout's nodes.
     """
     engine = connect(os.environ)
     try:
@@ -72,12 +72,12 @@ def docker_backend(image: ImageOf) -> BackendKind:
 
 
 def _check_image(engine: Engine, name: str) -> None:
-    """Raises EnvironmentFailed without such an image, or for one of other sources."""
+    """Raises EnvironmentFailed if there is no such image, or if it was built from other sources."""
     made_of = engine.image_label(name, SOURCES_LABEL)
     if made_of and made_of != digest():
         raise EnvironmentFailed(
             f"the image {name} was built from other sources than are installed here: "
-            "build it anew by ./dev images"
+            "rebuild it by ./dev images"
         )
 
 
@@ -144,7 +144,7 @@ class _Ends:
                 os.eventfd_write(self._bell, 1)
 
     def take(self) -> list[Exit]:
-        """Raises EnvironmentFailed, once, if something was lost."""
+        """Raises EnvironmentFailed, once, if output was lost."""
         with self._changed:
             with suppress(BlockingIOError):
                 os.eventfd_read(self._bell)
@@ -163,7 +163,8 @@ class _Ends:
 
 @final
 class _Output:
-    """What one process writes, on its way to the run's files: its events as whole lines."""
+    """The output of one process, on its way to the run's files: events as whole lines, and the
+    log."""
 
     def __init__(self, events: Path, log: Path, ends: _Ends) -> None:
         self._events = events
@@ -187,7 +188,7 @@ class _Output:
             self._ends.lose(EnvironmentFailed(f"{path} cannot be written: {failed.strerror}"))
 
     def end(self) -> None:
-        # its writer was killed before `record` returned, so it does not count as an event
+        # its writer was killed before `record` returned, so the event was not recorded
         if self._rest:
             self.log(b"ended while it wrote an event: " + self._rest + b"\n")
 
@@ -295,14 +296,14 @@ class ContainerLauncher:
         return sorted([*self._here.exits(), *self._ends.take()], key=lambda end: end.at_ns)
 
     def close(self) -> None:
-        """Follows no container any further."""
+        """Stops following all containers."""
         for stream in self._streams.values():
             stream.close()
         self._either.close()
 
 
 def _exit(name: str, engine: Engine, container: str, at_ns: int) -> Exit:
-    """How a container whose streams have ended has ended."""
+    """How a container ended whose streams have ended."""
     try:
         code = engine.exit_code(container)
     except EnvironmentFailed:  # another call removed it, as at the end of every run
@@ -327,7 +328,7 @@ class DockerHost:
             self._finish.callback(self._engine.close)
             for name in {image(slot) for slot in layout.nodes(duplicates=True, spares=True)}:
                 _check_image(self._engine, name)
-            with suppress(EnvironmentFailed):  # if it is in the way, a later call reports it
+            with suppress(EnvironmentFailed):  # if it conflicts, a later call reports it
                 self._engine.clear(lambda left: left.abandoned)
             claimed = _claim_network(self._engine)
             self._finish.callback(claimed.close)
@@ -396,7 +397,7 @@ def _prefix(run: int) -> str:
 
 
 def _claim_network(engine: Engine) -> Claim:
-    """A number that no run on this host uses, and for which the engine has no network."""
+    """A run number that no run on this host uses, and for which the engine has no network."""
     taken: list[int] = []
     for _ in range(_MOST_CLAIMS):
         claimed = claim(taken[-1] + 1 if taken else None)

@@ -1,11 +1,11 @@
-"""The agent: the first process of a pod, which does in it what the harness asks for.
+"""The agent: the first process of a pod, which carries out the harness's requests there.
 
-It is run by path in a container that owns the pod's network and process namespaces, without
-root, and imports the standard library only, so that it is there at once. What it is asked comes as
-one JSON object a line on its standard input, and is answered by one on its standard output, in
-order; its standard error, and its toxiproxy's, is the pod's log. So the harness reaches a pod's
-toxiproxy, and nothing outside the container does: toxiproxy's API is on a Unix socket in a folder
-of the agent's own.
+It is run by path in a container that owns the pod's network and process namespaces, without root.
+It imports the standard library only, so that it starts at once. Each request is one JSON object, on
+a line of its standard input; each answer is one JSON object, on a line of its standard output, in
+the order of the requests. Its standard error, and its toxiproxy's, is the pod's log. toxiproxy's
+API is on a Unix socket in a folder of the agent's own, so only the harness, through the agent,
+reaches it.
 
     {"id": 1, "do": "proxy"}                       (re)starts toxiproxy; {"id": 1, "pid": 7}
     {"id": 2, "do": "http", "method", "path", "body", "limit_s"}
@@ -20,9 +20,9 @@ of the agent's own.
     {"id": 8, "do": "pack", "folder"}              {"id": 8, "tar"}: its files, in base 64
     {"id": 9, "do": "unpack", "folder", "tar"}     {"id": 9}
 
-An answer with "error" says why it was not done. When its standard input ends, which is when its
-owner is gone, or its toxiproxy ends unasked, the agent ends; and since it is the first process of
-the namespace in which the pod's node lives, the kernel ends that with it.
+An answer with "error" says why the request failed. The agent ends when its standard input ends,
+which means that its owner is gone, or when its toxiproxy ends by itself. It is the first process of
+the pod's process namespace, so the kernel then ends the pod's node, too.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ _EXIT_TOXIPROXY = 70
 
 
 class Agent:
-    """Carries requests out, one after another."""
+    """Carries out requests, one after another."""
 
     def __init__(self) -> None:
         self._toxiproxy = 0
         self._socket = Path(tempfile.mkdtemp()) / "toxiproxy"
 
     def serve(self) -> None:
-        """Until standard input ends."""
+        """Carries out requests until standard input ends."""
         for line in sys.stdin.buffer:
             request = json.loads(line)
             try:
@@ -79,7 +79,7 @@ class Agent:
             sys.stdout.buffer.flush()
 
     def reap(self, *_: object) -> None:
-        """Notes every process that has ended, in whichever way it was started."""
+        """Reaps every process that has ended, also those that the agent did not start."""
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] == self._toxiproxy:
@@ -110,7 +110,7 @@ class Agent:
             connection.request(request["method"].upper(), request["path"], body, headers)
             answer = connection.getresponse()
             return {"status": answer.status, "text": answer.read().decode(errors="replace")}
-        except (TimeoutError, BlockingIOError):  # the latter: too many wait to connect
+        except (TimeoutError, BlockingIOError):  # BlockingIOError: too many wait to connect
             return {"hung": True}
         finally:
             connection.close()
@@ -153,7 +153,8 @@ class Agent:
         return {"text": Path("/proc/net/tcp").read_text()}
 
     def do_state(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The state of the process so named that was started from outside, not by its like."""
+        """The state of the process of that name which the engine started in the pod, not of its
+        children."""
         wanted = NAMED + request["process"].encode()
         for folder in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
@@ -180,12 +181,13 @@ class Agent:
         return {}
 
     def do_pack(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Every file is read before its length is sent: others may write to it meanwhile."""
+        """Every file is read before its length is sent, since a process may write to it
+        meanwhile."""
         folder = Path(request["folder"])
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as tar:
             for path in _below(folder):
-                with suppress(FileNotFoundError):  # it was there a moment ago
+                with suppress(FileNotFoundError):  # removed meanwhile
                     entry = tar.gettarinfo(path, str(path.relative_to(folder)))
                     data = path.read_bytes() if entry.isreg() else b""
                     entry.size = len(data)
@@ -198,14 +200,16 @@ class Agent:
 
 
 def unpack(packed: bytes, folder: Path) -> None:
-    """Extracts what the agent has packed; nothing lands outside the folder, if Python can tell."""
+    """Extracts a packed folder. If this Python's tarfile has filters, no file lands outside the
+    folder."""
     with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
         tar.extraction_filter = getattr(tarfile, "data_filter", None)
         tar.extractall(folder)
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """All that is in a folder, each folder before what is in it; one that vanishes is empty."""
+    """Every path below a folder, each folder before its contents; a folder that vanishes counts as
+    empty."""
     with suppress(FileNotFoundError):
         for path in sorted(folder.iterdir()):
             yield path
@@ -218,7 +222,7 @@ def _await(holds: Any) -> bool:
     while not holds():
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.005)  # noqa: TID251 nothing tells of another process's socket
+        time.sleep(0.005)  # noqa: TID251 the kernel reports no event for it
     return True
 
 

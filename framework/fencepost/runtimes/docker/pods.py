@@ -1,10 +1,9 @@
 """Pods: for each slot a container that owns its network, its disk and its toxiproxy.
 
-In it lives the agent (`fencepost.runtimes.docker.pod_agent`), with which one line of JSON is
-exchanged at a time, over the streams the engine carries: so others can use no port of a pod but
-those of its links, and what is measured is measured where the slot's own processes are. A slot's
-process is a container of its own that joins the pod, so its end leaves links, addresses and disk as
-they are.
+The agent (`fencepost.runtimes.docker.pod_agent`) runs in it. Requests and answers are lines of JSON
+on the agent's standard streams, which the engine carries. So a pod opens no ports but those of its
+links, and probes run where the slot's own processes are. A slot's process is a container of its own
+that joins the pod. When it ends, links, addresses and disk stay as they are.
 """
 
 from __future__ import annotations
@@ -62,19 +61,20 @@ class Pod:
         self.container = container
         self.volume = volume
         self.log = log
-        """Where its log goes on."""
+        """The file that its log is appended to."""
         self.toxiproxy = ""
-        """The name of the toxiproxy that lives there."""
+        """The name of the toxiproxy process in it."""
         self._send: Callable[[bytes], None] | None = None
         self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._unfinished: list[bytes] = []
-        """What has come of a line so far: a packed disk is one, and comes in thousands of parts."""
+        """The received parts of an unfinished line: a packed disk is one line, in thousands of
+        parts."""
         self._last_id = 0
         self._gone = False
         self._asking = Lock()
 
     def opened(self, send: Callable[[bytes], None]) -> None:
-        """Its agent accepts requests from now on, by `send`."""
+        """From now on its agent accepts requests, by `send`."""
         self._send = send
 
     def received(self, data: bytes) -> None:
@@ -125,8 +125,8 @@ class Pod:
         return answer
 
     def pack(self) -> bytes:
-        """The content of its disk, as a tar file; a file that changes meanwhile is as it was when
-        it was read."""
+        """The content of its disk, as a tar file. A file that changes meanwhile has the content
+        that was read."""
         return base64.b64decode(self.ask("pack", 60, folder=DATA)["tar"])
 
     def unpack(self, packed: bytes) -> None:
@@ -170,7 +170,7 @@ class Pods:
 
     @property
     def prefix(self) -> str:
-        """What the names of all of a run's containers and volumes begin with."""
+        """The prefix of the names of all containers and volumes of a run."""
         return self._prefix
 
     def of(self, slot: Slot) -> Pod:
@@ -199,7 +199,7 @@ class Pods:
         return Reply(answer["status"], answer["text"])
 
     def kill(self, process: str) -> None:
-        """See `Toxiproxies.kill`; the agent ends one as it starts the next."""
+        """See `Toxiproxies.kill`; the agent ends a toxiproxy when it starts the next."""
 
     def listen(self, link: Link) -> End:
         """See `Toxiproxies.listen`: as the pod of the link's source sees it."""
@@ -277,14 +277,14 @@ class Pods:
         def one(pod: Pod) -> None:
             try:
                 unpack(pod.pack(), self._folder.data_of(pod.slot.name))
-            # the run has failed already, otherwise the pod would run
+            # the run has failed already, since the pod is gone
             except EnvironmentFailed as failed:
                 pod.logged(f"its disk was not saved: {failed}\n".encode())
 
         list(self._pool.map(one, self._pods.values()))
 
     def close(self) -> None:
-        """Lets every agent end, and follows none any further."""
+        """Ends every agent, and stops following them."""
         self._closing = True
         self._pool.shutdown(cancel_futures=True)
         for stream in self._streams:

@@ -1,4 +1,5 @@
-"""Which sources an image of this project was built from, so that no run uses a stale one."""
+"""The digest of the sources that an image of this project was built from, so that no run uses a
+stale image."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from pathlib import Path
 
 SOURCES_LABEL = "fencepost.sources"
 PACKAGES = ("fencepost", "fencepost_kafka", "fencepost_clusters")
-"""What lives in pods: the agent with its probes, and the nodes."""
+"""The packages that run in pods: the agent with its probes, and the nodes."""
 
 
 @cache

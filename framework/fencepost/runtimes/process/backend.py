@@ -1,4 +1,4 @@
-"""The backend of a run's processes: everything in which the process and the docker runtime differ.
+"""The backend of a run's processes: all differences between the process and the docker runtime.
 
 `fencepost.runtimes.process.runtime` conducts a run on one of these. A `BackendKind` describes it,
 and opens it once the layout is known. `fencepost.runtimes.process.host` and
@@ -24,7 +24,7 @@ class Launching(Protocol):
     """Children by name: started, signalled, watched. For one thread only, except `kill_soon`."""
 
     def fileno(self) -> int:
-        """What to select on: readable when there is something for `exits`."""
+        """The descriptor to select on: readable when `exits` may return an end."""
         ...
 
     def start(self, child: Child) -> tuple[int, int]:
@@ -79,7 +79,7 @@ class Addressing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """What a process finds at its place: see `Place`. `image` is empty on this host."""
+    """The folders of one process: see `Place`. `image` is empty on this host."""
 
     data_dir: Path
     work_dir: Path
@@ -102,7 +102,7 @@ class Backend(Protocol):
         ...
 
     def copy_disk(self, source: Slot | None, target: Slot) -> None:
-        """Replaces the target's disk by the present content of the source's (None: nothing)."""
+        """Replaces the target's disk by the present content of the source's (None: empties it)."""
         ...
 
     def close(self) -> None:

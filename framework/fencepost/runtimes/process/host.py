@@ -59,8 +59,8 @@ class Host:
         return Home(folder.data_of(slot.name), folder.work_of(process), folder.events_of(process))
 
     def copy_disk(self, source: Slot | None, target: Slot) -> None:
-        """See `Backend.copy_disk`. What a process writes meanwhile is copied as it is read; what it
-        removes meanwhile is not copied."""
+        """See `Backend.copy_disk`. A file that a process changes meanwhile is copied as it is read;
+        a file that it removes meanwhile is left out."""
         disk = self._folder.data_of(target.name)
         shutil.rmtree(disk, ignore_errors=True)
         if source is None:

@@ -1,4 +1,4 @@
-"""Events of processes that write none: log parsers make them from their standard output.
+"""Log parsers make events from the standard output of processes that write no events.
 
 A log is a file that a process writes without a buffer, so what it printed before a SIGKILL can be
 read afterwards. Nothing polls: like `fencepost.history.feed`, this has a descriptor to select on.
@@ -29,7 +29,7 @@ class ParsedLog:
         self._rest = b""
 
     def take(self, come: bytes) -> None:
-        """Takes what came of the stream; an unfinished line waits for its end."""
+        """Takes the next bytes of the stream; an unfinished line waits for its end."""
         *whole, self._rest = (self._rest + come).split(_LINE_END)
         for line in whole:
             for parsed in self._log_parser.parse(line.decode(errors="replace")):
@@ -52,7 +52,7 @@ class ParsedLogs:
         """inotify's number of the log -> the log, how much of it was read, and its parser."""
 
     def fileno(self) -> int:
-        """What to select on: readable when `read` may have something."""
+        """The descriptor to select on: readable when `read` may find new lines."""
         return int(self._notify.fileno())
 
     def follow(self, log: Path, parsed: ParsedLog) -> None:
@@ -62,11 +62,11 @@ class ParsedLogs:
         self._read(watch)
 
     def read(self) -> None:
-        """Takes what was printed since the last call, without waiting."""
+        """Takes the lines that were printed since the last call, without waiting."""
         for watch in {notice.wd for notice in self._notify.read(timeout=0)}:
             if watch in self._followed:
                 self._read(watch)
-            else:  # the kernel dropped notices, and it is not known which
+            else:  # the kernel dropped notices of unknown files
                 for any_watch in self._followed:
                     self._read(any_watch)
 

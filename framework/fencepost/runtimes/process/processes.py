@@ -24,7 +24,7 @@ _ENDING = (Signal.KILL, Signal.TERM, Signal.INT)
 
 @dataclass(slots=True)
 class Tracked:
-    """A process, what was done to it, and how it ended."""
+    """A process, whether it is stopped, and how it ended."""
 
     process: Process
     log: Path
@@ -114,8 +114,8 @@ class Processes:
 
     @contextmanager
     def resumed(self, slots: Collection[str]) -> Iterator[Sequence[str]]:
-        """Resumes stopped processes in these slots for the duration, since one can hang a
-        toxiproxy.
+        """Resumes stopped processes in these slots for the duration, since a stopped process can
+        hang a toxiproxy.
 
         Yields a sentence for each such process, for the receipt.
         """

@@ -1,14 +1,14 @@
-"""The runtime of real processes: a run's nodes and clients behind links, wherever they live.
+"""The runtime of real processes: a run's nodes and clients behind links, on any backend.
 
     with ProcessRuntime(Subject(system, Shape(), seed=7), RunFolder.create(path)) as runtime:
         for slot in runtime.layout.nodes():
             runtime.start(slot)
         runtime.advance(ready, runtime.now_ns() + 20 * SECOND)
 
-It satisfies `fencepost.model.runtime.Runtime`. The backend on which its processes live is a
-parameter: this host makes it the process runtime, a container engine the docker runtime.
-Constructing it opens the backend and starts the toxiproxy of every slot that is to be occupied; a
-slot's links are there before its first process. `close` (or leaving the `with`) ends all processes;
+It satisfies `fencepost.model.runtime.Runtime`. The backend is a parameter: with this host as
+backend it is the process runtime, with a container engine the docker runtime. Constructing it opens
+the backend and starts the toxiproxy of every slot that is to be occupied; a slot's links are there
+before its first process. `close` (or leaving the `with`) ends all processes;
 `fencepost.history.merge.merge` then makes the one history of the run's folder.
 
 Spawns, ends, and stalls of the harness are recorded here; phases, faults and tests by the caller.
@@ -183,7 +183,7 @@ class ProcessRuntime:
 
     @property
     def view(self) -> View:
-        """The state of the cluster, by all events that have come."""
+        """The state of the cluster, by all events received so far."""
         if not self._closed:
             self._take_in()
             self._apply_pending()
@@ -391,7 +391,7 @@ class ProcessRuntime:
                     session.stop()
                 self._processes.kill_all()
                 self._take_in()
-            except EnvironmentFailed:  # the supervisor is gone, and every process with it
+            except EnvironmentFailed:  # the supervisor and every process are gone
                 completed = False
             self._record(RunEnded(completed=completed and not self._dead))
             self._apply_pending()
@@ -408,9 +408,10 @@ class ProcessRuntime:
             self._view.apply(self._pending.popleft())
 
     def _wait(self, limit_s: float, since_ns: int) -> int:
-        """Waits for events, exits or the next beat, and takes what has come; returns when it woke.
+        """Waits for events, exits or the next beat, and takes them in; returns the time of the
+        wake-up.
 
-        A delay is measured from the last wake-up, wherever the harness stalled.
+        A stall is measured from the last wake-up, wherever in its code the harness stalled.
         """
         wanted_s = min(limit_s, BEAT_S)
         self._waiting.select(wanted_s)
@@ -422,7 +423,7 @@ class ProcessRuntime:
         return woke_ns
 
     def _take_in(self) -> None:
-        """Adds what has come to the pending events; a process's end comes after everything that it
+        """Adds new events to the pending ones; a process's end comes after all events that it
         wrote."""
         self._read_feed()
         ends = self._launcher.exits()
@@ -432,7 +433,7 @@ class ProcessRuntime:
                 self._note_end(end)
 
     def _read_feed(self) -> None:
-        self._parsed_logs.read()  # into the files that the feed follows
+        self._parsed_logs.read()  # writes the files that the feed follows
         for event in self._feed.read():
             self._pending.append(event)
             if type(event.body) is NodeStopped:

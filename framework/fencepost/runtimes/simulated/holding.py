@@ -1,4 +1,4 @@
-"""What a simulated link holds: which messages wait, in which order, and what became of them."""
+"""The hold of a simulated link: which messages wait, in which order, and what happened to them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fencepost.model.faults.hold import Hold, HoldCounts
 
 
 class Carrying(Protocol):
-    """A connection, as far as a hold must know it."""
+    """The parts of a connection that a hold uses."""
 
     @property
     def open(self) -> bool: ...
@@ -22,7 +22,7 @@ C = TypeVar("C", bound=Carrying)
 @final
 @dataclass(slots=True, eq=False)
 class Waiting(Generic[C]):
-    """A message that waits in its connection: chosen, or behind one that is and not `chosen`."""
+    """A message that waits in its connection: a `chosen` one, or one behind a chosen message."""
 
     connection: C
     message: object
@@ -33,7 +33,8 @@ class Waiting(Generic[C]):
 @final
 @dataclass(slots=True)
 class LinkHold(Generic[C]):
-    """One link's hold. `frame` gives the bytes of a message; None is for what is no message."""
+    """One link's hold. `frame` gives the bytes of a message, and None for a payload that is no
+    message."""
 
     what: Hold
     frame: Callable[[object], bytes | None]
@@ -42,7 +43,7 @@ class LinkHold(Generic[C]):
     _counts: HoldCounts = field(default_factory=HoldCounts)
 
     def take(self, connection: C, message: object) -> Waiting[C] | Literal["pass", "drop"]:
-        """What becomes of a message that has come: it passes, is dropped, or waits from now on."""
+        """Decides on a message that has come: it passes, is dropped, or waits from now on."""
         blocked = not self.what.overtake and any(
             one.connection is connection for one in self._waiting
         )
@@ -57,7 +58,7 @@ class LinkHold(Generic[C]):
         return "pass"
 
     def leaving(self) -> Sequence[Waiting[C]]:
-        """Takes out what may leave over its own connection now, in its order."""
+        """Takes out the messages that may now leave over their own connection, in their order."""
         leaving: list[Waiting[C]] = []
         staying: list[Waiting[C]] = []
         for one in self._waiting:
@@ -69,7 +70,7 @@ class LinkHold(Generic[C]):
         return leaving
 
     def release(self) -> None:
-        """Chooses nothing more; all that waits may leave."""
+        """Ends the choosing; every waiting message may leave."""
         self.active = False
         for one in self._waiting:
             one.free = True
@@ -77,7 +78,7 @@ class LinkHold(Generic[C]):
     def orphans(self) -> Sequence[Sequence[Waiting[C]]]:
         """Takes out the chosen messages whose connections have ended, by connection.
 
-        What waited behind them is gone: its sender is gone too.
+        Messages that waited behind them are dropped: their sender is gone too.
         """
         ended = [one for one in self._waiting if not one.connection.open]
         self._waiting[:] = [one for one in self._waiting if one.connection.open]
@@ -91,15 +92,15 @@ class LinkHold(Generic[C]):
         return ()
 
     def redelivered(self, number: int) -> None:
-        """So many of the orphans reached the target."""
+        """That many orphans reached the target."""
         self._add(HoldCounts(redelivered=number))
 
     def answered(self) -> None:
-        """One of those had an answer."""
+        """One redelivered orphan was answered."""
         self._add(HoldCounts(answered=1))
 
     def lost(self, number: int) -> None:
-        """So many of the orphans found no process at the target."""
+        """That many orphans found no process at the target."""
         self._add(HoldCounts(lost=number))
 
     @property

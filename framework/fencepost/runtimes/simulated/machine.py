@@ -22,7 +22,7 @@ from fencepost.runtimes.simulated.virtual_time import Agenda
 
 PER_BILLION = 1_000_000_000
 WALL_ORIGIN_MS = 1_700_000_000_000
-"""What a correct wall clock shows when virtual time begins."""
+"""The time of a correct wall clock when virtual time begins, in milliseconds since 1970."""
 
 
 @final
@@ -36,7 +36,7 @@ class Clock:
         self._offset_ms = offset_ms
 
     def monotonic_ns(self, true_ns: int) -> int:
-        """What the monotonic clock shows at a virtual time."""
+        """The time of the monotonic clock at a virtual time."""
         return true_ns + (true_ns - self._origin_ns) * self._drift // PER_BILLION
 
     def true_ns(self, monotonic_ns: int) -> int:
@@ -45,13 +45,13 @@ class Clock:
         return self._origin_ns - (-elapsed // (PER_BILLION + self._drift))
 
     def wall_ms(self, true_ns: int) -> int:
-        """What the wall clock shows at a virtual time."""
+        """The time of the wall clock at a virtual time."""
         return WALL_ORIGIN_MS + self._offset_ms + self.monotonic_ns(true_ns) // MS
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the simulator gives a machine: its clocks, its chance, the agenda of all, the network,
+    """The environment of a machine: its clocks, its random stream, the run's agenda, the network,
     and the ports on which it answers."""
 
     clock: Clock
@@ -196,7 +196,7 @@ class Machine:
             return
         try:
             action(*arguments)
-        except Exception as broken:  # the process fails, not the run that it is part of
+        except Exception as broken:  # the process fails, not the run
             if self.alive:
                 self.end()
                 self._exited(self, 70, _where(broken))
@@ -205,7 +205,7 @@ class Machine:
             self._arm()
 
     def _arm(self) -> None:
-        """Arranges that the process is woken when it wants to be; an earlier wake-up stays."""
+        """Schedules the wake-up at the process's deadline; an earlier wake-up stays."""
         assert self._program is not None
         deadline_ns = self._program.deadline_ns()
         if deadline_ns is None:
@@ -231,7 +231,7 @@ class Machine:
 
 
 def _where(error: BaseException) -> str:
-    """What broke, and in which line."""
+    """The exception, and the line that raised it."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -1,9 +1,9 @@
 """The network of a simulated run: connections that delay, drop, break, and are cut.
 
 On one connection messages arrive in their order; between two connections nothing is ordered. A cut
-drops what would arrive, as toxiproxy's `timeout` toxic does, and breaks the connections it crossed
-when it is lifted. A message counts as a kilobyte, unless its sender says how large it is. It does
-not imitate half-closed connections, full buffers or bytes that are split.
+drops messages that would arrive, as toxiproxy's `timeout` toxic does. When it is lifted, the
+connections that it crossed break. A message counts as a kilobyte, unless its sender gives its size.
+It does not imitate half-closed connections, full buffers or bytes that are split.
 
 It is a `LinkControl`: `fencepost.injection.network` keeps the cuts and measures their receipts.
 """
@@ -29,13 +29,14 @@ from fencepost.runtimes.simulated.virtual_time import Agenda
 KILOBYTE = 1_000
 """The bytes of a message."""
 _STREAMS = (DOWNSTREAM, UPSTREAM)
-"""By the end that a message goes to: the dialling one, or the accepting one."""
+"""The stream of a message, by the end that it goes to: the dialling one, or the accepting one."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkProfile:
-    """What the network does by itself. A message takes between the two delays, one in `slow_one_in`
-    takes ten times as long, and one in `reset_one_in` breaks its connection (0: none does)."""
+    """The behaviour of the network without faults. The delay of a message is between the two
+    bounds; one message in `slow_one_in` takes ten times as long, and one in `reset_one_in` breaks
+    its connection (0: no message does)."""
 
     least_delay_ns: int = 100_000
     most_delay_ns: int = 2 * MS
@@ -67,7 +68,7 @@ class _Connection:
     ends: list[End | None]
     last: list[int] = field(default_factory=lambda: [0, 0])
     sent: list[int] = field(default_factory=lambda: [0, 0])
-    """When a link with a rate has passed on all that it was sent, by the end it goes to."""
+    """By receiving end: when a link with a rate will have passed on everything sent so far."""
     open: bool = True
     unnotified: int | None = None
     """The end that would have been notified of the close if the cut had not swallowed the
@@ -93,7 +94,7 @@ class SimulatedNetwork:
         self._frame = frame
         self._holds: dict[Link, LinkHold[_Connection]] = {}
         self._redelivering: dict[int, tuple[LinkHold[_Connection], int]] = {}
-        """Connections over which orphans came -> how many of them have no answer yet."""
+        """Connection that redelivers orphans -> how many of them have no answer yet."""
         self._agenda = agenda
         self._random = draw.random
         self._living = living
@@ -111,7 +112,7 @@ class SimulatedNetwork:
     # --------------------------------------------------------------------------- what processes do
 
     def dial(self, dialler: End, target: str, port: int) -> int:
-        """Opens a connection; see `Host.dial`. Raises UsageError where no link leads there."""
+        """Opens a connection; see `Host.dial`. Raises UsageError if no link leads there."""
         link = self._links.get((dialler.slot_name, target, port))
         if link is None:
             raise UsageError(f"no link leads from {dialler.slot_name} to {target}:{port}")
@@ -156,8 +157,8 @@ class SimulatedNetwork:
         action: Callable[..., None],
         *arguments: object,
     ) -> None:
-        """Schedules something for the time when the next message of this direction, of that size,
-        would arrive."""
+        """Schedules an action for the arrival time of the next message of that size in this
+        direction."""
         draw = self._random
         delay = self._least + int(draw() * self._spread)
         if draw() < self._slow:
@@ -226,7 +227,7 @@ class SimulatedNetwork:
             end.cut_off(one.number, reason)
 
     def _break(self, one: _Connection, reason: str) -> None:
-        """Breaks a connection for both ends, whatever is cut."""
+        """Breaks a connection for both ends, despite any cut."""
         one.open = False
         self._connections.pop(one.number, None)
         for end in one.ends:
@@ -273,7 +274,8 @@ class SimulatedNetwork:
     def _redeliver(
         self, link: Link, hold: LinkHold[_Connection], orphans: Sequence[Waiting[_Connection]]
     ) -> None:
-        """Over a new connection, which no process dialled; it closes once all is answered."""
+        """Delivers orphans over a new connection, which no process dialled; it closes once all are
+        answered."""
         target = self._living(link.target)
         if target is None or not target.listens(link.port):
             hold.lost(len(orphans))
@@ -312,11 +314,11 @@ class SimulatedNetwork:
         return ()
 
     def differences(self, links: Sequence[Link]) -> Sequence[str]:
-        """None: a simulated link is in the state that is wanted."""
+        """None: a simulated link is always in its desired state."""
         return ()
 
     def bytes_passed(self, links: Sequence[Link]) -> Mapping[tuple[Link, str], Bytes]:
-        """What was dropped; what arrived is not counted."""
+        """The dropped bytes; bytes that arrived are not counted."""
         return {(k, stream): Bytes(self._dropped[k, stream]) for k in links for stream in _STREAMS}
 
     def open_connections(self, links: Iterable[Link]) -> Mapping[Link, int]:

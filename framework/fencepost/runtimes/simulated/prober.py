@@ -1,4 +1,4 @@
-"""Probes through simulated links, in virtual time: what receipts are measured with."""
+"""Probes through simulated links, in virtual time, by which receipts are measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fencepost.runtimes.simulated.network import KILOBYTE, SimulatedNetwork
 from fencepost.runtimes.simulated.virtual_time import Agenda
 
 Pass = Callable[[int, Callable[[], bool]], None]
-"""Lets virtual time pass until a time, or until something holds."""
+"""Lets virtual time pass until a time, or until a condition holds."""
 
 
 @final

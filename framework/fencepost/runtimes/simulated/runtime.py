@@ -1,10 +1,10 @@
 """The simulated runtime: a run's nodes and clients in one process, in virtual time.
 
 It satisfies `fencepost.model.runtime.Runtime`. One seed decides every delay, every lost connection,
-how each machine's clocks are set and drift, what a process draws, and what a disk forgets when its
-machine loses power; so the same seed gives the same history, byte for byte. Nothing sleeps, listens
-or is written before the end, when the events of each process go into the run's folder as those of
-real processes do.
+the offset and drift of each machine's clocks, the random choices of a process, and the data that a
+disk loses when its machine loses power. So the same seed gives the same history, byte for byte. The
+simulator never sleeps and opens no socket. It writes files only at the end: then the events of each
+process go into the run's folder, as those of real processes do.
 
 It does not imitate: bytes (messages travel as values, unless a system's clients send bytes), the
 time that work takes (a step takes none), full or failing disks, threads, or the client libraries:
@@ -62,9 +62,9 @@ from fencepost.runtimes.simulated.session import SimulatedSession
 from fencepost.runtimes.simulated.virtual_time import START_NS, Agenda
 
 MOST_DRIFT_PPB = 20_000
-"""How fast or slow a machine's clock may go: 20 microseconds a second."""
+"""The largest drift of a machine's clock: 20 microseconds a second."""
 MOST_OFFSET_MS = 3_600_000
-"""How far a machine's wall clock may be wrong."""
+"""The largest offset of a machine's wall clock."""
 
 
 @final
@@ -352,7 +352,8 @@ class SimulatedRuntime:
             self._watch(self._nodes())
 
     def _pass(self, until_ns: int, enough: Callable[[], bool]) -> None:
-        """Lets virtual time pass until then, or until it is enough, whatever happens meanwhile."""
+        """Lets virtual time pass until then, or until `enough` is true; a process that dies does
+        not end it."""
         while not enough():
             due_ns = self._agenda.next_ns()
             if due_ns is None or due_ns > until_ns:

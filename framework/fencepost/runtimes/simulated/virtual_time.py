@@ -1,4 +1,4 @@
-"""Virtual time: what is due when, in an order that only the seed decides."""
+"""Virtual time: an agenda of actions, in an order that only the seed decides."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from fencepost.model.clock import MS, SECOND
 
 START_NS = SECOND
 MOST_STEPS_A_MS = 20_000
-"""With more steps than this within one virtual millisecond, some deadline is always due."""
+"""More steps than this within one virtual millisecond mean that a deadline is always due."""
 
 
 @final
 class Agenda:
-    """What is to be done, by time; at the same time, in the order in which it was requested."""
+    """Actions by their time; at the same time, in the order in which they were scheduled."""
 
     def __init__(self) -> None:
         self.now_ns = START_NS
@@ -26,16 +26,16 @@ class Agenda:
         self._spinning_ns = 0
 
     def at(self, at_ns: int, action: Callable[..., None], *arguments: Any) -> None:
-        """Schedules something at a time that is not before now."""
+        """Schedules an action at a time that is not before now."""
         self._asked += 1
         heapq.heappush(self._due, (max(at_ns, self.now_ns), self._asked, action, arguments))
 
     def next_ns(self) -> int | None:
-        """When the next thing is due."""
+        """When the next action is due."""
         return self._due[0][0] if self._due else None
 
     def step(self) -> None:
-        """Does the next thing; time advances to when it is due.
+        """Advances to the time of the next action, and runs it.
 
         Raises RuntimeError if time does not advance any more.
         """
@@ -50,5 +50,5 @@ class Agenda:
         action(*arguments)
 
     def rest_until(self, at_ns: int) -> None:
-        """Lets time pass in which nothing is due."""
+        """Lets time pass during which no action is due."""
         self.now_ns = max(self.now_ns, at_ns)

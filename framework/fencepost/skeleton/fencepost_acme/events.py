@@ -1,4 +1,4 @@
-"""What is recorded of a run: the servers' log, and what clients do.
+"""The events of a run: from the servers' logs, and of client operations.
 
 A value that is not known is -1 or empty.
 """
@@ -13,7 +13,7 @@ from msgspec import Struct
 from fencepost import Authority, Change, Operation, OperationOutcome
 
 Outcome = Literal["ok", "failed", "unknown"]
-"""Certainly done, certainly not done, or neither is known."""
+"""Certainly done, certainly not done, or unknown."""
 
 
 def tokens_of(server: str) -> str:
@@ -22,7 +22,7 @@ def tokens_of(server: str) -> str:
 
 
 class ServerStarted(Struct, frozen=True, kw_only=True, tag="acme.server_started"):
-    """A server serves; `token` is the newest one that it found on its disk."""
+    """A server serves; `token` is the newest token on its disk."""
 
     server: str
     token: int

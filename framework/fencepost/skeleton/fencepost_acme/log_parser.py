@@ -1,4 +1,4 @@
-"""Events of what a server prints."""
+"""Makes events of the lines that a server prints."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class AcmeLogParser:
         self._server = server
 
     def parse(self, line: str) -> Sequence[ParsedEvent]:
-        """The event of a line; none for a line that says nothing of interest."""
+        """The event of a line; none for a line without information."""
         try:
             logged = msgspec.json.decode(line, type=_Started | _Peer)
         except msgspec.DecodeError:

@@ -16,7 +16,7 @@ from fencepost_acme.workload import WORKLOADS
 
 @hookimpl
 def fencepost_event_kinds() -> Sequence[type[Struct]]:
-    """What servers log and clients do."""
+    """The event kinds of servers and clients."""
     return KINDS
 
 
@@ -34,7 +34,7 @@ def fencepost_workloads() -> Mapping[str, Workload]:
 
 @hookimpl
 def fencepost_clauses() -> Sequence[Clause]:
-    """What acme promises."""
+    """The promises of acme."""
     return CLAUSES
 
 

@@ -12,7 +12,7 @@ _MOST_PADDING = 32_000
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What became of a request: failed for certain, unknown without an answer, or answered."""
+    """The result of a request: answered, certainly failed, or unknown because no answer came."""
 
     outcome: Outcome
     text: str = ""
@@ -38,6 +38,7 @@ def ask(address: str, port: int, line: str, timeout_s: float) -> Reply:
 
 
 def acme_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool:
-    """How it is measured that a link to a server answers. It changes nothing in the server."""
+    """The probe by which it is measured that a link to a server answers. It changes nothing in the
+    server."""
     padding = "-" * min(size, _MOST_PADDING)
     return ask(address, port, f"PING{padding}", timeout_s).text == "PONG"

@@ -1,4 +1,4 @@
-"""What acme promises, and the rule that judges it."""
+"""The promise of acme, and the rule that judges it."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ CLAUSES = (
 
 @dataclass(frozen=True, slots=True)
 class _Tokens:
-    """What clients know of a server's tokens."""
+    """What clients know about a server's tokens."""
 
     greatest: int = 0
     at: Cause | None = None
     """The event by which a client got the greatest token."""
     open: Mapping[str, tuple[int, Cause | None]] = field(default_factory=dict)
-    """operation -> the greatest token when it began, and how it was got."""
+    """operation -> the greatest token when it began, and the event by which a client got that."""
     restarted: bool = False
     """Whether the server has started since."""
 
@@ -52,8 +52,8 @@ class _Tokens:
 class TokensGrow:
     """ACME-1, keyed by server. Exercised by the first token after a restart.
 
-    Answers of several clients may overtake each other. So a token must be greater than those that
-    clients had when it was asked for, and not than those that came in between.
+    Answers of several clients may overtake each other. So a token must be greater than the tokens
+    that clients had when the request began. Tokens that came in between do not count.
     """
 
     clause: str = "ACME-1"

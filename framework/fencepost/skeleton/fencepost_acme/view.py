@@ -26,7 +26,7 @@ class AcmeView:
         """(client, server) -> how many tokens of the server the client has got."""
 
     def apply(self, view: View, event: Event) -> None:
-        """Takes in one event."""
+        """Applies one event."""
         match event.body:
             case ServerStarted():
                 self.serving.add(event.process)

@@ -19,7 +19,7 @@ class Taker:
         self._session = session
 
     def has_taken(self, count: int, server: str) -> Condition:
-        """It has got so many tokens of a server."""
+        """It has got that many tokens of a server."""
         client = self._session.process
         return Condition(
             f"{client} to get {count} tokens of {server}",
