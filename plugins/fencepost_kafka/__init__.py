@@ -1,8 +1,8 @@
-"""Kafka's vocabulary for Fencepost: events, view, roles, and what its clients can be asked to do.
+"""Kafka's vocabulary for Fencepost: events, view, roles, and the commands of its clients.
 
 Systems of Kafka's kind (`reference/quorum`, `apache/kraft`) and the suites about them share it. For
-tests there is `fencepost_kafka.testing`. Nodes and client workers import this module, so only what
-is light is in it.
+tests there is `fencepost_kafka.testing`. Nodes and client workers import this module, so it
+contains only light code.
 """
 
 from __future__ import annotations

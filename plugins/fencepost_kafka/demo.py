@@ -1,4 +1,4 @@
-"""What a Kafka cluster shows in `fencepost demo`: authority lost and regained, ten times.
+"""The demonstration of a Kafka cluster in `fencepost demo`: authority lost and regained, ten times.
 
 The steps name their targets by their role at that time: the leader of a partition, the active
 controller. They wait for events only, never for the clock.

@@ -1,8 +1,8 @@
 """Imports kio's types as if hypothesis were not installed.
 
-Where it is, kio registers its types with it. That costs each process a tenth of a second, and two
-in a new folder, in which hypothesis then leaves a folder of its own. So every package that uses kio
-imports this module, or one that does, before it.
+If hypothesis is installed, kio registers its types with it. That costs each process a tenth of a
+second. In a new folder it costs two seconds, and hypothesis leaves a folder of its own there. So
+every package that uses kio first imports this module, or another module that does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a cluster of controllers and brokers is laid out: slots and links.
+"""The layout of a cluster of controllers and brokers: slots and links.
 
 Controllers have ids from 101 on, brokers from 1: one space. Each broker has a duplicate slot, so
 that a second live process with its id has addresses and links of its own.
@@ -20,7 +20,8 @@ SPARE_ROLES = (Role.CONTROLLER, Role.BROKER)
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Where nodes listen: for clients, for controllers' peers and brokers, and for other brokers.
+    """The ports on which nodes listen: for clients, for controllers' peers and brokers, and for
+    other brokers.
 
     `metrics` is the port of the metrics page (0: there is none). A `controller` port of 0 is the
     replication port.
@@ -79,7 +80,7 @@ def lay_out_beside(
     controller, so each is both, with one id.
 
     `links_to_servers` makes the links of these slots to the servers; the index of no server is
-    above their number. A `controller` port of 0: what controllers send goes to the replication
+    above their number. With a `controller` port of 0, requests of controllers go to the replication
     port, too. Raises UsageError as `lay_out` does.
     """
     wanted = {**COUNTS, **shape.counts}[Role.BROKER]

@@ -17,7 +17,7 @@ WORKLOAD = "kafka_clients"
 
 @hookimpl
 def fencepost_event_kinds() -> Sequence[type[Struct]]:
-    """What controllers, brokers and clients of Kafka record."""
+    """The event kinds of Kafka's controllers, brokers and clients."""
     return KINDS
 
 
@@ -31,7 +31,7 @@ def fencepost_faults() -> Mapping[str, FaultFactory]:
 def fencepost_workloads() -> Mapping[str, Workload]:
     """`kafka_clients`: confluent-kafka, each client in a process of its own.
 
-    librdkafka can take its process down (that of 2.16.1 does now and then, when an answer names no
-    leader for a partition); what such a client had begun is then unknown.
+    librdkafka can crash its process (that of 2.16.1 sometimes does when an answer names no leader
+    for a partition); the open operations of that client are then unknown.
     """
     return {WORKLOAD: Workload(("-m", "fencepost_kafka.confluent"), kafka_clients)}

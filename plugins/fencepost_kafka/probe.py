@@ -1,4 +1,4 @@
-"""How it is measured that a link to a Kafka node answers."""
+"""The probe by which it is measured that a link to a Kafka node answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a Kafka cluster is ready, and when it has recovered."""
+"""The conditions for a Kafka cluster to be ready, and to have recovered."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from fencepost_kafka.vocabulary import Role
 
 
 def missing(view: View, layout: Layout) -> tuple[str, ...]:
-    """What this cluster lacks to be recovered, in words; empty when nothing."""
+    """What this cluster lacks to have recovered, a sentence each; empty if nothing."""
     kafka, lacks = view.of(KafkaView), []
     if kafka.active_controller is None and layout.of(Role.CONTROLLER):
         lacks.append("no controller is active")
     for slot in layout.of(Role.BROKER, spares=True):
         process = view.newest.get(slot.name, "")
         if slot.spare and process not in kafka.state:
-            continue  # not expected, or never admitted
+            continue  # not expected to run, or never registered
         state = kafka.state.get(process, "not started") if process in view.alive else "dead"
         if state != "ACTIVE":
             lacks.append(f"{slot.name} is {state}")

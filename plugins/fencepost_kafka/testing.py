@@ -1,4 +1,4 @@
-"""For tests of Kafka clusters: what the fixtures `cluster` and `clients` return."""
+"""For tests of Kafka clusters: the types of the fixtures `cluster` and `clients`."""
 
 from __future__ import annotations
 

@@ -52,10 +52,10 @@ class KafkaView:
     topics: dict[str, str] = field(default_factory=dict)
     """live topic -> topic id."""
     deleted: dict[str, int] = field(default_factory=dict)
-    """topic -> the offset of its newest deletion: an older record is about a topic that is gone."""
+    """topic -> the offset of its newest deletion: an older record is about the deleted topic."""
     partitions: dict[TopicPartition, PartitionView] = field(default_factory=dict)
     early: dict[TopicPartition, tuple[int, e.LeadershipStarted]] = field(default_factory=dict)
-    """The broker that began to serve last, of partitions without a record so far."""
+    """For partitions without a record so far: the broker that began to serve last."""
     checkpointed: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """(process, topic, partition) -> the high watermark it checkpointed last."""
     flushed: dict[tuple[str, str, int], int] = field(default_factory=dict)
@@ -84,7 +84,7 @@ def _exited(kafka: KafkaView, view: View, event: Event, body: ProcessExited) -> 
     if body.ended != kafka.controller_process:
         return  # a duplicate has the controller's id, too
     if view.ids.get((body.ended, "broker")) == kafka.active_controller:
-        kafka.active_controller = None  # of a controller that is a broker too
+        kafka.active_controller = None  # from a controller that is a broker too
 
 
 def _elected(kafka: KafkaView, view: View, event: Event, body: e.ControllerElected) -> None:
@@ -103,7 +103,7 @@ def _began(kafka: KafkaView, view: View, event: Event, body: e.ControllerBegan) 
     if body.epoch > kafka.controller_epoch:
         kafka.controller_epoch, kafka.active_controller = body.epoch, body.broker_id
         kafka.controller_process = event.process
-        # A new controller declares those that it finds; it does not know of the others.
+        # A new controller declares only the brokers that it finds registered.
         living = {view.ids.get((process, "broker")) for process in view.alive}
         kafka.fenced |= {broker: True for broker in kafka.fenced if broker not in living}
 
@@ -143,14 +143,14 @@ def _topic(kafka: KafkaView, view: View, event: Event, body: e.TopicCommitted) -
 def _gone(
     kafka: KafkaView, view: View, event: Event, body: e.TopicCommitted | e.TopicMarked
 ) -> None:
-    """A topic is deleted, or marked, after which no client sees it."""
+    """Removes a topic that was deleted, or marked as being deleted: no client sees it any more."""
     gone = kafka.deleted.get(body.topic, -1)
     kafka.deleted[body.topic] = max(body.offset, gone)
     if kafka.topics.get(body.topic) == body.topic_id:
         del kafka.topics[body.topic]
         for key in [k for k in kafka.partitions if k[0] == body.topic]:
             del kafka.partitions[key]
-    # A node that replays the deletion late may have begun to lead a partition that is gone.
+    # A node that replays the deletion late may have begun to lead a deleted partition.
     me = view.ids.get((event.process, "broker"))
     for key in [
         k for k, (process, _) in kafka.early.items() if k[0] == body.topic and process == me

@@ -21,7 +21,7 @@ COMBINED = "combined"
 """A count of `COUNTS`: that many of the first brokers' processes run a controller as well."""
 
 COUNTS: Mapping[str, int] = {Role.CONTROLLER.value: 3, Role.BROKER.value: 3, COMBINED: 0}
-"""What a Kafka cluster's shape counts, with the defaults (`System.counts`)."""
+"""The counts of a Kafka cluster's shape, with their defaults (`System.counts`)."""
 
 
 def kafka_shape(
@@ -34,8 +34,8 @@ def kafka_shape(
     combined: int = 0,
     own: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Shape:
-    """A shape by Kafka's counts, of which those that differ from the defaults are named;
-    `settings` are Kafka's dotted names."""
+    """A shape by Kafka's counts; only counts that differ from the defaults are stored. `settings`
+    have Kafka's dotted names."""
     given = {Role.CONTROLLER.value: controllers, Role.BROKER.value: brokers, COMBINED: combined}
     counts = {name: count for name, count in given.items() if count != COUNTS[name]}
     return Shape(counts, settings or {}, defects, tuple(spares), own or {})

@@ -58,7 +58,7 @@ def fencepost_run_judged(run_folder: Path, make_report: Callable[[], Path]) -> N
     import allure  # noqa: PLC0415
     import allure_commons  # noqa: PLC0415
 
-    # Its plugin is loaded wherever it is installed; it writes only if a listener is set.
+    # Allure's plugin is always loaded if installed; it writes only if a listener is set.
     if not allure_commons.plugin_manager.hook.report_attached_data.get_hookimpls():
         return
     verdicts = msgspec.json.decode(
@@ -106,7 +106,7 @@ def table(verdicts: Mapping[str, Verdict]) -> str:
 
 
 def explanations(verdicts: Mapping[str, Verdict]) -> Sequence[str]:
-    """For each violated clause: its sentence, the violation, and what led to it."""
+    """For each violated clause: its sentence, the violation, and the events that led to it."""
     lines: list[str] = []
     for clause, verdict in verdicts.items():
         for found in verdict.violations:

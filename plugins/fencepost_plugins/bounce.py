@@ -1,7 +1,8 @@
 """Ends a node's process, and starts its next one.
 
-SIGKILL ends only the process: what it wrote is in the kernel and reaches the disk. A power failure
-loses what was not synced; only a runtime with disks of its own can do that, the simulated one.
+SIGKILL ends only the process: data that it wrote is in the kernel and reaches the disk. A power
+failure loses data that was not synced; only the simulated runtime, which has disks of its own, can
+do that.
 """
 
 from __future__ import annotations

@@ -90,7 +90,8 @@ def _both_live(view: View, slot: Slot, first: Process | None, duplicate: Process
 def _heal(runtime: Runtime, slot: Slot, duplicate: Process) -> Receipt:
     """Ends the duplicate, and starts the first process again if it is dead or was taken over.
 
-    A process that was taken over never regains its id, so leaving it would leave one broker less.
+    A process whose id was taken over never regains it, so without a restart the cluster would have
+    one broker less.
     """
     if runtime.living(duplicate.slot) == duplicate:
         end(runtime, duplicate, Signal.KILL, END_BOUND_MS)

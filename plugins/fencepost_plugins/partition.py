@@ -1,4 +1,4 @@
-"""Partitions: which nodes cannot reach which.
+"""Partitions: nodes that cannot reach each other.
 
 A cut drops the bytes of open connections and of new ones. It does not imitate a lost packet (TCP
 below it never notices), a lost SYN (the link still accepts a connection, which stays silent), UDP,
@@ -66,7 +66,7 @@ class Partition:
 
 
 def cut(sources: Names, targets: Names) -> Partition:
-    """Nothing that a source sends reaches a target; what targets send still arrives."""
+    """No data that a source sends reaches a target; data of the targets still arrives."""
     given = {"sources": as_names(sources), "targets": as_names(targets)}
     return Partition("cut", given, lambda _, sources, targets: one_way(sources, targets))
 
@@ -94,7 +94,7 @@ def isolate_role(role: str) -> Partition:
 
 
 def halves(nodes: Names) -> Partition:
-    """The smaller first half of the nodes and the rest do not reach each other."""
+    """The smaller first half of the nodes and the other nodes do not reach each other."""
     given = {"nodes": as_names(nodes)}
     return Partition("halves", given, lambda _, nodes: fencepost.halves(nodes))
 

@@ -1,4 +1,4 @@
-"""Links that delay or throttle what passes, without losing a byte.
+"""Links that delay or throttle data, without losing a byte.
 
 The delay is added to every chunk of a stream: it imitates a long distance, not a queue that
 overflows, packet loss or reordering. The proxy itself draws the jitter, so no seed repeats it.
@@ -66,7 +66,7 @@ class SlowLink:
 def slow_link(
     sources: Names, targets: Names, latency_ms: int = 0, jitter_ms: int = 0, rate_kb: int = 0
 ) -> SlowLink:
-    """Delays what passes by `latency_ms` one way, give or take `jitter_ms`, or throttles it."""
+    """Delays data by `latency_ms` each way, plus or minus `jitter_ms`, or throttles it."""
     if not 0 <= jitter_ms <= latency_ms <= MOST_LATENCY_MS or rate_kb < 0:
         raise UsageError(
             f"slow_link takes 0 <= jitter_ms <= latency_ms <= {MOST_LATENCY_MS} and a rate_kb >= 0"

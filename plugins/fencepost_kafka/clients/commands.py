@@ -1,7 +1,7 @@
 """The options and commands that workers of Kafka clients understand.
 
 A workload of Kafka clients may use any library. It understands these options and commands, and
-records Kafka's `client.*` events, so a test means the same with any of them. A worker is started
+records Kafka's `client.*` events, so a test means the same with any library. A worker is started
 with `WorkerConfig` and one of `ClientOptions`; an administrator, a probe and a consumer take
 `ClientCommand`s as well. A command's `operation`, unique in a run, names it in the events.
 """
@@ -50,11 +50,12 @@ class ConsumerOptions(
 class ReaderOptions(
     Struct, frozen=True, kw_only=True, tag_field="kind", tag="reader", forbid_unknown_fields=True
 ):
-    """Reads each partition from its start to the end it had when asked, then ends by itself.
+    """Reads each partition from its start to the end that it has when the reading begins, then ends
+    by itself.
 
-    `final` marks the reading after the run, by which lost writes are judged: a read_completed for
-    each partition, unknown if `limit_ms` were not enough. Another reading that is incomplete
-    records a client.failed.
+    `final` marks the reading after the run, by which lost writes are judged: it records a
+    read_completed for each partition, with the outcome unknown if `limit_ms` was too short. Any
+    other reading that is incomplete records a client.failed.
     """
 
     partitions: tuple[tuple[str, int], ...]
@@ -304,8 +305,8 @@ class ProbeMetrics(
 ):
     """One HTTP GET of the metrics page of the process in `slot`, without a link.
 
-    Answered is the page itself, refused any other status; refused if messages are passed as values,
-    not as bytes.
+    The result is answered if the page came, and refused for any other status, or if messages are
+    passed as values, not as bytes.
     """
 
     operation: str

@@ -1,4 +1,4 @@
-"""What a node answered to one probe, as a test sees it."""
+"""The result of one probe, as a test sees it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fencepost_kafka.events import ProbeCompleted
 @final
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """What one node answered to one probe."""
+    """The answer of one node to one probe."""
 
     event: Event
     body: ProbeCompleted

@@ -1,6 +1,6 @@
 """Kafka's clients as a test sees them: workers that are sent commands, and their events.
 
-No client object is held here and no thread started: every call starts a worker or sends it a
+This module holds no client object and starts no thread: every call starts a worker or sends it a
 command, and lets time pass until an event answers.
 """
 
@@ -71,8 +71,8 @@ _MADE_ALREADY = {
     "reassign": "NO_REASSIGNMENT_IN_PROGRESS",
     "delete_broker": "BROKER_ID_NOT_REGISTERED",
 }
-"""The errors with which a change is refused if an earlier try has made it: nothing is left to
-cancel, or to delete."""
+"""The errors with which a change is refused if an earlier try has made it: the reassignment or the
+topic does not exist any more."""
 END_LIMIT_MS = 20_000
 """How long a reader may take to end, beyond its own limit."""
 
@@ -226,7 +226,7 @@ class KafkaClients:
     def read_all(self, topic: str) -> frozenset[str]:
         """Reads every partition from its start to its present end; returns the operations found.
 
-        Raises Inconclusive if some of it could not be read in time.
+        Raises Inconclusive if a partition could not be read to its end in time.
         """
         places = tuple((topic, partition) for partition in self._partitions(topic))
         process = self._read(places, final=False)
@@ -372,7 +372,7 @@ class KafkaClients:
         """Reads every partition; returns those that could not be read to their end.
 
         The messages stored last are still being replicated, and a reading now would miss them. So
-        this first waits for them, for no longer than a recovery may take.
+        this waits first until they are replicated, at most as long as a recovery may take.
         """
         self._admin = self._probe = None
         bound_ns = self._cluster.timing.recovery_bound_ms * MS
@@ -406,12 +406,12 @@ class KafkaClients:
         return self._workers.start_kind(kind, plain(options), may_die)
 
     def _administer(self, command: AdminCommand, done: Condition | None = None) -> AdminCompleted:
-        """Carries out a command; one whose outcome is unknown is repeated, unless an event shows
-        that it is `done`.
+        """Carries out a command. A command whose outcome is unknown is repeated, unless an event
+        shows that it is `done`.
 
-        librdkafka gives up with the broker that it took for the controller, while Kafka's own
-        AdminClient asks the next one. The limit counts from the first answer, which may take as
-        long by itself.
+        If the broker that librdkafka took for the controller fails, librdkafka gives up, while
+        Kafka's own AdminClient asks the next broker. The limit counts from the first answer, which
+        may take as long by itself.
         """
         completed = self._ask_admin(command)
         until_ns = self._runtime.now_ns() + ADMIN_LIMIT_MS * MS

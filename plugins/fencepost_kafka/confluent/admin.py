@@ -59,7 +59,7 @@ class AdminWork:
             self._complete(command, *self._call(command))
 
     def _call(self, command: LibraryCommand) -> tuple[str, str, Callable[[], object]]:
-        """What a command is called and about, and the library's call behind it."""
+        """A command's name, its subject, and the library's call for it."""
         limits = {"request_timeout": self._limit_s, "operation_timeout": self._limit_s}
         client, wait = self._client, self._wait
         match command:
@@ -98,7 +98,7 @@ class AdminWork:
                 return "alter_settings", topic, lambda: wait(alter([about])[about])
 
     def _wait(self, future: Future[Any]) -> object:
-        # The library keeps its own limit; this limit is for a library that does not.
+        # The library has its own limit; this one is for a call that exceeds it.
         return future.result(self._limit_s + 5)
 
     def _complete(

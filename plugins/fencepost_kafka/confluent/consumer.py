@@ -21,7 +21,7 @@ def make_consumer(session: Session, settings: Iterable[tuple[str, str]]) -> Cons
         "group.id": session.config.process,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        # An offset that is gone must be visible, not silently replaced by another.
+        # An offset out of range must be an error, not be replaced silently.
         "auto.offset.reset": "error",
         "fetch.wait.max.ms": 200,
         "fetch.error.backoff.ms": 100,
@@ -50,7 +50,7 @@ def record_polled(session: Session, messages: Sequence[Message], final_reading: 
 
 
 def partition_of(message: Message) -> tuple[str, int]:
-    """Where a message came from; every polled message has that."""
+    """The partition that a message came from; every polled message has one."""
     topic, partition = message.topic(), message.partition()
     assert topic is not None
     assert partition is not None

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError
 from fencepost_kafka.events.values import CallOutcome
 
 NEVER_SENT = frozenset({KafkaError._QUEUE_FULL, KafkaError._FATAL, KafkaError._INVALID_ARG})
-"""Errors of handing a message over: the library never accepted it."""
+"""Errors of handing over a message: the library never accepted it."""
 
 REFUSED_FOR_GOOD = frozenset(
     {
@@ -20,7 +20,7 @@ REFUSED_FOR_GOOD = frozenset(
         KafkaError.INVALID_RECORD,
     }
 )
-"""A broker's errors that no retry changes, so that no earlier try can have stored the message.
+"""A broker's errors that are the same for every try, so no earlier try can have stored the message.
 
 Other errors prove nothing: the library retries, and its last error hides what the first try did.
 """
@@ -33,7 +33,7 @@ ADMIN_IN_DOUBT = frozenset(
         KafkaError.UNKNOWN,
     }
 )
-"""A broker's answers to an administrative request that leave its effect open."""
+"""A broker's answers to an administrative request after which its effect is unknown."""
 
 
 def of_produce(acks: int, error: KafkaError | None) -> CallOutcome:
@@ -45,7 +45,7 @@ def of_produce(acks: int, error: KafkaError | None) -> CallOutcome:
 
 
 def of_admin(error: KafkaError | None) -> CallOutcome:
-    """The outcome of an administrative call; errors of the library itself leave it open."""
+    """The outcome of an administrative call; after an error of the library itself it is unknown."""
     if error is None:
         return "ok"
     local = error.code() < 0

@@ -69,7 +69,7 @@ Known = ProbeFetch | ProbeProduce | ProbeMetadata | ProbeController | AddVoter |
 
 @dataclass(frozen=True, slots=True)
 class ExchangeResult:
-    """What came back, in the terms of `ProbeCompleted`."""
+    """The answer, in the terms of `ProbeCompleted`."""
 
     outcome: ProbeOutcome
     error: str = ""
@@ -144,7 +144,7 @@ class ProbeWork:
 def exchange(
     address: tuple[str, int], frame: bytes, limit_s: float, read: Callable[[bytes], ExchangeResult]
 ) -> ExchangeResult:
-    """Sends the frame and reads one answer; the ways in which none comes are results too."""
+    """Sends the frame and reads one answer. A closed connection and a timeout are results, too."""
     try:
         with socket.create_connection(address, timeout=limit_s) as connection:
             connection.settimeout(limit_s)

@@ -137,7 +137,7 @@ def _errors(answer: Any) -> list[ErrorCode]:
 def _build(
     command: RawCommand, limit_s: float
 ) -> tuple[str, str, Any, Any, Callable[[Any], tuple[str, ...]]]:
-    """What the command is called and about, its request, its answer's class, and its details."""
+    """The command's name, its subject, its request, its answer's class, and its details."""
     limit = timedelta(seconds=limit_s)
 
     def nothing(answer: Any) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ ASK_S = 2.0
 @final
 @dataclass(slots=True)
 class Progress:
-    """What is known of one partition: its bounds, once received, and the offsets seen."""
+    """The progress in one partition: its bounds, once received, and the offsets seen."""
 
     start: int = -1
     end: int = -1

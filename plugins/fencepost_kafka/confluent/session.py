@@ -1,4 +1,5 @@
-"""What every worker has: its configuration, its recorder, its commands, and the request to stop."""
+"""The session of a worker: its configuration, its recorder, its commands, and the request to
+stop."""
 
 from __future__ import annotations
 
@@ -55,8 +56,8 @@ class Session:
         self._commands.put(None)
 
     def commands(self) -> Iterable[ClientCommand]:
-        """Every command as it comes, until the worker is asked to stop; earlier ones are carried
-        out."""
+        """Every command as it comes, until the worker is asked to stop; commands from before that
+        are yielded."""
         while (command := self._commands.get()) is not None:
             yield command
 

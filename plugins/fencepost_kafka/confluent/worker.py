@@ -26,8 +26,8 @@ from fencepost_kafka.events import KINDS
 def run(session: Session, options: ClientOptions) -> None:
     """Does the client's work; returns when it is done or was asked to stop.
 
-    What sends Kafka's messages itself is imported where it is needed: with kio's schemas, that is a
-    quarter of a worker's start.
+    Code that builds Kafka's messages itself is imported only where it is needed: with kio's
+    schemas, it takes a quarter of a worker's start.
     """
     match options:
         case ProducerOptions():
@@ -47,7 +47,7 @@ def run(session: Session, options: ClientOptions) -> None:
 
 
 def about(options: ClientOptions) -> ClientStarted:
-    """Which client it is, of which library."""
+    """The kind of client, and its library."""
     kind = str(options.__struct_config__.tag)
     library = "raw" if kind == "probe" else f"confluent-kafka {confluent_kafka.__version__}"
     return ClientStarted(kind=kind, library=library)

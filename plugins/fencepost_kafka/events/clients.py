@@ -158,7 +158,7 @@ class ReadCompleted(Struct, frozen=True, kw_only=True, tag="client.read_complete
 
 
 class ProbeCompleted(Struct, frozen=True, kw_only=True, tag="client.probe_completed"):
-    """One raw request was sent to one broker, leader or not, and this came back.
+    """One raw request was sent to one broker, leader or not; this is its result.
 
     `outcome` is answered, refused (an error code), closed, or timeout; `error` is the Kafka error
     name; `records` the number of messages in a fetch answer; `base_offset` the offset of an
@@ -190,8 +190,8 @@ class ProbeCompleted(Struct, frozen=True, kw_only=True, tag="client.probe_comple
         )
 
     def client_operations(self) -> Sequence[Operation]:
-        """A refusal counts as an answer: a probe asks for it. Without an answer the outcome is
-        unknown."""
+        """A refusal counts as an answer, since it is the result that a probe asks for. Without an
+        answer the outcome is unknown."""
         open_ = self.outcome in ("closed", "timeout")
         outcome = OperationOutcome.UNKNOWN if open_ else OperationOutcome.OK
         return (Operation(self.operation, self.api, self.slot, outcome, self.error),)

@@ -112,7 +112,7 @@ class SnapshotStored(Struct, frozen=True, kw_only=True, tag="snapshot.stored"):
 class SnapshotLoaded(Struct, frozen=True, tag="snapshot.loaded", kw_only=True):
     """This node rebuilt its state from a snapshot, its own or a leader's; `digest` is the state's.
 
-    What it had replayed before no longer counts; it continues with the log at `offset`.
+    Records that it had replayed before no longer count; it continues with the log at `offset`.
     """
 
     offset: int
@@ -217,11 +217,13 @@ class TopicCommitted(Struct, frozen=True, tag="metadata.topic", kw_only=True):
 
 
 class PartitionCommitted(Struct, frozen=True, kw_only=True, tag="metadata.partition"):
-    """This node replayed a committed PartitionRecord or IsrChangeRecord: the partition as it is.
+    """This node replayed a committed PartitionRecord or IsrChangeRecord; the fields are the new
+    state.
 
-    During a reassignment `replicas` holds the new ones, of which `adding` were none before, and
-    then those in `removing`. `role` is as in `metadata.broker`. `eligible` are replicas outside
-    the ISR that may lead: they hold all that is committed, or are the last that did (KIP-966).
+    During a reassignment `replicas` lists the new replicas, of which those in `adding` were no
+    replicas before, and then those in `removing`. `role` is as in `metadata.broker`. `eligible` are
+    replicas outside the ISR that may lead: they hold every committed record, or were the last to do
+    so (KIP-966).
     """
 
     offset: int

@@ -17,7 +17,7 @@ from fencepost_kafka.events.words import CONTROLLER_SCOPE, broker_scope, scopes
 ControllerState = Literal["Initial", "Inactive", "Active", "Stopping", "Absent"]
 """KIP-343's states of a broker at the controller; Absent: it has no registration."""
 DeclaredFor = Literal["registered", "heartbeat", "silent", "gone", "bounced", "controller_elected"]
-"""Why a controller takes a broker to be in another state."""
+"""Why a controller declares a broker to be in another state."""
 
 
 class SessionChanged(Struct, frozen=True, tag="zookeeper.session"):
@@ -40,7 +40,7 @@ class SessionChanged(Struct, frozen=True, tag="zookeeper.session"):
 
 
 class ZnodeUnreadable(Struct, frozen=True, tag="zookeeper.unreadable"):
-    """This node read a znode that holds something else than it should, and goes on without it."""
+    """This node read a znode with invalid content, and goes on without it."""
 
     reason: str
 
@@ -81,9 +81,8 @@ class BrokerRegistered(Struct, frozen=True, tag="zookeeper.broker_registered"):
 class ControllerBegan(Struct, frozen=True, tag="zookeeper.controller_began"):
     """This broker holds /controller, and has stored `epoch`; it has read the cluster's state.
 
-    `first`: no controller was before it. `heartbeat_timeout_ms` is after how long it declares a
-    silent broker inactive, `balance_ms` how often it returns leaderships to preferred replicas (0:
-    never).
+    `first`: no controller was before it. After `heartbeat_timeout_ms` it declares a silent broker
+    inactive. Every `balance_ms` it returns leaderships to preferred replicas (0: never).
     """
 
     epoch: int
@@ -146,8 +145,8 @@ class MetadataHeartbeatSent(Struct, frozen=True, tag="broker.metadata_heartbeat_
 class MetadataHeartbeatReceived(Struct, frozen=True, tag="broker.metadata_heartbeat_received"):
     """A broker received the answer to a heartbeat that it sent at `sent_ns` of its own clock.
 
-    `state` is the number in the answer. `timeout_ms` is the broker's: it fences itself so long
-    after it sent the last heartbeat that was accepted.
+    `state` is the number in the answer. `timeout_ms` is the broker's: it fences itself that long
+    after it sent the last accepted heartbeat.
     """
 
     broker_id: int
@@ -180,7 +179,7 @@ class MetadataHeartbeatAnswered(Struct, frozen=True, tag="controller.metadata_he
     """A node answers a MetadataHeartbeat, as the controller (`active`) or not.
 
     `incarnation_id` and `target_state` are the request's; `known` is the incarnation id that the
-    controller had for the broker before (-1: none). `state` is the state that it settled on.
+    controller had for the broker before (-1: none). `state` is the state that it decided on.
     """
 
     client: str
@@ -210,10 +209,10 @@ class MetadataHeartbeatAnswered(Struct, frozen=True, tag="controller.metadata_he
 
 
 class BrokerDeclared(Struct, frozen=True, tag="controller.broker_declared"):
-    """The controller takes a broker to be in another state (KIP-343), by its own knowledge.
+    """The controller declares a broker to be in another state (KIP-343), by its own knowledge.
 
-    `version` is the broker's BrokerInfo version, `silent_ms` how long it was not heard of by the
-    controller's clock, of `timeout_ms`.
+    `version` is the broker's BrokerInfo version. By the controller's clock, the broker was silent
+    for `silent_ms` of `timeout_ms`.
     """
 
     broker_id: int

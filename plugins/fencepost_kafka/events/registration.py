@@ -20,7 +20,7 @@ class HeartbeatAnswered(Struct, frozen=True, kw_only=True, tag="controller.heart
     `lease_period_ms` the controller's setting, `active_controller` the id in the answer.
     `balance_ms` is how often it returns leaderships to preferred replicas (0: never).
     `metadata_offset`, `target_state` and `features` (`name=lowest-highest`) are the request's;
-    `most_behind` is by how many records a broker may be behind (-1: not recorded).
+    `most_behind` is how many records a broker may be behind (-1: not recorded).
     """
 
     client: str
@@ -53,8 +53,8 @@ class HeartbeatAnswered(Struct, frozen=True, kw_only=True, tag="controller.heart
         )
 
     def authority(self) -> Sequence[Authority]:
-        """A refusal, or a registration. For a renewal, the lease that the broker got has more
-        information."""
+        """A refusal, or a registration. A renewal is recorded with more information by the broker's
+        `LeaseGranted`."""
         if self.error == "NOT_CONTROLLER" or (self.error == "NONE" and self.request_epoch >= 0):
             return ()
         change = Change.GAINED if self.error == "NONE" else Change.REFUSED

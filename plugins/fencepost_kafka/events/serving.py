@@ -1,4 +1,4 @@
-"""Kinds of events about what a broker answers to clients."""
+"""Kinds of events about a broker's answers to clients."""
 
 from __future__ import annotations
 

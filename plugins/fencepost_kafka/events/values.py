@@ -10,7 +10,7 @@ GlobalState = Literal["Offline", "Fenced", "Online", "Stopping"]
 """The registration draft's names of a broker's states."""
 NodeRole = Literal["broker", "controller"]
 CallOutcome = Literal["ok", "failed", "unknown"]
-"""Certainly done, certainly not done, or neither."""
+"""Certainly done, certainly not done, or unknown."""
 ProbeOutcome = Literal["answered", "refused", "closed", "timeout"]
 StateReason = Literal[
     "registered",

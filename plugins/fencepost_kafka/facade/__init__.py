@@ -1,1 +1,1 @@
-"""A Kafka cluster as a test sees it: its nodes, its voters, and what can be awaited of them."""
+"""A Kafka cluster as a test sees it: its nodes, its voters, and conditions on them."""

@@ -1,4 +1,4 @@
-"""A node of a Kafka cluster, and what can be awaited of it."""
+"""A node of a Kafka cluster, and conditions on it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DISOWNED = ("DUPLICATE_BROKER_REGISTRATION", "STALE_BROKER_EPOCH")
 @final
 @dataclass(frozen=True, slots=True, order=True)
 class KafkaNode:
-    """A node by its slot. It means the newest process of the slot.
+    """A node, named by its slot. Conditions on it are about the newest process of the slot.
 
     `other` is set for a controller that shares a broker's process.
     """
@@ -32,12 +32,12 @@ class KafkaNode:
     def id(self) -> int:
         """2."""
         found = self.slot.id_as(self.role)
-        assert found is not None, f"no {self.role} lives in {self}"
+        assert found is not None, f"no {self.role} runs in {self}"
         return found
 
     @property
     def role(self) -> Role:
-        """Whether it stands for a controller or a broker."""
+        """The role of the node: controller or broker."""
         return Role(self.other or self.slot.role)
 
     def __str__(self) -> str:
@@ -109,7 +109,7 @@ class KafkaNode:
     def caught_up(self) -> Condition:
         """The node has replayed every metadata record that any node has reported as committed.
 
-        It holds where nodes replay no records, as over ZooKeeper.
+        If nodes replay no records, as over ZooKeeper, it always holds.
         """
 
         def holds(view: View) -> bool:

@@ -1,4 +1,4 @@
-"""Which controllers vote: added and removed one at a time, by asking any broker."""
+"""The voters of the quorum: they are added and removed one at a time, by asking any broker."""
 
 from __future__ import annotations
 

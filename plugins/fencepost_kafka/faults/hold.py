@@ -1,10 +1,9 @@
-"""Requests that are held, delayed or dropped in a link, and what of Kafka's format chooses them.
+"""Holds, delays or drops requests in a link, chosen by fields of Kafka's format.
 
-A held request keeps its place: what its connection carries behind it waits as well, and all leaves
-in order at the heal. If its connection ends first, as when its sender gives up or its target
-restarts, the request is kept, and delivered to the process that then listens there; its sender
-reads no answer. A sender usually gives up at its request timeout, connects anew and sends the
-request again.
+A held request keeps its place: later bytes of its connection wait as well, and all leave in order
+at the heal. If its connection ends first, since its sender gave up or its target restarted, the
+request is kept, and delivered to the process that listens there at the heal. Its sender reads no
+answer. A sender usually gives up at its request timeout, connects anew and sends the request again.
 
 It does not imitate a request that is lost on its way while its connection lives (TCP would send it
 again), nor one that is duplicated. Answers are never held. Links with TLS, or with SASL, carry
@@ -61,7 +60,7 @@ _BASE64_ID = 22
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldRequests:
-    """Chooses requests on every link from a source to a target. It counts on each link apart."""
+    """Chooses requests on every link from a source to a target. Each link counts separately."""
 
     sources: tuple[str, ...]
     targets: tuple[str, ...]
@@ -110,8 +109,8 @@ class HoldRequests:
         return Injected(targets, measure(), heal, measure)
 
     def on_links(self, topic_ids: Mapping[str, str]) -> Hold:
-        """The same in bytes: a request begins with its API's key, and its body names a topic by a
-        string, whose length has one byte or two, or by an id."""
+        """The same choice in bytes: a request begins with its API's key, and its body names a topic
+        by a string, whose length has one byte or two, or by an id."""
         return Hold(
             prefixes=tuple(struct.pack(">h", api) for api in self.apis),
             containing=_named(self.topic, topic_ids.get(self.topic)) if self.topic else (),

@@ -51,7 +51,8 @@ class _Situation:
         return bool(planned.ends) and not planned.ends & self.asked(Role.BROKER)
 
     def asked(self, role: Role) -> frozenset[str]:
-        """The slots that others of that role fetch from: the active controller's, or leaders'."""
+        """The slots that other slots of that role fetch from: the active controller's, or
+        leaders'."""
         if role is Role.CONTROLLER:
             leaders = {self.kafka.active_controller}
         else:
@@ -155,8 +156,9 @@ class _Draw:
         return self.broker() if self.random.random() < 0.65 else self.controller()
 
     def another(self, than: str, role: Role) -> str:
-        """A node that the given one talks to: every node talks to the active controller only, and
-        a broker that leads nothing to leaders only."""
+        """Another node of that role with which the given node has traffic. If the given node leads
+        or is the active controller, this is any node, otherwise the active controller or a
+        leader."""
         names = [name for name in self.names(role) if name != than]
         asked = self.situation.asked(role)
         if than not in asked:
@@ -164,7 +166,7 @@ class _Draw:
         return self.one(names or [than])
 
     def fetching(self) -> tuple[str, str]:
-        """A node, and one that it fetches from all the time: the active controller, or the leader
+        """A node, and one that it fetches from continuously: the active controller, or the leader
         of a partition of which the node is an in-sync follower."""
         brokers = {slot.node_id: slot.name for slot in self.situation.layout.of(Role.BROKER)}
         pairs = sorted(
@@ -181,7 +183,7 @@ class _Draw:
 
     @property
     def fates(self) -> Sequence[Mapping[str, object]]:
-        """What becomes of a request that is chosen."""
+        """What happens to a request that is chosen."""
         delay_ms = self.situation.timing.lease_ms // 4
         return ({"action": "hold"}, {"action": "drop"}, {"action": "delay", "delay_ms": delay_ms})
 
@@ -225,7 +227,7 @@ def _cut_one_way(d: _Draw) -> Planned:
     source = d.node()
     role = Role.BROKER if d.random.random() < 0.5 else Role.CONTROLLER
     if role is Role.BROKER and source not in d.names(Role.BROKER):
-        source = d.active() or source  # of the controllers, only this one talks to brokers
+        source = d.active() or source  # only the active controller exchanges requests with brokers
     target = d.another(source, role)
     if d.random.random() < 0.5:
         source, target = target, source
