@@ -96,7 +96,7 @@ def _added() -> list[tuple[str, str, str, str]]:
 
 
 class _Group:
-    """What `pytest_addoption` uses of pytest's parser; remembers what was added."""
+    """The part of pytest's parser that `pytest_addoption` uses; remembers the added options."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, str, str, str]] = []

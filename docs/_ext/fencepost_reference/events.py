@@ -1,4 +1,4 @@
-"""Every kind of event, its fields and what it says of itself."""
+"""Every kind of event, its fields and its traits."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _public(kind: type[Struct]) -> str:
 
 def _traits(kind: type[Struct]) -> str:
     has = [name for name, trait in TRAITS.items() if issubclass(kind, trait)]
-    return f" It tells of: {', '.join(has)}." if has else ""
+    return f" Its traits: {', '.join(has)}." if has else ""
 
 
 def _written(kind: type[Struct], field: str) -> str:

@@ -48,7 +48,7 @@ def _described(clause: Clause, tests: Sequence[str]) -> Iterator[str]:
 
 
 def applicability() -> str:
-    """What clauses come to on planes that their documents do not speak of."""
+    """How clauses apply on planes that their documents do not mention."""
     marks = [mark for clause in plugins().clauses.values() for mark in clause.applicability]
     rows = [(mark.clause, code(mark.plane), mark.promise.value, line(mark.how)) for mark in marks]
     return table(("clause", "plane", "promise there", "how"), rows)

@@ -9,7 +9,7 @@ from fencepost.plugins.manager import Plugins, load
 
 @cache
 def plugins() -> Plugins:
-    """What every installed plugin offers; raises RuntimeError if one was set apart."""
+    """What every installed plugin offers; raises RuntimeError if one was disabled."""
     loaded = load()
     if loaded.broken:
         raise RuntimeError(f"plugins that cannot be described: {loaded.broken}")

@@ -99,7 +99,7 @@ def _defects() -> Iterator[str]:
 
 
 def settings() -> str:
-    """The settings of each system that says what it makes of a configuration."""
+    """The settings of each system that can show how it reads a configuration."""
     parts = []
     for name, system in sorted(plugins().systems.items()):
         if isinstance(system, Configured):

@@ -12,7 +12,7 @@ from typing import Any
 
 
 def prose(text: str) -> str:
-    """A docstring as Markdown: what is not between backticks holds no markup of its own."""
+    """A docstring as Markdown: text that is not between backticks is escaped."""
     parts = re.split(r"(`[^`]*`)", inspect.cleandoc(text))
     return "".join(p if p.startswith("`") else re.sub(r"([<*_|\[\]])", r"\\\1", p) for p in parts)
 
@@ -28,7 +28,8 @@ def code(text: object) -> str:
 
 
 def docstring(thing: Any) -> str:
-    """Its own docstring; none is inherited, and a dataclass's signature is none."""
+    """An object's own docstring: an inherited one, and the signature of a dataclass, do not
+    count."""
     own = vars(thing).get("__doc__") if inspect.isclass(thing) else getattr(thing, "__doc__", "")
     text = own or ""
     return "" if text.startswith(f"{getattr(thing, '__name__', '')}(") else inspect.cleandoc(text)
