@@ -1,8 +1,8 @@
-"""Events as rows of one flat table: a projection of the event classes, and of nothing else.
+"""Events as rows of one flat table: a projection of the event classes only.
 
-One table for all kinds, not a table a kind: what is asked of events (what came before this failure,
-what concerns this broker) crosses kinds, a kind that a plugin adds needs no table of its own, and
-Parquet stores columns that are mostly null for next to nothing.
+All kinds share one table. Queries (which events came before this failure, which concern this
+broker) cross kinds; a kind that a plugin adds needs no table of its own; and Parquet stores columns
+that are mostly null in almost no space.
 
 A row is the envelope, the event's `position` in its history, its `kind`, and one column for each
 body field, shared by all kinds that have a field of that name and type. A field whose name is
@@ -42,7 +42,7 @@ ENVELOPE = pa.schema(
 @final
 @dataclass(frozen=True, slots=True)
 class EventTable:
-    """The flat table of Fencepost's kinds and those of plugins; `of` makes one."""
+    """The flat table of Fencepost's kinds and those of plugins; `of` makes it."""
 
     kinds: Mapping[str, type[Struct]]
     columns: Mapping[str, Mapping[str, str]]

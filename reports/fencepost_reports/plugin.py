@@ -1,4 +1,4 @@
-"""The entry point: the report as a plugin. Spark is imported when a report is asked for."""
+"""The entry point: the report as a plugin. Spark is imported only when a report needs it."""
 
 from __future__ import annotations
 

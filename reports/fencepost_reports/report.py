@@ -1,7 +1,7 @@
-"""A report from beginning to end: run folders in, tables and pages out.
+"""Makes a report: reads run folders, writes tables and pages.
 
-The page of one run is made here, without Spark: there is nothing to correlate. Anything over more
-runs is a Spark job. Both use the same function of one run, `one_run.run.run_tables`.
+The page of one run is made here, without Spark, since there is nothing to correlate. A report over
+more runs is a Spark job. Both use the same function of one run, `one_run.run.run_tables`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def report(run_folders: Sequence[Path], out: Path, plugins: Plugins | None = Non
     """Writes tables and pages below `out`; the path of the first page. Pages of runs that an
     earlier report wrote there, and this one does not, are removed.
 
-    Runs that were not judged by these rules are judged, by the rules of `plugins`, or of all that
-    are installed. Raises UsageError for no run at all, and as `check` does; EnvironmentFailed if
-    Spark is needed and does not start, or nothing can be written.
+    A run that was not judged by these rules is judged, by the rules of `plugins`, or of all
+    installed plugins. Raises UsageError for no run at all, and as `check` does; EnvironmentFailed
+    if Spark is needed and does not start, or nothing can be written.
     """
     promises = (_installed() if plugins is None else plugins).promises
     found = sources(run_folders)

@@ -1,1 +1,1 @@
-"""Many runs: one Spark task reads one run; Spark itself computes only what crosses runs."""
+"""Many runs: one Spark task reads one run; Spark itself computes only tables over several runs."""

@@ -1,8 +1,8 @@
-"""What goes with failure, over all runs: faults, losses of authority, and the two together.
+"""Correlates failures with faults, losses of authority, and pairs of both, over all runs.
 
 A run is cut into windows (`WindowRow`): from each injection to the next one, or to the run's end,
-and one from its beginning to the first. So each moment is in one window, what a fault leaves behind
-counts for that fault, and runs without faults count too.
+and one from its beginning to the first. So each moment is in one window, the after-effects of a
+fault count for that fault, and runs without faults count too.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _has(sort: str) -> Column:
 
 
 def _antecedents() -> Column:
-    """What may go with failure in a window: each type, its fault, and the two together."""
+    """The possible correlates of failure in a window: each type, its fault, and pairs of both."""
     fault = f.col("fault")
 
     def pair(fault: Column, type_: Column) -> Column:

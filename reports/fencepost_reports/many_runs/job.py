@@ -1,7 +1,7 @@
-"""The Spark job: run folders in, one row a run out, and what crosses runs.
+"""The Spark job: reads run folders, and writes one row per run and a table over all runs.
 
 A task reads one run and makes its `RunTables`, which are one row: each table of the run is a column
-of it. `tables/runs.parquet` holds these rows, and `tables/correlation.parquet` what goes with
+of it. `tables/runs.parquet` holds these rows, and `tables/correlation.parquet` the correlates of
 failure over all runs. `table` gives one table of all runs as a DataFrame.
 """
 
@@ -35,7 +35,7 @@ _SOURCE = "label string, path string"
 @final
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a job wrote: `runs`, one row a run, and `correlation`."""
+    """The tables that a job wrote: `runs`, one row per run, and `correlation`."""
 
     runs: DataFrame
     correlation: DataFrame
@@ -90,7 +90,8 @@ def table(runs: DataFrame, name: str) -> DataFrame:
 
 
 def events(session: SparkSession, sources: Sequence[RunSource], promises: Promises) -> DataFrame:
-    """Every event of the runs as rows of `EventTable`; read when asked for, written nowhere."""
+    """Every event of the runs as rows of `EventTable`. They are read on demand and never
+    written."""
     flat = EventTable.of(promises.kinds)
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,6 +1,6 @@
-"""The Spark session of a report: the one that is active, or else a local one that ends with it.
+"""The Spark session of a report: the active one, or else a local one that ends with the report.
 
-The only place where a session is made: local, one task a core, small, quiet, no user interface.
+Only this module makes a session: local, one task per core, small, quiet, without a user interface.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ from fencepost_reports.many_runs.java import check_java
 JAVA_LIMIT_S = 20
 LOG_LINES = 8
 PARTITIONS = 2
-"""Of every shuffle: few, since each costs a task and what is shuffled is small."""
+"""The number of partitions of every shuffle: few, since each costs a task, and little data is
+shuffled."""
 
 
 @contextmanager
 def session() -> Iterator[SparkSession]:
     """The active Spark session, as in a notebook or under spark-submit; it is left as it is.
 
-    Where none is active, a local session, which ends with the block, and its Java process with it.
-    Nothing of it is reached from another machine; what it logs and spills is removed with it.
-    Raises EnvironmentFailed when there is no Java for it, or it does not start.
+    If none is active, it is a local session, which ends with the block, together with its Java
+    process. No other machine can reach it. Its logs and spilled data are removed at its end. Raises
+    EnvironmentFailed when there is no Java for it, or it does not start.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -71,7 +72,7 @@ def _settings(scratch: str) -> Mapping[str, str]:
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": str(PARTITIONS),
         "spark.sql.session.timeZone": "UTC",
-        # A run may be called 2026, and is not a number for it.
+        # A run named 2026 must stay text.
         "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
         # Workers find what this process finds: its interpreter, and plugins on its path.
         "spark.pyspark.python": sys.executable,
@@ -80,7 +81,7 @@ def _settings(scratch: str) -> Mapping[str, str]:
 
 
 def _speaking_into(log: BinaryIO) -> Mapping[str, object]:
-    """How the Java process is started: what it and the workers print goes into a file."""
+    """Starts the Java process so that its output, and that of the workers, goes into a file."""
     return {"stdout": log, "stderr": subprocess.STDOUT}
 
 

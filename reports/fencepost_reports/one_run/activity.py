@@ -1,4 +1,4 @@
-"""Which processes there were, and how much went on in each of them when."""
+"""The processes of a run, and the number of events in each part of its time."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _SORTS: dict[OperationOutcome, Sort] = {
     OperationOutcome.UNKNOWN: "unknown",
 }
 _GRAIN_NS = 1_000_000
-"""How finely moments are kept before the run's length is known."""
+"""The resolution of counted times while the run's length is not known."""
 
 
 @final
 class ActivityFold:
-    """Takes events in order, and counts those of each process by their sort and time."""
+    """A fold over events in order: counts those of each process by sort and time."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[int, int, int]] = {}
@@ -37,7 +37,7 @@ class ActivityFold:
         self._counts: Counter[tuple[str, Sort, int]] = Counter()
 
     def apply(self, event: Event) -> None:
-        """Takes one event in."""
+        """Applies one event."""
         at = event.at_ns
         first, last, count = self._seen.get(event.process, (at, at, 0))
         self._seen[event.process] = (min(first, at), max(last, at), count + 1)
@@ -78,7 +78,7 @@ class ActivityFold:
 
 
 def sort_of(event: Event) -> Sort | None:
-    """The sort of an event; None for what a client did that ended no operation."""
+    """The sort of an event; None for an event of a client that ends no operation."""
     body = event.body
     if tells_operations(body):
         ended = [one.outcome for one in body.client_operations() if one.outcome is not None]

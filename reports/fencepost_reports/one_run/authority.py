@@ -20,7 +20,7 @@ class _Holder:
     node: str = ""
 
     def same(self, other: _Holder) -> bool | None:
-        """Whether both are the same; None: what is known of them does not tell."""
+        """Whether both are the same; None if that is not known."""
         if self.process and other.process:
             return self.process == other.process
         if self.node and other.node:
@@ -28,20 +28,20 @@ class _Holder:
         return None
 
     def merged(self, other: _Holder) -> _Holder:
-        """What is known of the same holder from both."""
+        """The holder with everything that is known from both."""
         return _Holder(self.process or other.process, self.node or other.node)
 
 
 @final
 @dataclass(slots=True)
 class _Scope:
-    """What is known of the authority over one scope so far."""
+    """The state of the authority over one scope so far."""
 
     epoch: int = -1
     holder: _Holder = _Holder()
     held: bool = False
     ever: bool = False
-    """Whether anything held it before."""
+    """Whether it had a holder before."""
 
 
 @final
@@ -58,11 +58,12 @@ class _Open:
 
 @final
 class AuthorityFold:
-    """Takes events in order. `rows` are the changes so far; `spans` closes what is still open.
+    """A fold over events in order. `rows` are the changes so far; `spans` ends the states that are
+    still open.
 
-    A change that several processes write, such as a record that each node replays, is a row once,
-    where it was written first. Of changes in a row that one process writes with one `matter`, such
-    as renewals of a lease, the first is a row.
+    If several processes write one change, such as a record that each node replays, only the first
+    event is a row. If one process writes consecutive changes with one `matter`, such as renewals of
+    a lease, only the first is a row.
     """
 
     def __init__(self) -> None:
@@ -75,7 +76,7 @@ class AuthorityFold:
         self._spans: list[SpanRow] = []
 
     def apply(self, position: int, event: Event) -> None:
-        """Takes one event in, which changes authority, or begins or ends a process."""
+        """Applies one event, which changes authority, or begins or ends a process."""
         body = event.body
         if isinstance(body, NodeStarted):
             self._nodes.setdefault(event.process, []).append(f"{body.role} {body.node_id}")
@@ -89,7 +90,7 @@ class AuthorityFold:
                     self.rows.append(self._row(position, event, one))
 
     def spans(self, ended_ns: int) -> Sequence[SpanRow]:
-        """Every state of every process; one that did not end lasts until the run's end."""
+        """Every state of every process; a state that did not end lasts until the run's end."""
         for process, scope in list(self._open):
             self._close(process, scope, ended_ns)
         return self._spans
@@ -191,5 +192,5 @@ class AuthorityFold:
 
 
 def taking(rows: Iterable[AuthorityRow]) -> Sequence[AuthorityRow]:
-    """Those that took authority from a holder, and so may explain a failure."""
+    """The changes that took authority from a holder, and so may explain a failure."""
     return [row for row in rows if row.effect is Effect.TAKES]

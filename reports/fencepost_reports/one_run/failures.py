@@ -1,9 +1,10 @@
-"""What failed in a run, and which loss of authority explains it.
+"""The failures of a run, and the loss of authority that explains each.
 
 The explanation of a failure is the framework's own (`fencepost.reporting.explain`): the chain of
-events that led to it. Of that chain, the event that explains the failure is a loss of authority
-that the rule names; else the latest one over a scope that the failure concerns; else the latest one
-that the whole cluster depends on. Where the chain has none, no loss of authority explains it.
+events that led to it. The event that explains the failure is chosen from that chain: a loss of
+authority that the rule names; else the latest loss over a scope that the failure concerns; else the
+latest loss of authority that the whole cluster depends on. If the chain has no loss of authority,
+none explains the failure.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from fencepost_reports.one_run.tables import AuthorityRow, FailureRow, FaultRow
 VIOLATIONS = 20
 """How many violations of one clause are rows, each with its explanation."""
 OPERATIONS = 100
-"""How many groups of alike operations are explained, the largest ones."""
+"""How many groups of operations are explained: the largest ones."""
 
 NAMED = "named by the rule"
 SAME = "the latest loss of authority over what it concerns"
@@ -42,7 +43,7 @@ Ref = tuple[str, int]
 @final
 @dataclass(slots=True, kw_only=True)
 class Operations:
-    """Alike operations that failed or were left open, one after another; see `FailureRow`."""
+    """Consecutive operations of one sort that failed or were left open; see `FailureRow`."""
 
     first: Event
     position: int
@@ -57,7 +58,8 @@ class Operations:
 
 @final
 class OperationFold:
-    """Takes the events of client operations in order; `groups` are those that did not succeed."""
+    """A fold over the events of client operations, in order; `groups` are the operations that did
+    not succeed."""
 
     def __init__(self) -> None:
         self.groups: list[Operations] = []
@@ -65,7 +67,7 @@ class OperationFold:
         self._newest: dict[tuple[str, str, str], Operations] = {}
 
     def apply(self, position: int, event: Event, active: tuple[str, ...]) -> None:
-        """Takes one event in; `active` are the ids of the faults that are active."""
+        """Applies one event; `active` are the ids of the faults that are active."""
         if not tells_operations(event.body):
             return
         for one in event.body.client_operations():
@@ -109,19 +111,19 @@ class _Failure:
     subject: str
     count: int = 1
     span_ns: tuple[int, int] | None = None
-    """From when to when; None: when the event was written at which it was found."""
+    """Its begin and its end; None: it is at the time of the event."""
 
 
 @final
 @dataclass(slots=True)
 class _Wanted:
-    """Events that are asked for, by process and number, each with its position once it was met."""
+    """The wanted events, by process and number, each with its position once it was read."""
 
     refs: frozenset[Ref]
     found: dict[Ref, tuple[int, Event]] = field(default_factory=dict)
 
     def passing(self, events: Iterable[Event]) -> Iterable[Event]:
-        """The events as they are."""
+        """Passes the events on unchanged."""
         for position, event in enumerate(events):
             ref = (event.process, event.node_seq)
             if ref in self.refs:
@@ -147,7 +149,7 @@ def explained(
     history: Iterable[Event],
     ended_ns: int,
 ) -> Explained:
-    """Every failure of a run with what explains it; reads the history only if something failed.
+    """Every failure of a run with its explanation; reads the history only if there is a failure.
 
     `authority` are the changes that took authority from a holder.
     """
@@ -202,7 +204,8 @@ class _Rows:
     ids: Counter[str] = field(default_factory=Counter)
 
     def make(self, failure: _Failure, chain: Explanation | None) -> FailureRow:
-        """The row of one failure; `chain` is what led to it, if its event is in the history."""
+        """The row of one failure; `chain` holds the events that led to it, if its event is in the
+        history."""
         at = failure.broken.at
         position, event = self.placed.get((at.process, at.seq), (-1, None))
         moment = self.ended_ns if event is None else event.at_ns
@@ -239,7 +242,7 @@ class _Rows:
         return name if self.ids[name] == 1 else f"{name}/{self.ids[name]}"
 
     def _loss(self, broken: Broken, chain: Explanation | None) -> tuple[AuthorityRow | None, str]:
-        """The loss of authority that explains a failure, and why it is that one."""
+        """The loss of authority that explains a failure, and why this loss was chosen."""
         named = [self.losses.get((c.process, c.seq)) for c in broken.because if not c.request]
         steps = () if chain is None else chain.steps
         met = [self.losses.get((s.event.process, s.event.node_seq)) for s in steps]
@@ -253,7 +256,7 @@ class _Rows:
 
 
 def _subject(event: Event | None) -> str:
-    """What an event is about: the scopes that it concerns."""
+    """The scopes that an event concerns."""
     if event is not None and has_concerns(event.body):
         return ", ".join(event.body.concerns())
     return ""

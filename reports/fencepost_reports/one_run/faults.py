@@ -1,4 +1,4 @@
-"""When faults were active, and the windows that they cut a run into."""
+"""The times when faults were active, and the windows into which they divide a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencepost_reports.one_run.tables import AuthorityRow, Effect, FailureRow, F
 
 @final
 class FaultFold:
-    """Takes events of faults in order; `rows` are the faults of the run."""
+    """A fold over the events of faults, in order; `rows` are the faults of the run."""
 
     def __init__(self) -> None:
         self._injected: list[tuple[int, FaultInjected]] = []
@@ -23,7 +23,7 @@ class FaultFold:
         """The ids of the faults that are active now."""
 
     def apply(self, event: Event) -> None:
-        """Takes one event in."""
+        """Applies one event."""
         body = event.body
         if isinstance(body, FaultInjected):
             self._injected.append((body.began_at_ns or event.at_ns, body))
@@ -44,7 +44,7 @@ class FaultFold:
         return body.receipt or body.fault_id in self._late
 
     def rows(self, ended_ns: int) -> Sequence[FaultRow]:
-        """Each fault once; one that was not healed lasts until the run's end."""
+        """Each fault once; a fault that was not healed lasts until the run's end."""
         return [
             FaultRow(
                 fault_id=body.fault_id,
@@ -70,7 +70,7 @@ def windows(
 ) -> Sequence[WindowRow]:
     """The run cut at each injection, so that each moment of it is in one window.
 
-    What a fault leaves behind counts for that fault, until the next one is injected.
+    The after-effects of a fault count for that fault, until the next fault is injected.
     """
     at: dict[int, set[str]] = {}
     for fault in faults:

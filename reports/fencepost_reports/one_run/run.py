@@ -1,4 +1,4 @@
-"""A run folder to its tables. Reads files, and starts nothing."""
+"""Makes the tables of a run folder. Reads files, and starts no process."""
 
 from __future__ import annotations
 
@@ -90,7 +90,8 @@ class RunSource:
 
 
 def sources(paths: Sequence[Path]) -> tuple[RunSource, ...]:
-    """Each folder once, labelled by its name; two of one name by their parents' names too."""
+    """Each folder once, labelled by its name. If two have one name, the names of their parents are
+    added."""
     unique = sorted({path.absolute() for path in paths})
     names = [path.name for path in unique]
     return tuple(
@@ -108,11 +109,11 @@ def check(source: RunSource, promises: Promises) -> None:
 
 
 def run_tables(source: RunSource, promises: Promises) -> RunTables:
-    """Everything that reports say of one run; judges it unless its folder holds the verdicts.
+    """All tables of one run; judges it unless its folder holds the verdicts.
 
-    Memory holds the changes of authority and what is shown, never the whole history. Writes nothing
-    but the merged history, where there was none. Raises UsageError for a folder that is no run, or
-    of an unknown system.
+    Memory holds the changes of authority and the shown events, never the whole history. Writes only
+    the merged history, if there was none. Raises UsageError for a folder that is no run, or of an
+    unknown system.
     """
     folder = RunFolder(Path(source.path))
     info = folder.info()
@@ -130,7 +131,7 @@ def run_tables(source: RunSource, promises: Promises) -> RunTables:
 @final
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What is known of a run besides its events."""
+    """The facts of a run besides its events."""
 
     source: RunSource
     info: RunInfo
@@ -140,7 +141,7 @@ class _Run:
 
 @final
 class _Pass:
-    """One reading of a history, for everything that needs no more than one."""
+    """One reading of a history, for all folds that need only one."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -181,7 +182,7 @@ class _Pass:
     def tables(
         self, run: _Run, verdicts: Mapping[str, Verdict], history: Iterable[Event]
     ) -> RunTables:
-        """The tables; `history` is read once more if something failed."""
+        """The tables; `history` is read once more if there is a failure."""
         ended_ns = run.end.ended_at_ns
         began_ns = ended_ns if self._began_ns is None else self._began_ns
         faults = self._faults.rows(ended_ns)
@@ -238,7 +239,7 @@ def _about(run: _Run, events: int, began_ns: int, missed: tuple[str, ...]) -> Ru
 
 
 def _counts(info: RunInfo) -> tuple[Count, ...]:
-    """What the run was asked for; else how many slots of each role it had."""
+    """The counts that the run was started with, or else how many slots of each role it had."""
     asked = {name: n for name, n in info.counts.items() if n}
     regular = Counter(s.role for s in info.slots if not s.duplicate and not s.spare)
     return tuple(Count(name=name, count=n) for name, n in (asked or regular).items())
@@ -263,9 +264,10 @@ def _verdict(clause: str, verdict: Verdict) -> VerdictRow:
 def _shown(
     events: Mapping[int, Event], authority: Iterable[AuthorityRow], explaining: set[int]
 ) -> tuple[EventRow, ...]:
-    """The most telling of the events that could be shown, in their order.
+    """The most important of the events that could be shown, in their order.
 
-    Those that explain a failure come first, then losses of authority, then the rest by position.
+    Chosen first are events that explain a failure, then losses of authority, then all others by
+    position.
     """
     changes = {row.position: row for row in authority}
 
@@ -293,7 +295,8 @@ def _event(position: int, event: Event, change: AuthorityRow | None) -> EventRow
 
 
 def _lane(event: Event) -> str:
-    """The process that an event is about: what the harness does to one stands on its lane."""
+    """The process that an event is about: an action of the harness on a process is on that
+    process's lane."""
     match event.body:
         case ProcessSpawned(started=process) | ProcessExited(ended=process):
             return process
@@ -302,7 +305,7 @@ def _lane(event: Event) -> str:
 
 
 def _shape(event: Event, change: AuthorityRow | None) -> str:
-    """How an event is drawn, by what it does to authority."""
+    """The shape of an event's mark, by its effect on authority."""
     match event.body:
         case ProcessSpawned():
             return "started"

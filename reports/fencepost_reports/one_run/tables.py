@@ -1,7 +1,7 @@
 """The tables of one run, as values.
 
-`RunTables` is what is known of one run once its history was read. The columns of every table, in
-Parquet, in Spark and in a notebook, are the fields of these classes (`columns.py`).
+`RunTables` holds all tables of one run. The columns of every table, in Parquet, in Spark and in a
+notebook, are the fields of these classes (`columns.py`).
 
 Fields named `*_ns` are CLOCK_MONOTONIC of the run's one host, in nanoseconds. `position` is a place
 in the run's history, from 0, which respects happens-before.
@@ -31,7 +31,7 @@ class SlotRow(Struct, frozen=True, kw_only=True):
 
 
 class RunRow(Struct, frozen=True, kw_only=True):
-    """What run.json says of a run, and how its history ended.
+    """The contents of run.json, and how the history ended.
 
     `missed` names the faults without a receipt. `damage` says what the history lacks.
     """
@@ -105,10 +105,10 @@ class PhaseRow(Struct, frozen=True, kw_only=True):
 
 
 class Effect(StrEnum):
-    """What a change of authority does to its former holder."""
+    """The effect of a change of authority on its former holder."""
 
     TAKES = "takes"
-    """It ends what another holder, or the same one, had. It may explain a failure."""
+    """It ends the authority of another holder, or of the same one. It may explain a failure."""
     GIVES = "gives"
     """The first holder of a scope, or the same holder and epoch as before: it takes nothing."""
     RENEWS = "renews"
@@ -176,8 +176,9 @@ class FailureRow(Struct, frozen=True, kw_only=True):
     Operations that are alike (`process`, `says`, `subject`, `outcome` and faults) and follow one
     another are one row: `count` of them, from `began_ns` to `at_ns`; the explanation is that of the
     first. `explained_by` is the position of the loss of authority that explains it (-1: no loss of
-    authority explains it), `how` why it is that one, and `lines` the chain of events that leads to
-    it. `faults` are the ids of those that were active, or were healed after `explained_by`.
+    authority explains it), `how` why this loss was chosen, and `lines` the chain of events that
+    leads to the failure. `faults` are the ids of those that were active, or were healed after
+    `explained_by`.
     """
 
     id: str
@@ -217,8 +218,8 @@ class EventRow(Struct, frozen=True, kw_only=True):
 class WindowRow(Struct, frozen=True, kw_only=True):
     """A part of the run: from one injection of a fault to the next, or to the run's end.
 
-    `fault` names what was injected at its beginning (empty: the time before the first). `types` are
-    the types of loss of authority that occurred in it, `failed` the sorts of failure.
+    `fault` names the fault that was injected at its beginning (empty: the time before the first).
+    `types` are the types of loss of authority that occurred in it, `failed` the sorts of failure.
     """
 
     from_ns: int
@@ -230,8 +231,7 @@ class WindowRow(Struct, frozen=True, kw_only=True):
 
 @final
 class RunTables(Struct, frozen=True, kw_only=True):
-    """Everything that reports say of one run. `left_out` counts events that `shown` has no room
-    for."""
+    """All tables of one run. `left_out` counts the events that did not fit into `shown`."""
 
     about: RunRow
     verdicts: tuple[VerdictRow, ...]
@@ -248,4 +248,4 @@ class RunTables(Struct, frozen=True, kw_only=True):
 
 
 BINS = 600
-"""Into how many equal parts a run's length is divided for `DensityRow`."""
+"""The number of equal parts into which a run is divided for `DensityRow`."""

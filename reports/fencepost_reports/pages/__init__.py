@@ -1,1 +1,1 @@
-"""The pages that people look at, made of the tables of runs."""
+"""The HTML pages, made from the tables of runs."""

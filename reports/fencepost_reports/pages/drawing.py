@@ -1,9 +1,9 @@
-"""One run's timeline as an SVG that needs no script: a lane a process, time from left to right.
+"""One run's timeline as an SVG that needs no script: one lane per process, time from left to right.
 
-The page's script moves what is drawn here and draws nothing itself: everything with a place in
-time says so in milliseconds since the run began (`data-t`, or `data-t0` and `data-t1`), and bars
-of density are one path in thousandths of the run, which stretches. Nothing is shown by colour
-alone: states are written out or hatched, marks differ in shape.
+The page's script moves these shapes and draws none itself. Every shape with a place in time has it
+in milliseconds since the run began (`data-t`, or `data-t0` and `data-t1`). Bars of density are one
+path in thousandths of the run, which the script stretches. No information is in colour alone:
+states are written out or hatched, and marks differ in shape.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Window:
 @final
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """All that is drawn of a run of `length` milliseconds, in `bins` bars."""
+    """The drawing of a run of `length` milliseconds, in `bins` bars."""
 
     name: str
     length: float
@@ -100,7 +100,7 @@ SHAPES: Mapping[str, str] = {
     "ended": '<path d="M-4-4 4 4M-4 4 4-4"/>',
     "note": '<circle r="2"/>',
 }
-"""What a mark looks like, by its shape."""
+"""The SVG of a mark, by its shape."""
 LEGEND: Sequence[tuple[str, str]] = (
     ("takes", "authority lost"),
     ("gives", "authority gained in the same epoch"),
@@ -144,7 +144,7 @@ def draw(timeline: Timeline) -> str:
 @final
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """Milliseconds to the places of the unzoomed drawing."""
+    """Converts milliseconds to x coordinates of the unzoomed drawing."""
 
     length: float
 
@@ -161,7 +161,7 @@ def _summary(timeline: Timeline) -> str:
 
 
 def definitions() -> str:
-    """What all timelines of one page refer to: the shapes of marks, and hatchings."""
+    """The definitions that all timelines of one page use: shapes of marks, and hatchings."""
     shapes = "".join(f'<g id="m-{name}">{path}</g>' for name, path in SHAPES.items())
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" class="definitions" width="0" height="0" '
@@ -192,7 +192,7 @@ def _between(t0: float, t1: float, scale: _Scale) -> str:
 
 
 def _fitting(t0: float, t1: float, y: float, label: str, scale: _Scale) -> str:
-    """A label that is shown only where its bar is wide enough."""
+    """A label that is shown only if its bar is wide enough."""
     x0, x1 = scale.x(t0), scale.x(t1)
     needed = len(label) * CHARACTER + 8
     hidden = "" if x1 - x0 >= needed else ' style="display:none"'
@@ -234,7 +234,7 @@ def _ticks(length: float, scale: _Scale, height: int) -> Iterable[str]:
 
 
 def seconds(ms: float) -> str:
-    """`12.3 s`, with as many places as tell."""
+    """`12.3 s`, with as many decimal places as needed."""
     return f"{ms / 1000:.3f}".rstrip("0").rstrip(".") + " s"
 
 
@@ -279,7 +279,8 @@ def _mark(mark: Mark, y: float, scale: _Scale) -> str:
 
 
 def _bars(bars: Mapping[str, Mapping[int, int]], bottom: int, bins: int) -> Iterable[str]:
-    """Stacked bars, one path a sort; the root of a count is its height, so that few still show."""
+    """Stacked bars, one path per sort. The height is the square root of the count, so that small
+    counts are visible."""
     totals: dict[int, int] = {}
     for counts in bars.values():
         for n, count in counts.items():

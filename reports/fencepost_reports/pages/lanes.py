@@ -1,4 +1,4 @@
-"""The tables of one run to its timeline: which lane, which shape, in what words."""
+"""Makes the timeline of a run from its tables: lanes, shapes and labels."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def ms(run: RunTables, at_ns: int) -> float:
 
 
 def mark_id(position: int) -> str:
-    """How links find the event at a position."""
+    """The id by which links find the event at a position."""
     return f"e{position}"
 
 
 def violation_id(run: RunTables, failure: FailureRow) -> str:
-    """How links find a violation."""
+    """The id by which links find a violation."""
     return f"v{[one.id for one in run.failures].index(failure.id)}"
 
 
@@ -54,7 +54,7 @@ def looks(run: RunTables) -> Mapping[str, str]:
 
 
 def scopes(run: RunTables) -> Sequence[str]:
-    """The scopes that a reader may choose to see, beside those that are shown anyway."""
+    """The scopes that a reader may choose to see, besides those that are always shown."""
     return sorted({span.scope for span in run.spans if not span.own})
 
 

@@ -1,7 +1,7 @@
-"""The tables of runs to pages: HTML files that open without a network.
+"""Makes pages from the tables of runs: HTML files that open without a network.
 
 Each run has a page of its own. With more than one run, an index leads to them. Styles and script
-stand inside each page; timelines are drawn here, and without the script they are merely still.
+are inside each page. Timelines are drawn here; without the script they cannot be moved or zoomed.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ VERDICTS: Mapping[str, tuple[str, str]] = {
     Outcome.HOLDS: ("✓", "holds"),
     Outcome.NOT_APPLICABLE: ("·", "not applicable"),
 }
-"""Each verdict's sign and words, the worst first: the sign is enough without any colour."""
+"""Each verdict's sign and words, the worst first; the sign needs no colour."""
 _WORST = list(VERDICTS)
 GENERATOR = '<meta name="generator" content="Fencepost report">'
-"""What is in the head of every page: a page with it was written by a report."""
+"""In the head of every page, to recognise a page that a report wrote."""
 _HEAD_BYTES = 512
 _OF_A_RUN = re.compile(r"(run|timeline)-\d+\.html")
 
@@ -53,7 +53,7 @@ _OF_A_RUN = re.compile(r"(run|timeline)-\d+\.html")
 @final
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the index says of one run; `page` is its page's file name."""
+    """The index's entry of one run; `page` is its page's file name."""
 
     about: RunRow
     page: str
@@ -63,7 +63,7 @@ class Summary:
 
     @property
     def counts(self) -> Sequence[tuple[str, int]]:
-        """Each verdict and how many clauses came to it, the worst first."""
+        """Each verdict and how many clauses have it, the worst first."""
         found = list(self.verdicts.values())
         return [(verdict, found.count(verdict)) for verdict in _WORST]
 
@@ -73,7 +73,7 @@ class Summary:
 class Pages:
     """Writes the pages of a report below `out`, a run at a time, and then its index.
 
-    Memory holds what the index says of each run, and the tables of one run.
+    Memory holds the index's entries, and the tables of one run.
     """
 
     out: Path
@@ -102,7 +102,7 @@ class Pages:
         return self.out / name
 
     def index(self, correlation: Sequence[Mapping[str, Any]]) -> Path:
-        """Writes the index of the runs, and what goes with failure over all of them."""
+        """Writes the index of the runs, with the correlates of failure over all of them."""
         page = self._text(
             "index.html.j2",
             {
@@ -161,7 +161,7 @@ def _file(name: str) -> str:
 
 
 def _clauses(runs: Iterable[Summary], sentences: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
-    """Each clause with its verdict in every run; those that are not the same everywhere first."""
+    """Each clause with its verdict in every run; clauses whose verdicts differ come first."""
     found: dict[str, dict[str, str]] = {}
     for run in runs:
         for clause, verdict in run.verdicts.items():
@@ -182,7 +182,7 @@ def _clauses(runs: Iterable[Summary], sentences: Mapping[str, str]) -> Sequence[
 
 
 def _view(run: RunTables) -> Mapping[str, Any]:
-    """What the page says of one run."""
+    """The data of the page of one run."""
     verdicts = sorted(run.verdicts, key=lambda v: (_WORST.index(v.verdict), v.clause))
     operations = [row for row in run.failures if row.what == "operation"]
     return {
@@ -201,7 +201,7 @@ def _view(run: RunTables) -> Mapping[str, Any]:
 
 
 def _violated(run: RunTables, verdict: VerdictRow) -> Mapping[str, Any]:
-    """One violated clause: its violations, each with what explains it."""
+    """One violated clause: its violations, each with its explanation."""
     shown = [row for row in run.failures if row.clause == verdict.clause]
     return {
         "clause": verdict.clause,
@@ -213,7 +213,7 @@ def _violated(run: RunTables, verdict: VerdictRow) -> Mapping[str, Any]:
 
 
 def _failure(run: RunTables, row: FailureRow) -> Mapping[str, Any]:
-    """One failure: where it is on the timeline, what explains it, and which faults there were."""
+    """One failure: its place on the timeline, its explanation, and the faults."""
     mark = violation_id(run, row) if row.what == "violation" else mark_id(row.position)
     return {
         "row": row,
