@@ -1,7 +1,7 @@
-"""Programs that run on Java: the Java that runs them, and their jars from Maven Central.
+"""For programs that run on Java: finds a Java, and downloads jars from Maven Central.
 
-Jars are kept below `$XDG_CACHE_HOME/fencepost` (`~/.cache` unless set). Maven downloads them. What
-is in the cache needs neither network nor Maven.
+Jars are kept below `$XDG_CACHE_HOME/fencepost` (`~/.cache` unless set). Maven downloads them. A jar
+in the cache needs neither network nor Maven.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def download(
     *,
     transitive: bool = True,
 ) -> None:
-    """Downloads these jars, and what they depend on if `transitive`, into the folder `into`.
+    """Downloads these jars, and their dependencies if `transitive`, into the folder `into`.
 
     `cache` is the folder that lacks `what`, for the error. Raises EnvironmentFailed without Maven,
     or if it fails.

@@ -1,9 +1,9 @@
-"""Apache Kafka in KRaft mode as a system under test, unpatched: seen through its logs, its metadata
-log and its metrics.
+"""Apache Kafka in KRaft mode as a system under test, unpatched: observed through its logs, its
+metadata log and its metrics.
 
-`cluster` defines how a node is configured and started, `distribution` where Kafka comes from.
-`log_parser` makes events of what nodes log, `observer` of the metadata log, read over the wire, and
-`metrics` of the nodes' metrics pages.
+`cluster` configures and starts a node, `distribution` downloads Kafka. `log_parser` makes events of
+the lines that nodes log, `observer` of the metadata log, read over the wire, and `metrics` of the
+nodes' metrics pages.
 """
 
 from __future__ import annotations

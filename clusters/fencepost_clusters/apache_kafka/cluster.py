@@ -128,7 +128,7 @@ class KRaft:
         return KafkaFaultChooser(self.timing(shape), holder_keeps_id=True)
 
     def properties(self, place: Place, shape: Shape) -> dict[str, str]:
-        """How the node in a place is configured."""
+        """The configuration of the node in a place."""
         slot, address = place.slot, place.address
         voters = (
             f"{c.id_as(Role.CONTROLLER)}@{c.name}:{PORTS.controller}"
@@ -218,7 +218,7 @@ def image_of(version: str) -> str:
 def jvm_options(role: str) -> tuple[str, ...]:
     """A small heap, and options for a quick start: no second compiler, classes from an archive.
 
-    None contains a blank, so the archive's path is not among them.
+    None may contain a blank, so the archive's path, which may, is not among them.
     """
     return (
         "-Xms64m",
@@ -237,7 +237,7 @@ def resource(name: str) -> str:
 
 
 def _listeners(slot: Slot, address: str, advertised: str) -> dict[str, str]:
-    """Where a node listens, and the address it advertises."""
+    """The addresses on which a node listens, and the address that it advertises."""
     if slot.role is Role.CONTROLLER:
         return {
             "listeners": f"CONTROLLER://{address}:{PORTS.controller}",
@@ -252,7 +252,8 @@ def _listeners(slot: Slot, address: str, advertised: str) -> dict[str, str]:
 
 
 def _formatted(place: Place) -> dict[str, str]:
-    """What StorageTool writes on a formatted disk. A new disk of a slot is another directory."""
+    """The files that StorageTool writes on a formatted disk. Each new disk of a slot has another
+    directory id."""
     return {
         "version": "1",
         "cluster.id": _uuid(place.run),

@@ -3,9 +3,9 @@
 `$XDG_CACHE_HOME/fencepost/kafka/<version>/` (`~/.cache` unless set) holds `lib` (the class path),
 `bootstrap.checkpoint` (the metadata of a newly formatted disk, made by Kafka's own StorageTool) and
 class data archives, one per Java, which halve the cost of a start. Beside the versions is the agent
-that shows a JVM's metrics, one for all; it is on no class path, since the archives depend on those.
-Existing files are used as they are, so a second start needs neither network nor Maven. Runs side by
-side wait for each other.
+that shows a JVM's metrics, one for all versions. It is on no class path, since an archive is valid
+for one class path only. Existing files are used as they are, so a second start needs neither
+network nor Maven. Runs side by side wait for each other.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from fencepost_clusters.java import (
 MAIN = "kafka.Kafka"
 STARTED = "Kafka Server started"
 LOG4J = "2.25.4"
-"""Without a binding of SLF4J nothing is logged. Kafka 3 also uses Log4j 1 by its name."""
+"""Without a binding of SLF4J, Kafka logs nothing. Kafka 3 also uses the classes of Log4j 1."""
 OTHER_LOGGING = ("slf4j-log4j12-*.jar", "log4j-1.2.1*.jar")
 """Jars that would log beside Log4j 2."""
 ZOOKEEPER_CLIENT = "3.5.9"
@@ -61,7 +61,7 @@ class Distribution:
 
 
 def in_image(version: str) -> Distribution:
-    """That version of Kafka in its image, with what `images/kafka/archive.sh` made."""
+    """That version of Kafka in its image, with the archive that `images/kafka/archive.sh` made."""
     home = Path("/opt/kafka")
     return Distribution(version, home, "java", home / "classes.jsa", home / AGENT_IN_IMAGE)
 
@@ -98,7 +98,7 @@ def cache(environment: Mapping[str, str]) -> Path:
 
 
 def artifacts(version: str) -> Sequence[Artifact]:
-    """What Maven is asked for: Kafka, and its logging library.
+    """The artifacts to download: Kafka, and its logging library.
 
     Kafka 2's own client of ZooKeeper resolves no address on Java 17, so it gets a newer one.
     """
@@ -134,7 +134,7 @@ def _bring(version: str, home: Path, environment: Mapping[str, str]) -> None:
         download(f"Kafka {version}", artifacts(version), whole / "lib", home.parent, environment)
         if not list((whole / "lib").glob(f"{_kafka(version)}-*.jar")):
             raise EnvironmentFailed(f"Maven downloaded no {_kafka(version)} for Kafka {version}")
-        for other in OTHER_LOGGING:  # which the client of ZooKeeper brings along
+        for other in OTHER_LOGGING:  # a dependency of ZooKeeper's client
             for jar in (whole / "lib").glob(other):
                 jar.unlink()
         whole.rename(home)

@@ -1,10 +1,10 @@
-"""Makes events of what a Kafka node logs, by a table with one row per kind of line.
+"""Makes events of the lines that a Kafka node logs, by a table with one row per kind of line.
 
 A row has the end of the logger's name (classes have moved between packages), a pattern of the
 message, and a function that makes the events. Samples of each line, as the versions print it, pin
 the rows in the tests. A figure that a line does not have is -1 or empty. The log parser remembers
-only what later lines leave out: what its node leads, and the ends of its replicas when they began
-to follow.
+only facts that later lines leave out: the partitions that its node leads, and the ends of its
+replicas' logs when they began to follow.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from fencepost_kafka import (
 LINE = re.compile(r"@(\d+) [A-Z]+ (\S+) (.*)")
 """A line as the layout in log4j2.properties prints it."""
 CONTROLLED_SHUTDOWN_MS = 300_000
-"""How long a broker waits for its shutdown to be granted; no setting of Kafka's defines it."""
+"""How long a broker waits for its shutdown to be granted; Kafka has no setting for it."""
 
 TopicPartition = tuple[str, int]
 Bodies = Iterator[Struct]
@@ -66,14 +66,14 @@ class SessionConfigured(Struct, frozen=True, tag="apache_kafka.session", kw_only
 @final
 @dataclass(slots=True)
 class Memory:
-    """What later lines of a node's log do not repeat."""
+    """Facts that later lines of a node's log do not repeat."""
 
     node_id: int
     session_ms: int
     registers: bool = False
     """Whether the node is a broker."""
     at_ns: int = 0
-    """When the present line was printed."""
+    """The time of the present line."""
     state: BrokerStateName = "INITIAL"
     broker_epoch: int = -1
     active_epoch: int = -1
@@ -83,9 +83,9 @@ class Memory:
     image: MetadataApplied | None = None
     """The newest metadata that it has replayed."""
     counts: bool = False
-    """Whether this is a controller that counts brokers and partitions of what it replays."""
+    """Whether this is a controller that has begun to count brokers and partitions."""
     led: dict[TopicPartition, LeadershipStarted] = field(default_factory=dict)
-    """What the node leads, with the event of when it began to."""
+    """The partitions that the node leads, each with the event of when it began to."""
     followed: dict[TopicPartition, FollowingStarted] = field(default_factory=dict)
 
     def epoch_led(self, place: TopicPartition) -> int:
@@ -96,7 +96,8 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class LogPattern:
-    """One kind of line: the end of its logger's name, its message, and what makes events of it."""
+    """One kind of line: the end of its logger's name, its message, and the function that makes its
+    events."""
 
     logger: str
     message: Pattern[str]
@@ -143,7 +144,7 @@ def _registered(now: Memory, said: Match[str]) -> Bodies:
 
 def _unfenced(now: Memory, said: Match[str]) -> Bodies:
     yield becomes(now, "ACTIVE", "unfenced")
-    # A broker has no listener before it is unfenced: from now on it serves what it leads.
+    # A broker has no listener before it is unfenced: from now on it serves its partitions.
     yield from now.led.values()
 
 
@@ -379,7 +380,7 @@ def _isr_answered(
 def _truncated(now: Memory, said: Match[str]) -> Bodies:
     place = said["topic"], int(said["partition"])
     began = now.followed.get(place)
-    if began is not None:  # a replica, neither the metadata log nor a log being loaded
+    if began is not None:  # a known replica: not the metadata log, and no log that is being loaded
         yield LogTruncated(
             topic=place[0],
             partition=place[1],
@@ -428,7 +429,7 @@ BROKER_ROWS: Sequence[LogPattern] = (
     row("UnifiedLog", rf"\[UnifiedLog partition={_PLACE}, .*\] Truncating to offset (?P<to>\d+)",
          _truncated),
 )  # fmt: skip
-"""What brokers print in every mode; a `logger` of `logger` is the end of Kafka's
+"""Lines that brokers print in every mode. The logger `logger` is the end of Kafka's
 `state.change.logger`."""
 
 TABLE: Sequence[LogPattern] = (

@@ -16,19 +16,19 @@ from typing import final
 from msgspec import Struct
 
 AGAIN_NS = 2_000_000_000
-"""How long an unchanged page goes without an event, so that rules see what should have changed."""
+"""An unchanged page makes an event after this time, so that rules see that it has not changed."""
 _SAMPLE = re.compile(r"(\w+)(?:\{(.*)\})? (-?\d+(?:\.\d+)?(?:E-?\d+)?)")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
 class MetricsObserved(Struct, frozen=True, tag="apache_kafka.metrics", kw_only=True):
-    """What the metrics page of the node in `slot` showed when a client of the run last read it.
+    """The metrics page of the node in `slot`, as a client of the run last read it.
 
-    Recorded when a figure has changed, and every two seconds while none does. The page has shown
-    the same since the one that was requested at `since_ns` (CLOCK_MONOTONIC), in every reading
-    since, none of which failed. A difference that lasted less than half a second may be missed. The
-    figures are Kafka's own, by their names in the table; -1 if the page does not have one, such as
-    a figure of another role.
+    Recorded when a figure has changed, and every two seconds while none does. Every reading since
+    the one that was requested at `since_ns` (CLOCK_MONOTONIC) has shown the same figures, and none
+    has failed. A difference that lasted less than half a second may be missed. The figures are
+    Kafka's own, by their names in the table; -1 if the page does not have one, such as a figure of
+    another role.
     """
 
     slot: str
@@ -82,7 +82,8 @@ TABLE: Sequence[MetricSource] = (
     MetricSource("led_partitions", f"{_BROKER}LeaderCount"),
     MetricSource("under_replicated", f"{_BROKER}UnderReplicatedPartitions"),
 )
-"""Every metric that makes events. How far a node has applied the metadata is in its log."""
+"""Every metric that makes events. The metadata offset that a node has applied is not here: its log
+shows it."""
 
 ZOOKEEPER = "kafka.server:type=SessionExpireListener,*"
 """ZooKeeperExpiresPerSec and similar metrics: shown if they exist, without events."""
@@ -90,7 +91,8 @@ _FIELDS: Mapping[Sample, str] = {row.sample: row.field for row in TABLE}
 
 
 def exporter_config() -> str:
-    """The agent's configuration; JSON is YAML. A page costs what it shows, so it shows little."""
+    """The agent's configuration; JSON is YAML. The cost of a page grows with its metrics, so it
+    shows few."""
     shown = list(dict.fromkeys(row.metric for row in TABLE))
     return json.dumps({"includeObjectNames": [*shown, ZOOKEEPER]}, indent=1)
 
@@ -116,7 +118,7 @@ def figures(page: str) -> Figures:
 @final
 @dataclass(slots=True)
 class PageHistory:
-    """What one node's pages have shown since the node last failed to answer."""
+    """The pages of one node since it last failed to answer."""
 
     slot: str
     _shown: Figures = field(default_factory=dict)

@@ -2,8 +2,8 @@
 
 Each page is read twice a second; the page of a node that does not answer, or knows no epoch of the
 quorum yet, only every two seconds, since a starting JVM is busy. `metrics` decides which events a
-page makes. So a rule learns of a change within half a second plus the time of a page, within two
-more seconds after a start or a pause, and never of a change that ended between two pages.
+page makes. So a change is recorded within half a second plus the time of a page, and within two
+more seconds after a start or a pause. A change that ended between two pages is never recorded.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from fencepost_clusters.apache_kafka.zookeeper_mode.cluster import ZooKeeperMode
 
 @hookimpl
 def fencepost_event_kinds() -> Sequence[type[Struct]]:
-    """How long the controllers keep a broker's session, and what a node's metrics page shows."""
+    """The kinds about a broker's session timeout, and about a node's metrics page."""
     return (SessionConfigured, MetricsObserved)
 
 
@@ -42,7 +42,7 @@ def fencepost_workloads() -> Mapping[str, Workload]:
 
 @hookimpl
 def fencepost_clauses() -> Sequence[Clause]:
-    """What Kafka promises differently from the seed documents."""
+    """The promises of Kafka that differ from the seed documents."""
     return promises.CLAUSES
 
 

@@ -25,7 +25,7 @@ SUITE_SETTINGS: Mapping[str, str] = {
     "min.insync.replicas": "2",
     "default.replication.factor": "3",
     "auto.create.topics.enable": "false",
-    # A cut link neither answers nor closes: a client that waits for it gives up before it heals.
+    # A cut link neither answers nor closes, so clients must give up before it heals.
     "controller.socket.timeout.ms": "3000",
     "replica.socket.timeout.ms": "3000",
     # Small, since many nodes share a machine.
@@ -76,7 +76,7 @@ def given(settings: Mapping[str, str]) -> dict[str, str]:
 
 def _translated(name: str, value: str) -> tuple[str, str]:
     if name == "clock.offset.ms":
-        raise NotApplicable("a JVM's clock is its machine's, which cannot be set wrong here")
+        raise NotApplicable("a JVM uses its machine's clock, which cannot be set wrong here")
     if name in UNKNOWN:
         raise NotApplicable(f"apache/kraft has no setting {name!r}")
     if name == "leader.imbalance.check.interval.ms":

@@ -1,7 +1,7 @@
 """The etcd program, built by Go from `server/` once and kept in a cache folder.
 
-The name of the program holds a digest of its sources, go.mod among them. A program of other sources
-is another file, and a second call starts no Go.
+The name of the program holds a digest of its sources, go.mod among them. Other sources make another
+file. A second call does not start Go.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LAST_LINES = 15
 
 
 def default_cache() -> Path:
-    """`$XDG_CACHE_HOME/fencepost/etcd` (`~/.cache` unless set), unless FENCEPOST_ETCD_CACHE is."""
+    """FENCEPOST_ETCD_CACHE, or else `$XDG_CACHE_HOME/fencepost/etcd` (`~/.cache` unless set)."""
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get(CACHE) or Path(root) / "fencepost" / "etcd")
 
@@ -40,7 +40,8 @@ def digest(sources: Path = SOURCES) -> str:
 
 
 def binary(cache_dir: Path) -> Path:
-    """The program's path; builds it if it is not there, which takes minutes and the Go proxy.
+    """The program's path; builds it if it does not exist, which takes minutes and needs the Go
+    proxy.
 
     Raises EnvironmentFailed without Go, or when the build fails.
     """
@@ -66,11 +67,11 @@ def binary(cache_dir: Path) -> Path:
 
 
 def _build(go: str, program: Path) -> None:
-    # Built beside its place and renamed, so that an interrupted build leaves no half a program.
+    # Built beside its place and renamed, so that an interrupted build leaves no partial program.
     with tempfile.TemporaryDirectory(dir=program.parent, prefix=".etcd-") as folder:
         made = Path(folder) / "etcd"
         argv = [go, "build", "-trimpath", "-ldflags=-s -w", "-o", str(made), "."]
-        # Without C the program stands alone, in any container, and Go's own resolver is in it.
+        # Without cgo the program is static, so it runs in any container, and it uses Go's resolver.
         environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
         try:
             done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What etcd promises, as clauses: its documents' words in one sentence each."""
+"""The promises of etcd as clauses: one sentence each, from its documents."""
 
 from __future__ import annotations
 

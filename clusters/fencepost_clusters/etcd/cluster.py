@@ -13,7 +13,7 @@ from fencepost_clusters.etcd.view import EtcdView, leading_slot
 @final
 @dataclass(frozen=True, slots=True, order=True)
 class Member:
-    """A member by its slot. It means the newest process of the slot."""
+    """A member, named by its slot. Conditions on it are about the newest process of the slot."""
 
     slot: Slot
 

@@ -1,8 +1,9 @@
-"""Events from the log of an etcd member: zap's JSON lines, one table for raft's and one for others.
+"""Makes events of the log of an etcd member: zap's JSON lines, by one table for raft's messages and
+one for others.
 
 A row names a message as a pattern and makes events of it. Samples of each row, as etcd printed
-them, are in the tests. The parser remembers only what later lines leave out: the member's id, and
-whether it leads.
+them, are in the tests. The parser remembers only facts that later lines leave out: the member's id,
+and whether it leads.
 
 etcd stamps its lines with the wall clock, to the microsecond; the runtime converts these stamps.
 """
@@ -45,7 +46,7 @@ MEMBER = "member"
 
 
 class Line(Struct, frozen=True, rename="kebab"):
-    """What of a line is read."""
+    """The fields of a line that are read."""
 
     ts: str
     msg: str
@@ -62,7 +63,7 @@ class Line(Struct, frozen=True, rename="kebab"):
 @final
 @dataclass(slots=True)
 class Memory:
-    """What of a member's past the lines of its log assume."""
+    """Facts about a member that later lines of its log do not repeat."""
 
     node_id: int
     """The number of its slot."""

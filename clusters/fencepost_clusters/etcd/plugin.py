@@ -17,7 +17,7 @@ from fencepost_clusters.etcd.workload import WORKLOAD, etcd_clients
 
 @hookimpl
 def fencepost_event_kinds() -> Sequence[type[Struct]]:
-    """What members log and clients do."""
+    """The event kinds of members and clients."""
     return KINDS
 
 
@@ -36,7 +36,7 @@ def fencepost_workloads() -> Mapping[str, Workload]:
 
 @hookimpl
 def fencepost_clauses() -> Sequence[Clause]:
-    """What etcd promises."""
+    """The promises of etcd."""
     return CLAUSES
 
 

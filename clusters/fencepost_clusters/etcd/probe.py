@@ -1,4 +1,4 @@
-"""How it is measured that a link to a member answers."""
+"""The probe by which it is measured that a link to a member answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _MOST_PADDING = 32_000
 
 
 def etcd_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool:
-    """Asks for the version, which a member tells on its client port and on its peer port.
+    """Asks for the version, which a member answers on its client port and on its peer port.
 
     A header pads the request to `size` bytes.
     """

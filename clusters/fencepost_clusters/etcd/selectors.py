@@ -1,9 +1,7 @@
-"""Targets of a schedule by what they do in an etcd cluster.
+"""Targets of a schedule by their role in an etcd cluster at that time.
 
-@leader      the member that leads
-@follower    one member that does not
-@followers   every member that does not
-@members     every member
+@leader      the member that leads @follower    one member that does not @followers   every member
+that does not @members     every member
 """
 
 from __future__ import annotations

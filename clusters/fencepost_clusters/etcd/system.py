@@ -1,8 +1,8 @@
-"""`etcd/cluster` as the framework sees it: slots and links, and how a member is started.
+"""`etcd/cluster` as the framework sees it: slots, links, and the command of a member.
 
 Each member has a duplicate slot, so that a second process with its id has addresses and links of
-its own. Peer URLs are one list for all members, so they hold names; a hosts file of its own tells
-each member its ends of the links.
+its own. All members have one list of peer URLs, so these contain names; each member has a hosts
+file of its own with its ends of the links.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from fencepost_clusters.etcd.view import EtcdView, missing
 from fencepost_clusters.etcd.workload import DEFECTS, WORKLOAD, spec
 
 VERSION = "3.6.16"
-"""What `server/go.mod` names."""
+"""The version in `server/go.mod`."""
 IMAGE = f"fencepost/etcd:{VERSION}"
 PEER_PORT, CLIENT_PORT = 2380, 2379
 MOST_MEMBERS = 9
@@ -59,7 +59,7 @@ _RESTART_MS = 15_000
 
 @dataclass(frozen=True, slots=True)
 class Etcd:
-    """`etcd/cluster`: members of one version, unpatched but for how they resolve names."""
+    """`etcd/cluster`: members of one version, unpatched except for their name resolution."""
 
     name: str = "etcd/cluster"
     plane: str = PLANE
@@ -70,7 +70,7 @@ class Etcd:
     selectors: Sequence[str] = SELECTORS
 
     def at(self, version: str) -> Etcd:
-        """This system; raises UsageError for a version that it is not built of."""
+        """This system; raises UsageError for any version but the one that it builds."""
         if version != VERSION:
             raise UsageError(f"{self.name} is built of etcd {VERSION}, not {version}")
         return self
@@ -152,7 +152,7 @@ class Etcd:
         )
 
     def image(self, slot: Slot) -> str:
-        """What `images/etcd/Dockerfile` makes."""
+        """The image that `images/etcd/Dockerfile` makes."""
         return IMAGE
 
     def log_parser(self, slot: Slot, shape: Shape) -> LogParser:
@@ -160,7 +160,7 @@ class Etcd:
         return MemberLogParser(slot.node_id)
 
     def defects(self) -> Sequence[Defect]:
-        """What can be switched on to see that it is found; etcd itself is as it is."""
+        """Defects of the clients, to see that they are found; etcd itself stays unchanged."""
         return DEFECTS
 
     def observers(self) -> Sequence[ClientSpec]:
@@ -176,15 +176,15 @@ class Etcd:
         return select(selector, view, layout)
 
     def missing(self, view: View, layout: Layout) -> Sequence[str]:
-        """A leader, and members that serve and follow it."""
+        """See `System.missing`: a leader, and members that serve and follow it."""
         return missing(view, layout)
 
     def recovery_bound_ms(self, shape: Shape) -> int:
-        """A restart and several elections, since votes may be split."""
+        """The time of a restart and of several elections, since votes may be split."""
         election_ms = int({**SETTINGS, **shape.settings}["election-timeout"])
         return _RESTART_MS + 10 * election_ms
 
 
 def _host(member: Slot) -> str:
-    """The name by which peers dial a member; it needs a dot, so that no domain is searched."""
+    """The name by which peers dial a member; it has a dot, so that no search domain is tried."""
     return f"{member.name}.fencepost"

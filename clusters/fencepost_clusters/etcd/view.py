@@ -1,4 +1,4 @@
-"""The state of an etcd cluster by its events: the leader, and what clients have done.
+"""The state of an etcd cluster by its events: the leader, and the clients' operations.
 
 "Leads" means: by a member's own log. If two members lead, in different terms, the one of the newer
 term counts.
@@ -107,7 +107,7 @@ def leading_slot(view: View) -> str | None:
 
 
 def missing(view: View, layout: Layout) -> Sequence[str]:
-    """What a recovered cluster has and this one lacks; see `System.missing`."""
+    """What this cluster lacks to have recovered; see `System.missing`."""
     etcd, lacks = view.of(EtcdView), []
     leader = etcd.leader()
     if leader is None:

@@ -50,7 +50,7 @@ class Registers:
         self._session.stop()
 
     def completed_at_least(self, count: int) -> Condition:
-        """So many of its operations took effect."""
+        """That many of its operations took effect."""
         return Condition(
             f"{count} operations of {self.process} to take effect",
             lambda view: view.of(EtcdView).completed[self.process] >= count,
@@ -73,14 +73,14 @@ class Locker:
         self._session.stop()
 
     def taken_at_least(self, count: int) -> Condition:
-        """It took the lock so often."""
+        """It took the lock that many times."""
         return Condition(
             f"{self.process} to take its lock {count} times",
             lambda view: view.of(EtcdView).taken[self.process] >= count,
         )
 
     def written_at_least(self, count: int) -> Condition:
-        """The store took so many of its writes."""
+        """The store accepted that many of its writes."""
         return Condition(
             f"{count} writes of {self.process} to be taken",
             lambda view: view.of(EtcdView).written[self.process] >= count,
@@ -88,7 +88,7 @@ class Locker:
 
     @property
     def refused(self) -> Condition:
-        """The store refused a write of it, for the token of a newer holder."""
+        """The store refused one of its writes, because of a newer holder's token."""
         return Condition(
             f"a write of {self.process} to be refused for its token",
             lambda view: view.of(EtcdView).refused[self.process] > 0,
@@ -114,8 +114,8 @@ class EtcdClients:
     ) -> Registers:
         """Starts a client that puts, gets and swaps these keys in turn, `rate` times a second.
 
-        It begins with the first member of `at` (none: all of them) and goes on to the next one when
-        an operation does not end well. One operation in `serializable_every` is read from the
+        It begins with the first member of `at` (none: all of them) and goes on to the next member
+        when an operation does not succeed. One operation in `serializable_every` is read from the
         member's own state (0: none). It ends after `count` operations (0: with the run).
         """
         options = RegisterOptions(
@@ -144,7 +144,7 @@ class EtcdClients:
 
         Its lease lasts `ttl_s` and is renewed after every `renew_every` writes. With 0 it is never
         renewed: the client goes on after it lost the lock, until the store refuses it. It takes the
-        lock `count` times (0: as long as the run lasts); see `LockerOptions` for the rest.
+        lock `count` times (0: as long as the run lasts); see `LockerOptions` for the other options.
         """
         options = LockerOptions(
             lock=lock,
@@ -178,7 +178,8 @@ class EtcdClients:
         self._workers.await_end([self._start("probe", options)])
 
     def read_finally(self) -> Sequence[str]:
-        """Reads every key that was used, linearizably; those that no member could be read from."""
+        """Reads every used key, linearizably; returns the keys that could not be read from any
+        member."""
         known = self._cluster.base.runtime.view.of(EtcdView)
         keys = tuple(known.keys)
         if keys:

@@ -1,1 +1,2 @@
-"""The reference cluster: the seed documents, implemented. wire <- core <- shell; see README.md."""
+"""The reference cluster, which implements the seed documents. wire <- core <- shell; see
+README.md."""

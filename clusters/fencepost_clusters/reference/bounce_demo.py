@@ -1,7 +1,8 @@
-"""What `fencepost demo` shows of `reference/legacy`: one of the bounces that KIP-380 describes.
+"""The demonstration of `reference/legacy`: one of the bounces that KIP-380 describes.
 
 A broker's controlled shutdown makes the controller send it StopReplica. The link holds that request
-until the broker has restarted. The new process must refuse it: it was meant for another one.
+until the broker has restarted. The new process must refuse it, since it was meant for the former
+process.
 """
 
 from __future__ import annotations

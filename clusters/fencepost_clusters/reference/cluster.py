@@ -68,7 +68,7 @@ SUITE_SETTINGS: Mapping[str, str] = {
     "metadata.snapshot.interval.records": "100",
     "metadata.snapshot.slice.records": "5",
 }
-"""What suites run with unless a test asks for something else; KIP-631's defaults are slower."""
+"""The settings of suites unless a test sets others; KIP-631's defaults are slower."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +134,9 @@ class ReferenceQuorum:
         return demonstration("serves-without-lease", followed_by="reference/legacy")
 
     def properties(self, place: Place, shape: Shape) -> dict[str, str]:
-        """How the process in a place is configured; raises UsageError for an unknown setting.
+        """The configuration of the process in a place; raises UsageError for an unknown setting.
 
-        Controllers must know each other's ids to begin with; brokers learn them (QC-05).
+        Controllers must know each other's ids from the start; brokers learn them (QC-05).
         """
         slot, controllers = place.slot, place.layout.of(Role.CONTROLLER)
         ids = {role: slot.id_as(role) for role in (Role.BROKER, Role.CONTROLLER)}
@@ -194,7 +194,7 @@ class ReferenceQuorum:
         )
 
     def image(self, slot: Slot) -> str:
-        """What `images/reference/Dockerfile` makes."""
+        """The image that `images/reference/Dockerfile` makes."""
         return IMAGE
 
     # The simulator's parts are imported by the first simulated run: loading a plugin stays cheap.
@@ -245,11 +245,12 @@ class ReferenceQuorum:
         return DEFECTS
 
     def effective(self, properties: Mapping[str, str]) -> Mapping[str, str]:
-        """What a node makes of a configuration; raises UsageError where it refuses to start."""
+        """The settings that a node reads from a configuration; raises UsageError if it would refuse
+        to start."""
         return s.read(properties).effective()
 
     def timing(self, shape: Shape) -> Timing:
-        """What the settings mean for how long things take."""
+        """The bounds that the settings imply."""
         settings = self._settings(shape)
         return Timing(
             heartbeat_ms=settings.heartbeat_ms,
@@ -272,7 +273,7 @@ class ReferenceQuorum:
 
 
 def _cluster_properties(shape: Shape) -> dict[str, str]:
-    """What all nodes of a cluster have in common."""
+    """The configuration that all nodes of a cluster share."""
     unknown = sorted(set(shape.settings) - {*s.names(), "sasl.enabled.mechanisms"})
     if unknown:
         raise UsageError(f"reference/quorum has no setting {unknown[0]!r}")
@@ -280,7 +281,8 @@ def _cluster_properties(shape: Shape) -> dict[str, str]:
 
 
 def _credentials(shape: Shape, run: str) -> dict[str, str]:
-    """Where SASL is enabled: nodes are `node`, which has cluster-action rights; `app` has none."""
+    """The users, if SASL is enabled: nodes are `node`, which has cluster-action rights; `app` has
+    none."""
     if not shape.settings.get("sasl.enabled.mechanisms"):
         return {}
     return {

@@ -1,8 +1,8 @@
 """The reference cluster's plane over ZooKeeper as the framework sees it (KIP-343, KIP-380).
 
 Any broker may be the controller. Each broker reaches ZooKeeper and each other broker through links
-of their own, so that one can be cut and the other not: a broker that reaches ZooKeeper and not the
-controller is KIP-343's case.
+of their own, so that one link can be cut and another not: KIP-343 is about a broker that reaches
+ZooKeeper but not the controller.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ SUITE_SETTINGS: Mapping[str, str] = {
     "default.replication.factor": "3",
     "log.segment.bytes": "65536",
 }
-"""What suites run with unless a test asks for something else."""
+"""The settings of suites unless a test sets others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +121,8 @@ class ReferenceLegacy:
         return probe
 
     def missing(self, view: View, layout: Layout) -> Sequence[str]:
-        """See `fencepost_kafka.recovery`; a controller is wanted, too, that has met every broker. A
-        broker without heartbeats takes itself to be active before."""
+        """See `fencepost_kafka.recovery`; the cluster also needs a controller that has met every
+        broker. A broker without heartbeats reports itself active before that."""
         lacks = [*servers_missing(view, layout), *missing(view, layout)]
         kafka = view.of(KafkaView)
         if kafka.active_controller is None:
@@ -160,7 +160,7 @@ class ReferenceLegacy:
         return bounce_demo.demonstration()
 
     def properties(self, place: Place, shape: Shape) -> dict[str, str]:
-        """How the broker in a place is configured; raises UsageError for an unknown setting."""
+        """The configuration of the broker in a place; raises UsageError for an unknown setting."""
         servers = zookeeper.addresses(place.layout.of(ZOOKEEPER))
         return {
             **_cluster_properties(shape),
@@ -193,11 +193,11 @@ class ReferenceLegacy:
         return Command(argv, {}, {"node.json": json.dumps(node, indent=1)})
 
     def log_parser(self, slot: Slot, shape: Shape) -> LogParser | None:
-        """Servers log what they do; brokers record their own events."""
+        """The parser of a server's log; brokers record their own events."""
         return ServerLogParser(slot.node_id) if slot.role == ZOOKEEPER else None
 
     def image(self, slot: Slot) -> str:
-        """What `images/` makes."""
+        """The image from `images/`."""
         return zookeeper.IMAGE if slot.role == ZOOKEEPER else "fencepost/reference"
 
     # The simulator's parts are imported by the first simulated run: loading a plugin stays cheap.
@@ -250,12 +250,13 @@ class ReferenceLegacy:
         return LEGACY_DEFECTS
 
     def effective(self, properties: Mapping[str, str]) -> Mapping[str, str]:
-        """What a node makes of a configuration; raises UsageError where it refuses to start."""
+        """The settings that a node reads from a configuration; raises UsageError if it would refuse
+        to start."""
         return s.read(properties).effective()
 
     def timing(self, shape: Shape) -> Timing:
-        """What the settings mean for how long things take: a lease is the time after which a silent
-        broker is in the cluster no longer."""
+        """The bounds that the settings imply; a lease is the time after which a silent broker
+        leaves the cluster."""
         settings = _settings(shape)
         session_ms = settings.ms("zookeeper.session.timeout.ms")
         lease_ms = max(session_ms, settings.ms("broker.heartbeat.timeout.ms"))
@@ -282,8 +283,8 @@ def _settings(shape: Shape) -> Settings:
 
 
 def _cluster_properties(shape: Shape) -> dict[str, str]:
-    """What all brokers of a cluster have in common; raises UsageError for an unknown setting, and
-    NotApplicable for one that only the quorum plane has."""
+    """The configuration that all brokers of a cluster share; raises UsageError for an unknown
+    setting, and NotApplicable for a setting of the quorum plane only."""
     given: dict[str, str] = {}
     for name, value in shape.settings.items():
         if name in s.names():
@@ -300,8 +301,8 @@ def _cluster_properties(shape: Shape) -> dict[str, str]:
 
 
 def _lease(ms: int) -> dict[str, str]:
-    """A lease of so long in this plane's terms: its session, and how long the controller and the
-    broker wait for each other."""
+    """A lease of that length in this plane's settings: the session timeout, and how long controller
+    and broker wait for each other."""
     return {
         "zookeeper.session.timeout.ms": str(ms),
         "controller.heartbeat.timeout.ms": str(ms),

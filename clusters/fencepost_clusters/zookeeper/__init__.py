@@ -1,4 +1,4 @@
-"""Apache ZooKeeper: the server as software, what a node asks of it, a model of it, and a client.
+"""Apache ZooKeeper: its server, the requests of a node to it, a model of it, and a client.
 
-The systems over ZooKeeper share it; it knows none of them.
+The systems over ZooKeeper share this package, which imports none of them.
 """

@@ -2,7 +2,7 @@
 
 `<cache>/zookeeper/<version>/lib` holds seven jars, each with the SHA-256 below. The last two are
 not among the dependencies that Maven finds: without metrics-core the server does not start, without
-snappy-java it starts and lets no session be made.
+snappy-java it starts but accepts no session.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def installed(environment: Mapping[str, str]) -> Distribution:
     """ZooKeeper, downloaded if necessary, which takes some seconds.
 
     Raises EnvironmentFailed without a Java of 17 or newer; without Maven if jars are missing; or if
-    a jar is not the one that is expected.
+    a jar has another checksum.
     """
     java, _ = find_java(environment, "ZooKeeper")
     home = cache(environment) / VERSION

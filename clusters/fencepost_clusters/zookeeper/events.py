@@ -1,4 +1,4 @@
-"""What a ZooKeeper server's process tells of itself."""
+"""Kinds of events about a ZooKeeper server, from its log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Mode = Literal["standalone", "leader", "follower"]
 
 
 class ServerServes(Struct, frozen=True, kw_only=True, tag="zookeeper.serves"):
-    """A server serves clients from now on; one alone has no epoch (-1)."""
+    """A server serves clients from now on; a standalone server has no epoch (-1)."""
 
     server: int
     mode: Mode
@@ -50,7 +50,7 @@ class ServerLooks(Struct, frozen=True, kw_only=True, tag="zookeeper.looks"):
 
 
 class SessionExpired(Struct, frozen=True, kw_only=True, tag="zookeeper.session_expired"):
-    """A server ends a session, of which it heard nothing for its timeout."""
+    """A server ends a session that was silent for its timeout."""
 
     session: str
     timeout_ms: int

@@ -1,8 +1,8 @@
-"""Makes events of what a ZooKeeper server logs, by a table with one row per kind of line.
+"""Makes events of the lines that a ZooKeeper server logs, by a table with one row per kind of line.
 
 A row has the end of the logger's name, a pattern of the message, and a function that makes the
 events. Samples of each row, as a server printed them, are in the tests. The parser remembers only
-what later lines leave out: whether the server is alone, its epoch, and whether it leads.
+facts that later lines leave out: whether the server is standalone, its epoch, and whether it leads.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MICROSECOND = timedelta(microseconds=1)
 @final
 @dataclass(slots=True)
 class Memory:
-    """What of a server's past the lines of its log assume."""
+    """Facts about a server that later lines of its log do not repeat."""
 
     server: int
     started: bool = False
@@ -83,7 +83,7 @@ def wall_clock_ns(stamp: str) -> int:
 
 
 def _started(memory: Memory, found: Match[str]) -> Bodies:
-    if not memory.started:  # a server alone reads its configuration twice
+    if not memory.started:  # a standalone server reads its configuration twice
         memory.started = True
         yield NodeStarted(role=ROLE, node_id=memory.server)
 
@@ -125,7 +125,7 @@ def _expired(memory: Memory, found: Match[str]) -> Bodies:
 
 
 def _broke(memory: Memory, found: Match[str]) -> Bodies:
-    """The exception comes without its place; logback.xml puts both on the line."""
+    """The exception, which logback.xml prints on the same line, without its stack."""
     yield NodeStopped(reason=found["what"].partition(" at ")[0] or "exiting abnormally")
 
 

@@ -1,4 +1,4 @@
-"""The entry point: what ZooKeeper's servers tell, in the cluster of any system."""
+"""The entry point: the event kinds of ZooKeeper's servers, in the cluster of any system."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ from fencepost_clusters.zookeeper.events import KINDS
 
 @hookimpl
 def fencepost_event_kinds() -> Sequence[type[Struct]]:
-    """What servers log."""
+    """The event kinds of servers."""
     return KINDS

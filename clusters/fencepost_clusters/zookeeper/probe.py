@@ -8,11 +8,11 @@ import struct
 from fencepost_clusters.zookeeper.server import CLIENT_PORT, ELECTION_PORT, PEER_PORT
 
 PORTS = frozenset({CLIENT_PORT, PEER_PORT, ELECTION_PORT})
-"""Where servers of a cluster listen."""
+"""The ports on which servers of a cluster listen."""
 _MOST_PADDING = 32_000
 _PROTOCOL_V1 = -65_536
 _NO_VOTER = 1 << 40
-"""Added to a probe's own port, which makes a server number that is no voter's."""
+"""Added to a probe's own port, this makes a server number that no voter has."""
 _UNKNOWN_SESSION = 1
 _ENDED = 0
 
@@ -24,8 +24,8 @@ def server_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bo
 
 
 def election_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool:
-    """Tells an election port of a vote, as a server that is no voter; a member answers at once with
-    its own vote, and counts ours for nothing (ZooKeeper's FastLeaderElection, WorkerReceiver).
+    """Sends a vote to an election port, as a server that is no voter. A member answers at once with
+    its own vote, and does not count ours (ZooKeeper's FastLeaderElection, WorkerReceiver).
     """
     vote = struct.pack(">iqqqqi", 0, 0, 0, 0, 0, 1).ljust(min(size, _MOST_PADDING), b"\0")
     try:
@@ -50,9 +50,9 @@ def ask(address: str, port: int, word: str, timeout_s: float) -> str:
 
 
 def zookeeper_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool:
-    """Asks a client port to resume a session that never was; a server that serves says it ended.
+    """Asks a client port to resume a session that never existed; a server that serves refuses it.
 
-    The password is as long as `size` asks for. No transaction is made, unlike by a new session.
+    The password is as long as `size` asks for. Unlike a new session, this makes no transaction.
     """
     password = bytes(max(16, min(size, _MOST_PADDING)))
     body = struct.pack(">iqiqi", 0, 0, 1000, _UNKNOWN_SESSION, len(password)) + password + b"\0"

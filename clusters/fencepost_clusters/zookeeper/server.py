@@ -1,7 +1,7 @@
-"""How a ZooKeeper server is configured and started, and what its answer to `srvr` says.
+"""The configuration and the command of a ZooKeeper server, and its mode in the answer to `srvr`.
 
-A server alone and a member of an ensemble differ in their configuration only. Members know each
-other by name; a hosts file of its own tells each server its ends of the links.
+A standalone server and a member of an ensemble differ in their configuration only. Members know
+each other by name; each server has a hosts file of its own with its ends of the links.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _JVM_OPTIONS = ("-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-
 class Timing:
     """The server's clock.
 
-    A session's timeout is what its client asks for, not less than `min_session_ms` and not more
-    than `max_session_ms`; it ends at the first tick after its timeout. Unless set, ZooKeeper has
-    a least timeout of two ticks.
+    A session's timeout is the one that its client asks for, but at least `min_session_ms` and at
+    most `max_session_ms`. The session ends at the first tick after its timeout. ZooKeeper's own
+    default for the least timeout is two ticks.
     """
 
     tick_ms: int = 500
@@ -34,11 +34,11 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One server: where it listens, where its disk is.
+    """One server: its addresses, and its disk.
 
     `members` has the host of each member of its ensemble by number, this server's `number` among
-    them; a server alone has none. `hosts` resolves names to addresses. `settings` are further lines
-    of its configuration.
+    them; a standalone server has none. `hosts` resolves names to addresses. `settings` are further
+    lines of its configuration.
     """
 
     address: str
@@ -76,7 +76,7 @@ def config(server: Server) -> str:
 
 
 def command(zookeeper: Distribution, server: Server) -> Command:
-    """How to start this server; its work folder is the process's own."""
+    """The command of this server; its work folder is the process's own."""
     hosts = {**server.hosts, "localhost": "127.0.0.1"}
     return Command(
         ("/bin/sh", "start.sh"),
@@ -98,10 +98,10 @@ def command(zookeeper: Distribution, server: Server) -> Command:
 
 
 def mode(srvr: str) -> str | None:
-    """`standalone`, `leader`, `follower` or `observer` as the answer to `srvr` tells.
+    """`standalone`, `leader`, `follower` or `observer`, by the answer to `srvr`.
 
-    None from a server that serves no client yet. The answer to `ruok` is no readiness: a server
-    says `imok` while it is without a majority.
+    None if the server serves no client yet. The answer to `ruok` does not prove readiness: a server
+    answers `imok` even without a majority.
     """
     found = re.search(r"^Mode: (\w+)$", srvr, re.MULTILINE)
     return found[1] if found else None

@@ -1,8 +1,8 @@
-"""ZooKeeper's servers in the cluster of another system: slots, links, and how each is started.
+"""ZooKeeper's servers in the cluster of another system: slots, links, and commands.
 
-Servers have ids from 201 on, so that they share no id with brokers and controllers. Each
-connection is behind a link of its own: from a client to a server, and between two servers. Only the
-server that leads listens on the peer port, so nothing is asked through the links to it.
+Servers have ids from 201 on, so that they share no id with brokers and controllers. Each connection
+is behind a link of its own: from a client to a server, and between two servers. Only the server
+that leads listens on the peer port, so links to that port are not probed.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ SIZES = (1, 3, 5)
 UNASKED = frozenset({PEER_PORT})
 """The ports for `Layout.unasked`."""
 IMAGE = f"fencepost/zookeeper:{distribution.VERSION}"
-"""What `images/zookeeper/Dockerfile` makes."""
+"""The image that `images/zookeeper/Dockerfile` makes."""
 
 
 def servers(count: int, first_index: int = 1) -> tuple[Slot, ...]:
-    """The slots of one server or an ensemble; raises UsageError for a number that is none of
+    """The slots of one server or an ensemble; raises UsageError for a number that is not in
     `SIZES`."""
     if count not in SIZES:
         raise UsageError(f"ZooKeeper is one server, or an ensemble of 3 or 5, not {count}")
@@ -57,7 +57,7 @@ def links(ensemble: Sequence[Slot], clients: Sequence[Slot]) -> tuple[Link, ...]
 
 
 def addresses(ensemble: Sequence[Slot]) -> tuple[tuple[str, int], ...]:
-    """Where clients connect, by the names of slots."""
+    """The addresses to which clients connect, by the names of slots."""
     return tuple((server.name, CLIENT_PORT) for server in ensemble)
 
 

@@ -1,1 +1,1 @@
-"""Kafka's metadata log as it is observed: fetched, decoded, made events of."""
+"""Observes Kafka's metadata log: fetches it, decodes it, and makes events of it."""

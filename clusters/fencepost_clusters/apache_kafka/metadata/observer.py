@@ -1,12 +1,13 @@
 """The client that reads the metadata log: it fetches from the controllers like an observer.
 
 It sends Kafka's own Fetch with replica id -1, over the clients' links, to the leader of the quorum.
-It decodes what is below the high watermark and records it. It takes no part in the quorum: to the
-leader it is no replica. If a controller does not answer, or does not lead, the next one is asked.
+It decodes the records below the high watermark and records them as events. It takes no part in the
+quorum: to the leader it is no replica. If a controller does not answer, or does not lead, the next
+one is asked.
 
-If the log no longer includes what is next to read, a snapshot replaces it: the state is recorded as
-the snapshot has it, and the records before are recorded as missing, so that no clause holds because
-of them.
+If the log no longer includes the next offset to read, a snapshot replaces the missing records: the
+state is recorded as the snapshot has it, and the records before it are recorded as missing, so that
+no clause holds.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ from fencepost_kafka import KINDS, SnapshotLoaded
 
 METADATA_LOG = UUID("00000000-0000-0000-0000-000000000001")
 WAIT_MS = 50
-"""How long a leader may wait for a record; what is committed later is in the next answer."""
+"""How long a leader may wait for a record before it answers; later records are in the next
+answer."""
 LIMIT_S = 1.5
 # kio's annotations give every number a type of its own, which its own coercion undoes: plain ints
 # work.
@@ -95,7 +97,8 @@ class LogProgress:
     waiting: list[StoredRecord] = field(default_factory=list)
 
     def skip(self, snapshot: Snapshot) -> EvidenceMissed:
-        """Continues after a snapshot; returns what of the log was not read because of it."""
+        """Continues after a snapshot; returns a sentence about the records that were skipped, if
+        any."""
         missed = EvidenceMissed(
             what=f"metadata records {self.committed[0]} to {snapshot.end - 1} were not read: the "
             "log had been truncated, and a snapshot has only their result"
@@ -108,7 +111,7 @@ class LogProgress:
     def take(self, answer: FetchResult) -> Sequence[StoredRecord]:
         """Adds an answer without error or snapshot; returns the records that are committed now."""
         if answer.diverges:
-            # What was read from a former leader was not committed, so it is read again.
+            # Records of a former leader may not be committed, so they are read again.
             self.next_offset, self.last_epoch = self.committed
             self.waiting.clear()
             return ()
@@ -239,7 +242,7 @@ class Observer:
                         if self._asked_to_stop(0):
                             return
             except OSError:
-                pass  # it is down, cut off or paused: another one may lead by now
+                pass  # it is down, cut off or paused: another controller may lead by now
             self._at = (self._at + 1) % len(self._ends)
             self._asked_to_stop(WAIT_MS / 1000)
 
@@ -289,7 +292,7 @@ class Observer:
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:
-    """Exactly that many bytes; raises OSError if the connection ends before."""
+    """Exactly that many bytes; raises OSError if the connection ends earlier."""
     got = b""
     while len(got) < size:
         more = connection.recv(size - len(got))

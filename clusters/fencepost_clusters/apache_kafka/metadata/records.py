@@ -1,8 +1,8 @@
-"""Makes events of Kafka's committed metadata records by replaying them.
+"""Makes events of Kafka's committed metadata records, by replaying them.
 
-Pure: records in, event bodies out. A record that changes something makes an event with the whole
-state after it, as `metadata.broker` and `metadata.partition` have it; a record of any other kind
-makes only a `metadata.committed`.
+Pure: it takes records and returns event bodies. A record that changes something makes an event with
+the whole state after it, as `metadata.broker` and `metadata.partition` have it; a record of any
+other kind makes only a `metadata.committed`.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class Metadata:
         """The event bodies of the committed records of one batch.
 
         The changes that a controller decides together are in one batch, and each record may have
-        been made from the state before: one may end a replica's eligibility, and the next elect it.
-        So the replicas that were eligible before count until the partition's last record in the
-        batch.
+        been made from the state before the batch: one may end a replica's eligibility, and the next
+        elect it. So the replicas that were eligible before count until the partition's last record
+        in the batch.
         """
         before = {(p.topic, p.partition): p.eligible for p in self._partitions.values()}
         bodies = [body for stored in batch for body in self.replay(stored)]
@@ -81,7 +81,7 @@ class Metadata:
         return bodies
 
     def replay(self, stored: StoredRecord) -> Sequence[Struct]:
-        """What a committed record tells, itself first; nothing for an idle one."""
+        """The event bodies of a committed record, its own first; none for an idle record."""
         record = stored.record
         if record.kind == _IDLE:
             return ()
@@ -102,8 +102,8 @@ class Metadata:
     def restore(self, offset: int, records: Iterable[Record]) -> Sequence[Struct]:
         """The event bodies of a snapshot's records, the last of which is at `offset`.
 
-        The snapshot replaces the whole state. The bodies are what is gone, every feature, and what
-        differs from before, all as of `offset`.
+        The snapshot replaces the whole state. The bodies are about entities that no longer exist,
+        every feature, and entities that differ from before, all as of `offset`.
         """
         new = Metadata()
         features: list[Struct] = []
@@ -231,7 +231,7 @@ class Metadata:
 def _changed(
     was: Mapping[_Key, _Committed], now: Mapping[_Key, _Committed]
 ) -> Iterator[BrokerCommitted | PartitionCommitted]:
-    """What differs from before, apart from the offset."""
+    """The events that differ from those before, apart from the offset."""
     for key, one in now.items():
         before = was.get(key)
         if before is None or replace(before, offset=one.offset) != one:

@@ -1,4 +1,4 @@
-"""Kafka's own message schemas, read as they are shipped, and a decoder for them.
+"""Reads Kafka's own message schemas, as Kafka ships them, and decodes records by them.
 
 Each version of Kafka ships the JSON of its metadata records in its `kafka-metadata` jar, so each
 version's records are decoded by its own schemas. Only flexible versions are supported: metadata

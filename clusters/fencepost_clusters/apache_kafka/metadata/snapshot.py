@@ -30,8 +30,8 @@ _SNAPSHOT: Any = snapshot_request
 @final
 @dataclass(slots=True)
 class Snapshot:
-    """One snapshot, and what was received of it. It replaces all records before `end`, the last of
-    which is of `epoch`."""
+    """One snapshot, and its bytes received so far. It replaces all records before `end`, the last
+    of which is of `epoch`."""
 
     end: int
     epoch: int

@@ -1,1 +1,1 @@
-"""What Kafka promises in its own words: clauses, and a rule for each."""
+"""Kafka's own promises: clauses, and a rule for each."""

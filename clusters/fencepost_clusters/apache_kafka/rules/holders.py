@@ -31,10 +31,10 @@ class IdHolders:
     gone: set[str] = field(default_factory=set)
     """Processes that have ended, or were asked to."""
     active_faults: dict[str, frozenset[str]] = field(default_factory=dict)
-    """Each active fault -> the slots it was injected into. A duplicate id is left out: what the
-    second process does is what is judged."""
+    """Each active fault -> the slots it was injected into. A duplicate id is left out, since the
+    rule judges its effects."""
     healed_ns: dict[str, int] = field(default_factory=dict)
-    """slot -> when the last fault at it ended."""
+    """slot -> the time when its last fault ended."""
     session_ns: int = 0
     """The longest session of any broker."""
 

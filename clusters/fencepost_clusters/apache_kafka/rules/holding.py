@@ -1,4 +1,4 @@
-"""The rule about what a process with an id does to the process that holds the id (KR-06)."""
+"""The rule that a process with an id changes nothing for the process that holds the id (KR-06)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from fencepost_kafka import BrokerCommitted, HeartbeatRefused, PartitionCommitte
 
 @dataclass(slots=True)
 class _Places:
-    """Which process holds which id and leads what, by the committed records, and which others claim
-    the id."""
+    """The holders of ids and leaders of partitions by the committed records, and the other
+    processes that claim an id."""
 
     holders: IdHolders = field(default_factory=IdHolders)
     ids: dict[str, int] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class _Places:
     refused: dict[str, Cause] = field(default_factory=dict)
     """process -> its newest refusal."""
     suspects: list[tuple[int, Violated]] = field(default_factory=list)
-    """What the holder of an id has lost, in records that follow each other without a gap."""
+    """The losses of an id's holder, in records that follow each other without a gap."""
     next_offset: int = -1
 
     def holder(self, broker: int, at_ns: int) -> str:

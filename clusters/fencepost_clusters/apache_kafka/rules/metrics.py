@@ -1,8 +1,7 @@
 """Rules about the nodes' metrics pages (KR-07, KR-08).
 
-A page is not a snapshot: its figures are read one after the other, and a little later than what
-they describe. So a page is judged only after it has been stable for some time, against everything
-that was true in that time.
+A page is not a snapshot: its figures are read one after the other, a little after they were true.
+So a page is judged only after it has been stable for some time, against every state in that time.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _STALL_SHARE = 10
 
 @dataclass(slots=True)
 class _Answering:
-    """Which process answers for each slot: the newest one, and since when."""
+    """For each slot the process that answers: the newest one, and since when."""
 
     newest: dict[str, tuple[str, int]] = field(default_factory=dict)
 
@@ -72,7 +71,7 @@ def _unless_stalled(suspect: Violated, to_ns: int, end: RunEnd) -> Finding:
 
 
 class _Counts(NamedTuple):
-    """What a controller counts of the metadata."""
+    """A controller's counts of the metadata."""
 
     active: int = 0
     fenced: int = 0
@@ -80,8 +79,8 @@ class _Counts(NamedTuple):
 
 
 class _Suspect(NamedTuple):
-    """A page that matches no count so far; its controller had applied `low` to `high` in
-    between."""
+    """A page that matches no count so far; while it was shown, its controller had applied offsets
+    from `low` to `high`."""
 
     low: int
     high: int
@@ -94,7 +93,7 @@ class _Suspect(NamedTuple):
 class _Counting:
     answering: _Answering = field(default_factory=_Answering)
     applied: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    """process -> when it applied which offset, for as long as a page has to be stable."""
+    """process -> the offsets that it applied and when, as far back as a page has to be stable."""
     brokers: dict[int, bool] = field(default_factory=dict)
     """broker -> whether it is fenced."""
     partitions: dict[tuple[str, int], bool] = field(default_factory=dict)
@@ -210,7 +209,7 @@ class _States:
     running: dict[str, Event] = field(default_factory=dict)
     """process -> the first page that shows RUNNING."""
     suspects: dict[str, tuple[Violated, int]] = field(default_factory=dict)
-    """process -> how its page contradicts its own log, and when."""
+    """process -> the contradiction between its page and its log, and when."""
 
 
 @final

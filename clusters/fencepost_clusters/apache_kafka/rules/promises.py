@@ -1,9 +1,10 @@
-"""What Kafka promises differently from the seed documents, as clauses of its own, with their rules.
+"""The promises of Kafka that differ from the seed documents, as clauses of its own, with their
+rules.
 
-`KR-01` is about two processes with one id, of which KIP-631 lets the newer win, and `KR-06` about
-the consequence. `KR-02` is Kafka's fencing, which only the controllers do. `KR-03`, `KR-04` and
-`KR-05` are promises of the seed documents, as far as Kafka gives evidence of them. `KR-07` and
-`KR-08` are about its metrics.
+`KR-01` is about two processes with one id (in KIP-631 the newer one wins), and `KR-06` about the
+consequence. `KR-02` is Kafka's fencing, which only the controllers do. `KR-03`, `KR-04` and `KR-05`
+are promises of the seed documents, as far as Kafka gives evidence of them. `KR-07` and `KR-08` are
+about its metrics.
 """
 
 from __future__ import annotations

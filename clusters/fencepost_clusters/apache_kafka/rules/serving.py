@@ -1,4 +1,4 @@
-"""Rules about what brokers answer, store and lead until their end (KR-03, KR-04, KR-05)."""
+"""Rules about brokers' answers, writes and leaderships until their end (KR-03, KR-04, KR-05)."""
 
 from __future__ import annotations
 
@@ -116,8 +116,8 @@ class FencedIsLeftOut:
 
 @dataclass(slots=True, kw_only=True)
 class _Left:
-    """A process whose shutdown was granted: what it led by the records until then, and the offset
-    it had applied; an earlier record may still arrive."""
+    """A process whose shutdown was granted: the partitions that it led by the records until then,
+    and the offset it had applied; an earlier record may still arrive."""
 
     broker: int
     applied: int
@@ -136,7 +136,7 @@ class _Leaving:
     left: list[_Left] = field(default_factory=list)
 
     def led_by(self, broker: int) -> set[tuple[str, int]]:
-        """What a broker leads although another member of the ISR could."""
+        """The partitions that a broker leads although another member of the ISR could."""
         return {
             place
             for place, one in self.partitions.items()
@@ -147,8 +147,8 @@ class _Leaving:
 @final
 @dataclass(frozen=True, slots=True)
 class LeavesLeadingNothing:
-    """KR-04. The broker reports that its shutdown was granted; the records show what it led.
-    Exercised by a broker that led something when it was asked to shut down."""
+    """KR-04. The broker reports that its shutdown was granted; the records show the partitions that
+    it led. Exercised by a broker that led something when it was asked to shut down."""
 
     clause: str = "KR-04"
     kinds: frozenset[type[Struct]] = frozenset(

@@ -32,7 +32,7 @@ DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
 _SILENCING = frozenset({"pause", "cut_from_controllers"})
 """Faults that keep a broker's heartbeats from every controller, and have the broker as a target."""
 _BROKERS_OWN = frozenset({"cut_from_controllers"})
-"""Faults that also have controllers as targets, and leave them all they need to fence."""
+"""Faults that also have controllers as targets, and do not keep them from fencing."""
 _STALL_SHARE = 10
 """A bound proves nothing if stalls took more than a tenth of it."""
 
@@ -105,7 +105,7 @@ class _Sessions:
     active_faults: dict[str, frozenset[str]] = field(default_factory=dict)
     """Each active fault -> the slots it was injected into."""
     suspects: list[tuple[Violated, int, int, int]] = field(default_factory=list)
-    """Exceeded bounds: the finding, from when to when, and the bound itself."""
+    """Exceeded bounds: the finding, the begin and end of the silence, and the bound."""
 
     @property
     def acting(self) -> str:

@@ -2,8 +2,8 @@
 
 A version is named after the system: `apache/zookeeper@2.1.1`; `apache/zookeeper` is the default
 one. Each broker knows ZooKeeper's servers and the other brokers by the names of their slots, which
-its own hosts file maps to its own ends of the links. From KIP-291 on, what the controller sends to
-brokers has a listener and so a link of its own.
+its own hosts file maps to its own ends of the links. From KIP-291 on, the controller's requests to
+brokers have a listener, and so a link, of their own.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ VERSIONS = ("2.1.1", DEFAULT_VERSION)
 METRICS_PORT = 9095
 OBSERVER = "znode_observer"
 _EXPIRY_S = 1.0
-"""How long after its timeout a session may be there: a server ends sessions at its ticks."""
+"""How long a session may last beyond its timeout: a server ends sessions only at its ticks."""
 _RESTART_MS = 40_000
 """How long a broker may take from its start until it is registered, on a busy machine."""
 
@@ -106,7 +106,7 @@ class ZooKeeperMode:
         return probe
 
     def missing(self, view: View, layout: Layout) -> Sequence[str]:
-        """Servers that serve, and what any Kafka cluster needs."""
+        """Lists servers that do not serve, and what any Kafka cluster lacks."""
         return (*servers.missing(view, layout), *missing(view, layout))
 
     def recovery_bound_ms(self, shape: Shape) -> int:
@@ -123,11 +123,11 @@ class ZooKeeperMode:
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
         """See `fencepost_kafka.faults.random_faults`. A second broker with an id ends by itself at
-        once, which the harness would take for a failure."""
+        once, which the harness would report as a failure."""
         return KafkaFaultChooser(self.timing(shape), without=frozenset({"duplicate_id"}))
 
     def properties(self, place: Place, shape: Shape) -> dict[str, str]:
-        """How the broker in a place is configured."""
+        """The configuration of the broker in a place."""
         connect = ",".join(
             f"{host}:{port}" for host, port in zookeeper.addresses(place.layout.of(ROLE))
         )
@@ -142,7 +142,7 @@ class ZooKeeperMode:
         }
 
     def command(self, place: Place, shape: Shape) -> Command:
-        """The command of a server or a broker; installs what is lacking first.
+        """The command of a server or a broker; installs missing software first.
 
         Raises EnvironmentFailed as `distribution.installed` does.
         """
@@ -178,7 +178,7 @@ class ZooKeeperMode:
         )
 
     def image(self, slot: Slot) -> str:
-        """What `images/zookeeper` makes, or `images/kafka` of this version."""
+        """The image that `images/zookeeper` makes, or `images/kafka` for this version."""
         return zookeeper.IMAGE if slot.role == ROLE else image_of(self.version)
 
     def log_parser(self, slot: Slot, shape: Shape) -> LogParser:
@@ -204,7 +204,7 @@ class ZooKeeperMode:
         )
 
     def _listeners(self, place: Place) -> dict[str, str]:
-        """Where a broker listens, and the addresses it advertises."""
+        """The addresses on which a broker listens, and those that it advertises."""
         name, ports = place.slot.name, self.ports
         ends = {
             "CLIENT": (place.advertised, ports.client),

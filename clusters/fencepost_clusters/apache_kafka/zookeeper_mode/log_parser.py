@@ -1,4 +1,4 @@
-"""What a broker in ZooKeeper mode logs: rows beside those that brokers print in every mode.
+"""Rows for lines that a broker logs in ZooKeeper mode only.
 
 Here a session with ZooKeeper stands for a lease: a broker is FENCED while it has no registration,
 and ACTIVE once it serves clients with one. Versions before KIP-380 name no broker epoch (-1).
@@ -68,7 +68,7 @@ def _elected(now: Memory, said: Match[str]) -> Bodies:
 
 
 def _resigned(now: Memory, said: Match[str]) -> Bodies:
-    if now.active_epoch >= 0:  # every broker that stops, or loses its session, says this
+    if now.active_epoch >= 0:  # every broker that stops, or loses its session, logs this
         reasons: dict[str, ResignReason] = {"SHUTDOWN": "shutdown", "FENCED": "session_lost"}
         reason = reasons.get(now.state, "higher_epoch")
         yield ControllerResigned(epoch=now.active_epoch, reason=reason)
@@ -173,7 +173,7 @@ OWN_ROWS: Sequence[LogPattern] = (
         r"Received (?P<api>\w+) request with broker epoch \d+ smaller than the current broker "
         r"epoch \d+ from controller (?P<requester>\d+)", _stale),
 )  # fmt: skip
-"""What these brokers print and those in KRaft mode do not."""
+"""Lines of these brokers that brokers in KRaft mode do not print."""
 
 EARLY_ROWS: Sequence[LogPattern] = (
     row("LogManager", r"Loading logs\.$", recovery_began),
@@ -188,7 +188,7 @@ EARLY_ROWS: Sequence[LogPattern] = (
     row("Partition", rf"{_PREFIXED}(?:Expanding|Shrinking) ISR from (?P<old>[\d,]+) to "
         r"(?P<new>[\d,]+)$", _asks),
 )  # fmt: skip
-"""What Kafka 2 prints in place of some rows."""
+"""Lines that Kafka 2 prints instead of some of those."""
 
 TABLE: Sequence[LogPattern] = (*OWN_ROWS, *BROKER_ROWS)
 EARLY_TABLE: Sequence[LogPattern] = (

@@ -1,6 +1,6 @@
 """The client that watches a Kafka cluster's znodes, in a session of its own.
 
-It works until its standard input ends. A session that ends is followed by the next one.
+It works until its standard input ends. When a session ends, it opens the next one.
 """
 
 from __future__ import annotations

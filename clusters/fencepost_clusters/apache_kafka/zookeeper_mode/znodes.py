@@ -1,11 +1,12 @@
-"""What the znodes of a Kafka cluster tell, to a client that watches them in a session of its own.
+"""Makes events of the znodes of a Kafka cluster, for a client that watches them in a session of its
+own.
 
 `/brokers/ids/N` is a broker's registration, its czxid the broker epoch. `/brokers/topics/T` is the
 assignment of a topic, and `/brokers/topics/T/partitions/P/state` the state of a partition. Each
 event has the id of its transaction as its offset, so all of them are in one order.
 
 A watch fires once, and a znode may change again before it is read. The version of a partition's
-state counts its changes: those that were not read are recorded as missed.
+state counts its changes, so changes that were not read are recorded as missed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from fencepost_kafka import BrokerCommitted, PartitionCommitted, TopicCommitted
 IDS, TOPICS = "/brokers/ids", "/brokers/topics"
 
 Step = tuple[Sequence[Request], Sequence[Struct]]
-"""What to ask next, and the bodies of events that an answer makes."""
+"""The next requests, and the event bodies that an answer makes."""
 
 
 class Assignment(Struct, frozen=True):
@@ -68,7 +69,7 @@ class Znodes:
     _states: dict[tuple[str, int], tuple[Stat, State]] = field(default_factory=dict)
 
     def begin(self) -> Sequence[Request]:
-        """What to ask once a session is connected: it has no watches then."""
+        """The requests to send once a session is connected: it has no watches then."""
         return (
             GetChildren(IDS, watch=True),
             GetChildren(TOPICS, watch=True),
@@ -81,11 +82,11 @@ class Znodes:
         )
 
     def fired(self, fired: Fired) -> Sequence[Request]:
-        """What to ask after a watch fired: the same again."""
+        """The request to send after a watch fired: it reads again and sets the watch."""
         return self._ask(fired.path)
 
     def answered(self, request: Request, answer: Answer) -> Step:
-        """The step after an answer; what was lost is asked again in the next connection."""
+        """The step after an answer; a lost request is sent again in the next connection."""
         match request, answer:
             case GetChildren(path) | GetData(path), Refused(Reason.NO_NODE):
                 return (Exists(path, watch=True),), ()
@@ -93,7 +94,7 @@ class Znodes:
                 return self._ask(path), ()
             case GetChildren(path), Children(names, stat) if path == IDS:
                 gone = [broker for broker in self._brokers if str(broker) not in names]
-                # The registrations that are there are read again: one may have been replaced.
+                # Known registrations are read again, since one may have been replaced.
                 asked = [GetData(f"{IDS}/{name}") for name in names]
                 return asked, [self._unregistered(broker, stat.pzxid) for broker in gone]
             case GetChildren(), Children(names, stat):
@@ -146,7 +147,7 @@ class Znodes:
         )
 
     def _assigned(self, topic: str, data: bytes, stat: Stat) -> Step:
-        """A partition whose replicas changed has an event with its state as it was."""
+        """Event bodies for partitions whose replicas changed, with their unchanged states."""
         new = msgspec.json.decode(data, type=Assignment)
         old = self._topics.get(topic)
         self._topics[topic] = new

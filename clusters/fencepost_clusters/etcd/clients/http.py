@@ -22,7 +22,7 @@ _NEEDS_LEADER = {**_HEADERS, "Grpc-Metadata-hasleader": "true"}
 class Gateway:
     """The members, by the addresses at which this client reaches them.
 
-    A connection is kept until something goes wrong with it, and made anew by the next request. A
+    A connection is kept until an error occurs on it; the next request then opens a new one. A
     request is never sent twice.
     """
 
@@ -32,7 +32,7 @@ class Gateway:
         self._open: dict[str, HTTPConnection] = {}
 
     def ask(self, slot: str, request: Request, limit_ms: int) -> Response:
-        """One request and its answer; returns soon after the limit, whatever happens."""
+        """One request and its answer; returns soon after the limit in any case."""
         deadline = time.monotonic() + limit_ms / 1000
         connection = self._open.pop(slot, None)
         if connection is None:
@@ -53,7 +53,7 @@ class Gateway:
         return answer
 
     def _exchange(self, connection: HTTPConnection, request: Request, deadline: float) -> Response:
-        # The rest of the limit bounds each of the few calls, since an answer is one small piece.
+        # Each call may take the remaining time: an answer is small, so there are few calls.
         connection.sock.settimeout(max(0.001, deadline - time.monotonic()))
         headers = _NEEDS_LEADER if request.needs_leader else _HEADERS
         connection.request("POST", request.path, msgspec.json.encode(request.body), headers)

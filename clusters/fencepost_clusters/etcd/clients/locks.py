@@ -1,8 +1,8 @@
 """The script of a client that works under a lock bound to a lease, with fencing tokens.
 
-The client trusts no clock: it goes on until etcd reports that its lease is gone, or the store that
-a newer holder wrote. So a client that stalled, or was cut off, writes with an old token; it is
-the store that must refuse it.
+The client trusts no clock: it goes on until etcd reports that its lease is gone, or the store
+reports a write of a newer holder. So a client that stalled, or was cut off, writes with an old
+token, and the store must refuse the write.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Locker:
             yield Wait(options.every_ms)
 
     def _lease(self, lease: int, action: LeaseAction) -> Generator[Step, Response | None, bool]:
-        """Whether the lease may last, by the answers that this client got."""
+        """Whether the lease may still last, by the answers that this client got."""
         operation, slot = self._operation(), self._members.now
         yield Record(LeaseInvoked(operation=operation, lease=lease, action=action, slot=slot))
         request = {
@@ -177,7 +177,7 @@ class Locker:
 def lease_completed(
     operation: str, lease: int, action: LeaseAction, answer: Response
 ) -> LeaseCompleted:
-    """How a request about a lease ended."""
+    """The event of the end of a request about a lease."""
     read = of_write(answer, at_the_door=action != "renew")
     outcome, error, ttl_s = read.outcome, read.error, -1
     if error == LEASE_GONE or (action == "revoke" and outcome == "ok"):
@@ -202,7 +202,7 @@ def _granted(action: LeaseAction, answer: Response) -> int:
 
 
 def lock_completed(invoked: LockInvoked, answer: Response) -> LockCompleted:
-    """How taking or releasing a lock ended.
+    """The event of the end of taking or releasing a lock.
 
     A take that finds the client's own lease in the key is ok: an earlier take, whose answer was
     lost, took effect.
@@ -233,7 +233,7 @@ def lock_completed(invoked: LockInvoked, answer: Response) -> LockCompleted:
 
 
 def store_completed(invoked: StoreInvoked, answer: Response) -> StoreCompleted:
-    """How a write to a store ended."""
+    """The event of the end of a write to a store."""
     read = of_write(answer)
     outcome: Outcome = read.outcome
     error, revision, newer = read.error, -1, -1

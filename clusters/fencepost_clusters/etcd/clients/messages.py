@@ -12,14 +12,14 @@ import msgspec
 from msgspec import Struct
 
 TOKEN_DIGITS = 20
-"""Tokens are stored as digits of this width: etcd compares values as bytes, and so the same way."""
+"""Tokens are stored as digits of this width, since etcd compares values as bytes."""
 
 
 class Request(Struct, frozen=True):
     """One POST; `body` is plain data.
 
-    A member that knows no leader refuses a request that `needs_leader` at once, which is definite,
-    instead of waiting for one.
+    If `needs_leader` is set, a member that knows no leader refuses the request at once, with
+    certainly no effect, instead of waiting for a leader.
     """
 
     path: str
@@ -41,7 +41,7 @@ class NotSent(Struct, frozen=True):
 
 
 class NoReply(Struct, frozen=True):
-    """The request may have been sent, and no whole answer came in time."""
+    """The request may have been sent, but no whole answer came in time."""
 
     error: str
 
@@ -115,7 +115,7 @@ class _Error(Struct, frozen=True):
 
 
 def error_message(body: bytes) -> str:
-    """etcd's message in an answer other than 200; the body itself where it has another form."""
+    """etcd's message in an answer other than 200; the body itself if it has another form."""
     try:
         read = msgspec.json.decode(body, type=_Error)
     except msgspec.DecodeError:
@@ -130,12 +130,12 @@ def _range(key: str, serializable: bool = False) -> dict[str, Any]:
 
 
 def get(key: str, serializable: bool) -> Request:
-    """Reads a key: linearizable, or as the member asked has it."""
+    """Reads a key: linearizably, or from the asked member's own state."""
     return Request("/v3/kv/range", _range(key, serializable), not serializable)
 
 
 def put(key: str, value: str) -> Request:
-    """Writes a key; the answer tells what it held before."""
+    """Writes a key; the answer contains its previous value."""
     return Request("/v3/kv/put", {"key": key.encode(), "value": value.encode(), "prev_kv": True})
 
 
@@ -152,7 +152,7 @@ def grant(lease: int, ttl_s: int) -> Request:
 
 
 def renew(lease: int) -> Request:
-    """Lets a lease last its TTL from now on; the answer's TTL is 0 if the lease is gone."""
+    """Renews a lease for its TTL from now on; the answer's TTL is 0 if the lease is gone."""
     return Request("/v3/lease/keepalive", {"ID": str(lease)})
 
 

@@ -25,7 +25,7 @@ def observing(options: ObserverOptions, slots: tuple[str, ...]) -> Script:
 
 
 def observed(slot: str, answer: Response) -> MemberObserved:
-    """What an answer shows."""
+    """The event body of an answer."""
     reply = decoded(answer, StatusReply)
     if reply is None:
         return MemberObserved(slot=slot, answers=False)

@@ -1,4 +1,4 @@
-"""What the clients of etcd can be asked to do."""
+"""The options of etcd's clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RegisterOptions(
 class ReaderOptions(
     Struct, frozen=True, kw_only=True, tag_field="kind", tag="reader", forbid_unknown_fields=True
 ):
-    """Reads each key once, linearizably, and ends: what the run is judged by."""
+    """Reads each key once, linearizably, and ends; the run is judged by these final reads."""
 
     keys: tuple[str, ...] = ("r0", "r1", "r2")
     slots: tuple[str, ...] = ()
@@ -40,9 +40,9 @@ class LockerOptions(
     """Takes the lock, writes to the store `writes` times and releases the lock.
 
     It renews its lease after every `renew_every` writes (0: never, so that the lease runs out while
-    the client goes on). Of every `abandon_every` holds one is given up without a word, as by a
-    client that died (0: none). `check_tokens` false is a planted defect: the store takes the writes
-    of old holders.
+    the client goes on). One hold in `abandon_every` is abandoned without a release, as by a client
+    that died (0: none). `check_tokens` false is a planted defect: the store takes the writes of old
+    holders.
     """
 
     lock: str = "lock"
@@ -61,7 +61,7 @@ class LockerOptions(
 class ObserverOptions(
     Struct, frozen=True, kw_only=True, tag_field="kind", tag="observer", forbid_unknown_fields=True
 ):
-    """Asks every member for its status, past all links, until stopped."""
+    """Asks every member for its status, without links, until stopped."""
 
     every_ms: float = 100.0
     limit_ms: int = 300

@@ -12,7 +12,7 @@ from fencepost_clusters.etcd.events import Outcome
 
 REFUSED = frozenset(
     {
-        # Found before anything was proposed to raft.
+        # Refused before a proposal to raft.
         "etcdserver: key is not provided",
         "etcdserver: duplicate key given in txn request",
         "etcdserver: too many operations in txn request",
@@ -20,21 +20,22 @@ REFUSED = frozenset(
         "etcdserver: too many requests",
         "etcdserver: too large lease TTL",
         "etcdserver: not capable",
-        # Raft took no proposal: it knew no leader, or its leader was handing over.
+        # Raft accepted no proposal: it knew no leader, or its leader was handing over.
         "raft proposal dropped",
-        # Found when the request was applied, before it changed anything.
+        # Refused when the request was applied, before it changed anything.
         "etcdserver: requested lease not found",
         "etcdserver: lease already exists",
     }
 )
 """Messages after which the request certainly has no effect.
 
-All others prove nothing. Among them are some that look definite:
+All other messages prove nothing. Some of them look definite:
 
 * `context deadline exceeded` and `request timed out`: the proposal may be in a log, and commit.
-* `mvcc: database space exceeded`: etcd applies a put that crosses the quota, then says this.
-* `no leader`: of a renewal, it may follow a try that took effect.
-* `server stopped`, `request canceled`, `leader changed`: the wait ended, the proposal may not have.
+* `mvcc: database space exceeded`: etcd applies a put that crosses the quota, then reports this.
+* `no leader`, for a renewal: it may follow a try that took effect.
+* `server stopped`, `request canceled`, `leader changed`: the wait ended, but the proposal may take
+  effect.
 """
 
 NO_LEADER = "etcdserver: no leader"
@@ -47,7 +48,7 @@ Reply = TypeVar("Reply", bound=Struct)
 
 
 class Read(Struct, frozen=True):
-    """An outcome, with etcd's word where it is not ok."""
+    """An outcome, with etcd's message if it is not ok."""
 
     outcome: Outcome
     error: str = ""
@@ -56,7 +57,7 @@ class Read(Struct, frozen=True):
 def of_write(answer: Response, at_the_door: bool = True) -> Read:
     """The outcome of a request that changes something.
 
-    `at_the_door`: "no leader" comes only from a member that refused the request before it did
+    `at_the_door`: the message "no leader" means that the member refused the request before it did
     anything.
     """
     match answer:
@@ -78,7 +79,7 @@ def of_read(answer: Response) -> Read:
 
 
 def decoded(answer: Response, kind: type[Reply]) -> Reply | None:
-    """The reply in an answer of 200 of that form; else nothing."""
+    """The decoded reply of an answer 200; None if it has another status or form."""
     if isinstance(answer, NotSent | NoReply) or answer.status != 200:
         return None
     try:

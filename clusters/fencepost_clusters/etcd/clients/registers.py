@@ -51,7 +51,7 @@ def working(process: str, options: RegisterOptions, slots: tuple[str, ...]) -> S
 
 
 def reading(process: str, options: ReaderOptions, slots: tuple[str, ...]) -> Script:
-    """One read of each key; tried again, with any member, where it failed."""
+    """Reads each key once; a failed read is tried again, with any member."""
     members = Members(options.slots or slots)
     for key in options.keys:
         for attempt in range(options.tries):
@@ -93,7 +93,7 @@ def choose(
 def operate(
     invoked: RegisterInvoked, limit_ms: int
 ) -> Generator[Step, Response | None, RegisterCompleted]:
-    """Carries one operation out, with its two events."""
+    """Carries out one operation, and records its two events."""
     yield Record(invoked)
     answer = yield from ask(Send(invoked.slot, request_of(invoked), limit_ms))
     completed = completed_by(invoked, answer)
@@ -119,7 +119,7 @@ class _Found(Struct, frozen=True):
 
 
 def completed_by(invoked: RegisterInvoked, answer: Response) -> RegisterCompleted:
-    """How an operation ended, by its answer."""
+    """The event of an operation's end, by its answer."""
     read = of_read(answer) if invoked.action == "get" else of_write(answer)
     outcome, error = read.outcome, read.error
     header = Header()

@@ -1,4 +1,4 @@
-"""The steps of a client's script, and what scripts have in common."""
+"""The steps of a client's script, and helpers of all scripts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fencepost_clusters.etcd.clients.messages import NoReply, Request, Response
 class Send:
     """Send a request to the member in a slot; the script is sent the answer.
 
-    `past_links`: to the member's own address, as no part of the traffic that faults affect.
+    `past_links`: to the member's own address, without a link, so that no fault affects it.
     """
 
     slot: str
@@ -34,7 +34,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Let time pass. A client that is to stop ends here."""
+    """Let time pass. A client that was asked to stop ends here."""
 
     ms: float
 
@@ -50,19 +50,20 @@ def ask(send: Send) -> Generator[Step, Response | None, Response]:
 
 
 def draw(process: str, number: int, sides: int) -> int:
-    """A number below `sides`, the same one in every run: chance derives from names."""
+    """A pseudo-random number below `sides`, derived from names, so that it is the same in every
+    run."""
     return int.from_bytes(sha256(f"{process}:{number}".encode()).digest()[:8], "big") % sides
 
 
 def lease_id(run: str, process: str, number: int) -> int:
-    """An id for a lease, positive and of 63 bits, as etcd takes them; never 0."""
+    """An id for a lease: positive, of 63 bits, never 0."""
     digest = sha256(f"{run}/{process}/{number}".encode()).digest()
     return (int.from_bytes(digest[:8], "big") >> 1) | 1
 
 
 @final
 class Members:
-    """Which member a client asks: the same one, until an operation did not end well."""
+    """The member that a client asks: the same one until an operation does not succeed."""
 
     def __init__(self, slots: Sequence[str]) -> None:
         self._slots = tuple(slots)
@@ -74,5 +75,5 @@ class Members:
         return self._slots[self._at % len(self._slots)]
 
     def move_on(self) -> None:
-        """Asks the next member from now on; the same one where there is only one."""
+        """Asks the next member from now on."""
         self._at += 1

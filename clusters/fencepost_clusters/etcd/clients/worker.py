@@ -32,7 +32,7 @@ def members_of(config: WorkerConfig) -> tuple[str, ...]:
 
 
 def script_of(config: WorkerConfig, options: EtcdOptions) -> Script:
-    """What the client does."""
+    """The client's script."""
     slots = members_of(config)
     match options:
         case RegisterOptions():
@@ -46,12 +46,12 @@ def script_of(config: WorkerConfig, options: EtcdOptions) -> Script:
 
 
 def about(options: EtcdOptions) -> ClientStarted:
-    """Which client it is."""
+    """The kind of client."""
     return ClientStarted(kind=str(options.__struct_config__.tag), library="etcd's JSON gateway")
 
 
 def work(config: WorkerConfig, options: EtcdOptions, recorder: Recorder) -> str:
-    """The client's work, until it is done or to stop."""
+    """The client's work, until it is done or was asked to stop."""
     stopping = Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     # An interrupt is for the harness, which shares the terminal and asks clients to stop.
@@ -66,7 +66,7 @@ def work(config: WorkerConfig, options: EtcdOptions, recorder: Recorder) -> str:
 
 
 def _listen(recorder: Recorder, stopping: Event) -> None:
-    # Not sys.stdin, whose lock the interpreter wants when it ends while this thread reads on.
+    # Not sys.stdin: at exit the interpreter needs its lock, which this reading thread holds.
     with open(0, "rb", closefd=False) as stream:
         for _ in stream:
             recorder.record(ClientFailed(error="clients of etcd take no commands", fatal=False))

@@ -1,4 +1,4 @@
-"""The event kinds of etcd: what its members log, what its status API shows, what its clients do.
+"""The event kinds of etcd: from its members' logs, its status API, and its clients.
 
 A member is named by its id, in hexadecimal digits as etcd logs it. A slot is named as in the
 layout. Revisions are etcd's: one counter for the whole store, which each write raises by one. A
@@ -43,7 +43,7 @@ LOGGED: tuple[type[Struct], ...] = (
     MemberStarted, MemberReady, MemberStopping, BecameFollower, CampaignStarted, BecameLeader,
     StoppedLeading, LeaderElected, LeaderLost, VoteCast, PeerChanged, ApplySlow,
 )  # fmt: skip
-"""What the log parser makes of a member's log."""
+"""The kinds that the log parser makes."""
 KINDS: tuple[type[Struct], ...] = (
     *LOGGED, MemberObserved, RegisterInvoked, RegisterCompleted, LeaseInvoked, LeaseCompleted,
     LockInvoked, LockCompleted, StoreInvoked, StoreCompleted,

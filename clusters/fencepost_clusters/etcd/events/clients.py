@@ -1,4 +1,4 @@
-"""What clients ask of etcd, and how it ended: registers, leases, locks, stores."""
+"""Clients' requests to etcd and their outcomes: registers, leases, locks, stores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RegisterAction = Literal["put", "get", "swap"]
 LeaseAction = Literal["grant", "renew", "revoke"]
 LockAction = Literal["take", "release"]
 Outcome = Literal["ok", "failed", "unknown"]
-"""What an answer proves: it took effect, it never will, or neither is known."""
+"""The outcome that an answer proves: it took effect, it never will, or unknown."""
 
 
 def lease_name(lease: int) -> str:
@@ -36,7 +36,8 @@ class RegisterInvoked(Struct, frozen=True, kw_only=True, tag="etcd.register_invo
     """A client sends an operation on a key to the member in `slot`.
 
     `value` is what it writes: the operation's own name, so values are unique in a run. A swap
-    writes if the key's mod_revision is `expected`. `final`: read after the run to judge by.
+    writes if the key's mod_revision is `expected`. `final`: a read after the run, by which the run
+    is judged.
     """
 
     operation: str
@@ -56,10 +57,10 @@ class RegisterInvoked(Struct, frozen=True, kw_only=True, tag="etcd.register_invo
 
 
 class RegisterCompleted(Struct, frozen=True, kw_only=True, tag="etcd.register_completed"):
-    """How an operation on a key ended.
+    """An operation on a key ended.
 
-    `revision` is the store's in the answer. `mod_revision` and `value` are the key's: as written by
-    a put or a swap that took effect, as read by a get or a swap whose comparison failed. `version`
+    `revision` is the store's in the answer. `mod_revision` and `value` are the key's: written by a
+    put or a swap that took effect, or read by a get or a swap whose comparison failed. `version`
     counts the writes of the key so far.
     """
 
@@ -103,7 +104,8 @@ class LeaseInvoked(Struct, frozen=True, kw_only=True, tag="etcd.lease_invoked"):
 
 
 class LeaseCompleted(Struct, frozen=True, kw_only=True, tag="etcd.lease_completed"):
-    """How a request about a lease ended; `ttl_s` as the server granted it (0: it is gone)."""
+    """A request about a lease ended; `ttl_s` is the TTL that the server granted (0: the lease is
+    gone)."""
 
     operation: str
     lease: int
@@ -138,7 +140,7 @@ class LeaseCompleted(Struct, frozen=True, kw_only=True, tag="etcd.lease_complete
 
 
 class LockInvoked(Struct, frozen=True, kw_only=True, tag="etcd.lock_invoked"):
-    """A client asks for a lock, or gives back the one it has (`token`)."""
+    """A client asks for a lock, or releases the one that it holds (`token`)."""
 
     operation: str
     lock: str
@@ -155,11 +157,12 @@ class LockInvoked(Struct, frozen=True, kw_only=True, tag="etcd.lock_invoked"):
 
 
 class LockCompleted(Struct, frozen=True, kw_only=True, tag="etcd.lock_completed"):
-    """How that ended. `token` is the create_revision of the lock's key: the fencing token.
+    """A request for a lock ended. `token` is the create_revision of the lock's key: the fencing
+    token.
 
     A lock that another client holds is a failed take: `holder_lease` and `holder_token` are then
-    that client's. `former_lease` is, of a take that succeeded, the lease with which another client
-    held the lock when this one asked before (0: none).
+    that client's. After a successful take, `former_lease` is the lease with which another client
+    held the lock when this client asked before (0: none).
     """
 
     operation: str
@@ -225,7 +228,8 @@ class StoreInvoked(Struct, frozen=True, kw_only=True, tag="etcd.store_invoked"):
 
 
 class StoreCompleted(Struct, frozen=True, kw_only=True, tag="etcd.store_completed"):
-    """How that write ended, and at which revision; `newer_token` is why the store refused it.
+    """A write to a store ended, at `revision`. If the store refused it, `newer_token` is the
+    greater token that it has seen.
 
     `slot` is the member that was asked.
     """

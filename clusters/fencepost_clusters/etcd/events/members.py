@@ -1,4 +1,4 @@
-"""What a member logs, and what its status API shows."""
+"""Kinds of events from a member's log and its status API."""
 
 from __future__ import annotations
 
@@ -191,8 +191,8 @@ class ApplySlow(Struct, frozen=True, kw_only=True, tag="etcd.apply_slow"):
 class MemberObserved(Struct, frozen=True, kw_only=True, tag="etcd.member_observed"):
     """The status of the member in a slot changed; recorded on a change only.
 
-    Leader and term are read by the member one after the other: around an election the pair may be
-    of two terms. It is no evidence of which member led which term.
+    The member reads leader and term one after the other, so around an election they may belong to
+    two terms. They do not prove which member led which term.
     """
 
     slot: str

@@ -1,4 +1,4 @@
-"""How events are given to the rules: keys as plain functions, so that rules can share them."""
+"""The keys of events: plain functions, so that rules can share them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ETCD-01: which member leads a term.
+"""ETCD-01: at most one member leads in a term.
 
 The evidence is the members' logs. The status API is no evidence, since it reads the leader and the
 term one after the other, and the term is that of the last entry applied.
@@ -19,7 +19,7 @@ from fencepost_clusters.etcd.rules.keys import NOTHING, by_term
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """The member that leads a term, the process that logged it, and the first event."""
+    """The member that leads a term, the process that logged it, and its first event."""
 
     leader: str = ""
     process: str = ""

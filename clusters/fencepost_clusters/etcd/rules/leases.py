@@ -1,7 +1,7 @@
 """ETCD-04: the key of a lease that ran out is gone within a bound.
 
-A lease lasts its TTL from its last renewal, as the client was answered. A new leader grants every
-lease its whole TTL once more, so the time counts from the last election, too.
+A lease lasts its TTL from the last renewal for which the client got an answer. A new leader grants
+every lease its whole TTL once more, so the time also restarts at each election.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SLACK_MS = 3_000
 is for a busy machine."""
 LEASES_KEPT = 256
 STALL_SHARE = 10
-"""A stall of more than this part of the TTL leaves it undecided."""
+"""A stall of more than this part of the TTL makes the finding undecided."""
 
 
 @dataclass(slots=True)
@@ -51,9 +51,9 @@ class _Lease:
     at: Cause | None = None
     open: set[str] = field(default_factory=set)
     in_doubt: bool = False
-    """Whether a renewal ended unknown: it may take effect at any later time."""
+    """Whether a renewal's outcome is unknown: it may take effect at any later time."""
     ended: bool = False
-    """Whether the client gave it back, or learned that it is gone."""
+    """Whether the client revoked it, or learned that it is gone."""
 
 
 @dataclass(frozen=True, slots=True)

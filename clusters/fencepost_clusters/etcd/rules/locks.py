@@ -27,7 +27,7 @@ KEPT = 2_048
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """The greatest token that a holder was given, and the event of that."""
+    """The greatest token that a holder got, and the event by which it got it."""
 
     token: int = -1
     lease: int = 0
@@ -38,7 +38,7 @@ class _Taken:
 class _Lock:
     greatest: _Taken = _Taken()
     asked: dict[str, _Taken] = field(default_factory=dict)
-    """Take under way -> the greatest token when it began."""
+    """Open take -> the greatest token when it began."""
     holders: dict[int, tuple[int, Cause]] = field(default_factory=dict)
     """Token -> lease."""
 

@@ -2,7 +2,7 @@
 
 etcd numbers all writes of the store. A write's answer names its own revision. A read's answer names
 the store's revision (`revision`) and that of the key's last write (`mod_revision`). So the order of
-writes is known, and each answer to a client is compared with it exactly; nothing is searched for.
+writes is known, and each answer to a client is compared with it exactly, without a search.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _writes(body: RegisterCompleted) -> bool:
 
 
 def _reads(body: RegisterCompleted) -> bool:
-    """Whether its answer says what the key holds: a read, or a swap whose comparison failed."""
+    """Whether its answer contains the key's value: a read, or a swap whose comparison failed."""
     return not _writes(body) and body.revision >= 0 and body.mod_revision >= 0
 
 
@@ -54,7 +54,7 @@ def _reads(body: RegisterCompleted) -> bool:
 
 @dataclass(slots=True)
 class _Acknowledged:
-    """What is known of a key: acknowledged writes and reads, by revision."""
+    """The acknowledged writes and reads of a key, by revision."""
 
     writes: dict[int, tuple[str, Cause]] = field(default_factory=dict)
     reads: dict[Cause, tuple[int, int]] = field(default_factory=dict)
@@ -67,7 +67,8 @@ class _Acknowledged:
 @final
 @dataclass(frozen=True, slots=True)
 class AcknowledgedWritesStay:
-    """ETCD-02. A state of the store at or after a write's revision shows it, or a later one."""
+    """ETCD-02. A read of the store at or after a write's revision shows that write, or a later
+    one."""
 
     clause: str = "ETCD-02"
     kinds: frozenset[type[Struct]] = frozenset({RegisterCompleted})
@@ -170,7 +171,8 @@ def _lost(
 
 @dataclass(frozen=True, slots=True)
 class _Floor:
-    """What every operation that begins from now on has to show, and the event that shows it."""
+    """The least revisions that every operation which begins from now on must show, and the event
+    that showed them."""
 
     revision: int = -1
     mod_revision: int = 0
@@ -186,7 +188,7 @@ class _Floor:
 class _Register:
     floor: _Floor = _Floor()
     open: dict[str, tuple[RegisterInvoked, _Floor]] = field(default_factory=dict)
-    """Operation -> how it was invoked, and the floor at that time."""
+    """Operation -> its invocation, and the floor at that time."""
     values: dict[int, tuple[str, Cause]] = field(default_factory=dict)
     """mod_revision -> the value that was written, or seen, there."""
     swaps: dict[int, tuple[int, str, Cause]] = field(default_factory=dict)
@@ -198,7 +200,7 @@ class _Register:
 @final
 @dataclass(frozen=True, slots=True)
 class KeysAreLinearizable:
-    """ETCD-03. Serializable reads are promised no recency; only the values they saw count."""
+    """ETCD-03. Serializable reads may be stale, so only their values count."""
 
     clause: str = "ETCD-03"
     kinds: frozenset[type[Struct]] = frozenset({RegisterInvoked, RegisterCompleted})
@@ -229,7 +231,7 @@ class KeysAreLinearizable:
 
     @staticmethod
     def _never_seen(state: _Register, body: RegisterCompleted, event: Event) -> Sequence[Finding]:
-        """A write that failed after its value was read."""
+        """Finding: a write failed after its value was read."""
         if body.operation not in state.failed:
             return NOTHING
         for at, (value, seen) in state.values.items():
@@ -239,7 +241,7 @@ class KeysAreLinearizable:
 
     @staticmethod
     def _order(event: Event, body: RegisterCompleted, floor: _Floor) -> list[Finding]:
-        """Against all that had ended when the operation began."""
+        """Findings: an operation is older than one that had ended when it began."""
         if _writes(body):
             wrong = body.mod_revision <= floor.revision
             what = f"wrote {body.key} at revision {body.mod_revision}"
@@ -259,7 +261,7 @@ class KeysAreLinearizable:
 
     @staticmethod
     def _value(state: _Register, event: Event, body: RegisterCompleted) -> list[Finding]:
-        """One value a revision, and none of a write that failed."""
+        """Findings: a revision has two values, or the value of a write that failed."""
         at = body.mod_revision
         if at == 0:
             return []
@@ -276,7 +278,8 @@ class KeysAreLinearizable:
     def _updates(
         state: _Register, event: Event, body: RegisterCompleted, invoked: RegisterInvoked | None
     ) -> list[Finding]:
-        """A swap follows the write that it expected; nothing is between them."""
+        """Findings: a swap overwrote another write than the one it expected, or was refused
+        although it found that one."""
         at = body.mod_revision
         if body.action == "swap" and invoked is not None and not _writes(body):
             if at != invoked.expected:

@@ -1,4 +1,4 @@
-"""Tests of what etcd promises, while faults of the framework's own plugins disturb it.
+"""Tests of etcd's promises under faults of the framework's own plugins.
 
 fencepost run --system etcd/cluster
 pytest --pyargs fencepost_clusters.etcd.suite --fencepost-system etcd/cluster

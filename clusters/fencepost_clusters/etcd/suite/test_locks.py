@@ -1,4 +1,5 @@
-"""A lock whose holder's lease ran out is another's, and the store takes no write of the old one."""
+"""After a holder's lease ran out, another client gets the lock, and the store refuses the old
+holder."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ def test_a_client_that_goes_on_after_its_lease_ran_out_is_refused(
     cluster.eventually(heedless.written_at_least(5))
     newer = clients.locker(writes=1_000)
     cluster.eventually(newer.written_at_least(1))
-    # If the store refuses nothing, ETCD-06 says so: the rule is the judge, not this line.
+    # If the store refuses nothing, the rule of ETCD-06 reports it, not this line.
     cluster.comes_to(heedless.refused, within_ms=3_000)
 
 

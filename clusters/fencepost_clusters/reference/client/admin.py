@@ -76,11 +76,11 @@ class AdminClient:
         self._stopping = False
 
     def take(self, command: ClientCommand) -> None:
-        """Takes a command, which is carried out after the earlier ones."""
+        """Queues a command behind the earlier ones."""
         self._todo.append(command)
 
     def stop(self, now: Instant) -> None:
-        """Finishes the commands that it has, and takes no further ones."""
+        """Carries out the queued commands, and accepts no further ones."""
         self._stopping = True
 
     def deadline_ns(self) -> int | None:
@@ -167,11 +167,11 @@ class ProbeClient:
         self._stopping = False
 
     def take(self, command: ClientCommand) -> None:
-        """Takes a command, which is carried out after the earlier ones."""
+        """Queues a command behind the earlier ones."""
         self._todo.append(command)
 
     def stop(self, now: Instant) -> None:
-        """Finishes the commands that it has, and takes no further ones."""
+        """Carries out the queued commands, and accepts no further ones."""
         self._stopping = True
 
     def deadline_ns(self) -> int | None:

@@ -56,12 +56,12 @@ class Fetcher:
         self._busy: set[Address] = set()
 
     def move(self, place: Place, offset: int) -> None:
-        """Reads on from an offset (BEGINNING: the first there is)."""
+        """Continues to read from an offset (BEGINNING: the first available one)."""
         known = self._positions.get(place)
         self._positions[place] = _Position(offset, known.turn + 1 if known is not None else 0)
 
     def drop(self, place: Place) -> None:
-        """Reads a partition no more."""
+        """Stops reading a partition."""
         self._positions.pop(place, None)
 
     def deadline_ns(self) -> int | None:
@@ -115,7 +115,7 @@ class Fetcher:
     def answered(
         self, call_id: int, answer: m.Response, now: Instant
     ) -> Sequence[Came | Refused] | None:
-        """What an answer brought; None if the call was not ours."""
+        """The results of an answer; None if the call was not ours."""
         call = self._calls.pop(call_id, None)
         if call is None:
             return None
@@ -173,7 +173,8 @@ class Fetcher:
         return refused
 
     def _refused(self, place: Place, error: Error, now: Instant) -> Sequence[Refused]:
-        """Another leader is looked for; what no other leader mends is for the caller."""
+        """Looks for another leader; an error that no other leader can remove is returned to the
+        caller."""
         self._positions[place].not_before_ns = now.monotonic_ns + BACKOFF_NS
         self._routes.stale(now)
         return [Refused(place, error)] if error is Error.OFFSET_OUT_OF_RANGE else []
@@ -194,7 +195,7 @@ def _list_offsets(places: Iterable[Place]) -> m.ListOffsetsRequest:
 
 
 def _messages(place: Place, data: bytes, wanted: int) -> Came | None:
-    """The messages from offset `wanted` on in whole batches; None when there is none."""
+    """The messages from offset `wanted` on in whole batches; None if there is none."""
     offsets: list[int] = []
     operations: list[str] = []
     for header, batch in record_batch.split(data, verify=False):

@@ -9,7 +9,7 @@ REFUSED_FOR_GOOD = frozenset({10, 17, 18, 21, 29, 31, 43, 87})
 """Codes of Produce that no retry changes: too large, invalid topic, acks, rights, format."""
 STALE_ROUTE = frozenset({Error.NOT_LEADER_OR_FOLLOWER, Error.UNKNOWN_TOPIC_OR_PARTITION})
 IN_DOUBT = frozenset({Error.REQUEST_TIMED_OUT, Error.NOT_CONTROLLER})
-"""Answers to an administrative request that leave its effect open."""
+"""Answers to an administrative request after which its effect is unknown."""
 
 
 def name_of(code: int) -> str:

@@ -1,9 +1,9 @@
-"""A producer: messages at a steady rate, sent in order to each partition's leader, sent again when
-the answer proves nothing, each with the outcome that its answer proves.
+"""A producer: sends messages at a steady rate, in order, to each partition's leader. It sends a
+message again if the answer proves nothing, and records the outcome that the answer proves.
 
-Per partition at most five batches are on their way. When one fails, no further one leaves until all
-that are on their way have come back; then the failed ones go again, in their order: that is how an
-idempotent producer keeps its sequence numbers (KIP-98).
+Per partition at most five batches are in flight. When a batch fails, no further batch is sent until
+all batches in flight have an answer; then the failed ones are sent again, in their order. So an
+idempotent producer keeps its sequence numbers in order (KIP-98).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _DESYNCHRONISED = {Error.OUT_OF_ORDER_SEQUENCE_NUMBER, Error.INVALID_PRODUCER_EP
 
 @dataclass(slots=True)
 class _Batch:
-    """Messages that are sent together; they keep their sequence number and bytes for ever."""
+    """Messages that are sent together; a retry has the same sequence number and bytes."""
 
     place: Place
     operations: tuple[str, ...]
@@ -100,7 +100,7 @@ class ProducerClient:
         return min((t for t in times if t is not None), default=None)
 
     def _partition_ns(self, one: _Partition) -> int | None:
-        """When something of a partition is to be sent again, or to be given up."""
+        """When a batch of a partition must be sent again, or given up."""
         times = [one.unsent[0][2]] if one.unsent else []
         times += [batch.limit_ns for batch in one.sent if batch.call is None]
         ready = self._producer is not None and not self._renewing
@@ -114,7 +114,8 @@ class ProducerClient:
         return self._began_ns + int(self._number * SECOND / self._options.rate)
 
     def tick(self, now: Instant) -> None:
-        """Produces what is due, gives up what is too old, and sends what can be sent."""
+        """Produces the messages that are due, gives up those that are too old, and sends
+        batches."""
         self._routes.tick(now)
         options = self._options
         while self._stop_ns is None and now.monotonic_ns >= self._due_ns():
@@ -159,7 +160,7 @@ class ProducerClient:
         while one.unsent and one.unsent[0][2] <= now.monotonic_ns:
             self._complete(one.unsent.popleft()[0], "unknown", -1, "_MSG_TIMED_OUT")
         for batch in [b for b in one.sent if b.limit_ns <= now.monotonic_ns and b.call is None]:
-            # Its numbers are used up: what comes after it needs a new producer id.
+            # Its sequence numbers are used: later messages need a new producer id.
             one.sent.remove(batch)
             self._renewing = self._options.idempotent
             for operation in batch.operations:
@@ -187,7 +188,7 @@ class ProducerClient:
             self._dispatch(batch, one)
 
     def _renew(self, now: Instant) -> None:
-        """Asks for another producer id, once nothing of the old one is open."""
+        """Asks for another producer id, once no message of the old one is open."""
         if self._renewing and not any(one.sent for one in self._partitions.values()):
             self._renewing = False
             self._producer, self._init_ns = None, now.monotonic_ns
@@ -310,7 +311,7 @@ class ProducerClient:
             )
 
     def _break_off(self, error: str) -> None:
-        """The broker's numbers and ours no longer agree: nothing can be sent safely any more."""
+        """The broker's sequence numbers and ours differ: no message can be sent safely any more."""
         self._out.note(ClientFailed(error=f"{error}: sequence numbers no longer agree", fatal=True))
         self._finish()
 

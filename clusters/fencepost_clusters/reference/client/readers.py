@@ -86,7 +86,8 @@ class ConsumerClient:
 
 @dataclass(slots=True)
 class _Progress:
-    """What is known of one partition: its bounds once they are known, and how far it is read."""
+    """The progress in one partition: its bounds, once they are known, and the offset read so
+    far."""
 
     start: int = -1
     end: int = -1
@@ -119,7 +120,7 @@ class ReaderClient:
         self._calls: dict[int, Place] = {}
 
     def stop(self, now: Instant) -> None:
-        """Gives up what is not read."""
+        """Gives up the offsets that were not read."""
         self._limit_ns = min(self._limit_ns, now.monotonic_ns)
 
     def deadline_ns(self) -> int | None:
@@ -137,7 +138,7 @@ class ReaderClient:
         )
 
     def tick(self, now: Instant) -> None:
-        """Asks for bounds and messages; reports once all was seen or the time is over."""
+        """Asks for bounds and messages; reports once every offset was seen or the time is over."""
         if now.monotonic_ns >= self._limit_ns or all(p.ended for p in self._progress.values()):
             for place, one in self._progress.items():
                 self._report(place, one)
@@ -237,7 +238,7 @@ class ReaderClient:
 
 
 def record(out: Outbox, came: Came, final: bool) -> None:
-    """What was read, as events of at most `MOST_IN_EVENT` messages."""
+    """Records the messages that were read, as events of at most `MOST_IN_EVENT` messages."""
     topic, partition = came.place
     for at in range(0, len(came.offsets), MOST_IN_EVENT):
         to = at + MOST_IN_EVENT

@@ -1,4 +1,4 @@
-"""The requests behind an administrator's commands, and where their answers hold the error."""
+"""The requests for an administrator's commands, and the place of the error in their answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fencepost_kafka import (
 
 
 class AdminRequest(Struct, frozen=True):
-    """A request, what it is called in events, and how to read the error out of its answer."""
+    """A request, its name in events, and the function that reads the error in its answer."""
 
     api: str
     subject: str
@@ -41,7 +41,7 @@ class AdminRequest(Struct, frozen=True):
 
 
 def ask_admin(command: AdminCommand, limit_ms: int) -> AdminRequest:
-    """What a command asks of the cluster."""
+    """The request for a command."""
     match command:
         case CreateTopic():
             configs = tuple(

@@ -10,7 +10,7 @@ from fencepost_clusters.reference.wire import messages as m
 MS = 1_000_000
 REFRESH_NS = 5_000 * MS
 FAST_NS = 100 * MS
-"""How soon metadata that is known to be stale is asked for again."""
+"""How long to wait before stale metadata is requested again."""
 ASK_LIMIT_MS = 5_000
 CHANNEL = "client"
 Place = tuple[str, int]
@@ -32,7 +32,7 @@ class Routes:
         self._turn = 0
 
     def leader(self, place: Place) -> Address | None:
-        """Where the partition's leader is, as far as is known."""
+        """The address of the partition's leader, if it is known."""
         found = self._leaders.get(place)
         return found[0] if found is not None else None
 
@@ -42,13 +42,14 @@ class Routes:
         return found[1] if found is not None else -1
 
     def any_broker(self) -> Address:
-        """A broker to ask what any broker can answer; another one each time."""
+        """A broker for a request that any broker can answer; another broker each time."""
         addresses = self._brokers or self._bootstrap
         self._turn += 1
         return addresses[self._turn % len(addresses)]
 
     def stale(self, now: Instant) -> None:
-        """The known leader did not answer: metadata is due soon."""
+        """Marks the metadata as stale, since the known leader did not answer: they are requested
+        soon."""
         self._next_ns = min(self._next_ns, max(self._asked_ns + FAST_NS, now.monotonic_ns))
 
     def deadline_ns(self) -> int | None:
@@ -58,7 +59,7 @@ class Routes:
     def tick(self, now: Instant) -> None:
         """Asks for metadata if it is due."""
         if self._call is None and now.monotonic_ns >= self._next_ns:
-            # A bootstrap address serves when every broker that is known has moved or is fenced.
+            # A bootstrap address helps if every known broker has moved or is fenced.
             addresses = (*self._brokers, *(a for a in self._bootstrap if a not in self._brokers))
             self._turn += 1
             request = m.MetadataRequest(topics=self._topics or None)
@@ -95,7 +96,7 @@ class Routes:
         return True
 
     def failed(self, call_id: int, now: Instant) -> bool:
-        """A question came to nothing; False if the call was not ours."""
+        """A metadata request got no answer; False if the call was not ours."""
         if call_id != self._call:
             return False
         self._call = None

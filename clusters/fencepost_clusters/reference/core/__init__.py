@@ -1,1 +1,2 @@
-"""What a node decides: no sockets, no files, no clock, no chance. Inputs in, effects out."""
+"""The decisions of a node, without sockets, files, clock or randomness: it takes inputs and returns
+effects."""

@@ -1,7 +1,7 @@
-"""From a node's settings and what its disk holds to the core that runs there.
+"""Makes the core of a node from its settings and the contents of its disk.
 
-Whatever runs nodes starts them here (the program, the simulated runtime, the tests' world), so that
-a node is the same node in each of them.
+The program, the simulated runtime and the tests' world all start nodes here, so a node is the same
+in each of them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Core(Protocol):
 
 
 class DiskContents(Struct, frozen=True):
-    """What a disk holds when a process starts upon it; the defaults are an empty one's.
+    """The contents of a disk when a process starts on it; the defaults are those of an empty disk.
 
     `metadata` are the batches of the metadata log after its `snapshot`. All other logs are
     recovered when the core asks for that.

@@ -1,8 +1,8 @@
 """The policies of a node: every decision that a defect of the reference cluster can replace.
 
-A policy is a pure function with a name. The modules of the core call it where they decide, and are
-handed their group of policies when they are made. The defaults are the protocol. A defect is a
-`Policies` with one decision replaced; all of them stand in `reference/defects`.
+A policy is a pure function with a name. The modules of the core call it to decide, and get their
+group of policies when they are constructed. The defaults are the protocol. A defect is a `Policies`
+with one decision replaced; all defects are in `reference/defects`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from fencepost_clusters.reference.core.replication.policies import ReplicationPo
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """Those of every plane (`cluster`, `replication`), of the plane over ZooKeeper (`legacy`), and
-    of the quorum."""
+    """The policies of every plane (`cluster`, `replication`), of the plane over ZooKeeper
+    (`legacy`), and of the quorum."""
 
     cluster: ClusterPolicies = field(default_factory=ClusterPolicies)
     replication: ReplicationPolicies = field(default_factory=ReplicationPolicies)
@@ -34,7 +34,7 @@ class Policies:
     legacy: LegacyPolicies = field(default_factory=LegacyPolicies)
 
     def of_quorum(self) -> QuorumPolicies:
-        """What the nodes of the quorum need."""
+        """The policies for nodes of the quorum."""
         return QuorumPolicies(
             raft=self.raft,
             metadata=self.metadata,
@@ -45,5 +45,5 @@ class Policies:
         )
 
     def of_legacy(self) -> PlanePolicies:
-        """What a node over ZooKeeper needs."""
+        """The policies for a node over ZooKeeper."""
         return PlanePolicies(self.cluster, self.replication, self.legacy)

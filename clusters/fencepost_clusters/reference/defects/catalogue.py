@@ -35,7 +35,7 @@ LEGACY: tuple[PolicyDefect, ...] = over_zookeeper.DEFECTS
 DEFECTS = tuple(one.defect for one in POLICY_DEFECTS)
 """The quorum plane's defects as the framework describes them."""
 LEGACY_DEFECTS = tuple(one.defect for one in LEGACY)
-"""Those of the plane over ZooKeeper."""
+"""The defects of the plane over ZooKeeper."""
 
 
 def policies_with(defects: Sequence[str]) -> Policies:

@@ -1,4 +1,4 @@
-"""What a defect is: its description, and how it changes the policies."""
+"""A defect: its description, and the policies that it replaces."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def _ends_at_once(remaining: int, asked_ns: int, now_ns: int, limit_ns: int) -> 
 
 
 def _counts_every_fetch(p: Policies) -> Policies:
-    """Two decisions: such a fetch is refused before it is asked whether it counts."""
+    """Replaces two decisions, since such a fetch is refused before the other decision is made."""
     counting = replace(p.replication, is_past_epoch=_never, is_current_epoch=_always)
     return replace(p, replication=counting)
 

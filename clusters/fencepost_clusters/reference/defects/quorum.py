@@ -1,4 +1,4 @@
-"""Defects of the quorum: votes, leaders that stay, voters that are not followed."""
+"""Defects of the quorum: votes, leaders that do not resign, voters that are not followed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defects of registration: which process is admitted, under which id and broker epoch."""
+"""Defects of registration: the admission of processes, their ids and broker epochs."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _keeps_id(registered: Broker | None, incarnation: UUID) -> bool:
 
 
 def _loser_still_counts(p: Policies) -> Policies:
-    """The one decision, that the newest process of an id wins, is made by each node."""
+    """Replaces one decision in each node: that the newest process of an id wins."""
     registration = replace(
         p.controller.registration,
         has_lost_id=_has_not_lost,

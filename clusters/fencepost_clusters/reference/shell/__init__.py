@@ -1,1 +1,1 @@
-"""Sockets, files, clocks and signals: carries out what the core wants, and decides nothing."""
+"""Sockets, files, clocks and signals: carries out the core's effects, and decides nothing."""

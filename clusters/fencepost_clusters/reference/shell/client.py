@@ -1,7 +1,7 @@
 """A client core as a client worker: `python -m ...reference.shell.client CONFIG`.
 
 It is the workload `core_clients`: the clients of simulated runs, on real sockets, so that they can
-be held to the ones of Kafka's own libraries. See the hook `fencepost_workloads` for CONFIG.
+be compared with those of Kafka's own libraries. See the hook `fencepost_workloads` for CONFIG.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fencepost_kafka import KINDS, ClientCommand
 
 
 class ClientProgram:
-    """Carries out what the core wants, until it exits."""
+    """Carries out the core's effects, until it exits."""
 
     def __init__(self, config: WorkerConfig, recorder: Recorder) -> None:
         bootstrap = [(host, int(port)) for host, _, port in
@@ -84,7 +84,7 @@ class ClientProgram:
 
 
 def main(argv: list[str]) -> int:
-    """Exit code 0 when the work was done, 2 for a bad configuration."""
+    """Runs the client; exit code 0 when the work was done, 2 for a bad configuration."""
     try:
         config = msgspec.json.decode(Path(argv[1]).read_bytes(), type=WorkerConfig)
         recorder = Recorder.open(Path(config.events), config.run, config.process, KINDS)
@@ -92,7 +92,7 @@ def main(argv: list[str]) -> int:
     except (IndexError, OSError, ValueError, msgspec.DecodeError) as error:
         print(f"the client's configuration cannot be read: {error}", file=sys.stderr)
         return 2
-    # Not sys.stdin, whose lock the interpreter wants when it ends while a thread reads on.
+    # Not sys.stdin: at exit the interpreter needs its lock, which a reading thread holds.
     asyncio.run(program.run(open(0, "rb", closefd=False)))  # noqa: SIM115 until the process ends
     return 0
 

@@ -1,4 +1,5 @@
-"""A listener: frames in, requests to the node; answers out, in the order of their requests."""
+"""A listener: reads frames, hands requests to the node, and sends answers in the order of their
+requests."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class Connection(asyncio.Protocol):
         listeners: codec.Listeners,
     ) -> None:
         self.principal = ""
-        """The user that the other end has proved to be."""
+        """The user as which the other end is authenticated."""
         self._rights = rights
         self._listener = listener
         self._listeners = listeners
@@ -95,7 +96,7 @@ class Connection(asyncio.Protocol):
     def _introduced(
         self, request: m.SaslHandshakeRequest | m.SaslAuthenticateRequest
     ) -> m.SaslHandshakeResponse | m.SaslAuthenticateResponse:
-        """SASL/PLAIN (RFC 4616): the other end names its user, and proves it by a password."""
+        """SASL/PLAIN (RFC 4616): the other end authenticates by a user and a password."""
         if isinstance(request, m.SaslHandshakeRequest):
             good = request.mechanism == PLAIN
             error = Error.NONE if good else Error.UNSUPPORTED_SASL_MECHANISM
@@ -111,7 +112,7 @@ class Connection(asyncio.Protocol):
         return m.SaslAuthenticateResponse(error_code=Error.NONE)
 
     def answer(self, request_id: int, message: m.Response | None) -> None:
-        """Fills the place of an answer; None takes the place away (acks=0)."""
+        """Fills the place of an answer; None removes the place (acks=0)."""
         slot = self._slots.pop(request_id, None)
         if slot is None or self._transport is None:
             return

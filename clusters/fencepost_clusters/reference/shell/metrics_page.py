@@ -1,8 +1,8 @@
 """A node's metrics over HTTP, in Prometheus's text format, on a port of their own.
 
-Each metric bears KIP-631's full name as its label `name`, and the id of its node; ZooKeeper's do
-not exist in quorum mode. Whatever else is asked is answered with an error, and whatever is not HTTP
-closes that connection only.
+Each metric has KIP-631's full name as its label `name`, and the id of its node; ZooKeeper's metrics
+do not exist in quorum mode. Any other request is answered with an error, and bytes that are not
+HTTP close that connection only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fencepost_kafka import MetricsReported
 
 PATH = "/metrics"
 MOST_BYTES = 8192
-"""A request with longer headers than this is none of ours."""
+"""A request with longer headers than this is refused."""
 PATIENCE_S = 5.0
 
 Ask = Callable[[], tuple[MetricsReported, ...]]

@@ -1,4 +1,4 @@
-"""The driver: turns bytes, time and signals into inputs, and carries effects out in their order."""
+"""The driver: makes inputs of bytes, time and signals, and carries out effects in their order."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ EXIT_BROKEN = 70
 
 
 def instant(offset_ms: int = 0) -> e.Instant:
-    """Now, by the machine's clocks; its wall clock is set so much ahead (or behind)."""
+    """The time by the machine's clocks; the wall clock is shifted by an offset, which may be
+    negative."""
     return e.Instant(time.monotonic_ns(), time.time_ns() // 1_000_000 + offset_ms)
 
 
 async def _listen(
     name: str, address: tuple[str, int], accept: Callable[[], asyncio.Protocol]
 ) -> None:
-    """Listens there; raises OSError, which names the address, when it cannot be had."""
+    """Listens on an address; raises OSError, which names it, if that is not possible."""
     host, port = address
     try:
         await asyncio.get_running_loop().create_server(accept, host, port, backlog=BACKLOG)
@@ -49,8 +50,8 @@ async def _listen(
 
 @dataclass(frozen=True, slots=True)
 class NodeIdentity:
-    """A node's process among others: its name, the addresses of the cluster's names, its rights,
-    how far its wall clock is ahead of its machine's, what it serves, and what it calls."""
+    """The identity of a node's process: its name, the addresses of the cluster's names, its rights,
+    the offset of its wall clock, and the listeners that it serves and calls."""
 
     process: str
     hosts: Mapping[str, str]
@@ -88,11 +89,11 @@ class Node:
     async def run(
         self, listeners: Mapping[str, tuple[str, int]], metrics: tuple[str, int] | None = None
     ) -> int:
-        """Listens, and runs until the core exits; the process's exit code.
+        """Listens, and runs until the core exits; returns the process's exit code.
 
         With `metrics`, it also serves its metrics page at that address.
 
-        Raises OSError, which names the address, when one cannot be had.
+        Raises OSError, which names the address, if it cannot listen on one.
         """
         loop = asyncio.get_running_loop()
         self._done = loop.create_future()
@@ -126,7 +127,7 @@ class Node:
         self._next_request += 1
         request_id = self._next_request
         self._requests[request_id] = connection
-        # The answer may come within the step, and finds its place in the connection only after it.
+        # The answer may come within the step, and gets its place in the connection only after it.
         asyncio.get_running_loop().call_soon(
             self._step,
             e.Received(
@@ -141,7 +142,7 @@ class Node:
         return request_id
 
     def _closed(self, listener: str, peer: str, reason: str) -> None:
-        if not self._over:  # what the core noted with its exit is the last event
+        if not self._over:  # the events that the core noted with its exit come last
             self._recorder.record(ConnectionClosed(listener=listener, peer=peer, reason=reason))
 
     def _watch(self, expected: float) -> None:
@@ -216,7 +217,7 @@ class Node:
                 if connection is not None:
                     connection.close(effect.reason)
             case e.Recover():
-                # However long that takes: a controller in the same process goes on meanwhile.
+                # This may take long, and a controller in the same process must go on meanwhile.
                 recovering = asyncio.get_running_loop().run_in_executor(None, self._disk.recover)
                 recovering.add_done_callback(self._recovered)
             case e.Append():

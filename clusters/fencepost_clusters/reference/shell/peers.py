@@ -1,4 +1,5 @@
-"""Calls to other nodes: a connection an address and channel, answers matched by correlation id."""
+"""Calls to other nodes: one connection per address and channel, answers matched by correlation
+id."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ class Peer(asyncio.Protocol):
             self._introduced()
 
     def _introduced(self) -> None:
-        """Sends what has waited until this end was known, or at least connected."""
+        """Sends the calls that waited for the connection, or for the authentication on it."""
         assert self._transport is not None
         self._introduction = b""
         self._transport.write(b"".join(self._unsent))
@@ -101,7 +102,7 @@ class Peer(asyncio.Protocol):
         self._deliver(Answered(call_id, message))
 
     def _welcome(self, frame: bytes) -> None:
-        """Takes in the answer to half of the introduction."""
+        """Handles the answer to one of the two frames of the introduction."""
         try:
             _, message = codec.decode_response(self._unanswered.pop(0), frame)
         except guard.Malformed as error:
@@ -113,7 +114,8 @@ class Peer(asyncio.Protocol):
             self._introduced()
 
     def fail(self, reason: str) -> None:
-        """Gives the connection up: what waits on it has failed, later calls dial anew."""
+        """Gives up the connection: the calls that wait on it have failed, later calls dial
+        again."""
         if not self.open:
             return
         self.open = False
@@ -152,7 +154,8 @@ class Peers:
         peer.send(call, frame, loop)
 
     def _introduction(self, channel: str) -> bytes:
-        """What controllers want to hear first, where they want rights; brokers want nothing."""
+        """The frames that authenticate this node to controllers, if they require rights; none for
+        brokers."""
         if not self.rights.wanted or channel == "replication":
             return b""
         proof = f"\0{self.rights.username}\0{self.rights.password}".encode()
@@ -169,7 +172,7 @@ class Peers:
             peer.fail(f"cannot connect to {name}:{port}: {error.strerror or error}")
 
     def close(self) -> None:
-        """Drops every connection without telling the node."""
+        """Drops every connection without a notice to the node."""
         for task in self._dialling:
             task.cancel()
         for peer in self._peers.values():

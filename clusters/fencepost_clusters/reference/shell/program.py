@@ -1,10 +1,9 @@
 """The program of one node, which `__main__` starts.
 
-The file it is given holds: run, process, events (path), data (path), address, hosts, advertised,
-name, ports, metrics_port (none: no metrics page), properties (Kafka's dotted names), defects,
-seed. Exit codes: 0 asked to stop, 2 bad
-configuration, 4 a port or file could not be had or its disk or metadata not be read, 70 the node
-broke (the traceback is on standard error).
+Its configuration file holds: run, process, events (path), data (path), address, hosts, advertised,
+name, ports, metrics_port (none: no metrics page), properties (Kafka's dotted names), defects, seed.
+Exit codes: 0 asked to stop, 2 bad configuration, 4 a port or file was not available, or its disk or
+metadata could not be read, 70 an exception in the node (the traceback is on standard error).
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class NodeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def main(argv: list[str]) -> int:
-    """Runs a node until it is asked to stop; the exit code."""
+    """Runs a node until it is asked to stop; returns the exit code."""
     if not __debug__:
         print("a node refuses to run without its assertions (python -O)", file=sys.stderr)
         return 2
@@ -69,7 +68,7 @@ def main(argv: list[str]) -> int:
     try:
         recorder = Recorder.open(Path(node.events), node.run, node.process, KINDS)
         disk = Disk(Path(node.data), settings.ms("log.segment.bytes"))
-        # Seeded by the process, so that no two processes of a run draw alike.
+        # Seeded by the process's name, so that each process of a run draws other numbers.
         draw = random.Random(f"{node.run}/{node.seed}/{node.process}")
         offset_ms = settings.ms("clock.offset.ms")
         now = instant(offset_ms)

@@ -19,9 +19,9 @@ class _Open:
 
 @final
 class Sessions:
-    """Carries out what a node wants of ZooKeeper; `hosts` has the address of each name.
+    """Carries out a node's effects on ZooKeeper; `hosts` has the address of each name.
 
-    A session may answer within the very call that asks. The node takes it up in a step of its
+    A session may answer within the call that asks. The node handles the answer in a step of its
     own, after the present one.
     """
 
@@ -31,7 +31,8 @@ class Sessions:
         self._closing: set[asyncio.Task[None]] = set()
 
     def carry_out(self, effect: e.ZooKeeperEffect) -> None:
-        """Opens a session, asks in it, or closes it; one that has ended is asked in vain."""
+        """Opens a session, sends a request in it, or closes it; an ended session answers no
+        request."""
         match effect:
             case e.OpenSession():
                 assert self._open is None, "a node has one session at a time"
@@ -46,7 +47,7 @@ class Sessions:
                     self._tell(e.ZooKeeperAnswer(request_id, Unsent()))
 
     async def wait_closed(self) -> None:
-        """Waits until the sessions that have ended here are closed, or the servers out of reach."""
+        """Waits until the ended sessions are closed, or their servers cannot be reached."""
         await asyncio.gather(*self._closing)
 
     def _opened(self, wanted: e.OpenSession) -> _Open:

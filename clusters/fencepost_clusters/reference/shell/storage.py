@@ -5,11 +5,11 @@
                                                 the metadata's snapshot: replaced atomically, synced
     <data>/quorum-state.json                    {"epoch", "voted_for"}: replaced atomically, synced
     <data>/high-watermarks.json                 {log: offset}: replaced atomically
-    <data>/flushed-offsets.json                 {log: offset}: so far each log was synced
+    <data>/flushed-offsets.json                 {log: offset}: each log is synced below its offset
 
-Opening a log reads every batch and checks its checksum; what follows the first damaged one is cut
-off. A log is synced when a segment is full, and when it is asked to be, with each checkpoint; an
-acknowledgement awaits no sync (replication design).
+Opening a log reads every batch and checks its checksum; the log is cut off at the first damaged
+batch. A log is synced when a segment is full, and with each checkpoint that asks for it. An
+acknowledgement waits for no sync (replication design).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Segment:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a batch lies: `segment` is the base offset of its segment."""
+    """The place of a batch: `segment` is the base offset of its segment."""
 
     base: int
     end: int
@@ -110,7 +110,7 @@ class Log:
         if segment.size and segment.size + len(data) > self._segment_bytes:
             segment = self._roll(header.base_offset)
         written = 0
-        while written < len(data):  # a disk that is nearly full takes a part, and then none
+        while written < len(data):  # a disk that is nearly full accepts a part, and then nothing
             written += os.pwrite(segment.fd, data[written:], segment.size + written)
         self._places.append(
             _Place(
@@ -120,7 +120,7 @@ class Log:
         segment.size += len(data)
 
     def sync(self) -> None:
-        """Syncs what was written to the disk; full segments are synced already."""
+        """Syncs the last segment to the disk; full segments are synced already."""
         os.fsync(self._segments[-1].fd)
 
     def truncate(self, to_offset: int) -> None:
@@ -158,7 +158,7 @@ class Log:
         return os.pread(self._segments[at].fd, size, run[0].position)
 
     def drop_below(self, offset: int) -> None:
-        """Drops the segments that hold nothing from an offset on; the last one stays."""
+        """Drops the segments that end at or before an offset; the last segment stays."""
         while len(self._segments) > 1:
             first = self._segments[0]
             if any(p.segment == first.base and p.end > offset for p in self._places):
@@ -198,14 +198,13 @@ class Disk:
         self.logs: dict[str, Log] = {}
 
     def stored(self) -> DiskContents:
-        """What a process that starts finds here, before it recovers the logs of partitions."""
+        """The contents that a starting process reads, before it recovers the logs of partitions."""
         epoch, voted_for = self.vote()
         metadata = self.log(LOG_NAME).batches() if (self.folder / LOG_NAME).exists() else ()
         return DiskContents(metadata, Vote(epoch, voted_for), self.snapshot(LOG_NAME))
 
     def recover(self) -> Recovered:
-        """Opens every log but the metadata's, and returns what is in them. It may run in another
-        thread than the one that uses the metadata's log."""
+        """Opens every log but the metadata's, and returns their contents."""
         names = sorted(path.name for path in self.folder.iterdir() if path.is_dir())
         logs = {name: tuple(self.log(name).entries) for name in names if name != LOG_NAME}
         return Recovered(logs, self.watermarks())
@@ -221,7 +220,8 @@ class Disk:
         return Snapshot(int(named[1]), int(named[2]), paths[-1].read_bytes())
 
     def store_snapshot(self, log: str, offset: int, epoch: int, data: bytes) -> None:
-        """Stores a snapshot, synced; then drops older ones, and of the log what it stands for."""
+        """Stores a snapshot, synced; then drops older snapshots, and the part of the log that it
+        replaces."""
         folder = self.folder / log
         number = "-1" if epoch < 0 else f"{epoch:010d}"
         path = folder / f"{offset:020d}-{number}.checkpoint"
@@ -232,7 +232,7 @@ class Disk:
         self.log(log).drop_below(offset)
 
     def log(self, name: str) -> Log:
-        """A log by name, made if need be."""
+        """A log by name; creates it if it does not exist."""
         if name not in self.logs:
             self.logs[name] = Log(self.folder / name, self._segment_bytes)
         return self.logs[name]
@@ -256,7 +256,7 @@ class Disk:
         return stored.epoch, stored.voted_for
 
     def store_vote(self, epoch: int, voted_for: int | None) -> None:
-        """Stores epoch and vote so that they survive the machine."""
+        """Stores epoch and vote so that they survive a loss of power."""
         self._store(_QUORUM, {"epoch": epoch, "voted_for": voted_for}, sync=True)
 
     def watermarks(self) -> Mapping[str, int]:
@@ -265,7 +265,7 @@ class Disk:
         return json.loads(path.read_text()) if path.exists() else {}
 
     def checkpoint(self, watermarks: Mapping[str, int], flushed: Mapping[str, int]) -> None:
-        """Stores the high watermarks, and how far each log was synced."""
+        """Stores the high watermarks, and the flushed offset of each log."""
         self._store(_WATERMARKS, watermarks, sync=False)
         self._store(_FLUSHED, flushed, sync=False)
 
@@ -285,6 +285,6 @@ class Disk:
         if sync:
             folder = os.open(path.parent, os.O_RDONLY)
             try:
-                os.fsync(folder)  # the new name, too
+                os.fsync(folder)  # syncs the new name, too
             finally:
                 os.close(folder)

@@ -1,4 +1,4 @@
-"""A disk in memory: what the files of a real node hold, and which of it was synced."""
+"""A disk in memory: the contents of a real node's files, and the synced part of them."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ class MemoryLog:
         return b"".join(self.batches[first : last + 1])
 
     def sync(self) -> None:
-        """What is there now survives."""
+        """The present batches survive a loss of power."""
         self.synced = self.ends[-1] if self.ends else 0
 
     def lose_power(self, chance: Chance) -> None:
-        """Forgets the batches from some point after the last sync on; all of them, as often as not,
-        since a kernel writes back seldom."""
+        """Forgets the batches from a random point after the last sync on. In half of the cases it
+        forgets all of them, since a kernel seldom writes back."""
         least = bisect_right(self.ends, self.synced)
         keep = least if chance(0, 1) else chance(least, len(self.ends))
         self.truncate(self.ends[keep - 1] if keep else 0)
@@ -88,16 +88,16 @@ class MemoryDisk:
     flushed: Mapping[str, int] = field(default_factory=dict)
     """How far each log was synced, as the node checkpointed it."""
     snapshot: Snapshot | None = None
-    """Of the metadata log, the only one that has any; always synced."""
+    """The snapshot of the metadata log, the only log that has one; always synced."""
 
     def log(self, name: str) -> MemoryLog:
-        """A log by name, made if need be."""
+        """A log by name; creates it if it does not exist."""
         if name not in self.logs:
             self.logs[name] = MemoryLog()
         return self.logs[name]
 
     def carry_out(self, effect: DiskEffect) -> None:
-        """What a node wants of its disk."""
+        """Carries out a node's effect on its disk."""
         match effect:
             case Append():
                 self.log(effect.log).append(effect.data)
@@ -131,7 +131,7 @@ class MemoryDisk:
         return replace(part, records=self.log(wanted.log).read(wanted.start, wanted.end))
 
     def stored(self) -> DiskContents:
-        """What a process that starts on this disk finds."""
+        """The contents that a starting process reads."""
         metadata = self.logs.get(LOG_NAME)
         return DiskContents(
             tuple(metadata.batches) if metadata is not None else (),
@@ -140,7 +140,7 @@ class MemoryDisk:
         )
 
     def recover(self) -> Recovered:
-        """The logs of partitions, as a node finds them that recovers them."""
+        """The logs of partitions, as a node recovers them."""
         logs = {
             name: tuple(entry(record_batch.parse(b, verify=False)) for b in log.batches)
             for name, log in self.logs.items()
@@ -149,7 +149,7 @@ class MemoryDisk:
         return Recovered(logs, dict(self.high_watermarks))
 
     def delete(self, name: str) -> None:
-        """Removes a log and its data, snapshot and all."""
+        """Removes a log and its data, with its snapshot."""
         self.logs.pop(name, None)
         if name == LOG_NAME:
             self.snapshot = None

@@ -1,4 +1,5 @@
-"""What the simulated runtime starts: nodes on memory disks, and the system's own clients."""
+"""Makes the processes of the simulated runtime: nodes on memory disks, and the system's own
+clients."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """The simulated shell: carries a core's effects out on the simulator's host, and decides nothing.
 
-What it has in common with the real one is what a core can tell: answers leave in the order of their
-requests, calls of one channel share a connection, and one that times out breaks it. What a session
-with ZooKeeper tells is a step of its own, after the one that asked for it. Messages travel as
-values; only a request that a client has built as bytes goes through the codec, and so its answer.
+It equals the real shell in everything that a core can observe: answers leave in the order of their
+requests, calls of one channel share a connection, and a call that times out breaks it. Each event
+of a session with ZooKeeper is handled in a step of its own, after the step that asked for it.
+Messages travel as values; only a request that a client has built as bytes, and its answer, go
+through the codec.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from fencepost_kafka import ClientCommand
 
 MS = 1_000_000
 MOST_RECOVERY_MS = 100
-"""The longest that a node takes to recover its logs; how long is drawn."""
+"""The longest time that a node takes to recover its logs; the actual time is drawn."""
 MOST_CLOSING_MS = 1000
 """The longest that a process which exits waits for a closed session's connection to end."""
 
@@ -93,7 +94,7 @@ class _Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class _Exit:
-    """How the process ends, and when at the latest."""
+    """The exit of the process, and its latest time."""
 
     code: int
     latest_ns: int
@@ -101,8 +102,8 @@ class _Exit:
 
 @dataclass(frozen=True, slots=True)
 class ShellIdentity:
-    """What others see of a process: its name, the listener of each port, the principal that it
-    proves to be, how far its wall clock is ahead of its machine's, and what its listeners serve."""
+    """The identity of a process: its name, the listener of each port, its authenticated principal,
+    the offset of its wall clock, and the APIs of its listeners."""
 
     process: str
     listeners: Mapping[int, str] = field(default_factory=dict)
@@ -194,7 +195,7 @@ class Shell:
                 self._step(e.Answered(message.correlation, message.message))
 
     def _requested(self, connection: int, incoming: _Incoming, asked: _Request) -> None:
-        """A request came: as a value, or as bytes that its listener has to understand."""
+        """A request came: as a value, or as bytes that its listener must decode."""
         message, client, correlation = asked.message, asked.client, asked.correlation
         header = None
         if isinstance(message, m.RawFrame):
@@ -257,7 +258,7 @@ class Shell:
         return e.Instant(self._host.monotonic_ns(), self._host.wall_ms() + self._offset_ms)
 
     def _step(self, what: Any) -> None:
-        """One step, and those for what its effects were answered within it."""
+        """One step, and further steps for the answers to its effects that came within it."""
         self._inputs.append(what)
         if self._stepping:
             return
@@ -302,7 +303,8 @@ class Shell:
                 assert_never(effect)
 
     def _leave(self, due: bool = False) -> None:
-        """Ends the process that wants to exit, once its sessions are closed or it is due."""
+        """Ends the process that wants to exit, once its sessions are closed or its latest time has
+        come."""
         if self._exit is not None and (due or not self._closing):
             self._host.exit(self._exit.code)
 
@@ -312,7 +314,7 @@ class Shell:
         match effect:
             case e.OpenSession():
                 assert self._session is None, "a node has one session at a time"
-                # A simulated server stands for a whole ensemble.
+                # A simulated server represents a whole ensemble.
                 (server,) = effect.servers
                 self._session = ClientSession(
                     Server(*server, effect.chroot),

@@ -1,4 +1,4 @@
-"""The codec: Kafka's protocol as plain messages and back. No I/O, no clock, no chance."""
+"""The codec between Kafka's protocol and plain messages. No I/O, no clock, no random numbers."""
 
 from __future__ import annotations
 

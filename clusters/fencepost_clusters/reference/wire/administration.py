@@ -1,7 +1,7 @@
 """Plain messages of administration: reassignment, elections, settings, the quorum, deletion.
 
-As in `messages`, which has those of topics: fields bear the names of Kafka's schemas. Rebalance is
-this cluster's own: Kafka leaves that arithmetic to a tool.
+As in `messages`, which has the messages about topics, fields have the names of Kafka's schemas.
+Rebalance is this cluster's own: Kafka leaves that arithmetic to a tool.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class ListPartitionReassignmentsResponse(Struct, frozen=True, kw_only=True):
 
 
 class RebalanceRequest(Struct, frozen=True, kw_only=True):
-    """`brokers`: those to be given replicas, with as few moves as may be; none: all anew."""
+    """`brokers`: those that get replicas, with as few moves as possible; none: every partition is
+    placed again."""
 
     timeout: int
     brokers: tuple[int, ...]
@@ -97,7 +98,7 @@ class TopicPartitions(Struct, frozen=True, kw_only=True):
 
 
 class ElectLeadersRequest(Struct, frozen=True, kw_only=True):
-    """`election_type` 0 is of the preferred replica; `topic_partitions` None: everywhere."""
+    """`election_type` 0 elects the preferred replica; `topic_partitions` None: all partitions."""
 
     election_type: int
     topic_partitions: tuple[TopicPartitions, ...] | None
@@ -164,7 +165,7 @@ class DescribeConfigsRequest(Struct, frozen=True, kw_only=True):
 
 
 class DescribeConfigsResourceResult(Struct, frozen=True, kw_only=True):
-    """`config_source`: 1 of the topic, 3 of all brokers, 4 of this broker, 5 a default."""
+    """`config_source`: 1 the topic, 3 all brokers, 4 this broker, 5 a default."""
 
     name: str
     value: str | None
@@ -242,7 +243,7 @@ class RaftVoterListener(Struct, frozen=True, kw_only=True):
 
 
 class AddRaftVoterRequest(Struct, frozen=True, kw_only=True):
-    """KIP-853's: another controller is to vote."""
+    """KIP-853's request to make a controller a voter."""
 
     cluster_id: str | None
     timeout: int
@@ -256,7 +257,7 @@ class AddRaftVoterResponse(Struct, frozen=True, kw_only=True):
 
 
 class RemoveRaftVoterRequest(Struct, frozen=True, kw_only=True):
-    """KIP-853's: a controller is to vote no more."""
+    """KIP-853's request to remove a controller from the voters."""
 
     cluster_id: str | None
     voter_id: int

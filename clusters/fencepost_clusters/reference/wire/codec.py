@@ -1,9 +1,10 @@
-"""Frames to plain messages and back, through kio's entities, for every API and version served.
+"""Converts frames to plain messages and back, through kio's entities, for every served API and
+version.
 
-A listener has a table of what it serves: clients see Kafka's client APIs only; the inter-node
-listeners have a registry of their own, where 50 and 51 are KIP-631's heartbeats and are never
-advertised. One conversion serves all versions: fields are matched by name, and what a version lacks
-takes the plain message's default.
+Each listener has a table of the APIs that it serves. Clients see Kafka's client APIs only. The
+inter-node listeners have a table of their own, where 50 and 51 are KIP-631's heartbeats and are
+never advertised. One conversion serves all versions: fields are matched by name, and a field that a
+version lacks has the plain message's default.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ API_VERSIONS = 18
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API of a listener: its key, plain classes, versions served. Calls use the newest, or the
-    one without a broker epoch for a request that has none (`ungrouped`)."""
+    """One API of a listener: its key, plain classes, versions served. Calls use the newest version,
+    or, for a request without a broker epoch, the version that has none (`ungrouped`)."""
 
     key: int
     request: type
@@ -74,7 +75,8 @@ CLIENT_APIS = (
     Api(80, a.AddRaftVoterRequest, a.AddRaftVoterResponse, 0, 0),
     Api(81, a.RemoveRaftVoterRequest, a.RemoveRaftVoterResponse, 0, 0),
 )
-"""What clients are offered: measured to suit librdkafka, kafka-python and aiokafka."""
+"""The APIs that clients are offered; the versions were found by trials with librdkafka,
+kafka-python and aiokafka."""
 
 CONTROLLER_APIS = (
     Api(17, m.SaslHandshakeRequest, m.SaslHandshakeResponse, 1, 1),
@@ -130,7 +132,7 @@ LEGACY_APIS = (
     Api(46, a.ListPartitionReassignmentsRequest, a.ListPartitionReassignmentsResponse, 0, 0),
     Api(rebalance.KEY, a.RebalanceRequest, a.RebalanceResponse, 0, 0),
 )  # fmt: skip
-"""What nodes of the plane over ZooKeeper ask of each other."""
+"""The APIs between nodes of the plane over ZooKeeper."""
 
 Listeners = Mapping[str, Mapping[int, Api]]
 LISTENERS: Listeners = {
@@ -138,7 +140,7 @@ LISTENERS: Listeners = {
     "CONTROLLER": {api.key: api for api in CONTROLLER_APIS},
     "REPLICATION": {api.key: api for api in REPLICATION_APIS},
 }
-"""What the quorum's nodes serve, by listener and API key."""
+"""The APIs that the quorum's nodes serve, by listener and API key."""
 _OF_QUORUMS = (
     a.DescribeQuorumRequest,
     a.UnregisterBrokerRequest,
@@ -149,12 +151,12 @@ LEGACY_LISTENERS: Listeners = {
     "CLIENT": {api.key: api for api in CLIENT_APIS if api.request not in _OF_QUORUMS},
     "REPLICATION": {api.key: api for api in LEGACY_APIS},
 }
-"""What nodes over ZooKeeper serve."""
+"""The APIs that nodes over ZooKeeper serve."""
 Calls = Mapping[type, Api]
 NODE_CALLS: Calls = {api.request: api for api in (*REPLICATION_APIS, *CONTROLLER_APIS)}
 LEGACY_CALLS: Calls = {api.request: api for api in LEGACY_APIS}
 CLIENT_CALLS: Calls = {api.request: api for api in CLIENT_APIS}
-"""What a request is sent as: by a node to another, and by a client core to a broker."""
+"""The API of each request that is sent: by a node to another, and by a client core to a broker."""
 
 _SEED_REQUESTS = {
     50: heartbeats.BrokerHeartbeatRequest,
@@ -186,7 +188,7 @@ class Unsupported(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What every request begins with."""
+    """The header of every request."""
 
     api: Api
     version: int
@@ -199,8 +201,8 @@ def decode_request(
 ) -> tuple[Header, m.Request]:
     """A request frame (without its length) as a header and a plain message.
 
-    Bytes left over are ignored: librdkafka sends some. Raises Unsupported, or guard.Malformed for
-    bytes that are no such request.
+    Extra bytes at the end are ignored: librdkafka sends some. Raises Unsupported, or
+    guard.Malformed for bytes that are no such request.
     """
     if len(frame) < _PREFIX.size:
         raise guard.Malformed("shorter than any request header")
@@ -209,7 +211,7 @@ def decode_request(
     if api is None:
         raise Unsupported(f"API {key} is not served on the {listener} listener")
     if not api.min_version <= version <= api.max_version:
-        if key == API_VERSIONS:  # answered all the same, in the oldest layout (KIP-511)
+        if key == API_VERSIONS:  # answered nevertheless, in the oldest layout (KIP-511)
             return Header(api, -1, correlation, ""), m.ApiVersionsRequest()
         raise Unsupported(f"version {version} of {api.name} is not served")
     schema = _request_schema(key, version)
@@ -222,7 +224,7 @@ def decode_request(
             plain = earlier.group(_from_entity(schema, earlier.plain)(body))
     except guard.Malformed:
         raise
-    except Exception as error:  # kio raises four kinds of its own, and ValueError and KeyError
+    except Exception as error:  # kio raises four exceptions of its own, and ValueError and KeyError
         raise guard.Malformed(f"{api.name}: {error!r}") from error
     return Header(api, version, correlation, header.client_id or ""), plain
 
@@ -238,7 +240,7 @@ def encode_response(header: Header, response: m.Response) -> bytes:
 def encode_request(
     client: str, correlation: int, request: m.Request, calls: Calls = NODE_CALLS
 ) -> bytes:
-    """The frame of a request that is sent as `calls` say, its length included."""
+    """The frame of a request, by the APIs in `calls`, its length included."""
     api = calls[type(request)]
     earlier = ungrouped.needed_for(api.key, request)
     version = api.max_version if earlier is None else earlier.version
@@ -365,7 +367,7 @@ def _from_entity(entity: Any, plain: Any) -> Convert:
     plan: list[tuple[str, Convert]] = []
     for one in msgspec.structs.fields(plain):
         source = known.get(one.name)
-        if source is None or one.type is type(None):  # a plain None: what is there is not wanted
+        if source is None or one.type is type(None):  # the plain message leaves this field out
             if one.required:
                 raise TypeError(f"{entity.__name__} has no {one.name}, which {plain} needs")
             plan.append((one.name, _constant(one.default)))
@@ -388,7 +390,8 @@ def _nullable(kind: Any) -> bool:
 
 
 def _never_null(name: str, convert: Convert) -> Convert:
-    """kio reads any array as null if the bytes say so; most arrays here must not be null."""
+    """Raises for a null array where none is allowed: kio accepts null for any array, but most
+    arrays here must not be null."""
 
     def checked(value: Any) -> Any:
         if value is None:

@@ -1,4 +1,5 @@
-"""Kafka's error codes by name, as far as the cluster uses them, and our own beyond its range."""
+"""The error codes of Kafka that the cluster uses, by name, and our own codes beyond Kafka's
+range."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Checks the lengths in foreign bytes before kio's native decoder sees them.
 
-That decoder reserves memory for an array before it reads one, and aborts the whole process when a
-corrupt length asks for more than there is. So every message is first walked by its schema: no
-string or array may claim more than the bytes that follow can hold. Nor does it skip tagged fields
-that it does not know (KIP-482): those are taken out before.
+That decoder reserves memory for an array before it reads it, and aborts the whole process if a
+corrupt length asks for too much memory. So every message is first checked by its schema: no string
+or array may claim more bytes than follow it. The decoder also cannot skip tagged fields that it
+does not know (KIP-482), so these are removed before.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kio.serial._introspect import (
 )
 
 Edit = tuple[int, int, bytes]
-"""What is to be put in the place of some bytes: from, to, and what."""
+"""A replacement of bytes: begin, end, and the new bytes."""
 Walker = Callable[[bytes, int, list[Edit]], int]
 
 _FIXED = {
@@ -188,7 +188,7 @@ def _field(one: Any, flexible: bool, width: int, in_header: bool, tagged: bool) 
 
 
 def _tags(data: bytes, at: int, known: dict[int, Walker], edits: list[Edit]) -> int:
-    """Tagged fields, each with its size: known ones are walked, unknown ones taken out."""
+    """Tagged fields, each with its size: known fields are checked, unknown fields removed."""
     start = at
     count, at = _varint(data, at)
     if count > len(data) - at:

@@ -1,4 +1,4 @@
-"""KIP-631's BrokerHeartbeat (50) and ControllerHeartbeat (51), declared in kio's own way.
+"""KIP-631's BrokerHeartbeat (50) and ControllerHeartbeat (51), declared as kio declares its own.
 
 The fields before the tagged ones are the seed's, in its order. kio builds codecs from real types,
 so this module must not postpone the evaluation of annotations.

@@ -61,7 +61,7 @@ class IsrChangeResult(Struct, frozen=True, kw_only=True):
 
 
 class IsrChangeResponse(Struct, frozen=True, kw_only=True):
-    """`results` are one a requested partition, in the order of the request (HB-19)."""
+    """`results` has one entry per requested partition, in the order of the request (HB-19)."""
 
     top_level_error_code: int
     top_level_error_message: str | None = None

@@ -1,4 +1,4 @@
-"""How the messages of the plane over ZooKeeper look as bytes, declared in kio's own way.
+"""The binary schemas of the messages of the plane over ZooKeeper, declared as kio declares its own.
 
 KIP-343's messages have no numbers, so they have keys beyond Kafka's. The control requests have
 Kafka's keys and versions; KIP-380's schemas name each topic once for all its partitions. None of

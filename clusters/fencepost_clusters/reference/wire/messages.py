@@ -1,6 +1,6 @@
 """Plain messages: the content of requests and responses, in any version on the wire.
 
-Fields bear the names of Kafka's schemas (KIP-631's for heartbeats); a field that a version lacks
+Fields have the names of Kafka's schemas (KIP-631's for heartbeats); a field that a version lacks
 has a default. Durations (`timeout`, `max_wait`) are milliseconds, error codes integers, topic ids
 UUIDs. `records` is bytes, or a `LogSlice` that the shell replaces by the bytes it names.
 """
@@ -104,7 +104,8 @@ class LeaderIdAndEpoch(Struct, frozen=True, kw_only=True):
 
 
 class SnapshotId(Struct, frozen=True, kw_only=True):
-    """A snapshot of the metadata log: the offset it stands for, and the epoch before that."""
+    """A snapshot of the metadata log: its end offset, and the epoch of the last record before
+    that."""
 
     end_offset: int = -1
     epoch: int = -1
@@ -135,7 +136,7 @@ class NodeEndpoint(Struct, frozen=True, kw_only=True):
 
 
 class FetchResponse(Struct, frozen=True, kw_only=True):
-    """`node_endpoints`, of the metadata log, are the quorum's voters and where they are."""
+    """`node_endpoints`, for the metadata log, are the quorum's voters and their addresses."""
 
     error_code: int
     responses: tuple[FetchableTopicResponse, ...]
@@ -585,7 +586,7 @@ class Feature(Struct, frozen=True, kw_only=True):
 
 
 class BrokerHeartbeatRequest(Struct, frozen=True, kw_only=True):
-    """KIP-631's heartbeat; what comes after `listeners` travels in tagged fields."""
+    """KIP-631's heartbeat; the fields after `listeners` are tagged fields."""
 
     target_state: int
     broker_id: int
@@ -599,7 +600,7 @@ class BrokerHeartbeatRequest(Struct, frozen=True, kw_only=True):
 
 
 class BrokerHeartbeatResponse(Struct, frozen=True, kw_only=True):
-    """`controller_epoch` travels as a tagged field."""
+    """`controller_epoch` is a tagged field."""
 
     error_code: int
     active_controller_id: int
@@ -639,8 +640,8 @@ class SaslAuthenticateResponse(Struct, frozen=True, kw_only=True):
 
 
 class RawFrame(Struct, frozen=True):
-    """A request or an answer as bytes, without their length, as a client that builds them itself
-    sends and gets them."""
+    """A request or an answer as bytes, without their length, for a client that builds and reads
+    bytes itself."""
 
     frame: bytes
 

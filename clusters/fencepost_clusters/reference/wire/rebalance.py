@@ -1,4 +1,4 @@
-"""This cluster's own administrative request, declared in kio's own way: rebalance.
+"""This cluster's own administrative request, declared as kio declares its own: rebalance.
 
 Its key is beyond Kafka's, and no listener advertises it. kio builds codecs from real types, so this
 module must not postpone the evaluation of annotations.

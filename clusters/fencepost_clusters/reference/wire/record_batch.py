@@ -1,8 +1,8 @@
 """Record batches (magic 2) as raw bytes: parsed by header, checked, stamped, never rebuilt.
 
-`base_offset` (bytes 0-7) and `partition_leader_epoch` (12-15) lie outside the checksum, so a leader
-stamps both without touching what the client wrote. Only batches of metadata records, which this
-cluster writes itself, uncompressed, are ever opened.
+`base_offset` (bytes 0-7) and `partition_leader_epoch` (12-15) are outside the checksum, so a leader
+sets both without a change to the client's bytes. Only batches of metadata records are decoded; this
+cluster writes them itself, uncompressed.
 """
 
 from __future__ import annotations

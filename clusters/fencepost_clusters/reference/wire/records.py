@@ -1,11 +1,12 @@
-"""KIP-631's metadata records: type, version, payload, and what its eight types need beyond them.
+"""KIP-631's metadata records: type, version, payload, and additions to its eight types.
 
 A record has a null key; its value is an unsigned varint for the type, one for the version, and the
-payload in Kafka's flexible encoding. Tagged fields carry what the seed's fields cannot: the fenced
-state and the incarnation (a fence must survive a failover), and in snapshots a registration's past;
-topic settings ride in ConfigRecord. An unknown tagged field is skipped. From level 2 of the feature
-metadata.format on, BrokerRecord is written in version 1, in which what every broker has is a field.
-kio builds codecs from real types, so this module must not postpone the evaluation of annotations.
+payload in Kafka's flexible encoding. Tagged fields hold data for which the seed has no fields: the
+fenced state and the incarnation (a fence must survive a failover), and in snapshots a
+registration's past. Topic settings are in ConfigRecord. An unknown tagged field is skipped. From
+level 2 of the feature metadata.format on, BrokerRecord is written in version 1, in which the data
+that every broker has are plain fields. kio builds codecs from real types, so this module must not
+postpone the evaluation of annotations.
 """
 
 import io
@@ -187,7 +188,7 @@ def version_at(kind: type[Record], level: int) -> int:
 
 
 def with_past(record: BrokerRecord, registered_at: int, superseded: Any) -> BrokerRecord:
-    """A broker as a snapshot holds it: with the relevant content of its earlier records."""
+    """A broker's record for a snapshot, with the relevant content of its earlier records."""
     return replace(record, registered_at=registered_at, superseded=superseded)
 
 
@@ -216,7 +217,7 @@ def decode(value: bytes) -> Record:
     schema = _schema(kind, version)
     try:
         entity = entity_reader(schema)(guard.known_part(schema, value[at:]), 0)[0]
-    except Exception as error:  # kio raises four kinds of its own, and ValueError and KeyError
+    except Exception as error:  # kio raises four exceptions of its own, and ValueError and KeyError
         raise UnknownRecord(f"{kind.__name__} cannot be read: {error!r}") from error
     record: Record = entity if schema is kind else _fields(entity, kind)
     return record

@@ -1,8 +1,8 @@
 """Control requests of the versions before KIP-380: they have no broker epoch (BE-10), and name the
 topic with each partition.
 
-A node decides upon the newer form alone. A request whose broker epoch is `NO_EPOCH` is sent in the
-version without one.
+A node handles the newer form only. A request whose broker epoch is `NO_EPOCH` is sent in the
+version without a broker epoch.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class ControlledShutdownV1(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A version without a broker epoch: its bytes, its plain class, and the way between that and
-    the newer form."""
+    """A version without a broker epoch: its binary schema, its plain class, and the conversion to
+    and from the newer form."""
 
     version: int
     schema: type

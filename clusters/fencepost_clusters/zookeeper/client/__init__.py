@@ -1,1 +1,1 @@
-"""What a node asks of ZooKeeper as values, and a session that carries it out with kazoo."""
+"""A node's requests to ZooKeeper as values, and a session that sends them with kazoo."""

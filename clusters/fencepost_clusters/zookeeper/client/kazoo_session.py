@@ -1,17 +1,17 @@
 """A session with a real ZooKeeper, by kazoo.
 
-kazoo runs a connection in a thread of its own. All that comes of it is handed to the event loop
-from that thread, in the order of the connection: kazoo's two worker threads, one for answers and
-one for watches, would let an answer overtake the watch event that came before it.
+kazoo runs a connection in a thread of its own. Answers and events are handed to the event loop from
+that thread, in the order of the connection. With kazoo's own two worker threads, one for answers
+and one for watches, an answer could overtake the watch event that came before it.
 
-What kazoo would do on its own is kept from a node:
+Three behaviours of kazoo are hidden from a node:
 
-* It makes a new session when one has ended. Here a session ends once: what is asked after that
-  never reaches kazoo, so it cannot be carried out in a session that it was not meant for.
-* It holds requests while there is no connection, past the end of the session if need be. Here they
-  are answered `Unsent` at once.
-* It learns that its session has expired from the server, so only when it reaches one again. Here a
-  timer gives a session up that had no connection for as long as its timeout.
+* kazoo makes a new session when one has ended. Here a session ends once: a later request never
+  reaches kazoo, so it cannot be carried out in another session.
+* kazoo holds requests while there is no connection, even past the end of the session. Here they are
+  answered `Unsent` at once.
+* kazoo learns from a server that its session has expired, so only once it reaches one again. Here a
+  timer gives up a session that had no connection for as long as its timeout.
 """
 
 from __future__ import annotations
@@ -91,14 +91,14 @@ _CHANGES = {
     EventType.CHILD: Change.CHILDREN,
 }
 _MOST_SENT = 100
-"""How many requests kazoo has at a time. A few hundred would fill the pipe by which it wakes its
+"""How many requests kazoo gets at a time. A few hundred would fill the pipe by which it wakes its
 thread, and block the event loop."""
 _RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 0.2, "max_jitter": 0.4}
 
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """Where the servers are, as `host:port`, and a path that all requests are below, or nothing."""
+    """The servers, as `host:port`, and the path below which all requests are (empty: none)."""
 
     hosts: tuple[str, ...]
     chroot: str = ""
@@ -108,8 +108,8 @@ class Ensemble:
 class KazooSession:
     """One session with a timeout, which begins now; must be made where an event loop runs.
 
-    The server's shortest and longest timeout must allow `timeout_ms`: kazoo does not tell which was
-    agreed on. It is never made if no server answers within `limit_ms`.
+    The server's shortest and longest timeout must allow `timeout_ms`: kazoo does not report the
+    negotiated timeout. The session is never made if no server answers within `limit_ms`.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class KazooSession:
             timeout=self._timeout_s,
             handler=_InlineHandler(),
             connection_retry=KazooRetry(**_RETRY),
-            # It warns of every lost connection, which the node tells itself.
+            # kazoo warns of every lost connection, which the node records itself.
             logger=logging.Logger("kazoo", logging.ERROR),
         )
         self._client.add_listener(self._state_changed)
@@ -172,7 +172,7 @@ class KazooSession:
         result.rawlink(lambda done: self._post(self._answer, number, _answer(request, done)))
 
     def _send(self, request: Request) -> Any:
-        """kazoo's promise of the answer."""
+        """Sends a request; returns kazoo's future of the answer."""
         client = self._client
         match request:
             case Create(path, data, ephemeral, sequential):
@@ -197,7 +197,7 @@ class KazooSession:
                     _add(transaction, write)
                 return transaction.commit_async()
 
-    # In the connection's thread, which must not wait: what comes is handed to the loop.
+    # Runs in the connection's thread, which must not wait: hands answers to the loop.
 
     def _state_changed(self, state: str) -> None:
         if state == KazooState.CONNECTED:
@@ -217,15 +217,16 @@ class KazooSession:
         self._fired(event, Watch.CHILDREN)
 
     def _fired(self, event: WatchedEvent, watch: Watch) -> None:
-        """kazoo also tells each watch of a disconnection, as an event without a change."""
+        """kazoo also notifies each watch of a disconnection, by an event without a change; that is
+        ignored."""
         if event.type in _CHANGES:
             self._post(self._watched, Fired(event.path, watch, _CHANGES[event.type]))
 
     def _post(self, call: Callable[..., None], *arguments: object) -> None:
-        with suppress(RuntimeError):  # The loop is closed, so nothing listens any more.
+        with suppress(RuntimeError):  # The loop is closed, so no caller waits any more.
             self._loop.call_soon_threadsafe(call, *arguments)
 
-    # In the loop.
+    # Runs in the loop.
 
     def _resumed(self, session: int) -> None:
         if self._stopping is None and not self._over:
@@ -257,7 +258,7 @@ class KazooSession:
             self._deliver(Answered(number, Unsent()))
 
     def _end(self, how: End) -> None:
-        """Ends the session here, first of all, and lets kazoo close it in a thread."""
+        """Ends the session here at once, and lets kazoo close it in a thread."""
         if self._stopping is not None:
             return
         with self._lock:
@@ -277,8 +278,8 @@ class KazooSession:
 
 @final
 class _InlineHandler:
-    """kazoo's threading handler without its worker threads: callbacks run where they arise, in the
-    connection's thread. So none may wait."""
+    """kazoo's threading handler without its worker threads: callbacks run in the connection's
+    thread, so none may wait."""
 
     def __init__(self) -> None:
         self._threading = SequentialThreadingHandler()
@@ -287,7 +288,7 @@ class _InlineHandler:
         """Starts no worker."""
 
     def stop(self) -> None:
-        """There is none."""
+        """Stops no worker."""
 
     def dispatch_callback(self, callback: Any) -> None:
         """Runs a watch's callback."""
@@ -310,7 +311,7 @@ def _add(transaction: Any, write: Write) -> None:
 
 
 def _answer(request: Request, done: Any) -> Answer:
-    """The answer to a request, from kazoo's promise that was kept or broken."""
+    """The answer to a request, from kazoo's future, which has a result or an exception."""
     if done.exception is not None:
         return Unknown() if isinstance(done.exception, _LOST) else _refused(done.exception)
     value = done.value

@@ -1,9 +1,9 @@
-"""What a node asks of ZooKeeper and the answers it gets, as values.
+"""A node's requests to ZooKeeper, and the answers, as values.
 
-A node has one session at a time. It asks in the session, each request with a number; the answer
-carries the number. A session begins, may be suspended and resumed, and ends once. A request belongs
-to its session: it is never asked again in another. Answers, watch events and changes of the session
-come in the order in which the connection brought them.
+A node has one session at a time. Each request in the session has a number, and its answer has the
+same number. A session begins, may be suspended and resumed, and ends once. A request belongs to its
+session: it is never sent again in another. Answers, watch events and changes of the session come in
+the order in which the connection brought them.
 
 A watch fires once. A suspended session has no watches: set them again once it is connected.
 """
@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Protocol
 
 ANY = -1
-"""In place of a version: whichever version there is."""
+"""In place of a version: any version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ Request = Create | Delete | SetData | Multi | Exists | GetData | GetChildren
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stat:
-    """What ZooKeeper knows of a node besides its data.
+    """ZooKeeper's metadata of a node.
 
     `czxid`, `mzxid` and `pzxid` are the transactions that made it, set its data, and changed the
     list of its children. `version` counts changes of the data, `cversion` changes of that list.
@@ -137,19 +137,19 @@ class DataSet:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The version was that."""
+    """The node had that version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What `Exists` found; None: no node."""
+    """The result of `Exists`; None: no node."""
 
     stat: Stat | None
 
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """What `GetData` read."""
+    """The result of `GetData`."""
 
     data: bytes
     stat: Stat
@@ -157,7 +157,7 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """What `GetChildren` listed, by name."""
+    """The result of `GetChildren`: the children's names."""
 
     names: tuple[str, ...]
     stat: Stat
@@ -179,7 +179,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The request changed nothing; `said` is the client library's text for another error."""
+    """The request changed nothing; `said` is the client library's text for any other error."""
 
     why: Reason
     said: str = ""
@@ -187,7 +187,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The connection was lost before the answer: the request was carried out, or it was not."""
+    """The connection was lost before the answer: the request may have been carried out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ WriteResult = Created | Deleted | DataSet | Checked | Refused
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The results of a `Multi`, one a write; if one is refused, all are."""
+    """The results of a `Multi`, one per write; if one write is refused, all are."""
 
     results: tuple[WriteResult, ...]
 
@@ -211,14 +211,14 @@ Answer = (
 
 
 class Watch(StrEnum):
-    """What a watch is set on: `Exists` and `GetData` watch a node, `GetChildren` its children."""
+    """The object of a watch: `Exists` and `GetData` watch a node, `GetChildren` its children."""
 
     NODE = "node"
     CHILDREN = "children"
 
 
 class Change(StrEnum):
-    """What fired a watch."""
+    """The change that fired a watch."""
 
     CREATED = "created"
     DELETED = "deleted"
@@ -236,7 +236,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """A watch fired, and is no more."""
+    """A watch fired; it is set no longer."""
 
     path: str
     watch: Watch
@@ -252,8 +252,8 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """The connection is lost, all watches with it. The server may have ended the session already,
-    or end it any time."""
+    """The connection is lost, and with it all watches. The server may have ended the session
+    already, or may end it at any time."""
 
 
 class End(StrEnum):
@@ -267,7 +267,7 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The session is over. Its ephemeral nodes are gone, or will be by its timeout."""
+    """The session is over. Its ephemeral nodes are deleted, or will be by its timeout."""
 
     how: End
 
@@ -277,10 +277,11 @@ Deliver = Callable[[SessionEvent], None]
 
 
 class Session(Protocol):
-    """One session; all that comes of it is delivered as `SessionEvent`, in order, `Ended` last."""
+    """One session; its answers and changes are delivered as `SessionEvent`, in order, `Ended`
+    last."""
 
     def ask(self, number: int, request: Request) -> None:
-        """Asks; every number is answered once, before `Ended` at the latest."""
+        """Sends a request; every number is answered once, before `Ended` at the latest."""
         ...
 
     def close(self) -> None:
@@ -291,8 +292,9 @@ class Session(Protocol):
 def is_path(path: str) -> bool:
     """Whether a server accepts this as the path of a node.
 
-    A server lets a sequential node be named by its number alone, below a path that ends in a slash.
-    We do not: within a multi, kazoo takes the slash away, and the node gets another parent.
+    A server accepts a sequential node whose name is its number alone, by a path that ends in a
+    slash. This refuses it, since within a multi kazoo removes the slash, and the node would get
+    another parent.
     """
     if path == "/":
         return True
@@ -302,7 +304,7 @@ def is_path(path: str) -> bool:
 
 
 def paths_are_good(request: Request) -> bool:
-    """Whether all paths of a request are such as a server accepts; the root is never deleted."""
+    """Whether a server accepts all paths of a request; the root is never deleted."""
     asked = request.writes if isinstance(request, Multi) else (request,)
     return all(
         is_path(one.path) and not (isinstance(one, Delete) and one.path == "/") for one in asked

@@ -1,4 +1,4 @@
-"""What a client and a simulated server send each other, as values.
+"""The messages between a client and a simulated server, as values.
 
 Besides these, a server sends `Answered` and `Fired` as a client gets them.
 """
@@ -12,7 +12,8 @@ from fencepost_clusters.zookeeper.client.port import Request
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A client's first message: a session of 0 asks for a new one, another is to be resumed."""
+    """A client's first message: session 0 asks for a new session, any other number resumes that
+    session."""
 
     session: int
     timeout_ms: int
@@ -35,12 +36,12 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """A sign of life; also the question whether a link answers."""
+    """A sign of life; also the message of the probe."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pong:
-    """The answer to it."""
+    """The answer to a ping."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """A ZooKeeper server in the simulator: the model, served over simulated connections.
 
-It stands for a whole ensemble that never loses its majority. Every transaction is synced before its
-answer, so its disk forgets nothing; watches belong to connections, and end with them.
+It represents a whole ensemble that never loses its majority. Every transaction is synced before its
+answer, so a loss of power loses nothing. Watches belong to connections, and end with them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TreeDisk:
         return TreeDisk(deepcopy(self.tree))
 
     def lose_power(self, chance: Callable[[int, int], int]) -> None:
-        """Everything was synced."""
+        """Loses nothing, since everything was synced."""
 
 
 @final
@@ -53,7 +53,7 @@ class SimulatedServer:
             self._tree.hear(session, self._now_ms())
 
     def wake(self) -> None:
-        """Serves, at its start, and ends the sessions whose time is over."""
+        """At its start, begins to serve; later ends the sessions whose time is over."""
         if not self._started:
             self._started = True
             self._host.record(NodeStarted(role=ROLE, node_id=self._number))
@@ -78,7 +78,7 @@ class SimulatedServer:
         """The client speaks first."""
 
     def received(self, connection: int, message: object) -> None:
-        """A client's message; one in a session that has ended closes the connection."""
+        """A client's message; a message in a session that has ended closes the connection."""
         session = self._sessions.get(connection)
         match message:
             case Open():
@@ -102,7 +102,7 @@ class SimulatedServer:
                 self._drop(connection)
 
     def broken(self, connection: int, reason: str) -> None:
-        """The connection's watches are gone; its session lives on."""
+        """The connection's watches end; its session goes on."""
         session = self._sessions.pop(connection, None)
         if session is not None:
             self._tree.disconnect(session)
@@ -112,12 +112,12 @@ class SimulatedServer:
         self._host.exit(0)
 
     def command(self, command: Mapping[str, object]) -> None:
-        """A server is given none."""
+        """A server takes no commands."""
 
     def _open(self, connection: int, asked: Open) -> None:
         session = asked.session
         if not session:
-            # The transaction that begins the session: no other ever has this number.
+            # The transaction that begins the session; its number is unique.
             session = self._tree.zxid + 1
             self._tree.begin(session, asked.timeout_ms, self._now_ms())
         elif not self._tree.hear(session, self._now_ms()):

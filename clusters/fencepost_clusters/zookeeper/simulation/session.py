@@ -1,7 +1,7 @@
 """A session with a simulated ZooKeeper, as a part of a simulated process.
 
-It promises what `KazooSession` promises. The process that has it passes on what happens to its
-connections, and wakes it when it asks for that.
+It promises the same as `KazooSession`. Its process passes on the events of its connections, and
+wakes it at its deadline.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _RETRY_MS = (50, 250)
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server's slot, its port for clients, and a path that all requests are below, or nothing."""
+    """A server's slot, its port for clients, and the path below which all requests are (empty:
+    none)."""
 
     slot: str
     port: int
@@ -46,8 +47,8 @@ class Server:
 class ClientSession:
     """One session with a timeout, which begins at the first `wake`; see `port.Session`.
 
-    As kazoo does, it pings after a third of its timeout, and takes the connection for lost after
-    two thirds without a message.
+    Like kazoo, it pings after a third of its timeout, and gives up the connection after two thirds
+    without a message.
     """
 
     def __init__(
@@ -59,7 +60,8 @@ class ClientSession:
         self._connection: int | None = None
         self._connected = self._ended = False
         self.closing: int | None = None
-        """The connection on which it was closed; the server ends it, once it has the message."""
+        """The connection on which the session was closed; the server closes it once it has the
+        message."""
         self._sent: set[int] = set()
         now_ns = host.monotonic_ns()
         self._dial_ns = self._heard_ns = self._spoke_ns = now_ns
@@ -83,7 +85,7 @@ class ClientSession:
         self._end(End.CLOSED)
 
     def wake(self) -> None:
-        """Does what is due: dial, ping, take the connection for lost, give the session up."""
+        """Does what is due: dials, pings, gives up the connection, or gives up the session."""
         now_ns = self._host.monotonic_ns()
         if self._ended:
             return
@@ -101,7 +103,7 @@ class ClientSession:
             self._speak(Ping())
 
     def deadline_ns(self) -> int | None:
-        """When it wants to be woken, by its host's monotonic clock; None: it has ended."""
+        """When it must be woken, by its host's monotonic clock; None: it has ended."""
         if self._ended:
             return None
         if self._connection is None:
@@ -111,7 +113,7 @@ class ClientSession:
         return min(self._silence_ns(), self._give_up_ns)
 
     def owns(self, connection: int) -> bool:
-        """Whether what happens to this connection is to be passed on."""
+        """Whether the process must pass on the events of this connection."""
         return connection == self._connection
 
     def received(self, message: object) -> None:

@@ -1,8 +1,8 @@
 """A model of ZooKeeper: the tree of nodes, sessions and one-shot watches, without I/O or a clock.
 
 It follows the source of ZooKeeper 3.9 (PrepRequestProcessor, DataTree, SessionTrackerImpl,
-ExpiryQueue), and is held to the real server by a test. Every write takes a transaction id, even one
-that is refused, and so do the beginning and the end of a session.
+ExpiryQueue), and a test compares it with the real server. Every write takes a transaction id, even
+one that is refused, and so do the beginning and the end of a session.
 """
 
 from __future__ import annotations
@@ -64,13 +64,14 @@ class _Node:
     mtime_ms: int
     version: int = 0
     creates: int = 0
-    """How many children it ever had; ZooKeeper keeps this as its cversion and shows another."""
+    """How many children it ever had; ZooKeeper stores this as its cversion and shows another
+    number."""
     owner: int = 0
     children: frozenset[str] = frozenset()
 
     @property
     def stat(self) -> Stat:
-        """As clients see it: their cversion counts deletions of children, too."""
+        """The stat as clients see it: its cversion counts deletions of children, too."""
         return Stat(
             czxid=self.czxid,
             mzxid=self.mzxid,
@@ -103,7 +104,7 @@ class _Session:
 
 @dataclass(slots=True)
 class _Transaction:
-    """Changes of nodes that are not in force yet, and what they tell watches; None: removed."""
+    """Changes of nodes that are not applied yet, and their notices to watches; None: removed."""
 
     base: Mapping[str, _Node]
     zxid: int
@@ -121,7 +122,7 @@ class Tree:
     """One ZooKeeper; times are milliseconds of any one clock.
 
     `tick_ms` is the server's tick: sessions end at multiples of it. `zxid` is the last transaction
-    of before.
+    before its start.
     """
 
     def __init__(self, tick_ms: int = 500, zxid: int = 0) -> None:
@@ -155,11 +156,11 @@ class Tree:
             watchers.discard(session)
 
     def next_expiry_ms(self) -> int | None:
-        """When the next session ends unless it is heard of; None without a session."""
+        """When the next session ends without a further sign of life; None without a session."""
         return min((known.expires_ms for known in self._sessions.values()), default=None)
 
     def expire(self, now_ms: int) -> Sequence[Watched]:
-        """Ends each session that was not heard of for its timeout, in a transaction of its own."""
+        """Ends each session that was silent for its timeout, in a transaction of its own."""
         due = sorted(
             (known.expires_ms, session)
             for session, known in self._sessions.items()
@@ -168,7 +169,7 @@ class Tree:
         return [fired for _, session in due for fired in self.end(session)]
 
     def end(self, session: int) -> Sequence[Watched]:
-        """Ends a session: its ephemeral nodes are deleted in one transaction, its watches go."""
+        """Ends a session: deletes its ephemeral nodes in one transaction, and its watches."""
         if self._sessions.pop(session, None) is None:
             return ()
         self.disconnect(session)
@@ -181,7 +182,7 @@ class Tree:
     def request(
         self, session: int, request: Request, now_ms: int
     ) -> tuple[Answer, Sequence[Watched]]:
-        """Carries a request out; the answer, and the watches that it fired.
+        """Carries out a request; returns the answer, and the watches that it fired.
 
         `Unsent` if the session has ended.
         """
@@ -213,7 +214,7 @@ class Tree:
                 before = [Refused(Reason.ROLLED_BACK)] * (len(results) - 1)
                 after = [Refused(Reason.AFTER_REFUSED)] * (len(writes) - len(results))
                 return Done((*before, results[-1], *after)), ()
-        # An answer to a multi has no stat of what it made.
+        # An answer to a multi has no stat of created nodes.
         without = (Created(one.path, None) if isinstance(one, Created) else one for one in results)
         return Done(tuple(without)), self._commit(made)
 
@@ -267,7 +268,7 @@ def _write(made: _Transaction, write: Write) -> WriteResult:
 
 
 def _create(made: _Transaction, create: Create) -> WriteResult:
-    """The order of checks: the parent exists, the node does not, the parent is not ephemeral."""
+    """Checks in this order: the parent exists, the node does not, the parent is not ephemeral."""
     parent_path = _parent(create.path)
     parent = made.get(parent_path)
     if parent is None:
@@ -298,7 +299,7 @@ def _create(made: _Transaction, create: Create) -> WriteResult:
 
 
 def _delete(made: _Transaction, path: str, version: int) -> WriteResult:
-    """The order of checks: the node exists, its version is that, it has no children."""
+    """Checks in this order: the node exists, it has that version, it has no children."""
     refused = _check(made, path, version)
     if refused:
         return refused

@@ -1,9 +1,9 @@
 """Requests that ask a controller for a change of the cluster, each a pure function in one table.
 
-A request comes from a client, by way of a broker that passes it on, or from a broker itself. What
-it leads to is decided here: records, and the answer that leaves once they are stored. A controller
-that is not active refuses by the same table, so that all requests are listed in one place. A plane
-has a table of its own, made of these requests and of those that it alone has.
+A request comes from a client, by way of a broker that forwards it, or from a broker itself. The
+function decides its records, and the answer that is sent once they are stored. A controller that is
+not active refuses requests by the same table, so all requests are listed in one place. Each plane
+has a table of its own, made of these requests and of its own ones.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Context = TypeVar("Context")
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[Context]):
-    """A row of a table. `name` is the request's in events; `forwarded`: clients may ask it;
-    `reads`: it changes nothing, and may be asked again."""
+    """A row of a table. `name` is the request's name in events; `forwarded`: clients may send it;
+    `reads`: it changes nothing, and may be repeated."""
 
     name: str
     decide: Callable[[Context, Any], ChangeDecision]
@@ -39,7 +39,7 @@ class Change(Generic[Context]):
 
 
 class Refusals(Protocol):
-    """What a broker needs to know of the requests that it passes on."""
+    """The functions that a broker needs for requests that it forwards."""
 
     def is_forwarded(self, request: m.Request) -> bool: ...
     def is_read(self, request: m.Request) -> bool: ...
@@ -57,19 +57,19 @@ class Changes(Generic[Context]):
         return type(request) in self.rows
 
     def is_forwarded(self, request: m.Request) -> bool:
-        """Whether a broker passes a client's request of this kind on to the controller."""
+        """Whether a broker forwards a client's request of this kind to the controller."""
         return self.is_change(request) and self.rows[type(request)].forwarded
 
     def is_read(self, request: m.Request) -> bool:
-        """Whether a request changes nothing, so that it may be asked again without harm."""
+        """Whether a request changes nothing, so that it may be repeated without harm."""
         return self.is_change(request) and self.rows[type(request)].reads
 
     def name(self, request: m.Request) -> str:
-        """What the request is called in events."""
+        """The name of the request in events."""
         return self.rows[type(request)].name
 
     def decide(self, on: Context, request: m.Request) -> ChangeDecision:
-        """What the active controller does about a request; changes nothing."""
+        """The active controller's decision about a request; changes nothing."""
         return self.rows[type(request)].decide(on, request)
 
     def refused(self, request: m.Request, error: Error) -> m.Response:
@@ -78,7 +78,7 @@ class Changes(Generic[Context]):
 
 
 def errors(answer: Struct) -> Iterator[Error]:
-    """Every error an answer holds, outermost first."""
+    """Every error in an answer, outermost first."""
     for field, value in asdict(answer).items():
         if field == "error_code" and value != Error.NONE:
             yield Error(value)
@@ -143,7 +143,7 @@ def _delete_refused(asked: m.DeleteTopicsRequest, error: Error) -> m.Response:
 
 
 def _elect_leaders(on: DecisionContext, asked: a.ElectLeadersRequest) -> ChangeDecision:
-    """Preferred elections; an unclean one would lose what is committed, and is refused."""
+    """Preferred elections. An unclean election would lose committed records, and is refused."""
     if asked.election_type != 0:
         return ChangeDecision((), _elect_refused(asked, Error.INVALID_REQUEST))
     places: dict[tuple[str, int], None]

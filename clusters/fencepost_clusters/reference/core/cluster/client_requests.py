@@ -1,4 +1,4 @@
-"""What a broker does about the requests of clients, in every plane that has a controller."""
+"""Handles the requests of clients at a broker, in every plane that has a controller."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fencepost_kafka import RequestRefused
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """The parts of a broker that carry clients' requests out."""
+    """The parts of a broker that carry out clients' requests."""
 
     replicas: Replicas
     producing: Producing
@@ -57,7 +57,8 @@ class ClientRequests:
     def handle(
         self, received: Received, image: Image, controller: int | None, now: Instant
     ) -> None:
-        """Answers a request, now or later; `controller` is the active one, if it is known."""
+        """Answers a request, now or later; `controller` is the active controller, if it is
+        known."""
         me = self._settings.node_id
         message = received.message
         answer: m.Response
@@ -101,7 +102,8 @@ class ClientRequests:
         self._out.add(Reply(received.request_id, answer))
 
     def _init_producer(self, request: m.InitProducerIdRequest) -> m.InitProducerIdResponse:
-        """An id never given before: broker epochs are never reused, nor is the counter."""
+        """Answers with a producer id that was never given before, since neither broker epochs nor
+        the counter are ever reused."""
         if request.transactional_id is not None:
             return m.InitProducerIdResponse(
                 error_code=Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,

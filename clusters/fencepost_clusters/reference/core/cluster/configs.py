@@ -1,7 +1,7 @@
 """Settings that can be changed while the cluster runs: a topic's own, and those of all brokers.
 
-They are records like any other change. An empty value is a setting that was deleted; a topic's own
-setting goes before that of all brokers, and both before a broker's file.
+They are records like any other change. An empty value means that the setting was deleted. A topic's
+own setting overrides that of all brokers, and both override a broker's file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OF_TOPIC, OF_BROKERS, OF_FILE = 1, 3, 4
 
 
 def alter(on: DecisionContext, asked: a.IncrementalAlterConfigsRequest) -> ChangeDecision:
-    """Sets and deletes settings, each resource wholly or not at all."""
+    """Sets and deletes settings; for each resource, either all changes or none."""
     records: list[r.Record] = []
     responses: list[a.AlterConfigsResourceResponse] = []
     for one in asked.resources:
@@ -90,7 +90,7 @@ def alter_refused(asked: a.IncrementalAlterConfigsRequest, error: Error) -> a.Ad
 def describe(
     image: Image, settings: Settings, me: int, asked: a.DescribeConfigsRequest
 ) -> a.DescribeConfigsResponse:
-    """The settings of topics, of all brokers, and of this one, each with where it comes from."""
+    """The settings of topics, of all brokers, and of this broker, each with its source."""
     return a.DescribeConfigsResponse(
         results=tuple(_described(image, settings, me, one) for one in asked.resources)
     )

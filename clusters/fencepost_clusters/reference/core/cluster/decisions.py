@@ -1,4 +1,4 @@
-"""What a controller decides about a change from, and what it decides."""
+"""The context in which a controller decides about a change, and the decision."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from fencepost_clusters.reference.wire import records as r
 class DecisionContext(Struct, frozen=True):
     """The state that a decision is made from; deciding changes nothing.
 
-    `ready` are the brokers that may get leaderships. `topic_id` gives the id of a topic from its
-    name and from how many records of the decision stand before its own.
+    `ready` are the brokers that may get leaderships. `topic_id` makes the id of a topic from its
+    name and from the number of the decision's records before its own.
     """
 
     image: Image

@@ -1,4 +1,5 @@
-"""Administrative requests: a broker passes them on to the active controller, and waits for one."""
+"""Forwards administrative requests from a broker to the active controller; waits until one is
+known."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ RETRY_NS = 50 * MS
 
 @dataclass(slots=True)
 class _Forwarded:
-    """A request on its way, or waiting for an active controller to be known."""
+    """A request in flight, or waiting for an active controller to be known."""
 
     received: Received
     cause: Cause | None
@@ -28,9 +29,9 @@ class _Forwarded:
 
 
 class Forwarding:
-    """See the module. A request that no active controller took in time fails with NOT_CONTROLLER;
-    one that got no answer, with REQUEST_TIMED_OUT: it may have been carried out. One that only
-    reads is asked again."""
+    """See the module. A request that no active controller accepted in time fails with
+    NOT_CONTROLLER. A request without an answer fails with REQUEST_TIMED_OUT, since it may have been
+    carried out. A request that only reads is repeated."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class Forwarding:
         return min((min(one.retry_ns, one.deadline_ns) for one in waiting), default=None)
 
     def forward(self, received: Received, now: Instant, leader: int | None) -> None:
-        """Takes on a request that a client may ask."""
+        """Accepts a request that a client may send."""
         limit_ms = 2 * self._settings.ms("request.timeout.ms")
         wish_ms: int = getattr(received.message, "timeout", 0)  # librdkafka sends 0: no wish
         timeout_ms = min(wish_ms or limit_ms, limit_ms)
@@ -63,7 +64,7 @@ class Forwarding:
         self._try(one, now, leader)
 
     def tick(self, now: Instant, leader: int | None) -> None:
-        """Tries again what has found no active controller yet."""
+        """Sends the requests again that have found no active controller yet."""
         for one in list(self._all):
             if one.call is None and now.monotonic_ns >= min(one.retry_ns, one.deadline_ns):
                 self._try(one, now, leader)

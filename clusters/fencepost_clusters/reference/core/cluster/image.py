@@ -1,4 +1,4 @@
-"""The cluster's metadata: hard state, changed by replaying records and by nothing else.
+"""The cluster's metadata: hard state, changed only by replaying records.
 
 Controllers keep one at the committed offset, and the active controller a second one that runs ahead
 of it; brokers keep the committed one. Values are frozen, so a copy is cheap.
@@ -40,14 +40,15 @@ class Image:
         self.broker_settings: dict[str, str] = {}
         """The settings of all brokers."""
         self.deleting: set[UUID] = set()
-        """Topics that are marked, and for clients gone; what is left is to be deleted."""
+        """Topics that are marked as being deleted: clients see them no more, and their partitions
+        are still to be deleted."""
         self.other_settings: dict[tuple[int, str], dict[str, str]] = {}
-        """(resource type, name) -> the settings of brokers, and of what else has any."""
+        """(resource type, name) -> the settings of brokers and of other resources."""
         self.rights: set[r.AccessControlRecord] = set()
         """Access control records: stored, but not used yet."""
 
     def copy(self) -> Image:
-        """The same state, to be changed apart."""
+        """An independent copy of the state."""
         other = Image()
         other.offset = self.offset
         other.brokers = dict(self.brokers)
@@ -89,7 +90,7 @@ class Image:
         return self.settings.get(topic, {}).get(name) or self.broker_settings.get(name)
 
     def replay(self, record: r.Record, offset: int) -> None:
-        """Takes in the record at `offset`, which must be the next one."""
+        """Replays the record at `offset`, which must be the next offset."""
         assert offset >= self.offset, f"record {offset} replayed at {self.offset}"
         self.offset = offset + 1
         match record:
@@ -184,7 +185,8 @@ def _set(settings: dict[K, dict[str, str]], of: K, record: r.ConfigRecord) -> No
 
 
 def _change(values: dict[str, str], record: r.ConfigRecord) -> None:
-    """A setting without a value is none any more, so that nothing describes it (QC-11)."""
+    """Changes a setting in a mapping. A setting without a value is removed, so that no answer lists
+    it (QC-11)."""
     if record.value:
         values[record.name] = record.value
     else:

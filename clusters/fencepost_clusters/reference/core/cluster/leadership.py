@@ -1,4 +1,4 @@
-"""Leaders and ISRs: which changes an event leads to, computed from the image."""
+"""Leaders and ISRs: computes from the image the changes that an event leads to."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fencepost_clusters.reference.wire.records import IsrChangeRecord, Record
 def on_broker_gone(image: Image, broker: int, policies: ElectionPolicies) -> list[Record]:
     """The changes of partitions when a broker is fenced, or its id taken by a new process (QC-30).
 
-    The broker leaves every ISR except as the last member, which stays, without a leader. A live
-    member of the ISR leads what the broker led.
+    The broker leaves every ISR, unless it is the last member: then it stays, and the partition has
+    no leader. A live member of the ISR becomes leader of each partition that the broker led.
     """
     return _without(image, broker, policies.affected_by_fencing(image, broker), policies)
 
@@ -40,7 +40,8 @@ def _without(
 
 
 def on_broker_back(image: Image, broker: int, policies: ElectionPolicies) -> list[Record]:
-    """The changes of partitions when a broker is active again: it leads what only it can lead."""
+    """The changes of partitions when a broker is active again: it leads the partitions that only it
+    can lead."""
     return [
         isr_change(one, one.isr, broker, policies.next_leader_epoch(one))
         for one in image.all_partitions()

@@ -1,4 +1,4 @@
-"""Where replicas go: pure arithmetic over broker ids, by the replication design."""
+"""The placement of replicas: pure arithmetic over broker ids, by the replication design."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def add_brokers(
 ) -> dict[K, Replicas]:
     """The partitions that move when brokers are added, with their new replicas (RP-03).
 
-    Replicas move from old brokers to new ones only, one at a time from the broker with most to the
-    one with fewest, until no move makes the counts more equal: they then differ by at most one, if
-    those of the old brokers did. A moved replica keeps its place in the list, so preferred leaders
-    are spread alike.
+    Replicas move from old brokers to new ones only, one at a time, from the broker with most
+    replicas to the one with fewest, until no move makes the counts more equal. They then differ by
+    at most one, if the counts of the old brokers did. A moved replica keeps its place in the list,
+    so preferred leaders are spread alike.
     """
     load = Counter({broker: 0 for broker in (*old, *new)})
     preferred: Counter[int] = Counter()
@@ -86,8 +86,8 @@ def _next_move(
 def rebalance(
     held: Mapping[tuple[str, int], Replicas], brokers: Sequence[int]
 ) -> dict[tuple[str, int], Replicas]:
-    """Every partition placed anew over these brokers as if its topic were made now; those whose
-    replicas change, with their new ones."""
+    """Places every partition again over these brokers, as if its topic were created now; returns
+    the partitions whose replicas change, with their new replicas."""
     topics: dict[str, dict[int, Replicas]] = {}
     for (topic, index), replicas in held.items():
         topics.setdefault(topic, {})[index] = replicas

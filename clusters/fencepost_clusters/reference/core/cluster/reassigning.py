@@ -1,8 +1,8 @@
 """Reassignment: a partition's replicas are exchanged while it is led and written (RP-20).
 
-While one is under way the replica list holds the new replicas and then those to be removed, and
-the record names both kinds. All of it is in the log, so any later controller goes on with it. The
-switch comes once every new replica is in the ISR, and not before.
+While one is under way the replica list holds the new replicas and then those to be removed, and the
+record names both kinds. The whole state is in the log, so any later controller continues it. The
+reassignment ends once every new replica is in the ISR, and not before.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def under_way(one: Partition) -> bool:
 
 
 def target(one: Partition) -> tuple[int, ...]:
-    """The replicas a partition is to have in the end."""
+    """The replicas of a partition at the end of the reassignment."""
     return tuple(b for b in one.replicas if b not in one.removing)
 
 
@@ -61,8 +61,8 @@ def _record(
 
 
 def begin(on: DecisionContext, one: Partition, wanted: tuple[int, ...]) -> Outcome:
-    """The record that begins a reassignment, or that carries it out where nothing is to be waited
-    for; a reassignment under way is replaced."""
+    """The record that begins a reassignment, or completes it if it need not wait for a replica. It
+    replaces a reassignment under way."""
     if not wanted or len(set(wanted)) != len(wanted) or min(wanted) < 0:
         return None, Error.INVALID_REPLICA_ASSIGNMENT, "replicas must be distinct brokers"
     origin = _origin(one)
@@ -111,8 +111,8 @@ def call_off(on: DecisionContext, one: Partition) -> Outcome:
 
 
 def switch(image: Image, one: Partition, policies: PlacementPolicies) -> r.PartitionRecord | None:
-    """The record with which a reassignment ends: the new replicas alone, all in the ISR, and a
-    leader elected anew; None while it has to wait."""
+    """The record that ends a reassignment: only the new replicas, all in the ISR, and a newly
+    elected leader. None while it has to wait."""
     wanted = target(one)
     if not policies.has_caught_up(wanted, one.isr):
         return None
@@ -123,7 +123,7 @@ def switch(image: Image, one: Partition, policies: PlacementPolicies) -> r.Parti
 def settle(
     image: Image, places: Sequence[Partition], ready: frozenset[int], policies: ClusterPolicies
 ) -> tuple[r.Record, ...]:
-    """What is due on these partitions without a request: the end of a reassignment, or
+    """The changes that are due on these partitions without a request: the end of a reassignment, or
     leadership back to the preferred replica (RP-21)."""
     found: list[r.Record] = []
     for one in places:
@@ -176,7 +176,7 @@ def alter_refused(asked: a.AlterPartitionReassignmentsRequest, error: Error) -> 
 
 
 def listed(on: DecisionContext, asked: a.ListPartitionReassignmentsRequest) -> ChangeDecision:
-    """The reassignments under way, of all partitions or of those asked for."""
+    """The reassignments under way, of all partitions or of the requested ones."""
     wanted = None
     if asked.topics is not None:
         wanted = {(t.name, index) for t in asked.topics for index in t.partition_indexes}
@@ -205,7 +205,8 @@ def list_refused(asked: a.ListPartitionReassignmentsRequest, error: Error) -> a.
 
 
 def rebalance(on: DecisionContext, asked: a.RebalanceRequest) -> ChangeDecision:
-    """Adds brokers with as few moves as may be (RP-03), or places every partition anew (RP-33)."""
+    """Adds brokers with as few moves as possible (RP-03), or places every partition again
+    (RP-33)."""
     live = on.image.live()
     dead = sorted(set(asked.brokers) - set(live))
     if dead or not live:

@@ -1,4 +1,4 @@
-"""What clients ask of a broker, other than Produce and Fetch: pure answers from the image."""
+"""Answers to clients' requests other than Produce and Fetch: pure functions of the image."""
 
 from __future__ import annotations
 
@@ -63,8 +63,9 @@ def list_offsets(
 ) -> m.ListOffsetsResponse:
     """Earliest, latest (the high watermark), or the first offset of a timestamp.
 
-    A new leader with a high watermark below the start of its epoch does not know the latest yet;
-    its own may be less than an earlier answer's. The client gets a retriable error (KIP-207).
+    A new leader whose high watermark is below the start of its epoch does not know the latest
+    offset yet: its own high watermark may be below one that an earlier answer named. The client
+    gets a retriable error (KIP-207).
     """
     topics = tuple(
         m.ListOffsetsTopicResponse(
@@ -113,7 +114,7 @@ def _offset(
 def offset_for_leader_epoch(
     image: Image, replicas: Replicas, request: m.OffsetForLeaderEpochRequest
 ) -> m.OffsetForLeaderEpochResponse:
-    """Where the log of an epoch ends, for clients that check for truncation (KIP-320)."""
+    """The end offset of an epoch, for clients that check for truncation (KIP-320)."""
     topics: list[m.OffsetForLeaderTopicResult] = []
     for topic in request.topics:
         parts: list[m.OffsetForLeaderResult] = []

@@ -1,4 +1,4 @@
-"""Creating and deleting topics: what the active controller decides, as records and results."""
+"""Creation and deletion of topics: the active controller's decisions, as records and results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def create(
     new_id: UUID,
     policies: PlacementPolicies,
 ) -> tuple[list[r.Record], m.CreatableTopicResult]:
-    """The records that make a topic, placed on brokers that are live now (RP-28), or why not."""
+    """The records that create a topic, placed on brokers that are live now (RP-28), or the
+    refusal."""
     error, message, replicas = _judge(image, asked, settings, policies)
     if error is not Error.NONE:
         return [], m.CreatableTopicResult(name=asked.name, error_code=error, error_message=message)
@@ -82,7 +83,7 @@ def _judge(
     factor = asked.replication_factor
     factor = settings.ms("default.replication.factor") if factor == -1 else factor
     if not 0 < count <= MAX_PARTITIONS:
-        return Error.INVALID_PARTITIONS, f"{count} partitions; 1 to {MAX_PARTITIONS} may be had", ()
+        return Error.INVALID_PARTITIONS, f"{count} partitions; 1 to {MAX_PARTITIONS} allowed", ()
     if not 0 < factor <= len(live):
         message = f"replication factor {factor}; {len(live)} brokers are live"
         return Error.INVALID_REPLICATION_FACTOR, message, ()
@@ -90,7 +91,7 @@ def _judge(
 
 
 def delete(image: Image, name: str) -> tuple[list[r.Record], m.DeletableTopicResult]:
-    """The record that marks a topic as being deleted, or why not; see `finish_deletions`."""
+    """The record that marks a topic as being deleted, or the refusal; see `finish_deletions`."""
     known = image.topics.get(name)
     if known is None or known in image.deleting:
         return [], m.DeletableTopicResult(name=name, error_code=Error.UNKNOWN_TOPIC_OR_PARTITION)
@@ -101,8 +102,8 @@ def delete(image: Image, name: str) -> tuple[list[r.Record], m.DeletableTopicRes
 def finish_deletions(committed: Image, ahead: Image) -> tuple[r.Record, ...]:
     """The records that delete the topics whose mark is committed, with all their partitions.
 
-    The active controller that sees the committed mark finishes the deletion, also a successor of
-    the one that marked the topic (QC-26).
+    The active controller that sees the committed mark finishes the deletion, even if another
+    controller marked the topic (QC-26).
     """
     return tuple(
         r.DeleteTopicRecord(name=topic) for topic in sorted(committed.deleting & ahead.deleting)

@@ -1,1 +1,1 @@
-"""What a node knows of a log without its bytes: batches, epochs, producers."""
+"""The index of a log, without its bytes: batches, epochs, producers."""

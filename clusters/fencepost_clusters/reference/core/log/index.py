@@ -1,7 +1,7 @@
-"""What a replica knows of its log without its bytes: batch by batch, offsets, epochs, producers.
+"""The index of a replica's log, without its bytes: for each batch its offsets, epoch and producer.
 
-The bytes live in the shell. Offsets are those of Kafka: `end` is the next offset to be written,
-an exclusive bound everywhere.
+The shell stores the bytes. Offsets are those of Kafka: `end` is the next offset to be written, an
+exclusive bound everywhere.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class LogIndex:
             self.append(one)
 
     def begin_at(self, offset: int, epoch: int) -> None:
-        """An empty log that goes on where another had come to, with that one's last epoch."""
+        """Begins an empty log at the end of another one, with that log's last epoch."""
         assert not self._entries, "only an empty log can be given a beginning"
         self._begin, self._begin_epoch = offset, epoch
 
@@ -43,7 +43,8 @@ class LogIndex:
         return self._entries[-1].epoch if self._entries else self._begin_epoch
 
     def append(self, one: Entry) -> None:
-        """Adds a batch; it must not overlap what is there, and epochs must not go back."""
+        """Adds a batch; it must not overlap earlier batches, and its epoch must not be lower than
+        theirs."""
         assert one.end > one.base, one
         assert one.base >= self.end, f"append at {one.base}, log end {self.end}"
         assert one.epoch >= self.last_epoch, f"epoch {one.epoch} after {self.last_epoch}"
@@ -62,7 +63,7 @@ class LogIndex:
     def end_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest epoch at or below `epoch` and the offset after its last batch (KIP-101).
 
-        (-1, 0) when the log has nothing that old.
+        (-1, 0) if the log has no epoch that old.
         """
         at = bisect_right(self._entries, epoch, key=lambda one: one.epoch)
         if at == 0 and 0 <= self._begin_epoch <= epoch:
@@ -70,9 +71,10 @@ class LogIndex:
         return (self._entries[at - 1].epoch, self._entries[at - 1].end) if at else (-1, 0)
 
     def span(self, from_offset: int, below: int, max_bytes: int) -> tuple[int, int]:
-        """The whole batches to serve: from the one that holds `from_offset`, below an offset.
+        """The span of the whole batches to serve: from the batch that holds `from_offset`, below an
+        offset.
 
-        At least one batch, whatever its size; then up to `max_bytes`. (from, from) if none.
+        At least one batch, of any size; then up to `max_bytes`. (from, from) if there is none.
         """
         at = max(0, bisect_right(self._bases, from_offset) - 1)
         start = end = -1
@@ -88,7 +90,8 @@ class LogIndex:
         return (start, end) if start >= 0 else (from_offset, from_offset)
 
     def for_timestamp(self, timestamp_ms: int, below: int) -> tuple[int, int]:
-        """(base offset, timestamp) of the first batch that new or newer; (-1, -1) if none."""
+        """(base offset, timestamp) of the first batch with that timestamp or a later one; (-1, -1)
+        if none."""
         for one in self._entries:
             if one.max_timestamp >= timestamp_ms and one.end <= below:
                 return one.base, one.max_timestamp

@@ -1,4 +1,5 @@
-"""Idempotent producers: their newest batches, and whether another one is a duplicate (KIP-98)."""
+"""Idempotent producers: their newest batches, and whether a further batch is a duplicate
+(KIP-98)."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ class Producers:
 
 
 def check_sequence(window: Sequence[Entry], header: BatchHeader) -> Entry | Error | None:
-    """Where a batch is stored already, why it is refused, or None for a batch to be stored.
+    """The stored position of a duplicate, the reason for a refusal, or None for a batch to be
+    stored.
 
     `window` are the producer's newest batches in the log, oldest first.
     """

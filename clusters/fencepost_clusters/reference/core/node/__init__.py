@@ -1,1 +1,1 @@
-"""What the nodes of every plane have: inputs and effects, settings, rights."""
+"""Parts of the nodes of every plane: inputs and effects, settings, rights."""

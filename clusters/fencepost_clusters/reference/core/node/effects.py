@@ -2,13 +2,13 @@
 
 A node is `handle(input, now) -> tuple[Effect, ...]`. Effects are carried out in their order, and
 one that persists (`Append`, `Truncate`, `Delete`, `Sync`, `StoreVote`, `StoreSnapshot`,
-`Checkpoint`) is a barrier: what follows it may rely on its being stored. Stored means that it
-outlives the process; what is to outlive the machine's memory is synced (`Sync`; a vote and a
+`Checkpoint`) is a barrier: it is stored before the next effect is carried out. Stored means that it
+outlives the process; data that must survive a loss of power is synced (`Sync`; a vote and a
 snapshot always are). A node has a Tick at its `deadline`.
 
-A node of a plane over ZooKeeper has one session with it at a time, which it opens itself. What
-comes of a session is an input of its own, after the step that asked for it, and in the order in
-which the session brought it.
+A node of a plane over ZooKeeper has one session with it at a time, which it opens itself. Each
+answer or event of a session is an input of its own, after the step that asked for it, in the
+session's order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Address = tuple[str, int]
 """Host name and port, as the cluster names them; the shell resolves the name."""
 
 EXIT_UNREADABLE = 4
-"""The exit code of a process that cannot read what it must: its disk, or the metadata log."""
+"""The exit code of a process that cannot read its disk or the metadata log."""
 
 Chance = Callable[[int, int], int]
 """Draws a whole number between two bounds, both included."""
@@ -37,11 +37,11 @@ Chance = Callable[[int, int], int]
 NEVER_NS = 1 << 62
 """Later than any moment of a monotonic clock."""
 LONGEST_WAIT_MS = 30_000
-"""No fetch is kept longer than this, whatever it asks for: its sender may be long gone."""
+"""No fetch waits longer than this, even if it asks for more: its sender may have gone."""
 
 
 class Instant(Struct, frozen=True):
-    """A moment as this node believes it: a monotonic clock in ns and the wall clock in ms."""
+    """The time by this node's clocks: a monotonic clock in ns and the wall clock in ms."""
 
     monotonic_ns: int
     wall_ms: int
@@ -51,7 +51,7 @@ class Instant(Struct, frozen=True):
 
 
 class Received(Struct, frozen=True):
-    """A request came in on a listener; `request_id` is the shell's name for it.
+    """A request arrived on a listener; `request_id` is the shell's name for it.
 
     `principal` is the user that its connection has proved to be; empty without a proof.
     """
@@ -79,7 +79,7 @@ class CallFailed(Struct, frozen=True):
 
 
 class Recovered(Struct, frozen=True):
-    """What recovering the disk's logs found: each one's index, and the checkpoints, by log."""
+    """The disk's logs are recovered: the index of each, and the checkpoints, by log."""
 
     logs: Mapping[str, tuple[Entry, ...]]
     high_watermarks: Mapping[str, int]
@@ -90,7 +90,7 @@ class Tick(Struct, frozen=True):
 
 
 class ShutdownAsked(Struct, frozen=True):
-    """The process was asked to end in good order (SIGTERM, SIGINT)."""
+    """The process was asked to end in order (SIGTERM, SIGINT)."""
 
 
 class ZooKeeperAnswer(Struct, frozen=True):
@@ -123,9 +123,9 @@ def from_zookeeper(event: zk.SessionEvent) -> FromZooKeeper:
 class Call(Struct, frozen=True):
     """Send a request to another node; ends in exactly one Answered or CallFailed.
 
-    Calls of one channel to one address share a connection and are answered in order, so what waits
-    (a fetch) and what must not (a heartbeat) use different channels. `call_id` goes out as the
-    correlation id.
+    Calls of one channel to one address share a connection and are answered in order. So calls that
+    may wait (a fetch) and calls that must not (a heartbeat) use different channels. `call_id` is
+    sent as the correlation id.
     """
 
     call_id: int
@@ -154,7 +154,7 @@ class Recover(Struct, frozen=True):
 
 
 class Append(Struct, frozen=True):
-    """Append one whole record batch to a log, which is created if need be."""
+    """Append one whole record batch to a log, which is created if it does not exist."""
 
     log: str
     base_offset: int
@@ -181,7 +181,7 @@ class Delete(Struct, frozen=True):
 
 
 class StoreVote(Struct, frozen=True):
-    """Store the quorum epoch and vote, synced to disk before anything after it."""
+    """Store the quorum epoch and vote, and sync them to disk before the next effect."""
 
     epoch: int
     voted_for: int | None
@@ -190,7 +190,7 @@ class StoreVote(Struct, frozen=True):
 class StoreSnapshot(Struct, frozen=True):
     """Store a log's snapshot beside it, whole or not at all, and synced; then drop older ones.
 
-    What the log holds below `offset` may be dropped too.
+    The log's records below `offset` may be dropped too.
     """
 
     log: str
@@ -207,7 +207,7 @@ class Checkpoint(Struct, frozen=True):
 
 
 DiskEffect = Append | Truncate | Sync | Delete | StoreVote | StoreSnapshot | Checkpoint
-"""What a disk carries out; each is a barrier."""
+"""The effects that a disk carries out; each is a barrier."""
 
 
 class OpenSession(Struct, frozen=True):
@@ -260,7 +260,7 @@ Effect = DiskEffect | ZooKeeperEffect | Call | Reply | Close | Recover | Note | 
 class Outbox:
     """Collects the effects of one step in order, and numbers the calls of one process.
 
-    `calls` is where the numbers come from: nodes of one process share it.
+    `calls` yields the numbers; nodes of one process share it.
     """
 
     def __init__(self, calls: Iterator[int] | None = None) -> None:
@@ -268,14 +268,14 @@ class Outbox:
         self._calls = itertools.count(1) if calls is None else calls
         self._ended = False
         self.cause: Cause | None = None
-        """What is being handled just now: the cause of every event noted meanwhile."""
+        """The input that is being handled: the cause of every event noted meanwhile."""
 
     def note(self, body: Struct, cause: Cause | None = None) -> None:
         self.add(Note(body, cause or self.cause))
 
     @contextmanager
     def caused_by(self, cause: Cause | None) -> Iterator[None]:
-        """Within this, another cause is being handled: an answer that is given later than asked."""
+        """Within this block, events have another cause: the request of a delayed answer."""
         kept, self.cause = self.cause, cause
         try:
             yield
@@ -289,7 +289,7 @@ class Outbox:
         return call_id
 
     def next_call(self) -> int:
-        """The id that a call made later will bear (to name it in an event before it leaves)."""
+        """The id of the next call, so that an event can name it before it leaves."""
         return next(self._calls)
 
     def add(self, effect: Effect) -> None:
@@ -297,13 +297,13 @@ class Outbox:
             self._effects.append(effect)
 
     def end(self, reason: str, code: int) -> None:
-        """Ends the process, which cannot go on: nothing that is wanted after this is done."""
+        """Ends the process, which cannot continue: later effects are not carried out."""
         self.note(NodeStopped(reason=reason))
         self.add(Exit(reason, code))
         self._ended = True
 
     def drain(self) -> tuple[Effect, ...]:
-        """All that was collected, in order; nothing is left."""
+        """Removes and returns all collected effects, in order."""
         effects = tuple(self._effects)
         self._effects.clear()
         return effects

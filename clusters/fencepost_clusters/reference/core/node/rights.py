@@ -22,11 +22,11 @@ class Rights:
 
     @property
     def wanted(self) -> bool:
-        """Whether controllers want each connection to prove its user."""
+        """Whether controllers require each connection to prove its user."""
         return bool(self.users)
 
     def knows(self, username: str, password: str) -> bool:
-        """Whether these are a user's own."""
+        """Whether name and password belong to a user."""
         return self.users.get(username) == password
 
     def cluster_action(self, principal: str) -> bool:
@@ -35,9 +35,9 @@ class Rights:
 
 
 def read(properties: Mapping[str, str]) -> Rights:
-    """The rights in a node's properties; none are wanted unless PLAIN is enabled.
+    """The rights in a node's properties; none are required unless PLAIN is enabled.
 
-    Raises UsageError for another mechanism, and for what is enabled and not whole.
+    Raises UsageError for another mechanism, and for an incomplete configuration of PLAIN.
     """
     mechanism = properties.get("sasl.enabled.mechanisms", "")
     if not mechanism:

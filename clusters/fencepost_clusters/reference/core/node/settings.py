@@ -50,14 +50,14 @@ _DEFAULTS: Mapping[str, int] = {
     "metadata.format.max.level": r.MAX_LEVEL,
 }
 _SIGNED = ("clock.offset.ms",)
-"""How wrong the wall clock of a node's machine is set, for tests; it may be behind."""
+"""The offset of a node's wall clock, for tests; it may be negative."""
 TOPIC_SETTINGS = ("min.insync.replicas",)
-"""What a topic may set for itself; anything else is refused with INVALID_CONFIG."""
+"""The settings that a topic may have; any other is refused with INVALID_CONFIG."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """See the module. `node_id` is that of the role these settings are for (`for_role`).
+    """See the module. `node_id` is the id in the role that these settings are for (`for_role`).
 
     `voters` maps each controller's id to its address by name, as configured; a broker may be given
     addresses without ids. `bootstrap` are all addresses of controller.connect.
@@ -191,7 +191,7 @@ def _roles(text: str | None) -> frozenset[str]:
 
 
 def node_id(name: str, value: str | None) -> int:
-    """A node id; none is ever assigned automatically (QC-03)."""
+    """A node id; ids are never assigned automatically (QC-03)."""
     if value is None:
         raise UsageError(f"{name} must be set: ids are not assigned automatically")
     number = _number(name, value)
@@ -217,9 +217,9 @@ def _number(name: str, value: str, signed: bool = False) -> int:
 
 
 def _connect(text: str, controller: int | None) -> tuple[dict[int, Address], tuple[Address, ...]]:
-    """The voters by id, where ids are given, and every address; one good one is enough (QC-05).
+    """The voters by id, if ids are given, and every address; one valid address is enough (QC-05).
 
-    A controller must know all the others: for it every address must be good.
+    A controller must know all the others, so for it every address must be valid.
     """
     voters: dict[int, Address] = {}
     addresses: list[Address] = []

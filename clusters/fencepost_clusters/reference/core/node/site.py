@@ -1,4 +1,4 @@
-"""Where a process is."""
+"""The addresses of a process."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from msgspec import Struct
 
 
 class Site(Struct, frozen=True):
-    """How a process is reached: by nodes as `name`, its slot's; by clients at `advertised`, a host.
+    """The addresses of a process: nodes reach it as `name`, its slot's name; clients at the host
+    `advertised`.
 
-    `ports` has the port of each listener that it serves; `process` is what it calls itself.
+    `ports` has the port of each listener that it serves; `process` is its name in events.
     """
 
     name: str

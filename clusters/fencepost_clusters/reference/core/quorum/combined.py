@@ -1,9 +1,10 @@
 """A controller and a broker in one process (QC-02): two cores, with ids and endpoints of their own.
 
-From outside it is one core with one stream of events; the ids in an event say which of the two it
-is about. A request goes to the node that serves its listener, an answer to the node that made the
-call: the two number their calls from one sequence. A call from one to the other never leaves the
-process. The broker keeps its copy of the metadata log in memory: the controller's is on the disk.
+From outside it is one core with one stream of events; the ids in an event name the node that it is
+about. A request goes to the node that serves its listener, an answer to the node that made the
+call; both nodes number their calls from one sequence. A call from one node to the other never
+leaves the process. The broker keeps its copy of the metadata log in memory; the controller's copy
+is on the disk.
 """
 
 from __future__ import annotations
@@ -69,14 +70,14 @@ class CombinedNode:
         return (*self.controller.metrics_now(), *self.broker.metrics_now())
 
     def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]:
-        """One step of the node that the input is for, and what follows from it in the other."""
+        """One step of the node that the input is for, and the resulting steps of the other node."""
         match what:
             case Received():
                 self._todo.append((self._serving(what.listener), what))
             case Answered() | CallFailed():
                 self._todo.append((self._callers.pop(what.call_id), what))
             case Recovered() | ShutdownAsked():
-                # The controller goes after the broker, which it may have to let go.
+                # The controller ends after the broker, since it may have to grant its shutdown.
                 self._todo.append((self.broker, what))
             case Tick():
                 self._todo.extend(((self.controller, what), (self.broker, what)))
@@ -91,7 +92,8 @@ class CombinedNode:
         return self.controller if listener == CONTROLLER_LISTENER else self.broker
 
     def _outward(self, node: Node, effect: Effect) -> tuple[Effect, ...]:
-        """What of an effect is for the world outside; the rest is a step for the other node."""
+        """The effects that leave the process; a call to the other node is carried out as its
+        step."""
         match effect:
             case Call():
                 listener = self._listeners.get(effect.address)
@@ -116,7 +118,7 @@ class CombinedNode:
         return () if stores_metadata and node is self.broker else (effect,)
 
     def _ask(self, node: Node, call: Call, listener: str) -> None:
-        """Hands a call to the node that serves that listener; below 0 are the inner requests."""
+        """Hands a call to the node that serves that listener; ids of inner requests are below 0."""
         self._requests -= 1
         self._inner[self._requests] = _Inner(node, call.call_id)
         received = Received(

@@ -1,7 +1,7 @@
 """A node's metrics under KIP-631's names, recorded as an event.
 
-Nothing here asks to be woken: the figures are looked at when a node has handled something, and its
-rates are those of the last time that was at least a second long.
+Metrics set no timer: they are computed when a node has handled an input, and rates are those of the
+last complete interval of at least a second.
 """
 
 from __future__ import annotations
@@ -44,15 +44,17 @@ class Metrics:
         self._requests += 1
 
     def appended(self, log_end: int, now: Instant) -> None:
-        """The active controller has appended up to `log_end`, which is to be committed."""
+        """The active controller has appended records up to `log_end`, which are not committed
+        yet."""
         self._appended.append((log_end, now.monotonic_ns))
 
     def term_ended(self) -> None:
-        """This controller stops leading: it commits nothing that it appended."""
+        """This controller stops leading: it will not commit the records that it appended."""
         self._appended.clear()
 
     def observe(self, raft: Raft, committed: Committed, snapshot: int, now: Instant) -> None:
-        """After each step: records the metrics if they have changed and it is time to.
+        """Called after each step: records the metrics if they have changed and enough time has
+        passed.
 
         `snapshot` is the offset of this node's last one, -1 for none.
         """

@@ -1,4 +1,4 @@
-"""What the nodes of one process are made with, whatever their roles."""
+"""The arguments that all nodes of one process share."""
 
 from __future__ import annotations
 

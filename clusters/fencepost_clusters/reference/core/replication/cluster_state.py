@@ -1,4 +1,4 @@
-"""What replication needs of the cluster's metadata and of the broker it runs in, in every plane."""
+"""The metadata and the state of the broker that replication reads, in every plane."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Broker(Struct, frozen=True, kw_only=True):
 
 
 class Partition(Struct, frozen=True, kw_only=True):
-    """A partition as its newest record has it; `leader` is -1 when there is none.
+    """A partition as its newest record has it; `leader` is -1 if there is none.
 
-    During a reassignment `replicas` holds the new replicas, of which `adding` were none before, and
-    then those in `removing`.
+    During a reassignment `replicas` lists the new replicas, of which those in `adding` were no
+    replicas before, and then those in `removing`.
     """
 
     topic_id: UUID
@@ -87,5 +87,5 @@ class Session(Protocol):
         ...
 
     def finishing(self, now: Instant) -> bool:
-        """Whether a request of a client that waits already is still carried out."""
+        """Whether a waiting request of a client is still carried out."""
         ...

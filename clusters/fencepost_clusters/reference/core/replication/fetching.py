@@ -1,7 +1,7 @@
-"""Serving fetches: a client's up to the high watermark, a follower's up to the end; long polls.
+"""Serves fetches: a client's up to the high watermark, a follower's up to the log end; long polls.
 
-A fetch for which there is nothing yet is parked, and looked at again when its time is up, or when
-something changed in a replica that it asks for.
+A fetch without records to return is parked. It is checked again when its time is up, or when a
+replica that it asks for has changed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MS = 1_000_000
 
 
 class _Parked(Struct, frozen=True):
-    """A fetch, a client's or a follower's, that waits for news."""
+    """A fetch of a client or a follower that waits for a change."""
 
     received: Received
     request: m.FetchRequest
@@ -45,7 +45,8 @@ class _Parked(Struct, frozen=True):
 
 
 class Fetching:
-    """See the module. `refuse` answers a client's request that came or waits while fenced."""
+    """See the module. `refuse` answers a client's request that arrived or waits while the broker is
+    fenced."""
 
     def __init__(
         self,
@@ -75,7 +76,7 @@ class Fetching:
     def fetch(
         self, received: Received, request: m.FetchRequest, state: ClusterState, now: Instant
     ) -> None:
-        """Answers a fetch, now or once there is something to return."""
+        """Answers a fetch, now or once there are records to return."""
         if request.session_id != 0:
             answer = m.FetchResponse(error_code=Error.FETCH_SESSION_ID_NOT_FOUND, responses=())
             self._out.add(Reply(received.request_id, answer))
@@ -91,7 +92,7 @@ class Fetching:
             self._park(parked)
 
     def release(self, state: ClusterState, now: Instant) -> None:
-        """Answers the parked fetches for which something came, or whose time is up."""
+        """Answers the parked fetches that have records to return, or whose time is up."""
         changed = self._replicas.changed
         if self._parked:
             look = {one for key in changed for one in self._waiting.get(key, ())}
@@ -130,7 +131,7 @@ class Fetching:
                 del self._waiting[key]
 
     def _try_fetch(self, parked: _Parked, state: ClusterState, now: Instant, final: bool) -> bool:
-        """Answers a fetch if there is something to return; `final`: also with nothing."""
+        """Answers a fetch if there are records to return; `final`: also without any."""
         if not parked.of_client:
             return self._try_replica_fetch(parked, state, now, final)
         topics: list[m.FetchableTopicResponse] = []
@@ -174,7 +175,7 @@ class Fetching:
             ), None
         below = self._policies.readable_end(one.high_watermark, one.log.end)
         if not one.log.start <= asked.fetch_offset <= below:
-            # Just after an election the high watermark may lag behind what was read before.
+            # Just after an election the high watermark may be below offsets that were read before.
             if one.log.start <= asked.fetch_offset <= one.log.end:
                 return self._nothing(one, index, below), None
             return m.PartitionData(

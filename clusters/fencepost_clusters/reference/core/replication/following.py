@@ -1,5 +1,5 @@
-"""Followers pull: one fetch in flight to each broker that leads something we follow, and the
-leader's side of it."""
+"""Replication by fetching: a follower has one fetch in flight to each broker that leads a partition
+it follows. The leader's side is here, too."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Fetcher:
     call: int | None = None
     next_ns: int = 0
     asked: tuple[tuple[UUID, int, int], ...] = ()
-    """(topic id, partition, leader epoch) as asked: an answer of another epoch is ignored."""
+    """(topic id, partition, leader epoch) of the request: an answer of another epoch is ignored."""
 
 
 class Following:
@@ -61,7 +61,7 @@ class Following:
     # ------------------------------------------------------------------------- the follower's side
 
     def _followed(self) -> dict[int, list[Replica]]:
-        """What is followed, by leader, in the order of the leaders' ids."""
+        """The followed partitions, by leader, in the order of the leaders' ids."""
         if self._version != self._replicas.version:
             self._version = self._replicas.version
             by_leader: dict[int, list[Replica]] = {}
@@ -81,7 +81,8 @@ class Following:
         return min(times, default=None)
 
     def hurry(self, now: Instant) -> None:
-        """The metadata changed: what was refused may be answered now."""
+        """Makes refused fetches due at once: after a change of the metadata they may be
+        answered."""
         for fetcher in self._fetchers.values():
             fetcher.next_ns = min(fetcher.next_ns, now.monotonic_ns)
 
@@ -146,7 +147,7 @@ class Following:
         self._calls[call] = leader
 
     def failed(self, call_id: int, now: Instant) -> bool:
-        """A fetch came to nothing; False if the call was none."""
+        """A fetch got no answer; False if the call was no fetch."""
         leader = self._calls.pop(call_id, None)
         if leader is None:
             return False
@@ -157,7 +158,7 @@ class Following:
         return True
 
     def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:
-        """Stores what was fetched; False if the call was no fetch of ours."""
+        """Stores the fetched batches; False if the call was no fetch of ours."""
         leader = self._calls.pop(call_id, None)
         if leader is None:
             return False
@@ -223,7 +224,8 @@ class Following:
         state: ClusterState,
         now: Instant,
     ) -> m.PartitionData:
-        """One partition of a follower's fetch, which counts as word of that follower's log end."""
+        """Serves one partition of a follower's fetch, which also reports that follower's log
+        end."""
         one = self._replicas.get(topic_id, asked.partition)
         error = Error.NONE
         if one is None or not one.leading:
@@ -275,7 +277,7 @@ class Following:
         )
 
     def has_news(self, request: m.FetchRequest) -> bool:
-        """Whether a parked follower fetch would be answered with something new."""
+        """Whether the answer to a parked follower fetch would contain a change."""
         follower = request.replica_state.replica_id
         for topic in request.topics:
             for asked in topic.partitions:
@@ -294,7 +296,7 @@ class Following:
     def remember_answer(
         self, request: m.FetchRequest, topic_id: UUID | None, part: m.PartitionData
     ) -> None:
-        """Remembers which high watermark a follower was answered."""
+        """Remembers the high watermark in the last answer to a follower."""
         one = self._replicas.get(topic_id, part.partition_index)
         if one is not None and part.error_code == Error.NONE:
             follower = one.followers.get(request.replica_state.replica_id)

@@ -21,7 +21,7 @@ def restored_watermark(checkpoint: int, log_end: int) -> int:
 def kept_when_following(high_watermark: int, log_end: int) -> int:
     """How much of its log a replica keeps when it starts to follow: all of it.
 
-    The leader later answers where the logs diverge, by leader epoch (RP-15).
+    The leader's answers later name the offset where the logs diverge, by leader epoch (RP-15).
     """
     return log_end
 
@@ -66,7 +66,7 @@ def counted_replicas(
 ) -> tuple[int, ...]:
     """The replicas over which the high watermark is the lowest log end.
 
-    These are the stored ISR and the replicas that may have been added. A shrink that was only
+    They are the stored ISR and the replicas that may have been added. A shrink that was only
     `proposed` does not count (RP-32).
     """
     return tuple(sorted({*stored, *adding}))
@@ -99,13 +99,13 @@ def strays(found: Collection[str], assigned: Collection[str]) -> list[str]:
 
 
 def accepts_writes(part: Part) -> bool:
-    """Whether a replica appends what clients send: only the leader (RP-18)."""
+    """Whether a replica appends clients' batches: only the leader does (RP-18)."""
     return part is Part.LEADER
 
 
 def remembered_batches(window: tuple[Entry, ...], epoch_start: int) -> tuple[Entry, ...]:
-    """The batches of a producer against which duplicates are checked: all in the log, whichever
-    leader appended them (RP-12)."""
+    """The batches of a producer against which duplicates are checked: all in the log, also those of
+    earlier leaders (RP-12)."""
     return window
 
 
@@ -115,7 +115,7 @@ def waits_for_followers(acks: int) -> bool:
 
 
 def readable_end(high_watermark: int, log_end: int) -> int:
-    """The offset below which clients read: what is committed (RP-07)."""
+    """The offset below which clients read: the committed part of the log (RP-07)."""
     return high_watermark
 
 

@@ -1,4 +1,4 @@
-"""Produce: what a client's batch must satisfy, deduplication, and when it is acknowledged."""
+"""Produce: the checks of a client's batch, deduplication, and acknowledgement."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Key = tuple[str, int]
 
 
 class Appended(Struct, frozen=True):
-    """Where a partition's batches stand: [base, end) in the log of `replica`."""
+    """The offsets of a partition's appended batches: [base, end) in the log of `replica`."""
 
     replica: Replica
     base: int
@@ -158,7 +158,7 @@ class Producing:
     # ------------------------------------------------------------------------------- acknowledging
 
     def settle(self, now: Instant) -> None:
-        """Answers every Produce that has its commit, has lost its leader, or waited too long."""
+        """Answers every Produce that is committed, has lost its leader, or waited too long."""
         kept: list[_Pending] = []
         for pending in self._pending:
             for key, stored in list(pending.waiting.items()):
@@ -173,7 +173,7 @@ class Producing:
         self._pending = kept
 
     def fail_all(self, now: Instant) -> None:
-        """The lease is gone: nothing that waits is acknowledged as committed any more (QC-17)."""
+        """The lease ended: no waiting Produce is acknowledged as committed any more (QC-17)."""
         for pending in self._pending:
             for key, stored in list(pending.waiting.items()):
                 del pending.waiting[key]

@@ -1,7 +1,7 @@
 """One replica of a partition on this broker: its log, its high watermark, and its part as leader.
 
-The high watermark is exclusive. The leader moves it to the least log end among the stored ISR and
-any replica it has asked to add, never among fewer: a shrink counts only once it is stored (RP-32).
+The high watermark is exclusive. The leader moves it to the lowest log end among the stored ISR and
+any replica that it has asked to add. A shrink counts only once it is stored (RP-32).
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ Key = tuple[UUID, int]
 
 
 def log_name(topic: str, partition: Partition) -> str:
-    """The log's folder: a topic made again under its old name is another log."""
+    """The log's folder: a topic that was created again under its old name has another log."""
     return f"{topic}-{partition.index}-{partition.topic_id.hex}"
 
 
 class RecoveredLog(Struct, frozen=True):
-    """What the disk holds of a replica: the index of its log, and its stored high watermark."""
+    """A replica's state on the disk: the index of its log, and its stored high watermark."""
 
     entries: tuple[Entry, ...] = ()
     high_watermark: int = 0
@@ -58,9 +58,9 @@ class RecoveredLog(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaHost:
-    """What all replicas of a broker share.
+    """The state that all replicas of a broker share.
 
-    `changed` takes a replica's key whenever something changes that a fetch waits for.
+    `changed` gets a replica's key whenever the replica changes in a way that a fetch waits for.
     """
 
     broker: int
@@ -85,16 +85,17 @@ class Replica:
         self.log = LogIndex(stored.entries)
         self.high_watermark = host.policies.restored_watermark(stored.high_watermark, self.log.end)
         self.flushed = 0
-        """The log is synced to disk below this offset, for all that this process knows (RP-26)."""
+        """The log is known to be synced to disk below this offset (RP-26)."""
         self._stored = (-1, -1)
         self.part = Part.IDLE
         self.followers: dict[int, Follower] = {}
         self.adding: tuple[int, ...] = ()
         """Replicas whose admission to the ISR was asked for and may be stored already."""
         self.asked: int | None = None
-        """The AlterIsr in flight, by its call; or that was granted and is not replayed yet."""
+        """The AlterIsr that is in flight, by its call, or that was granted and is not replayed
+        yet."""
         self.unsettled = False
-        """Whether an ISR that was asked for may be stored without this leader's knowing."""
+        """Whether a requested ISR may be stored although this leader got no answer."""
         self.retry_ns = 0
         self.epoch_start = 0
         self.proposed: tuple[int, ...] | None = None
@@ -115,7 +116,7 @@ class Replica:
     # ------------------------------------------------------------------------------------- roles
 
     def adopt(self, partition: Partition, now: Instant) -> None:
-        """Takes on what the committed metadata says."""
+        """Adopts the role in the committed metadata."""
         before, self.partition = self.partition, partition
         was = self.part
         self._changed.add(self._key)
@@ -163,7 +164,8 @@ class Replica:
         self._continue()
 
     def _continue(self) -> None:
-        """A leader's next epoch: its ISR was stored. Nothing is truncated (ruling on epochs)."""
+        """Continues as leader in the next epoch, after its ISR was stored. Nothing is truncated
+        (ruling on epochs)."""
         self._out.note(
             LeadershipStarted(
                 topic=self.topic,
@@ -179,7 +181,7 @@ class Replica:
         self._settle()
 
     def _settle(self) -> None:
-        """Another ISR is stored: nothing that was asked for before counts any more."""
+        """Another ISR is stored: earlier requests no longer count."""
         self.asked, self.adding, self.proposed, self.unsettled = None, (), None, False
         self.advance()
 
@@ -234,13 +236,13 @@ class Replica:
         return self._policies.counted_replicas(self.partition.isr, self.adding, self.proposed)
 
     def end_of(self, replica: int) -> int:
-        """A replica's log end as this leader knows it; -1 when it does not."""
+        """A replica's log end as this leader knows it; -1 if unknown."""
         if replica == self.me:
             return self.log.end
         return self.followers[replica].end if replica in self.followers else -1
 
     def advance(self) -> None:
-        """Moves the leader's high watermark as far as it may."""
+        """Moves the leader's high watermark as far as allowed."""
         counted = self.counted()
         held = min((self.end_of(r) for r in counted), default=-1)
         if held > self.high_watermark:
@@ -289,7 +291,8 @@ class Replica:
         self.advance()
 
     def forget(self, follower: int) -> None:
-        """A follower's process was replaced: what its predecessor had fetched is no word of it."""
+        """A follower's process was replaced: the offsets that its predecessor fetched no longer
+        count."""
         if follower in self.followers:
             self.followers[follower] = Follower(caught_up_ns=self.followers[follower].caught_up_ns)
             self._changed.add(self._key)
@@ -316,15 +319,16 @@ class Replica:
         )
 
     def propose(self, isr: tuple[int, ...]) -> None:
-        """This leader wants another ISR. Until that is stored, the high watermark moves by what
-        `counted_replicas` says."""
+        """This leader wants another ISR. Until that is stored, `counted_replicas` decides the high
+        watermark."""
         self.proposed = isr
         self.advance()
 
     def refused(self) -> None:
-        """What was to be added is certainly not stored: the high watermark waits for it no longer.
+        """The requested replicas were certainly not added: the high watermark waits for them no
+        longer.
 
-        It moves now, before anything is asked again: a replica may join only at the high watermark.
+        It moves now, before the next request, since a replica may join only at the high watermark.
         """
         self.adding = ()
         self.advance()
@@ -332,8 +336,8 @@ class Replica:
     # ------------------------------------------------------------------------------ to the disk
 
     def flush(self) -> None:
-        """Syncs what is not synced yet, then moves the flushed offset: it never runs ahead of the
-        disk (RP-26)."""
+        """Syncs the unsynced part of the log, then moves the flushed offset, so that it is never
+        ahead of the disk (RP-26)."""
         if self._policies.sync_is_due(self.flushed, self.log.end):
             self._out.add(Sync(self.name))
         self.flushed = self.log.end
@@ -351,14 +355,14 @@ class Replica:
     # ----------------------------------------------------------------------------- as a follower
 
     def take(self, header: BatchHeader, data: bytes) -> None:
-        """Stores a batch from the leader, as it is, at the end of the log (RP-05)."""
+        """Stores a batch from the leader, unchanged, at the end of the log (RP-05)."""
         if header.base_offset < self.log.end:
-            return  # the tail of an answer that came before a truncation
+            return  # the end of an answer from before a truncation
         header, data = self._policies.batch_from_leader(header, data, self.log.end)
         self._store(header, data, entry(header), as_leader=False)
 
     def learn(self, leaders_watermark: int) -> None:
-        """The leader's high watermark, as far as our log reaches (RP-27)."""
+        """Adopts the leader's high watermark, up to the end of our log (RP-27)."""
         before = self.high_watermark
         self.high_watermark = self._policies.learned_watermark(
             before, leaders_watermark, self.log.end
@@ -367,7 +371,8 @@ class Replica:
             self._note_watermark(False, ())
 
     def diverged(self, epoch: int, end_offset: int) -> None:
-        """The leader's log parts from ours after `epoch` at `end_offset`: cut ours (RP-15)."""
+        """The leader's log diverges from ours after `epoch` at `end_offset`: truncates ours
+        (RP-15)."""
         _, mine = self.log.end_for_epoch(epoch)
         self._cut(min(end_offset, mine), "leader_epoch")
 
@@ -394,5 +399,6 @@ class Replica:
 
 
 def _digest(header: BatchHeader, epoch: int) -> str:
-    """What a batch is, as stored: the same bytes resent to another leader are another batch."""
+    """A checksum of a batch as stored: the same bytes, sent again to another leader, are another
+    batch."""
     return f"{header.crc & 0xFFFFFFFF:08x}.{epoch}"

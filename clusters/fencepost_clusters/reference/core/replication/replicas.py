@@ -32,8 +32,9 @@ from fencepost_kafka import IsrChangeAnswered, IsrChangeAsked, RemovalReason, Re
 
 MS = 1_000_000
 _CERTAIN = frozenset({Error.INELIGIBLE_REPLICA, Error.INVALID_REQUEST})
-"""Refusals after which nothing that was asked before can have been stored: the leader epoch was
-current. After any other, such as NOT_CONTROLLER at the end of a term, it may have been."""
+"""Refusals after which no earlier request can have been stored, since the leader epoch was current.
+After any other refusal, such as NOT_CONTROLLER at the end of a term, a request may have been
+stored."""
 RETRY_NS = 100 * MS
 
 
@@ -49,7 +50,7 @@ class IsrOutcome(Struct, frozen=True):
 
 
 class IsrRequests(Protocol):
-    """How a leader has another ISR stored, which differs by plane."""
+    """The requests by which a leader changes its ISR; they differ by plane."""
 
     @property
     def broker_epoch(self) -> int:
@@ -58,12 +59,12 @@ class IsrRequests(Protocol):
 
     @property
     def learns_by_answer(self) -> bool:
-        """Whether a leader learns what is stored by the answer only, so that it has to ask again
-        when none came."""
+        """Whether a leader learns the stored ISR only from the answer, so that it has to ask again
+        if none came."""
         ...
 
     def can_ask(self) -> bool:
-        """Whether it is known where to ask."""
+        """Whether a controller to ask is known."""
         ...
 
     def ask(
@@ -74,7 +75,7 @@ class IsrRequests(Protocol):
         joined: tuple[int, ...],
         state: ClusterState,
     ) -> None:
-        """Asks that `members` be the ISR, of which `joined` were none before."""
+        """Asks that `members` be the ISR; `joined` are those that were not in it before."""
         ...
 
 
@@ -91,9 +92,9 @@ class Replicas:
         self.me = settings.node_id
         self.by_key: dict[Key, Replica] = {}
         self.version = 0
-        """Counts the changes of leaders and followers, for what is derived from them."""
+        """Counts the changes of leaders and followers, for values derived from them."""
         self.changed: set[Key] = set()
-        """The replicas with changes for which no parked fetch was looked at yet."""
+        """The replicas with changes for which parked fetches were not checked yet."""
         self._ordered: tuple[Replica, ...] = ()
         self._settings = settings
         self._isr_requests = isr_requests
@@ -107,10 +108,11 @@ class Replicas:
         """ISR request in flight -> the partition, and the leader epoch in which it was asked."""
         self._next_checkpoint_ns = 0
         self._due_ns: int | None = 0
-        """No later than the next laggard, retry or checkpoint; looked for again when it is over."""
+        """A lower bound of the time of the next laggard, retry or checkpoint; computed again once
+        it has passed."""
 
     def recovered(self, found: Recovered) -> None:
-        """Takes in what the disk holds, before any replica is opened."""
+        """Applies the recovered contents of the disk, before any replica is opened."""
         assert not self.by_key, "replicas are opened upon recovered logs"
         self._disk_logs.update(found.logs)
         self._checkpoints.update(found.high_watermarks)
@@ -128,7 +130,7 @@ class Replicas:
     # --------------------------------------------------------------------- following the metadata
 
     def adopt(self, state: ClusterState, changed: Iterable[Key], now: Instant) -> None:
-        """Takes on the committed state of the changed partitions."""
+        """Adopts the committed state of the changed partitions."""
         self.version += 1
         self._ordered = ()
         for key in sorted(changed):
@@ -181,7 +183,7 @@ class Replicas:
     # --------------------------------------------------------------------------------------- ISR
 
     def deadline_ns(self) -> int | None:
-        """When a Tick is wanted next: at the next laggard, retry or checkpoint, or before."""
+        """When a Tick is wanted next: at the next laggard, retry or checkpoint, or earlier."""
         return self._due_ns
 
     def _earliest_ns(self) -> int | None:
@@ -215,7 +217,8 @@ class Replicas:
         self._due_ns = self._earliest_ns()
 
     def checkpoint(self) -> None:
-        """Syncs every log, then stores how far, and every replica's high watermark (RP-08)."""
+        """Syncs every log, then stores the flushed offset and the high watermark of every replica
+        (RP-08)."""
         every = self.all()
         for one in every:
             one.flush()
@@ -235,7 +238,7 @@ class Replicas:
             if r in state.brokers and not state.brokers[r].fenced
         )
         if not gone and not joined and not one.adding and not one.unsettled:
-            # Not before the laggard's own deadline, and not in a loop over a fenced joiner.
+            # Not before the laggard's deadline, and not again and again for a fenced replica.
             one.retry_ns = now.monotonic_ns + RETRY_NS
             return
         members = tuple(
@@ -272,7 +275,7 @@ class Replicas:
         return call_id in self._calls
 
     def answered(self, call_id: int, outcome: IsrOutcome, now: Instant) -> None:
-        """Takes in the answer to an ISR request."""
+        """Applies the answer to an ISR request."""
         key, asked_in = self._calls.pop(call_id)
         one = self.by_key.get(key)
         if one is None:
@@ -296,7 +299,8 @@ class Replicas:
                 one.refused()
 
     def failed(self, call_id: int, now: Instant) -> bool:
-        """An ISR request got no answer: it may be stored, so what it adds is still waited for."""
+        """An ISR request got no answer: it may be stored, so the high watermark still waits for the
+        replicas that it adds."""
         key, _ = self._calls.pop(call_id, (None, -1))
         if key is None:
             return False

@@ -1,4 +1,4 @@
-"""What a replica is at the moment, and what a leader knows of its followers."""
+"""The roles of a replica, and a leader's knowledge of its followers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ LossReason = Literal["deleted", "unassigned"]
 RetireReason = Literal[LossReason, "taken_over", "shutdown"]
 """Why a replica stops leading or following for good."""
 CutReason = Literal["high_watermark", "leader_epoch"]
-"""By what a follower's log was cut."""
+"""The reason for which a follower's log was truncated."""
 ProduceRefusal = Literal["not_leader", "not_enough_replicas"]
 
 
 class Part(Enum):
-    """What a replica is at the moment."""
+    """The present role of a replica."""
 
     IDLE = "idle"
     LEADER = "leader"
@@ -25,7 +25,7 @@ class Part(Enum):
 
 @dataclass(slots=True)
 class Follower:
-    """What the leader knows of a follower; `end` is -1 until the follower has fetched."""
+    """The leader's knowledge of a follower; `end` is -1 until the follower has fetched."""
 
     end: int = -1
     broker_epoch: int = -1

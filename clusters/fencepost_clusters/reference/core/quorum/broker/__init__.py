@@ -1,1 +1,1 @@
-"""A broker of the quorum plane: its lease, and what it serves."""
+"""A broker of the quorum plane: its lease, and the requests that it serves."""

@@ -129,7 +129,7 @@ class BrokerNode:
     # ------------------------------------------------------------------------------------- driver
 
     def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]:
-        """One step. An input that arrives after the deadline finds the Tick done first."""
+        """One step. If the input arrives after the deadline, the Tick is done first."""
         self._out.cause = None
         if self._due_ns is not None and now.monotonic_ns >= self._due_ns:
             self._tick(now)
@@ -153,7 +153,8 @@ class BrokerNode:
         self.fetching.release(self.committed.image, now)
         self._due_ns = self._earliest_ns()
         if self._due_ns is not None and now.monotonic_ns >= self._due_ns:
-            # What has just happened made something due: the next fetch, a heartbeat, an ISR change.
+            # This step may have made another action due: the next fetch, a heartbeat, an ISR
+            # change.
             self._tick(now)
             self.producing.settle(now)
             self.fetching.release(self.committed.image, now)
@@ -164,7 +165,7 @@ class BrokerNode:
         return self._out.drain()
 
     def _take_disk(self, found: Recovered, now: Instant) -> None:
-        """The single-node work of starting is done: only now does it register (REG-02)."""
+        """The recovery of the node's own disk is done; the broker registers only now (REG-02)."""
         batches = sum(len(entries) for entries in found.logs.values())
         self._out.note(
             RecoveryEnded(node_id=self.settings.node_id, logs=len(found.logs), batches=batches)
@@ -207,7 +208,7 @@ class BrokerNode:
             self.following.tick(self.committed.image, now)
 
     def _fenced(self, now: Instant) -> None:
-        """Answers the client requests that still wait, none as committed."""
+        """Answers the waiting client requests, none as committed."""
         if not self.lifecycle.serving(now):
             self.producing.fail_all(now)
 
@@ -234,7 +235,7 @@ class BrokerNode:
         mine = image.brokers.get(self.settings.node_id)
         holds = mine is not None and mine.incarnation == self.lifecycle.incarnation
         if holds and not self._joined and self._recovered:
-            # From here on the log's records about this broker id are about this process.
+            # Later records about this broker id are about this process.
             self._joined = True
             # Its replicas may have missed changes before.
             self._changed = set(self.replicas.by_key)
@@ -261,7 +262,7 @@ class BrokerNode:
             self.following.hurry(now)
 
     def _replaced(self, snapshot: Snapshot) -> None:
-        """The metadata has jumped: anything may be different."""
+        """The metadata was replaced by a snapshot: any part of it may have changed."""
         self.snapshots.replaced(snapshot)
         image = self.committed.image
         self._changed.update(self.replicas.by_key)

@@ -1,4 +1,4 @@
-"""AlterIsr: how a leader of the quorum plane has another ISR stored."""
+"""AlterIsr: the request by which a leader of the quorum plane changes its ISR."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ class AlterIsr:
         joined: tuple[int, ...],
         state: ClusterState,
     ) -> None:
-        """Asks the active controller; each member goes with its broker epoch."""
+        """Sends the request to the active controller; it names each member with its broker
+        epoch."""
         assert self._raft.leader is not None
         epochs = {
             r: self.broker_epoch
@@ -73,7 +74,7 @@ class AlterIsr:
 
 
 def outcome(answer: m.Response) -> IsrOutcome:
-    """What an answer to AlterIsr says of its one partition."""
+    """The outcome in an answer to AlterIsr, for its one partition."""
     assert isinstance(answer, m.AlterPartitionResponse), answer
     if answer.error_code != Error.NONE:
         return IsrOutcome(Error(answer.error_code))

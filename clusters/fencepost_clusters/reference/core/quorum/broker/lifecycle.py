@@ -3,8 +3,8 @@
     INITIAL --registered--> FENCED --unfenced--> ACTIVE --lease_expired, refused--> FENCED
     ACTIVE or FENCED --shutdown_granted--> SHUTDOWN
 
-The lease is measured from when the granting heartbeat was sent, on this node's monotonic clock, so
-that it never ends later here than at the controller.
+The lease is measured from the sending of the granting heartbeat, on this node's monotonic clock, so
+it never ends later here than at the controller.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RETRY_NS = 50 * MS
 
 
 class _Beat(Struct, frozen=True):
-    """A heartbeat on its way: its target, its times by both clocks, and the broker's state then."""
+    """A heartbeat in flight: its target, its times by both clocks, and the broker's state then."""
 
     call: int
     target: int
@@ -86,7 +86,7 @@ class Lifecycle:
         self._beat: _Beat | None = None
         self._target = -1
         self._stop: tuple[int, StopReason] | None = None
-        """When it ends although no controller lets it go, once it is asked to stop."""
+        """After a request to stop: when it ends even if no controller has granted the shutdown."""
 
     # ------------------------------------------------------------------------------- questions
 
@@ -121,7 +121,8 @@ class Lifecycle:
     # ------------------------------------------------------------------------------ time passes
 
     def tick(self, now: Instant, leader: int | None, applied: int) -> None:
-        """Loses the lease, or sends a heartbeat, as is due; `applied` is the metadata replayed."""
+        """Ends the lease, or sends a heartbeat, if due; `applied` is the offset of the replayed
+        metadata."""
         if self.state is BrokerState.ACTIVE and self._session_over(now):
             self._become(BrokerState.FENCED, "lease_expired")
         if self._stop is not None and not self.granted_shutdown:
@@ -132,7 +133,7 @@ class Lifecycle:
             self._ask(now, leader, applied)
 
     def recovered(self, now: Instant) -> None:
-        """The logs are recovered: nothing keeps the broker from registering (REG-02)."""
+        """The logs are recovered, so the broker may register (REG-02)."""
         self._recovered = True
         self.hurry(now)
 
@@ -141,7 +142,8 @@ class Lifecycle:
         self._next_ns = min(self._next_ns, now.monotonic_ns)
 
     def stop(self, now: Instant) -> None:
-        """SIGTERM or SIGINT: ask for SHUTDOWN, and go without it when the time set is over."""
+        """SIGTERM or SIGINT: asks for SHUTDOWN, and ends without a grant when the configured time
+        is over."""
         if self._stop is None:
             limit_ms = self._settings.ms("controlled.shutdown.timeout.ms")
             self._stop = self._policies.stops_without_grant(now.monotonic_ns, limit_ms * MS)
@@ -166,7 +168,7 @@ class Lifecycle:
             self._become(BrokerState.FENCED, "taken_over")
 
     def deleted(self, now: Instant) -> None:
-        """The committed metadata has no broker of this id any more: it registers anew (QC-26)."""
+        """The committed metadata has no broker of this id any more: it registers again (QC-26)."""
         self.epoch = -1
         if self.state is BrokerState.ACTIVE:
             self._become(BrokerState.FENCED, "refused")
@@ -195,7 +197,7 @@ class Lifecycle:
     def _ask(self, now: Instant, leader: int | None, applied: int) -> None:
         target = self._controller(leader)
         if target is None:
-            return  # until an answer to a fetch of the metadata names some
+            return  # unknown until an answer to a fetch of the metadata names them
         goal = BrokerState.ACTIVE if self._stop is None else BrokerState.SHUTDOWN
         request = m.BrokerHeartbeatRequest(
             target_state=goal,
@@ -233,7 +235,7 @@ class Lifecycle:
         self._beat = _Beat(call, target, now.monotonic_ns, now.wall_ms, self.state)
 
     def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:
-        """Takes in a heartbeat's answer; False if the call was not the newest heartbeat."""
+        """Applies a heartbeat's answer; False if the call was not the newest heartbeat."""
         beat = self._beat
         if beat is None or beat.call != call_id:
             return False
@@ -247,7 +249,7 @@ class Lifecycle:
         return True
 
     def failed(self, call_id: int, now: Instant) -> bool:
-        """A heartbeat came to nothing; False if the call was none."""
+        """A heartbeat got no answer; False if the call was no heartbeat."""
         if self._beat is None or self._beat.call != call_id:
             return False
         self._next_target(self._beat.target)
@@ -261,7 +263,7 @@ class Lifecycle:
         self._target = next((node for node in others if node > tried), others[0] if others else -1)
 
     def _controller(self, leader: int | None) -> int | None:
-        """The controller to call: the leader, or any; None while none is known."""
+        """The controller to call: the leader if it is known, else any; None while none is known."""
         for node in (leader, self._target, *known(self._controllers)[:1]):
             if node is not None and node in self._controllers and node >= 0:
                 return node
@@ -293,7 +295,7 @@ class Lifecycle:
             self._grant_shutdown("shutdown_granted")
             return
         if next_state is BrokerState.UNKNOWN:
-            return  # neither a state to take nor a lease (QC-27)
+            return  # no known state, and no lease (QC-27)
         if next_state is not BrokerState.ACTIVE:
             if self.state is BrokerState.ACTIVE:
                 self._become(BrokerState.FENCED, "refused")

@@ -11,7 +11,7 @@ from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
 from fencepost_clusters.reference.core.replication.cluster_state import Broker
 
 StopReason = Literal["shutdown_requested", "shutdown_timeout"]
-"""Why a broker ends although no controller let it go."""
+"""Why a broker ends although no controller has granted the shutdown."""
 StateReason = Literal[
     "registered",
     "unfenced",
@@ -40,8 +40,8 @@ def session_ends_ns(lease_ends_ns: int) -> int:
 
 
 def stops_without_grant(asked_ns: int, limit_ns: int) -> tuple[int, StopReason]:
-    """When a broker that was asked to stop ends although no controller let it go, and under which
-    reason: once the time set for that is over (REG-08, REG-09)."""
+    """When a broker that was asked to stop ends without a grant, and for which reason: once the
+    configured time is over (REG-08, REG-09)."""
     return asked_ns + limit_ns, "shutdown_timeout"
 
 

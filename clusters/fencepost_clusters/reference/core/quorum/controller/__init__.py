@@ -1,1 +1,1 @@
-"""What the active controller decides."""
+"""The decisions of the active controller."""

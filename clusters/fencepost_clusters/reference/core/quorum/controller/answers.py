@@ -1,4 +1,4 @@
-"""Answers of a controller: each leaves once the log that it rests on is committed (QC-08)."""
+"""Answers of a controller: each is sent once the log that it depends on is committed (QC-08)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from fencepost_kafka import ChangeAnswered, HeartbeatAnswered
 
 
 def balance_ms(settings: Settings) -> int:
-    """How often leaderships are given back to preferred replicas; 0: never."""
+    """The interval at which leaderships return to preferred replicas; 0: never."""
     if not settings.ms("auto.leader.rebalance.enable"):
         return 0
     return settings.ms("leader.imbalance.check.interval.ms")
 
 
 class _Waiting(Struct, frozen=True, kw_only=True):
-    """An answer that may leave once everything below `offset` is committed.
+    """An answer that may be sent once all records below `offset` are committed.
 
     `active`: it was decided by an active controller.
     """
@@ -67,7 +67,7 @@ class Answers:
     def to_change(self, received: Received, answer: m.Response, log_end: int, offset: int) -> None:
         """Answers a change once the log is committed up to `log_end`.
 
-        `offset` is that of the change's last record, -1 when there is none.
+        `offset` is that of the change's last record, -1 if there is none.
         """
         event = ChangeAnswered(
             api=CHANGES.name(received.message),
@@ -100,7 +100,7 @@ class Answers:
         )
 
     def send_committed(self) -> None:
-        """Sends the answers that rest on what is committed by now."""
+        """Sends the answers whose log is committed by now."""
         ready = [w for w in self._waiting if w.offset <= self._raft.high_watermark]
         if ready:
             self._waiting = [w for w in self._waiting if w.offset > self._raft.high_watermark]
@@ -108,7 +108,7 @@ class Answers:
                 self._send(one)
 
     def refuse_waiting(self) -> None:
-        """Refuses what waits: this controller is no longer active."""
+        """Refuses the waiting requests: this controller is no longer active."""
         refused, self._waiting = self._waiting, []
         for one in refused:
             self.refuse(one.received, one.cause)
@@ -135,7 +135,8 @@ class Answers:
         )
 
     def refuse(self, received: Received, cause: Cause | None) -> None:
-        """NOT_CONTROLLER, naming the active controller where the answer can (QC-22)."""
+        """Answers NOT_CONTROLLER; names the active controller if the answer has a field for it
+        (QC-22)."""
         message = received.message
         if not isinstance(message, m.BrokerHeartbeatRequest):
             answer = CHANGES.refused(message, Error.NOT_CONTROLLER)

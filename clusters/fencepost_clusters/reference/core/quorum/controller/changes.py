@@ -80,7 +80,7 @@ def _isr_refused(asked: m.AlterPartitionRequest, error: Error) -> m.Response:
 
 
 def _unregister(on: QuorumContext, asked: a.UnregisterBrokerRequest) -> ChangeDecision:
-    """DeleteBroker: it leaves every ISR but as the last member (QC-26)."""
+    """DeleteBroker: the broker leaves every ISR of which it is not the last member (QC-26)."""
     if asked.broker_id not in on.cluster.image.brokers:
         return ChangeDecision(
             (), a.UnregisterBrokerResponse(error_code=Error.BROKER_ID_NOT_REGISTERED)
@@ -117,7 +117,7 @@ def _remove_voter(on: QuorumContext, asked: a.RemoveRaftVoterRequest) -> ChangeD
 
 
 def _of_cluster(change: Change[DecisionContext]) -> Change[QuorumContext]:
-    """A request of every plane, decided from what this plane has."""
+    """A request of every plane, decided from this plane's context."""
     return Change(
         change.name,
         lambda on, asked: change.decide(on.cluster, asked),
@@ -147,4 +147,4 @@ CHANGES: Changes[QuorumContext] = Changes(
         ),
     }
 )
-"""Every request that asks the quorum's active controller for something."""
+"""Every request for a change that the quorum's active controller decides."""

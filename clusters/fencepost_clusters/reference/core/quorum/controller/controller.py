@@ -1,8 +1,9 @@
 """A controller node: the quorum's log, and, while it leads, the decisions of the active controller.
 
 Two images: the committed one, which every controller has, and, on the active controller, one that
-runs ahead of it to the log's end. Decisions read the latter; every answer waits until the log that
-it rests on is committed; at the end of the term the image that is ahead is dropped (QC-08, QC-09).
+runs ahead of it to the log's end. Decisions read the image that runs ahead. Every answer waits
+until the log that it depends on is committed. At the end of the term the image that runs ahead is
+dropped (QC-08, QC-09).
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class ControllerNode:
     # ------------------------------------------------------------------------------------- driver
 
     def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]:
-        """One step. An input that arrives after the deadline finds the Tick done first."""
+        """One step. If the input arrives after the deadline, the Tick is done first."""
         self._out.cause = None
         self.raft.tick(now)
         self._follow_leadership(now)
@@ -170,7 +171,7 @@ class ControllerNode:
         return self._ahead is not None
 
     def _follow_leadership(self, now: Instant) -> None:
-        """Begins or ends this controller's term, as the quorum's leadership has changed."""
+        """Begins or ends this controller's term if the quorum's leadership has changed."""
         if self.raft.leading and self._led_epoch != self.raft.epoch:
             if self._ahead is not None:
                 self._leave()
@@ -193,7 +194,8 @@ class ControllerNode:
             self._leave()
 
     def _follow_log(self) -> None:
-        """Replays what is committed; another log, that of a leader's snapshot, from its start."""
+        """Replays the committed records; if a leader's snapshot replaced the log, from its
+        start."""
         self.committed.advance(self.log, self.raft.high_watermark)
         if self.committed.was_replaced and self.log.snapshot is not None:
             self.snapshots.replaced(self.log.snapshot)
@@ -214,7 +216,7 @@ class ControllerNode:
             self.snapshots.start(self.committed.image, now, self.raft.epoch)
 
     def _leave(self) -> None:
-        """Ends the term: drops all that was not committed (QC-09)."""
+        """Ends the term: drops all records that are not committed (QC-09)."""
         ahead, self._ahead = self._ahead, None
         self._coordination = None
         self.metrics.term_ended()
@@ -233,7 +235,8 @@ class ControllerNode:
     # ----------------------------------------------------------------------------------- deciding
 
     def _apply(self, records: Iterable[r.Record], now: Instant) -> int:
-        """Appends records as one batch and replays them ahead; the log's end, to wait for."""
+        """Appends records as one batch and replays them ahead; returns the log's end, to wait
+        for."""
         batch = list(records)
         assert self._ahead is not None
         if batch:
@@ -386,11 +389,12 @@ class ControllerNode:
         return frozenset(b for b in self._ahead.live() if targets.get(b) is BrokerState.ACTIVE)
 
     def _willing(self) -> frozenset[int]:
-        """The brokers to which leaderships go back by themselves."""
+        """The brokers to which leaderships return without a request."""
         return self._ready() if balance_ms(self.settings) else frozenset()
 
     def _settle(self, records: Iterable[r.Record], now: Instant) -> None:
-        """Ends the reassignments, and gives back the leaderships, that were waiting for these."""
+        """Ends the reassignments, and returns the leaderships, that were waiting for these
+        partitions."""
         assert self._ahead is not None
         places = [
             self._ahead.partitions[record.topic_id][record.partition_id]
@@ -400,7 +404,7 @@ class ControllerNode:
         self._apply(reassigning.settle(self._ahead, places, self._willing(), self._cluster), now)
 
     def _maintain(self, now: Instant) -> None:
-        """Finishes deletions once marked, and at times looks at every partition."""
+        """Finishes marked deletions, and checks every partition at intervals."""
         if self._ahead is None:
             return
         if self.committed.image.deleting:
@@ -414,5 +418,5 @@ class ControllerNode:
 
 
 def _topic_id(controller_epoch: int, offset: int) -> UUID:
-    """A unique topic id: made of an offset, and of the epoch that only this leader writes in."""
+    """A unique topic id: made of an offset, and of the epoch in which only this leader writes."""
     return UUID(int=(1 << 127) | (controller_epoch << 64) | offset)

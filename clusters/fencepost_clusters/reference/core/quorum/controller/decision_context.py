@@ -1,4 +1,4 @@
-"""What the active controller decides about a change from."""
+"""The context in which the active controller decides about a change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencepost_clusters.reference.core.quorum.raft.electorate import Voters
 class Quorum(Struct, frozen=True, kw_only=True):
     """The quorum as its leader knows it; `ends` are the log ends of its voters.
 
-    `settled`: the newest change of `voters`, and something of this epoch, is committed. `observed`
+    `settled`: the newest change of `voters`, and a record of this epoch, are committed. `observed`
     is how far each other node has fetched, whether it votes or not.
     """
 
@@ -28,7 +28,7 @@ class Quorum(Struct, frozen=True, kw_only=True):
 
 
 class QuorumContext(Struct, frozen=True):
-    """What decisions about the cluster are made from, and the quorum itself."""
+    """The context of decisions about the cluster, and the quorum itself."""
 
     cluster: DecisionContext
     quorum: Quorum

@@ -1,4 +1,4 @@
-"""What the active controller decides about a heartbeat."""
+"""The active controller's decision about a heartbeat."""
 
 from __future__ import annotations
 

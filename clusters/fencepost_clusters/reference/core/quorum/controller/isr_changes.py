@@ -1,4 +1,4 @@
-"""ISR changes that leaders ask for: which of them the active controller writes."""
+"""Decides which ISR changes of leaders the active controller writes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def alter_isr(
     election: ElectionPolicies,
     registration: RegistrationPolicies,
 ) -> tuple[Error, IsrChangeRecord | None]:
-    """Judges one AlterIsr of a leader whose broker epoch is current already (QC-32, RP-19).
+    """Judges one AlterIsr of a leader whose broker epoch is current (QC-32, RP-19).
 
     A member must be a replica, unfenced, and of the incarnation that the leader saw.
     """

@@ -20,7 +20,7 @@ from fencepost_clusters.reference.wire.errors import Error
 
 
 def next_check_ns(next_end_ns: int) -> int:
-    """When the controller looks for ended leases: as soon as the next one ends (QC-14)."""
+    """When the controller looks for ended leases: as soon as the next lease ends (QC-14)."""
     return next_end_ns
 
 
@@ -36,7 +36,7 @@ def lease_start_ms(requested_ms: int, now_ms: int) -> int:
 
 
 def renewing_image(ahead: Image | None, committed: Image, has_led: bool) -> Image | None:
-    """The state from which heartbeats are answered; None where they are refused.
+    """The state from which heartbeats are answered; None if they are refused.
 
     Only the active controller has an image that is ahead of the committed one (QC-22).
     """
@@ -79,7 +79,7 @@ def is_admitted(rights: Rights, principal: str) -> bool:
 
 
 def id_clashes(node: int, others: Collection[int]) -> bool:
-    """Whether an id is taken by the other kind of node: there is one space of ids (QC-03)."""
+    """Whether a node of the other kind has this id: there is one space of ids (QC-03)."""
     return node in others
 
 
@@ -138,7 +138,7 @@ def is_current_epoch(claimed: int, current: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationPolicies:
-    """Which process is which broker, and what it may do."""
+    """The registration of a broker's process, and its rights."""
 
     is_admitted: Callable[[Rights, str], bool] = is_admitted
     id_clashes: Callable[[int, Collection[int]], bool] = id_clashes
@@ -163,7 +163,8 @@ Applied = tuple[Image, int]
 
 
 def answer_offset(log_end: int) -> int:
-    """How far the log must be committed before an answer leaves: all it rests on (QC-08)."""
+    """How far the log must be committed before an answer is sent: everything that it depends on
+    (QC-08)."""
     return log_end
 
 
@@ -173,13 +174,14 @@ def kept_on_deposition(committed: Applied, ahead: Applied) -> Applied:
 
 
 def snapshot_must_wait(other_silent_ns: int, lease_ns: int) -> bool:
-    """Whether a snapshot waits for that of another controller, which is not silent (QC-12)."""
+    """Whether a snapshot waits for the snapshot of another controller that is not silent
+    (QC-12)."""
     return other_silent_ns < lease_ns
 
 
 @dataclass(frozen=True, slots=True)
 class TermPolicies:
-    """What a controller answers, keeps and coordinates during and after its term."""
+    """A controller's answers, state and coordination during and after its term."""
 
     answer_offset: Callable[[int], int] = answer_offset
     kept_on_deposition: Callable[[Applied, Applied], Applied] = kept_on_deposition

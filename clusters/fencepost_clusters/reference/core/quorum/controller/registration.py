@@ -1,9 +1,9 @@
-"""Registration, leases and fencing: what the active controller decides about brokers.
+"""Registration, leases and fencing: the active controller's decisions about brokers.
 
 KIP-631's heartbeat with epoch -1 is the registration draft's Register.
 
-Deciding changes nothing. Hard state is the image; `Leases` is soft: lost at a failover, after which
-every unfenced broker is given one full period (QC-31).
+Deciding changes nothing. Hard state is the image. `Leases` is soft state: it is lost at a failover,
+and every unfenced broker then gets one full period (QC-31).
 """
 
 from __future__ import annotations
@@ -38,19 +38,21 @@ class Leases:
     committed: dict[int, int] = field(default_factory=dict)
     """broker -> the committed end of the metadata when it was last heard."""
     ends_ns: int = NEVER_NS
-    """No lease ends before; from then on each is looked at, so that most steps look at none."""
+    """No lease ends before this time. Leases are checked from then on only, so most steps check
+    none."""
 
     def renew(
         self, asked: m.BrokerHeartbeatRequest, committed: int, now: Instant, lease_ns: int
     ) -> None:
-        """A broker's lease begins anew."""
+        """A broker's lease begins again."""
         self.heard_ns[asked.broker_id] = now.monotonic_ns
         self.targets[asked.broker_id] = BrokerState.read(asked.target_state)
         self.committed[asked.broker_id] = committed
         self.ends_ns = min(self.ends_ns, now.monotonic_ns + lease_ns)
 
     def looked_at(self, image: Image, lease_ns: int) -> None:
-        """Ended leases are fenced: the next to end is the one renewed longest ago."""
+        """Every lease was checked, and brokers with ended leases are fenced: the next lease to end
+        is the one renewed longest ago."""
         unfenced = (self.heard_ns[b.id] for b in image.brokers.values() if not b.fenced)
         self.ends_ns = min(unfenced, default=NEVER_NS - lease_ns) + lease_ns
 
@@ -73,7 +75,7 @@ def heartbeat(
     policies: ControllerPolicies,
     election: ElectionPolicies,
 ) -> HeartbeatDecision:
-    """Decides about one BrokerHeartbeat; `next_offset` is where its first record will stand."""
+    """Decides about one BrokerHeartbeat; `next_offset` is the offset of its first record."""
     known = image.brokers.get(asked.broker_id)
     rules = policies.registration
     if asked.broker_id < 0 or rules.id_clashes(asked.broker_id, controllers):
@@ -109,7 +111,7 @@ def heartbeat(
         return _shutdown(image, known, asked, policies, election)
     current = BrokerState.read(asked.current_state)
     fenced = known.fenced or current in (BrokerState.INITIAL, BrokerState.FENCED)
-    if target is BrokerState.UNKNOWN:  # a target state of newer software: nothing changes
+    if target is BrokerState.UNKNOWN:  # a target state of newer software changes nothing
         state = BrokerState.FENCED if fenced else BrokerState.ACTIVE
         return HeartbeatDecision(Error.NONE, state, known.epoch, renews=True)
     if fenced:
@@ -132,7 +134,7 @@ def _revoke(
     error: Error,
     election: ElectionPolicies,
 ) -> HeartbeatDecision:
-    """Refuses a heartbeat; a lease that its very process still has ends with that."""
+    """Refuses a heartbeat; if the same process still has a lease, the lease ends."""
     records: tuple[r.Record, ...] = ()
     if known is not None and not known.fenced and known.incarnation == asked.incarnation_id:
         records = fence(image, known.id, election)
@@ -151,9 +153,10 @@ def _register(
     policies: ControllerPolicies,
     election: ElectionPolicies,
 ) -> HeartbeatDecision:
-    """A process claims an id. In INITIAL it wins, at once (QC-19, QC-35), unless it lost before."""
+    """A process claims an id. In INITIAL it gets the id at once (QC-19, QC-35), unless it lost the
+    id before."""
     if known is not None and known.incarnation == asked.incarnation_id:
-        state = BrokerState.FENCED  # a repeated Register, or one whose answer was lost
+        state = BrokerState.FENCED  # a repeated Register, or a Register whose answer was lost
         return HeartbeatDecision(Error.NONE, state, known.epoch, renews=True)
     if image.has_lost(asked.broker_id, asked.incarnation_id):
         return HeartbeatDecision(Error.DUPLICATE_BROKER_REGISTRATION, BrokerState.FENCED, -1)
@@ -210,9 +213,11 @@ def _shutdown(
     policies: ControllerPolicies,
     election: ElectionPolicies,
 ) -> HeartbeatDecision:
-    """Grants SHUTDOWN once nothing is led by the broker (QC-18); until then, moves it off.
+    """Grants SHUTDOWN once the broker leads no partition (QC-18); until then, moves its
+    leaderships.
 
-    One that fenced itself meanwhile stays so: it would need another epoch to be active (QC-20).
+    A broker that fenced itself meanwhile stays fenced: it would need another epoch to be active
+    (QC-20).
     """
     if policies.registration.must_hand_over(image, known.id):
         moved = leadership.on_handover(image, known.id, election)
@@ -236,13 +241,14 @@ def expired(image: Image, leases: Leases, now: Instant, lease_ns: int) -> tuple[
 
 
 def fence(image: Image, broker: int, policies: ElectionPolicies) -> tuple[r.Record, ...]:
-    """The records that fence a broker and move what it led (QC-14, QC-30)."""
+    """The records that fence a broker and move its leaderships (QC-14, QC-30)."""
     known = image.brokers[broker]
     moved = leadership.on_broker_gone(image, broker, policies)
     return (broker_record(known, known.epoch, fenced=True), *moved)
 
 
 def delete(image: Image, broker: int, policies: ElectionPolicies) -> tuple[r.Record, ...]:
-    """The records that delete a broker: out of every ISR but as the last member (QC-26)."""
+    """The records that delete a broker. It leaves every ISR of which it is not the last member
+    (QC-26)."""
     moved = leadership.on_broker_deleted(image, broker, policies)
     return (r.DeleteBrokerRecord(id=broker), *moved)

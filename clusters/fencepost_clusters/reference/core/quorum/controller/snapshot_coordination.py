@@ -1,7 +1,9 @@
-"""Which controller takes a snapshot, and when: the active one's part, and a standby's (KIP-631).
+"""Coordinates which controller takes a snapshot, and when: the active controller's part, and a
+standby's (KIP-631).
 
 A standby reports the offset of its last snapshot in a ControllerHeartbeat; the answer may ask it to
-take another. What the active controller knows of snapshots is soft state: a new one starts without.
+take another. The active controller's knowledge of snapshots is soft state: a new active controller
+starts without it.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ class Coordination:
         self._out = out
         self._known: dict[int, _Known] = {}
         self._asked: tuple[int, int] | None = None
-        """The controller whose snapshot is under way, and the offset of the one it had."""
+        """The controller whose snapshot is under way, and the offset of its former snapshot."""
         self._made_to_wait: set[int] = set()
 
     def report(self, controller: int, offset: int, now: Instant) -> None:
@@ -83,7 +85,7 @@ class Coordination:
 
 @final
 class Reporting:
-    """A standby's part: a ControllerHeartbeat now and then, and at once when it has news."""
+    """A standby's part: a ControllerHeartbeat at intervals, and at once after a new snapshot."""
 
     def __init__(
         self, settings: Settings, electorate: Electorate, out: Outbox, now: Instant
@@ -102,7 +104,7 @@ class Reporting:
         return self._next_ns if known and self._call is None else None
 
     def hurry(self, now: Instant) -> None:
-        """There is another snapshot to report."""
+        """Makes the next report due at once, since there is a new snapshot."""
         self._next_ns = min(self._next_ns, now.monotonic_ns)
 
     def tick(self, leader: int | None, offset: int, now: Instant) -> None:
@@ -120,7 +122,8 @@ class Reporting:
     def answered(self, call_id: int, answer: m.Response, offset: int) -> bool | None:
         """Whether the answer asks for a snapshot; None if the call was no report.
 
-        It does not, if another snapshot, at `offset`, was taken since the heartbeat left.
+        An answer does not count as a request if another snapshot, at `offset`, was taken since the
+        heartbeat was sent.
         """
         if call_id != self._call:
             return None
@@ -129,7 +132,7 @@ class Reporting:
         return answer.error_code == 0 and answer.start_snapshot and offset == self._reported
 
     def failed(self, call_id: int) -> bool:
-        """A heartbeat came to nothing; False if the call was none."""
+        """A heartbeat got no answer; False if the call was no heartbeat."""
         if call_id != self._call:
             return False
         self._call = None

@@ -1,7 +1,8 @@
-"""Adding a controller to the voters and removing one, one at a time: decided, never done here.
+"""Decides about adding a controller to the voters, or removing one, one change at a time.
 
-A new voter has caught up as an observer first, and nothing is decided while an earlier change, or
-anything of this controller's own epoch, is not committed: so any two majorities share a voter.
+A new voter must first have caught up as an observer. A change is refused while an earlier change is
+not committed, or while no record of this controller's epoch is. So any two majorities share a
+voter.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
 
 CAUGHT_UP_WITHIN = 100
-"""How many records a new voter may lack of what is committed."""
+"""How many committed records a new voter may lack."""
 
 
 Outcome = tuple[tuple[r.Record, ...], Error, str | None]
@@ -25,7 +26,7 @@ Outcome = tuple[tuple[r.Record, ...], Error, str | None]
 def add(
     quorum: Quorum, image: Image, asked: a.AddRaftVoterRequest, policies: RegistrationPolicies
 ) -> Outcome:
-    """What asking for another voter leads to."""
+    """The decision about a request to add a voter."""
     node = asked.voter_id
     address = next(
         ((one.host, one.port) for one in asked.listeners if one.name == CONTROLLER_LISTENER), None
@@ -45,7 +46,7 @@ def add(
 
 
 def remove(quorum: Quorum, asked: a.RemoveRaftVoterRequest) -> Outcome:
-    """What asking for a voter less leads to."""
+    """The decision about a request to remove a voter."""
     if asked.voter_id not in quorum.voters:
         return _refused(Error.VOTER_NOT_FOUND, f"{asked.voter_id} does not vote")
     if len(quorum.voters) == 1:

@@ -1,6 +1,6 @@
 """Replays the committed metadata log into an image, and records each record as an event.
 
-The same for controllers and brokers: what is visible is what is committed (QC-08).
+Controllers and brokers both use it: only committed records are visible (QC-08).
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Committed:
         self.applied = log.start
 
     def advance(self, log: MetadataLog, to_offset: int, replayed: Replayed | None = None) -> bool:
-        """Replays what is below `to_offset`; True if there was anything.
+        """Replays the records below `to_offset`; True if there were any.
 
-        `replayed` is called after each record. A log that was cut below what was replayed means
-        that a leader lacked committed records: the image is built again from what is left. A log
-        that starts past it was replaced by a leader's snapshot: `was_replaced` is then true until
+        `replayed` is called after each record. If the log was cut below the replayed offset, a
+        leader lacked committed records: the image is built again from the remaining log. If the log
+        starts past that offset, a leader's snapshot replaced it: `was_replaced` is then true until
         the next call.
         """
         before = self.applied
@@ -79,8 +79,8 @@ class Committed:
         return self.applied > before or self.was_replaced
 
     def _note_digest(self, batch: Batch) -> None:
-        """Says now and then what the state comes to: every node at the same offsets, and the
-        larger the state is, the more seldom."""
+        """Records a digest of the state at intervals: every node at the same offsets, less often
+        for a larger state."""
         entities = len(self.image.brokers) + sum(map(len, self.image.partitions.values()))
         stride = max(DIGEST_RECORDS, 1 << entities.bit_length())
         if batch.base // stride != batch.end // stride:

@@ -1,11 +1,11 @@
-"""Finalized features (KIP-584): which level of each is enabled, and what a broker supports.
+"""Finalized features (KIP-584): the enabled level of each, and the levels that a broker supports.
 
 A feature is a setting of the cluster in the metadata itself (a ConfigRecord), so that every node
 learns of a level exactly where the records written at that level begin. There is one:
 `metadata.format`, by which records and snapshots are written.
 
-    level 1   every record in version 0: what KIP-631's fields lack travels in tagged fields
-    level 2   BrokerRecord in version 1: the fenced state and the incarnation are fields of it
+    level 1 every record in version 0: data that KIP-631's fields lack is in tagged fields level 2
+    BrokerRecord in version 1: the fenced state and the incarnation are fields of it
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ FEATURE_RESOURCE = 64
 """Our resource type of a feature in ConfigRecord; Kafka's end at 32."""
 METADATA_FORMAT = "metadata.format"
 SUPPORTED: Mapping[str, tuple[int, int]] = {METADATA_FORMAT: (1, r.MAX_LEVEL)}
-"""What this software supports: feature -> lowest and highest level."""
+"""The levels that this software supports: feature -> lowest and highest level."""
 
 
 def mine(settings: Settings) -> tuple[m.Feature, ...]:
-    """The features in a broker's heartbeats: what this software supports, or less, where a setting
-    makes it pass for older software."""
+    """The features in a broker's heartbeats: the levels that this software supports, or fewer if a
+    setting makes it act as older software."""
     least, most = SUPPORTED[METADATA_FORMAT]
     return (
         m.Feature(

@@ -11,8 +11,8 @@ from fencepost_clusters.reference.wire import records as r
 
 
 def snapshot_slice(copied: Sequence[r.Record], current: Image) -> Sequence[r.Record]:
-    """What a slice of a snapshot contains: the records as they were copied when the snapshot
-    started, whatever has changed since (QC-11)."""
+    """The contents of a slice of a snapshot: the records as they were copied when the snapshot
+    started, without later changes (QC-11)."""
     return copied
 
 
@@ -22,7 +22,7 @@ def record_level(image: Image) -> int:
 
 
 def metadata_lag(last_stable: int, applied: int) -> int:
-    """How many committed records a node has not replayed, as its metric says (QC-25)."""
+    """How many committed records a node has not replayed, for its metric MetadataLag (QC-25)."""
     return max(0, last_stable - applied)
 
 

@@ -1,8 +1,8 @@
 """Snapshots of the metadata: the fewest records that describe an image at one offset (KIP-631).
 
-A snapshot is made of a consistent copy and written slice by slice, so that it holds no node up; the
-image goes on changing meanwhile. It stands for the log below its offset: loaded, and followed by
-the log after it, it is the same state.
+A snapshot is made from a consistent copy and written slice by slice, so that it delays no node; the
+image goes on changing meanwhile. It replaces the log below its offset: a node that loads it and
+replays the log after it has the same state.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ from fencepost_clusters.reference.wire import records as r
 from fencepost_kafka import MetadataDigest, SnapshotLoaded, SnapshotStarted, SnapshotStored
 
 SLICE_NS = 10_000_000
-"""How long after one slice the next is written."""
+"""The time between two slices."""
 
 
 def records_of(image: Image) -> tuple[r.Record, ...]:
-    """One record for each entity: what has more than one is a mistake of the format (QC-11)."""
+    """One record for each entity: an entity with two records would be an error of the format
+    (QC-11)."""
     found: list[r.Record] = []
     found += _configs(BROKER_RESOURCE, "", image.broker_settings)
     for kind, name in sorted(image.other_settings):
@@ -112,7 +113,8 @@ def state_digest(image: Image, offset: int) -> MetadataDigest:
 
 
 class _Writing:
-    """A snapshot on its way: the copy's records, how many are written, and the bytes of those."""
+    """A snapshot being written: the copy's records, how many of them are written, and their
+    bytes."""
 
     def __init__(self, image: Image, offset: int, epoch: int, now: Instant) -> None:
         self.records = records_of(image)
@@ -149,12 +151,12 @@ class Snapshots:
         return self._writing is not None
 
     def due(self, committed: int) -> bool:
-        """Whether so much was committed since the last one that another is worth its while."""
+        """Whether enough was committed since the last snapshot to take another."""
         records = committed - max(0, self.last_offset)
         return records >= self._settings.ms("metadata.snapshot.interval.records")
 
     def start(self, image: Image, now: Instant, controller_epoch: int = -1) -> None:
-        """Begins one of the image as it is now; asked for by the controller of that epoch."""
+        """Begins a snapshot of the present image; the controller of that epoch asked for it."""
         if self._writing is not None or image.offset <= self.last_offset:
             return
         epoch = self._log.epoch_before(image.offset)
@@ -169,14 +171,14 @@ class Snapshots:
         )
 
     def checkpoint(self, image: Image, now: Instant) -> None:
-        """Takes one of the image as it is now, whole, at once."""
+        """Takes a snapshot of the present image, whole, at once."""
         self._writing = None
         self.start(image, now)
         while self._writing is not None:
             self._slice(self._writing, image, now)
 
     def replaced(self, snapshot: Snapshot) -> None:
-        """The log was replaced by a leader's snapshot: what was being written is of no use."""
+        """A leader's snapshot replaced the log: gives up the snapshot that was being written."""
         self._writing = None
         self._note_loaded(snapshot)
 
@@ -185,7 +187,8 @@ class Snapshots:
         return None if self._writing is None else self._writing.next_ns
 
     def tick(self, image: Image, now: Instant) -> bool:
-        """Writes the slice that is due, if any; whether the snapshot is stored with it."""
+        """Writes the slice that is due, if any; returns whether the snapshot is complete and
+        stored."""
         writing = self._writing
         if writing is None or now.monotonic_ns < writing.next_ns:
             return False

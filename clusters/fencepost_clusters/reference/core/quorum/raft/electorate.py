@@ -1,12 +1,12 @@
-"""The voters and their addresses: what a node is configured with, and what it learns.
+"""The voters and their addresses, as a node is configured with them and as it learns them.
 
 Every answer to a fetch of the metadata log names the voters and their addresses (Kafka's
 NodeEndpoints, version 16). A broker needs one good address of controller.connect to begin with
-(QC-05); from then on it follows what it learned, whatever it was configured with (QC-29).
+(QC-05); from then on it uses the learned voters instead of the configured addresses (QC-29).
 
-The voters change one at a time, by a ConfigRecord of the whole cluster. A controller goes by the
-newest one in its log, committed or not, as Raft demands of such changes; the next one may be asked
-for once that is committed.
+The voters change one at a time, by a ConfigRecord of the whole cluster. A controller uses the
+newest such record in its log, committed or not, as Raft requires. The next change may be requested
+once that record is committed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ VOTERS_SETTING = "controller.quorum.voters"
 
 
 def known(voters: Voters) -> tuple[int, ...]:
-    """The ids that are real, in order."""
+    """The known ids, in order; placeholders for addresses without an id are left out."""
     return tuple(sorted(node for node in voters if node >= 0))
 
 
@@ -43,7 +43,7 @@ def is_voters(record: r.Record) -> TypeGuard[r.ConfigRecord]:
 
 
 def voters_record(voters: Voters) -> r.ConfigRecord:
-    """The record that makes these the voters; written as in controller.connect."""
+    """The record that makes these the voters, in the notation of controller.connect."""
     text = ",".join(f"{node}@{_text(voters[node])}" for node in known(voters))
     return r.ConfigRecord(
         resource_type=WHOLE_CLUSTER, resource_name="", name=VOTERS_SETTING, value=text
@@ -70,8 +70,8 @@ class Electorate:
         policies: RaftPolicies,
         out: Outbox,
     ) -> None:
-        """A controller is configured with voters; a broker with `bootstrap` addresses without ids:
-        until it learns the ids, they stand under ids that no node has."""
+        """A controller is configured with voters, a broker with `bootstrap` addresses without ids.
+        Until it learns the ids, placeholders that no node has as its id stand for them."""
         self.voters = dict(configured)
         self._history: list[tuple[int, Voters]] = [(-1, dict(configured))]
         self._others: dict[int, Address] = {}
@@ -85,19 +85,20 @@ class Electorate:
 
     @property
     def changed_at(self) -> int:
-        """The offset of the record that the voters are by; -1 when they are the configured ones."""
+        """The offset of the record that names the voters; -1 if they are the configured ones."""
         return self._history[-1][0]
 
     def address(self, node: int | None) -> Address | None:
-        """Where a controller is: by the voters, or by another controller's answer."""
+        """The address of a controller, from the voters or from another controller's answer."""
         return None if node is None else self.voters.get(node) or self._others.get(node)
 
     def others(self, me: int) -> set[int]:
-        """Every other controller that votes by this log or by another controller's answer."""
+        """Every other controller that is a voter in this log or in another controller's answer."""
         return {*self.voters, *self._others} - {me}
 
     def take(self, records: Iterable[r.Record], base: int) -> bool:
-        """Takes in records that were appended from `base` on; whether the voters have changed."""
+        """Applies records that were appended from `base` on; returns whether the voters have
+        changed."""
         before = len(self._history)
         for offset, record in enumerate(records, base):
             if is_voters(record):
@@ -105,7 +106,8 @@ class Electorate:
         return len(self._history) > before and self._by_history()
 
     def follow(self, log: MetadataLog) -> bool:
-        """Takes in a whole log, snapshot first, and nothing else; whether the voters changed."""
+        """Applies a whole log, snapshot first, in place of earlier records; returns whether the
+        voters changed."""
         del self._history[1:]
         if log.snapshot is not None:
             for _, data in record_batch.split(log.snapshot.data):
@@ -132,7 +134,7 @@ class Electorate:
         return tuple(m.NodeEndpoint(node_id=n, host=host, port=port) for n, host, port in found)
 
     def learn(self, endpoints: Iterable[m.NodeEndpoint]) -> None:
-        """Takes the controllers that an answer names; a controller goes by its own log."""
+        """Learns the controllers that an answer names; a controller uses its own log instead."""
         found = {one.node_id: (one.host, one.port) for one in endpoints}
         if not self._bootstrap:
             self._others.update(found)

@@ -1,4 +1,5 @@
-"""The quorum's requests and answers (KIP-595): one topic, one partition, so built in one place."""
+"""Builds the quorum's requests and answers (KIP-595), which are all about one topic and one
+partition."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from fencepost_clusters.reference.wire.errors import Error
 MAX_FETCH_BYTES = 1 << 20
 MAX_EPOCH = (1 << 31) - 1
 FARTHEST_EPOCH = 1 << 24
-"""How far ahead of ours an epoch may be: more elections than a node can have missed."""
+"""How far an epoch may be ahead of ours: more elections than a node can have missed."""
 Request = (
     m.VoteRequest
     | m.BeginQuorumEpochRequest
@@ -21,7 +22,7 @@ Request = (
 
 
 def fault(request: Request, others: Collection[int], epoch: int) -> str | None:
-    """Why a request cannot be one of this quorum's, or None.
+    """Why a request cannot belong to this quorum, or None.
 
     `others` are the other voters, `epoch` is the newest one known here.
     """
@@ -96,7 +97,7 @@ def end_answer(epoch: int) -> m.EndQuorumEpochResponse:
 def fetch(
     offset: int, epoch: int, last_epoch: int, wait_ms: int, replica: m.ReplicaState
 ) -> m.FetchRequest:
-    """A follower or observer asks for what comes after its log; `epoch` -1: it knows no leader."""
+    """A follower or observer asks for the records after its log; `epoch` -1: it knows no leader."""
     part = m.FetchPartition(
         partition=0,
         fetch_offset=offset,
@@ -125,8 +126,8 @@ def fetch_answer(
     voters: tuple[m.NodeEndpoint, ...] = (),
     snapshot: m.SnapshotId | None = None,
 ) -> m.FetchResponse:
-    """Records, or where the logs diverge, or which snapshot to fetch, or an error; always with the
-    leader and the voters."""
+    """Records, or the offset where the logs diverge, or the snapshot to fetch, or an error; always
+    with the leader and the voters."""
     part = m.PartitionData(
         partition_index=0,
         error_code=error,
@@ -159,7 +160,7 @@ def fetch_snapshot(
 
 
 def snapshot_answer(part: m.PartitionSnapshotData) -> m.FetchSnapshotResponse:
-    """A part of a snapshot, or why there is none."""
+    """A part of a snapshot, or the error if there is none."""
     topic = m.TopicSnapshotData(name=m.METADATA_TOPIC, partitions=(part,))
     return m.FetchSnapshotResponse(error_code=Error.NONE, topics=(topic,))
 

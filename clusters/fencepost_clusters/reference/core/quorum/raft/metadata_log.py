@@ -1,6 +1,5 @@
 """The metadata log in memory: batches with their bytes and decoded records, and the snapshot that
-stands for what came before them. Persisting is the caller's: what changes here, an effect must
-store."""
+replaces the log before them. The caller must store each change by an effect."""
 
 from __future__ import annotations
 
@@ -36,12 +35,13 @@ class Snapshot(Struct, frozen=True):
 
 
 class MetadataLog:
-    """See the module. `start` is the first offset it has; below is the snapshot, if anything."""
+    """See the module. `start` is the first offset in it; below `start` there is only the snapshot,
+    if any."""
 
     def __init__(self, batches: Iterable[bytes] = (), snapshot: Snapshot | None = None) -> None:
         """Batches that the snapshot covers are left out.
 
-        Raises CorruptBatch where the rest does not follow it, or UnknownRecord.
+        Raises CorruptBatch if the other batches do not follow it, or UnknownRecord.
         """
         self._batches: list[Batch] = []
         self.index = LogIndex()
@@ -64,7 +64,7 @@ class MetadataLog:
 
     @property
     def start_epoch(self) -> int:
-        """The epoch of the last record before the log's start; -1 where there is none."""
+        """The epoch of the last record before the log's start; -1 if there is none."""
         return -1 if self.snapshot is None else self.snapshot.epoch
 
     @property
@@ -76,7 +76,8 @@ class MetadataLog:
         return self.index.last_epoch
 
     def append(self, data: bytes) -> Batch:
-        """Adds a whole batch, stamped already; raises CorruptBatch or UnknownRecord."""
+        """Adds a whole batch that has its offset and epoch already; raises CorruptBatch or
+        UnknownRecord."""
         header = record_batch.parse(data)
         values = () if header.control else record_batch.values(data)
         batch = Batch(
@@ -94,7 +95,7 @@ class MetadataLog:
     def truncate(self, to_offset: int) -> int:
         """Drops every batch that reaches past `to_offset`; the new end.
 
-        Below its start the log has nothing to keep: snapshot and all, it is empty then.
+        If that is below the log's start, the log is empty then, without a snapshot.
         """
         if to_offset < self.start:
             self._begin(None)
@@ -104,7 +105,7 @@ class MetadataLog:
         return end
 
     def compact(self, snapshot: Snapshot) -> None:
-        """Takes a snapshot of its own in place of the batches below it; others stay."""
+        """Replaces the batches below its own snapshot by the snapshot; later batches stay."""
         assert self.start <= snapshot.offset <= self.end, f"{snapshot.offset} is not in the log"
         self.snapshot = snapshot
         kept = [b for b in self._batches if b.base >= snapshot.offset]
@@ -114,7 +115,7 @@ class MetadataLog:
         self._batches = kept
 
     def install(self, snapshot: Snapshot) -> None:
-        """Takes a leader's snapshot in place of all there is."""
+        """Replaces the whole log by a leader's snapshot."""
         self._begin(snapshot)
 
     def _begin(self, snapshot: Snapshot | None) -> None:
@@ -132,7 +133,7 @@ class MetadataLog:
         return tuple(b for b in self._batches[start:] if b.end <= below)
 
     def epoch_before(self, offset: int) -> int:
-        """The epoch of the last record below an offset; -1 where there is none."""
+        """The epoch of the last record below an offset; -1 if there is none."""
         epoch = self.start_epoch
         for batch in reversed(self._batches):
             if batch.base < offset:

@@ -27,7 +27,7 @@ def log_is_complete(candidate: LogEnd, voter: LogEnd) -> bool:
 
 
 def resigns_at_ns(majority_seen_ns: int | None, resign_after_ns: int) -> int:
-    """When a leader resigns: some time after the last fetch that completed a majority (QC-36).
+    """When a leader resigns: a set time after the last fetch that completed a majority (QC-36).
 
     `majority_seen_ns` is None for a leader that is a majority by itself.
     """
@@ -37,7 +37,7 @@ def resigns_at_ns(majority_seen_ns: int | None, resign_after_ns: int) -> int:
 def voters_to_follow(
     learned: Mapping[int, Address], bootstrap: Collection[Address]
 ) -> Mapping[int, Address]:
-    """The voters that a broker follows: all that it learned of, configured or not (QC-29)."""
+    """The voters that a broker follows: all that it has learned, configured or not (QC-29)."""
     return learned
 
 

@@ -1,11 +1,11 @@
 """The quorum: Raft with followers that pull (KIP-595), as one state machine.
 
 Voters elect; the leader of an epoch is the active controller. Brokers are observers: they fetch and
-never vote. A follower truncates its log to where the leader's answer says that it diverges.
+never vote. A follower truncates its log to the offset of divergence in the leader's answer.
 
-A leader without a majority that fetches resigns, so that no lease it renewed outlives a decision of
-its successor: a follower stands for election no sooner than `fetch_timeout` after its last answer,
-and the leader resigns `resign_after` (shorter) after the last fetch that completed its majority.
+A leader resigns if no majority fetches from it, so that no lease that it renewed outlives a
+decision of its successor. A follower stands for election at the earliest `fetch_timeout` after its
+last answer. The leader resigns `resign_after` (shorter) after a majority last fetched.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ ResignReason = Literal["no_majority", "higher_epoch", "removed", "shutdown"]
 
 
 class Role(Enum):
-    """What a node is to the quorum just now."""
+    """The present role of a node in the quorum."""
 
     OBSERVER = "observer"
     UNATTACHED = "unattached"
@@ -62,7 +62,8 @@ class Role(Enum):
 
 
 class Raft:
-    """See the module. Hard state: the log, `epoch`, `voted_for`. All else is lost at a restart."""
+    """See the module. Hard state: the log, `epoch`, `voted_for`. Other state is lost at a
+    restart."""
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class Raft:
         self.voted_for = vote.voted_for
         self.timing = timing
         self.leader: int | None = None
-        self.high_watermark = log.start  # a snapshot holds what was committed
+        self.high_watermark = log.start  # a snapshot holds committed records only
         self._leaders_stable = 0
         electorate.follow(log)
         self.role = Role.UNATTACHED if me in self.voters else Role.OBSERVER
@@ -91,7 +92,7 @@ class Raft:
         self._policies = member.policies
         self._out = out
         # A cluster that just started has no leader, so its first election comes soon. A restarted
-        # process does not know which leader it promised to follow: it waits until that is over.
+        # process does not know which leader it promised to follow, so it waits that time.
         self._follows_until_ns = now.monotonic_ns + (timing.fetch_timeout_ns if epoch > 0 else 0)
         self._election_ns = self._follows_until_ns + chance(
             timing.election_ns // 10, timing.election_ns
@@ -114,21 +115,21 @@ class Raft:
         return self.role is Role.LEADER
 
     def ends(self) -> dict[int, int]:
-        """The voters' log ends as far as their leader knows them."""
+        """The voters' log ends, as far as the leader knows them."""
         return self._serving.ends()
 
     @property
     def last_stable(self) -> int:
-        """The highest metadata offset known to be committed, whether its records are here or not.
+        """The highest metadata offset known to be committed, even if this node lacks the records.
 
-        Each answer of a leader holds it, also one that sends this node to a snapshot or back to
-        where the logs diverge, and so leaves the node behind.
+        Each answer of a leader contains it, even an answer that sends this node to a snapshot or
+        back to the offset of divergence, and so leaves the node behind.
         """
         return max(self.high_watermark, self._leaders_stable)
 
     @property
     def settled(self) -> bool:
-        """Whether the newest change of the voters, and something of this epoch, is committed."""
+        """Whether the newest change of the voters, and a record of this epoch, are committed."""
         return self.high_watermark > max(self._epoch_start, self.electorate.changed_at)
 
     @property
@@ -153,12 +154,12 @@ class Raft:
         return min(times, default=None)
 
     def _quorum_lost_ns(self) -> int:
-        """When the leader must have resigned, unless a voter fetches before."""
+        """When the leader must resign, unless a voter fetches before."""
         seen_ns = self._serving.majority_seen_ns()
         return self._policies.resigns_at_ns(seen_ns, self.timing.resign_after_ns)
 
     def _reseat(self, now: Instant) -> None:
-        """Takes up what a change of the voters means for this node."""
+        """Updates this node's role after a change of the voters."""
         if self.role is Role.LEADER:
             self._serving.seat(now)
             self._announced = {v: at for v, at in self._announced.items() if v in self.voters}
@@ -171,7 +172,7 @@ class Raft:
     # ------------------------------------------------------------------------------- time passes
 
     def tick(self, now: Instant) -> None:
-        """Does whatever is due."""
+        """Carries out every action that is due."""
         at = now.monotonic_ns
         self._serving.release(now)
         if self.role is Role.LEADER:
@@ -256,7 +257,7 @@ class Raft:
         self._next_fetch_ns = now.monotonic_ns
 
     def step_down(self, now: Instant, reason: ResignReason = "shutdown") -> None:
-        """Gives up leadership in good order: the others elect at once (EndQuorumEpoch)."""
+        """Resigns in order: the other voters elect at once (EndQuorumEpoch)."""
         if self.role is not Role.LEADER:
             return
         request = messages.end_epoch(self.me, self.epoch)
@@ -268,8 +269,8 @@ class Raft:
     def _adopt(self, epoch: int, leader: int | None, now: Instant) -> None:
         """Moves to a newer epoch, or learns the leader of this one.
 
-        An observer takes no part in elections: it ignores an epoch without a leader, such as that
-        of a candidate that a partition keeps from winning.
+        An observer takes no part in elections: it ignores an epoch without a leader, such as the
+        epoch of a candidate that cannot win because of a partition.
         """
         if self.role is Role.OBSERVER and (leader is None or leader < 0):
             return
@@ -285,7 +286,7 @@ class Raft:
                 self._out.add(StoreVote(epoch, None))
         if epoch == self.epoch and leader is not None and leader >= 0 and self.leader != leader:
             if leader == self.me or self.role is Role.LEADER:
-                return  # an epoch that this node led before a restart, or leads now
+                return  # this node led the epoch before a restart, or leads it now
             self.leader = leader
             self._download = Download()
             self._out.note(ControllerFollowed(epoch=epoch, leader=leader))
@@ -298,13 +299,13 @@ class Raft:
     def learn_leader(self, epoch: int, leader: int, now: Instant) -> None:
         """Takes the active controller from the answer to a heartbeat.
 
-        An observer that waits for a silent voter would learn it only when that fetch times out.
+        Otherwise an observer would learn it only when its fetch from a silent voter times out.
         """
         if self.role is Role.OBSERVER and epoch >= self.epoch:
             self._adopt(epoch, leader, now)
 
     def _patience(self) -> int:
-        """How long a follower waits for its leader: never less than the fetch timeout."""
+        """How long a follower waits for its leader: at least the fetch timeout."""
         return self.timing.fetch_timeout_ns + self._chance(0, self.timing.election_ns)
 
     # ------------------------------------------------------------------------------------ requests
@@ -365,7 +366,7 @@ class Raft:
         self._out.add(Reply(received.request_id, answer))
 
     def end_epoch(self, received: Received, request: m.EndQuorumEpochRequest, now: Instant) -> None:
-        """The leader of an epoch resigns: each voter stands soon, at a drawn time."""
+        """The leader of an epoch resigns: each voter stands for election soon, at a random time."""
         claim = request.topics[0].partitions[0]
         if claim.leader_epoch == self.epoch and self.leader == claim.leader_id:
             self.leader = None
@@ -393,13 +394,13 @@ class Raft:
     def fetch_snapshot(
         self, received: Received, request: m.FetchSnapshotRequest, now: Instant
     ) -> None:
-        """A voter or an observer fetches what the log no longer holds."""
+        """A voter or an observer that lacks dropped records fetches the snapshot."""
         self._serving.fetch_snapshot(received, request, now)
 
     # -------------------------------------------------------------------------------- replication
 
     def append(self, values: list[bytes], now: Instant, control: bool = False) -> int:
-        """The leader adds records to its log; the offset after them, committed or not."""
+        """The leader adds records to its log; returns the offset after them."""
         assert self.role is Role.LEADER, "only a leader appends"
         base = self.log.end
         data = record_batch.build(values, base, self.epoch, now.wall_ms, control=control)
@@ -407,13 +408,13 @@ class Raft:
         self._out.add(Append(LOG_NAME, batch.base, data))
         if self.electorate.take(batch.records, batch.base):
             self._reseat(now)
-        self._out.add(Sync(LOG_NAME))  # what it votes and counts with must outlive the machine
+        self._out.add(Sync(LOG_NAME))  # votes and majorities count synced records only
         self._advance(now)
         self._serving.release(now)
         return self.log.end
 
     def _advance(self, now: Instant) -> None:
-        """Moves the high watermark to what a majority holds, in this leader's own epoch."""
+        """Moves the high watermark to a majority's log end, in this leader's own epoch."""
         held = self._serving.held()
         if held > self.high_watermark and held > self._epoch_start:
             self.high_watermark = held
@@ -458,7 +459,7 @@ class Raft:
         self._calls[self._fetch_call] = (peer, self.epoch)
 
     def answered(self, call_id: int, message: m.Response, now: Instant) -> bool:
-        """Takes in the answer to a call of the quorum; False if the call was not one."""
+        """Applies the answer to a call of the quorum; False if the call was not one."""
         known = self._calls.pop(call_id, None)
         if known is None:
             return False
@@ -494,7 +495,7 @@ class Raft:
         return True
 
     def failed(self, call_id: int, now: Instant) -> bool:
-        """A call came to nothing; False if it was not the quorum's."""
+        """A call got no answer; False if it was not the quorum's."""
         if self._calls.pop(call_id, None) is None:
             return False
         if call_id == self._fetch_call:
@@ -503,7 +504,7 @@ class Raft:
         return True
 
     def _look_elsewhere(self, now: Instant) -> None:
-        """After a fetch that found no leader: an observer forgets it and asks the next one."""
+        """After a fetch found no leader, an observer forgets it and asks the next controller."""
         if self.role is Role.OBSERVER:
             self.leader = None
         others = sorted(v for v in self.voters if v != self.me)
@@ -513,7 +514,7 @@ class Raft:
         self._next_fetch_ns = now.monotonic_ns + self.timing.fetch_wait_ns // 4
 
     def _of_leader(self, peer: int, claim: m.LeaderIdAndEpoch, error: int, now: Instant) -> bool:
-        """Learns the leader from an answer; whether it is the leader's answer, without an error."""
+        """Learns the leader; returns whether the answer is the leader's, without an error."""
         known = self.leader
         if claim.leader_epoch > self.epoch or (
             claim.leader_epoch == self.epoch and self.leader is None
@@ -521,7 +522,7 @@ class Raft:
             self._adopt(claim.leader_epoch, claim.leader_id, now)
         if error != Error.NONE or self.leader != peer:
             if peer == known:
-                self._follows_until_ns = now.monotonic_ns  # its own answer: it no longer leads
+                self._follows_until_ns = now.monotonic_ns  # it no longer leads
             if self.leader is None or self.leader == known:
                 self._look_elsewhere(now)
             return False
@@ -559,7 +560,7 @@ class Raft:
         self.high_watermark = max(self.high_watermark, min(part.high_watermark, self.log.end))
 
     def _snapshot_fetched(self, peer: int, part: m.PartitionSnapshotData, now: Instant) -> None:
-        """Takes in a part of a snapshot; with the last one, the log begins at its offset."""
+        """Adds a part of a snapshot; after the last one, the log begins at its offset."""
         if not self._of_leader(peer, part.current_leader, part.error_code, now):
             self._download = Download()
             return
@@ -575,7 +576,7 @@ class Raft:
             self._fetch_snapshot(self._download.wanted, peer)
 
     def _truncate(self, diverging: m.EpochEndOffset, now: Instant) -> None:
-        """Drops what the leader does not have: past the end of the last epoch both know."""
+        """Drops the records past the end of the last epoch that the leader has, too."""
         _, mine = self.log.index.end_for_epoch(diverging.epoch)
         to_offset = min(diverging.end_offset, mine)
         before = self.log.end
@@ -592,6 +593,6 @@ class Raft:
             )
         )
         self._out.add(Delete(LOG_NAME) if whole else Truncate(LOG_NAME, after))
-        # It falls only when a leader lacks committed records: the history shows that, and this
-        # node follows its leader all the same.
+        # The high watermark falls only if a leader lacks committed records. The history shows that;
+        # this node follows its leader nevertheless.
         self.high_watermark = min(self.high_watermark, after)

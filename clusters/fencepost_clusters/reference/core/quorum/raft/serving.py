@@ -1,7 +1,7 @@
-"""The leader's part for nodes that fetch its log: it answers and parks their fetches, counts how
-far they are, and serves its snapshot to a node that lacks dropped records (KIP-595, KIP-630).
+"""The leader's part for nodes that fetch its log: it answers and parks their fetches, tracks their
+offsets, and serves its snapshot to a node that lacks dropped records (KIP-595, KIP-630).
 
-All of it is soft state: a new leader starts without it.
+All of this is soft state: a new leader starts without it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from fencepost_clusters.reference.wire.errors import Error
 
 MS = 1_000_000
 MOST_KNOWN = 10_000
-"""How many nodes, and clients, are remembered: strangers may make up as many as they like."""
+"""How many nodes, and clients, are remembered: the limit is needed since any process may invent
+ids."""
 
 
 class Standing(Protocol):
-    """What the serving side must know of the quorum just now."""
+    """The state of the quorum that the serving side needs."""
 
     @property
     def epoch(self) -> int: ...
@@ -44,7 +45,7 @@ class Standing(Protocol):
 
 
 class _Parked(Struct, frozen=True):
-    """A fetch that waits for news."""
+    """A fetch that waits for new records or a new high watermark."""
 
     request_id: int
     offset: int
@@ -100,7 +101,8 @@ class Serving:
         return min((p.deadline_ns for p in self._parked), default=NEVER_NS)
 
     def majority_seen_ns(self) -> int | None:
-        """When the last fetch came that made a majority; None where the leader is one by itself."""
+        """When the last fetch arrived that completed a majority; None if the leader is a majority
+        by itself."""
         needed = self._majority() - (self._me in self._voters)
         if needed == 0:
             return None
@@ -108,12 +110,12 @@ class Serving:
         return sorted(seen, reverse=True)[needed - 1]
 
     def ends(self) -> dict[int, int]:
-        """The voters' log ends as far as their leader knows them."""
+        """The voters' log ends, as far as the leader knows them."""
         known = {v: end for v, end in self._ends.items() if v in self._voters}
         return known | ({self._me: self._log.end} if self._me in self._voters else {})
 
     def held(self) -> int:
-        """The offset below which a majority holds the log; -1 as long as none is known to."""
+        """The offset below which a majority holds the log; -1 while no majority is known."""
         ends = sorted(self.ends().values(), reverse=True)
         return ends[self._majority() - 1] if len(ends) >= self._majority() else -1
 
@@ -160,7 +162,7 @@ class Serving:
         return -1, True
 
     def serve(self, received: Received, request: m.FetchRequest, now: Instant) -> None:
-        """Answers a fetch that was found good, now or when there is news for it."""
+        """Answers a valid fetch, now or when there is a change for it."""
         asked = request.topics[0].partitions[0]
         answered = self._answered_watermarks.get(received.client, -1)
         parked = _Parked(
@@ -182,7 +184,7 @@ class Serving:
 
     def _serve(self, parked: _Parked) -> None:
         if len(self._answered_watermarks) >= MOST_KNOWN:
-            self._answered_watermarks.clear()  # costs one answer too many for each node
+            self._answered_watermarks.clear()  # this costs each node one extra answer
         self._answered_watermarks[parked.requester] = self._standing.high_watermark
         data = self._log.read(parked.offset, messages.MAX_FETCH_BYTES)
         self._answer(parked.request_id, data=data)
@@ -214,7 +216,7 @@ class Serving:
         self._out.add(Reply(request_id, answer))
 
     def release(self, now: Instant, everything: bool = False) -> None:
-        """Answers the fetches that have waited long enough, or for something that came."""
+        """Answers the fetches that have waited long enough, or whose change has come."""
         kept: list[_Parked] = []
         for parked in self._parked:
             if everything or not self._standing.leading:

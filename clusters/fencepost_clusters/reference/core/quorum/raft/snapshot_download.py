@@ -11,7 +11,7 @@ from fencepost_clusters.reference.wire import messages as m
 
 @final
 class Download:
-    """What has come of one snapshot so far; `wanted` is None when none is being fetched."""
+    """The received parts of one snapshot; `wanted` is None if no snapshot is being fetched."""
 
     def __init__(self) -> None:
         self.wanted: m.SnapshotId | None = None
@@ -25,7 +25,8 @@ class Download:
         return messages.fetch_snapshot(me, epoch, wanted, len(self._data))
 
     def take(self, part: m.PartitionSnapshotData) -> Snapshot | None:
-        """Takes in a part; the snapshot with the last one. One that does not fit ends it all."""
+        """Adds a part; returns the snapshot after the last part. A part that does not fit ends the
+        download."""
         wanted = self.wanted
         if wanted is None or part.snapshot_id != wanted or part.position != len(self._data):
             self.wanted = None

@@ -1,4 +1,4 @@
-"""How a node takes part in the quorum: its id, its times, its chance and its policies."""
+"""A node's part in the quorum: its id, its times, its random source and its policies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class RaftTiming:
 
     @property
     def resign_after_ns(self) -> int:
-        """Less than any follower waits before it stands, by a fifth for a slow machine."""
+        """Shorter than any follower waits before it stands for election, by a fifth for a slow
+        machine."""
         return self.fetch_timeout_ns * 4 // 5
 
 
@@ -45,7 +46,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """What a voter must remember: the newest epoch it was in, and its vote there."""
+    """The state that a voter must store: the newest epoch that it was in, and its vote there."""
 
     epoch: int = 0
     voted_for: int | None = None
