@@ -1,4 +1,5 @@
-"""The clauses that rules judge, and what they are on other planes, from the files beside this."""
+"""The clauses that rules judge, and their applicability on other planes, from the files beside
+this."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def clauses() -> tuple[Clause, ...]:
 
 @cache
 def applicability() -> tuple[Applicability, ...]:
-    """What each clause is on the planes that its document does not know, one file a plane."""
+    """The applicability of each clause on the planes that its document does not know, one file per
+    plane."""
     return tuple(
         Applicability(entry["clause"], plane, Promise(entry["promise"]), entry["how"])
         for plane in ("kraft", "raft", "zookeeper")

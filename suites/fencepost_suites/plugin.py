@@ -1,4 +1,4 @@
-"""What the suites offer as a plugin: the clauses of the seed documents, and the rules for them."""
+"""The suites as a plugin: the clauses of the seed documents, and the rules for them."""
 
 from __future__ import annotations
 

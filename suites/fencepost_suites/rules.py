@@ -1,4 +1,4 @@
-"""Every rule, one a clause; each family of promises has a folder with its rules and its tests."""
+"""Every rule, one per clause; each family of promises has a folder with its rules and its tests."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What brokers promise: registration, leases, fencing, starting and stopping."""
+"""The promises of brokers: registration, leases, fencing, starting and stopping."""

@@ -1,4 +1,5 @@
-"""Fencing: what a broker may answer without a lease, and what a process that lost its id may do."""
+"""Fencing: the answers of a broker without a lease, and the actions of a process that lost its
+id."""
 
 from __future__ import annotations
 
@@ -77,9 +78,9 @@ class Serving:
 @final
 @dataclass(frozen=True, slots=True)
 class FencedBrokerServesNoClient:
-    """QC-17. A produce counts as new when it is stored; a fetch, when it is answered later after
-    the fence than the longest wait of a fetch. A probe records when it was sent. For a broker that
-    does not notice the end of its lease, that end counts as the fence."""
+    """QC-17. A produce counts as new when it is stored. A fetch counts as new if it is answered
+    later after the fence than the longest wait of a fetch. A probe records when it was sent. For a
+    broker that does not notice the end of its lease, that end counts as the fence."""
 
     clause: str = "QC-17"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -133,7 +134,7 @@ class FencedBrokerServesNoClient:
             over_ns = event.at_ns - state.ends_ns
             message = f"{event.process} {what} {span(over_ns)} after its lease had ended"
             violated = Violated(event.ref, Evidence.SELF, message, (state.granted,))
-            # Only a stall nearly as long as the delay excuses it.
+            # Only a stall of nearly the length of the delay excuses it.
             state.suspects.append(
                 Late(violated, event.process, state.ends_ns, event.at_ns, over_ns * 9)
             )
@@ -212,8 +213,7 @@ class StartingBrokerServesNoClient:
 
 @dataclass(slots=True)
 class _Claimed:
-    """Which process is which incarnation, and which incarnation each node has replayed as the
-    newest."""
+    """The incarnation of each process, and the newest incarnation that each node has replayed."""
 
     identities: dict[str, tuple[int, str]] = field(default_factory=dict)
     """broker process -> id, incarnation."""

@@ -99,7 +99,8 @@ class OneGlobalState:
 
 @dataclass(slots=True)
 class _Answering:
-    """What the newest process of a slot has replayed: the fenced brokers, and since when."""
+    """The fenced brokers by the records that a slot's newest process has replayed, and since
+    when."""
 
     fenced: dict[int, tuple[int, Cause]] = field(default_factory=dict)
 
@@ -124,9 +125,9 @@ class FencedBrokersLeftOut:
         body = event.body
         match body:
             case NodeStarted(role="broker") | SnapshotLoaded():
-                return _Answering(), NOTHING  # what it learns from now on will be in its events
+                return _Answering(), NOTHING  # later knowledge will be in its events
             case BrokerCommitted(role="controller"):
-                pass  # what the controller in the same process knows, the broker need not know
+                pass  # the controller in the same process may know more than the broker
             case BrokerCommitted(fenced=True):
                 state.fenced.setdefault(body.broker_id, (event.at_ns, event.ref))
             case BrokerCommitted():

@@ -1,5 +1,4 @@
-"""Leases: how long they last, what fences a broker at the end of one, and which controller renews
-it.
+"""Leases: their length, the fencing at their end, and the controller that renews them.
 
 Three of these clauses state a time. Each allows some slack for a busy machine. Each is undecided if
 the process it depends on stalled for more than a tenth of the lease.
@@ -161,7 +160,7 @@ class _Held:
 
 @dataclass(slots=True)
 class _Watched:
-    """An unfenced broker as its controller must see it: its last heartbeat came at `since_ns` or
+    """An unfenced broker, as known to its controller: its last heartbeat came at `since_ns` or
     later."""
 
     offset: int
@@ -412,13 +411,13 @@ class OnlyActiveControllerAnswers:
 
 @dataclass(slots=True)
 class _Terms:
-    """Which controllers were elected, resigned for want of a majority, and renewed leases."""
+    """The controllers that were elected, resigned without a majority, and renewed leases."""
 
     elected: dict[int, tuple[int, Cause]] = field(default_factory=dict)
     """epoch -> when, and the event."""
     renewed: set[int] = field(default_factory=set)
     resigned: dict[int, Cause] = field(default_factory=dict)
-    """epoch -> the resignation for want of a majority, until a successor is elected."""
+    """epoch -> the resignation without a majority, until a successor is elected."""
     processes: dict[int, str] = field(default_factory=dict)
     suspects: list[Late] = field(default_factory=list)
 

@@ -1,4 +1,5 @@
-"""Which brokers the active controller must refuse, and what a broker needs before it is Online."""
+"""The brokers that the active controller must refuse, and the conditions for a broker to be
+Online."""
 
 from __future__ import annotations
 
@@ -92,7 +93,7 @@ class UnfitBrokersRefused:
             state.answered[at] = (newer, state.committed.get(event.process, 0))
         if body.error in {_ERRORS[reason] for reason in self._against(state, body, newer)}:
             return (Exercised(event.ref, Evidence.PEER),)
-        # What was committed while an answer waited for its own commit counts against no broker.
+        # Records committed while an answer waited for its own commit count against no broker.
         against = self._against(state, body, older)
         if not against:
             return NOTHING

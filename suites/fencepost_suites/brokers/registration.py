@@ -33,7 +33,7 @@ from fencepost_suites.common.words import span
 
 @dataclass(slots=True)
 class _Allowed:
-    """What shows that one process was allowed to become active since it was last fenced."""
+    """The evidence that one process was allowed to become active since it was last fenced."""
 
     by_controller: bool = False
     by_answer: bool = False
@@ -216,7 +216,7 @@ class EpochsGrow:
 
 @dataclass(slots=True)
 class _Entry:
-    """The newest record of one broker id, and which registrations each node has committed."""
+    """The newest record of one broker id, and the registrations that each node has committed."""
 
     record: BrokerCommitted | None = None
     decided: tuple[int, str] | None = None
@@ -283,7 +283,7 @@ class RegistersFenced:
 
 @dataclass(slots=True)
 class _Claims:
-    """Which processes claim which ids, and the lease of the process before."""
+    """The processes that claim each id, and the lease of the process before."""
 
     ids: dict[str, int] = field(default_factory=dict)
     newest: dict[int, str] = field(default_factory=dict)

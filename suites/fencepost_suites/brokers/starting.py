@@ -1,4 +1,4 @@
-"""A broker that starts: what it must have done before it registers."""
+"""The start of a broker: the steps that it must complete before it registers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker that is asked to stop: which answer lets it go, and that it ends in time."""
+"""The stop of a broker: the answer that grants it, and its end in time."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ SLACK_NS = 1_000 * MS
 
 @dataclass(slots=True)
 class _Wish:
-    """A stopping process: what it led when it was asked to stop, and whether an answer let it
-    go."""
+    """A stopping process: the partitions that it led when it was asked to stop, and whether an
+    answer granted the stop."""
 
     at: Cause
     led: tuple[TopicPartition, ...]

@@ -1,4 +1,4 @@
-"""The life of a broker: its heartbeat session, what clients learn of it, and its orderly end.
+"""The life of a broker: its heartbeat session, its place in clients' metadata, and its orderly end.
 
 The registration draft's states are KIP-631's under other names: Fenced is FENCED, Online is ACTIVE,
 Stopping is ACTIVE with SHUTDOWN requested, Offline is before the registration and after the end.

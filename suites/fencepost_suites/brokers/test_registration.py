@@ -37,7 +37,7 @@ def test_a_starting_broker_answers_no_client_before_it_is_online(
     victim = cluster.brokers[0]
     with faults.cut_from_controllers(victim):
         faults.bounce(victim, after_ms=0)
-        # Before it listens it can refuse nothing, and no controller could have unfenced it.
+        # Before it listens it cannot refuse requests, and no controller could have unfenced it.
         cluster.eventually(victim.started)
         assert not clients.fetch_directly(victim, "orders", 0).answered
         assert not clients.produce_directly(victim, "orders", 0).answered

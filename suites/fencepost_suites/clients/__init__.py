@@ -1,1 +1,1 @@
-"""What clients of the log are promised, whatever the cluster does."""
+"""The promises to clients of the log, under any faults of the cluster."""

@@ -1,7 +1,7 @@
-"""What clients of any system may expect: Jepsen's anomalies, under Jepsen's names.
+"""The expectations of clients of any system: Jepsen's anomalies, under Jepsen's names.
 
-Clients are their only evidence. If the final reading failed, what depends on it is undecided.
-Without any reading, nothing can be concluded about acknowledged writes.
+Clients are their only evidence. If the final reading failed, findings that depend on it are
+undecided. Without any reading, acknowledged writes cannot be judged.
 """
 
 from __future__ import annotations
@@ -201,8 +201,8 @@ class _Contents:
     at: dict[int, str] = field(default_factory=dict)
     """offset -> the operation first seen there."""
     got: dict[int, tuple[int, Cause]] = field(default_factory=dict)
-    """What consumers received and no reading has returned yet: offset -> when last, and in which
-    poll."""
+    """The offsets that consumers received and no reading has returned yet: offset -> its last time
+    and poll."""
     clashed: set[int] = field(default_factory=set)
     """The offsets at which two different messages were seen."""
     error: str = ""
@@ -264,8 +264,8 @@ class InconsistentOffsets:
 
     @staticmethod
     def _read(state: _Contents, event: Event, body: ReadCompleted) -> Sequence[Finding]:
-        """Finds what is gone: offsets received before the reading asked for the end of the log that
-        are not below that end."""
+        """Finds the missing messages: offsets that were received before the reading asked for the
+        end of the log and are not below that end."""
         later = {
             offset: (at_ns, poll)
             for offset, (at_ns, poll) in state.got.items()

@@ -1,4 +1,4 @@
-"""What an idempotent producer promises a client: each message is stored once (a Jepsen anomaly)."""
+"""The promise of an idempotent producer: each message is stored once (a Jepsen anomaly)."""
 
 from __future__ import annotations
 

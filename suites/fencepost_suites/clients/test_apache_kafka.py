@@ -1,5 +1,5 @@
-"""What Apache Kafka promises differently from the seed documents. Each test injects a fault against
-one promise."""
+"""The promises of Apache Kafka that differ from the seed documents. Each test injects a fault
+against one promise."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_bounce_within_the_session_waits_for_its_end(
     cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
 
 
-# Leadership stays away: otherwise the broker may lead again, rightly, when the probe arrives.
+# Leadership must not return, or the broker may rightly lead again when the probe arrives.
 @pytest.mark.parametrize(
     "fencepost_shape",
     [Shape(settings={"auto.leader.rebalance.enable": "0"})],

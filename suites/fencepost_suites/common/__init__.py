@@ -1,1 +1,1 @@
-"""What several families of promises share: keys, facts that rules fold, and shapes of clusters."""
+"""Shared by several families of promises: keys, facts that rules fold, and shapes of clusters."""

@@ -1,4 +1,4 @@
-"""What rules keep of the committed metadata: the newest record of each partition and broker.
+"""The committed metadata that rules keep: the newest record of each partition and broker.
 
 Every node replays the same records, and replays some again after a restart. The first event about a
 record counts, by its offset. The offset also distinguishes a topic from an earlier one of the same
@@ -76,7 +76,8 @@ class Partitions:
 
 
 BrokerNews = BrokerCommitted | BrokerDeclared
-"""What says that a broker is in the cluster or not: a record, or the controller over ZooKeeper."""
+"""The events that decide whether a broker is in the cluster: a record, or a declaration of the
+controller over ZooKeeper."""
 BROKER_NEWS = (BrokerCommitted, BrokerDeclared)
 
 
@@ -89,7 +90,7 @@ def is_fenced(body: BrokerNews) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class KnownBroker:
-    """A broker by its newest news; `position` orders these."""
+    """A broker by its newest record or declaration; `position` orders these."""
 
     position: tuple[int, int]
     fenced: bool
@@ -98,7 +99,7 @@ class KnownBroker:
 @final
 @dataclass(slots=True)
 class Brokers:
-    """The brokers as the newest news have them."""
+    """The brokers by their newest records and declarations."""
 
     newest: dict[int, KnownBroker] = field(default_factory=dict)
     declared: int = 0
@@ -108,8 +109,8 @@ class Brokers:
     its term begins, so that one which it does not name is out."""
 
     def take(self, body: BrokerNews) -> tuple[bool, KnownBroker | None]:
-        """Applies news. Returns whether they are newer than those known, and what was known
-        before."""
+        """Applies a record or declaration. Returns whether it is newer than the known one, and the
+        state known before."""
         known = self.newest.get(body.broker_id)
         if isinstance(body, BrokerCommitted):
             position = (body.offset, 0)

@@ -1,4 +1,4 @@
-"""The keys by which events are given to rules: plain functions, so that rules can share them.
+"""The keys of events: plain functions, so that rules can share them.
 
 The judge calls a `keys` function once per event for all rules that share it, so the function must
 not depend on the rule. A rule takes one as `keys = staticmethod(by_partition)`.
@@ -17,11 +17,11 @@ Keys = tuple[tuple[str | int, ...], ...]
 NONE: Keys = ()
 RUN: Keys = ((),)
 NOTHING: Sequence[Finding] = ()
-"""What most steps find: nothing."""
+"""The findings of most steps: none."""
 
 
 def whole_run(event: Event) -> Keys:
-    """One key for all events: for what is decided once in a cluster, by few events."""
+    """One key for all events: for rules about the whole cluster that read few events."""
     return RUN
 
 

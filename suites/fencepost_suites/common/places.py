@@ -1,4 +1,5 @@
-"""Which partition a test is about, on planes where the controller is one of the brokers."""
+"""Chooses the partition that a test is about, on planes where the controller is one of the
+brokers."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from fencepost_kafka.testing import KafkaCluster
 def led_elsewhere(cluster: KafkaCluster, topic: str, partitions: int = 3) -> int:
     """The first partition whose leader is not the active controller.
 
-    Elsewhere than over ZooKeeper this is partition 0: controllers have ids of their own.
+    In the quorum plane this is partition 0, since controllers have ids of their own.
     """
     controller = cluster.active_controller
     return next(

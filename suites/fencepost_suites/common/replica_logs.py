@@ -18,7 +18,7 @@ class ReplicaLogs:
 
     A replica is a slot: its disk outlives its processes, so a new process continues the log of the
     one before. A replica declares everything below its own high watermark committed. The first
-    replica to do so sets what every other replica must have there.
+    replica to do so defines the batches that every other replica must have there.
     """
 
     open: dict[str, deque[LogAppended]] = field(default_factory=dict)

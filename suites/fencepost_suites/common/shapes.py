@@ -1,4 +1,4 @@
-"""Shapes of a cluster that the tests of several seed documents run on, each as a mark."""
+"""Shapes of clusters for the tests of several seed documents, each as a mark."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Promises about formats, defaults and surfaces. No event shows them, so a test checks them itself
-and records what it saw. The rule judges that record."""
+and records the result. The rule judges that record."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fencepost_suites.common.keys import NOTHING, whole_run
 
 
 def observed(event: Event, clause: str) -> Sequence[Finding]:
-    """What a test saw of a clause itself."""
+    """A test's own observation of a clause."""
     body = event.body
     if not isinstance(body, PromiseObserved) or body.clause != clause:
         return NOTHING

@@ -1,4 +1,4 @@
-"""Figures in messages: times and places as people read them."""
+"""Formats times and partitions for messages."""
 
 from __future__ import annotations
 

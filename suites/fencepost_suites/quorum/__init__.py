@@ -1,1 +1,1 @@
-"""What the quorum of controllers promises: epochs, metadata, snapshots, voters and metrics."""
+"""The promises of the quorum of controllers: epochs, metadata, snapshots, voters and metrics."""

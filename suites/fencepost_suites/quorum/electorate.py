@@ -74,7 +74,7 @@ class OneSpaceOfIds:
 
 @dataclass(slots=True)
 class _Shared:
-    """Which nodes began in one process, by role."""
+    """The nodes that began in one process, by role."""
 
     ids: dict[str, int] = field(default_factory=dict)
     admitted: bool = False
@@ -126,7 +126,8 @@ class _Known:
     """Brokers whose configured addresses differ from those of the quorum."""
 
     def learned(self, event: Event, body: QuorumLearned) -> bool:
-        """Records what a node takes for the quorum; returns whether some controller agrees."""
+        """Records the quorum that a node has learned; returns whether some controller has the
+        same."""
         quorum = (body.voters, body.endpoints)
         if not body.bootstrap:
             self.quorums.add(quorum)
@@ -175,8 +176,7 @@ class LearnsTheQuorum:
 
 @dataclass(slots=True)
 class _Followed:
-    """The active controller, the event of its election, and what each broker has done about it
-    since."""
+    """The active controller, the event of its election, and each broker's actions since."""
 
     known: _Known = field(default_factory=_Known)
     ids: dict[str, int] = field(default_factory=dict)

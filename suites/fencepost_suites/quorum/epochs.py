@@ -1,4 +1,4 @@
-"""The quorum: which process may be the active controller, and the metadata log."""
+"""The quorum: elections of the active controller, and the metadata log."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ class VisibleOnceCommitted:
 
 @dataclass(slots=True)
 class _Deposed:
-    """What a former active controller must still do."""
+    """The steps that a former active controller has still to do."""
 
     resigned: Cause | None = None
     epoch: int = -1

@@ -1,5 +1,4 @@
-"""The metadata as every node holds it: equal states, snapshots that rebuild them, and their
-format."""
+"""The metadata of all nodes: equal states, snapshots that rebuild them, and their format."""
 
 from __future__ import annotations
 

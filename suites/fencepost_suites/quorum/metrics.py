@@ -1,4 +1,4 @@
-"""KIP-631's metrics: what a node reports about itself, compared with what it and others did."""
+"""KIP-631's metrics: a node's report about itself is compared with the events of all nodes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PER_MS = 0.001
 
 @dataclass(slots=True)
 class _Node:
-    """What one process has done; `nodes` is how many nodes share it and its stream of events."""
+    """The events of one process; `nodes` is how many nodes share it and its stream of events."""
 
     nodes: int = 0
     replayed: int = 0
@@ -69,8 +69,8 @@ class MetricsMatchHistory:
     Exercised by a report of a node that is behind.
 
     If a broker and a controller share a process, their events cannot be separated: their reports
-    are compared with their own figures only. What a test saw on a node's metrics page counts as
-    well.
+    are compared with their own figures only. A test's observation of a node's metrics page counts
+    as well.
     """
 
     clause: str = "QC-25"
@@ -187,7 +187,7 @@ class MetricsMatchHistory:
         return ""
 
     def end(self, state: _Metrics, end: RunEnd) -> Sequence[Finding]:
-        """An event that mentions a commit may come before the commit's own, so this is judged at
+        """An event that mentions a commit may precede the event of the commit, so this is judged at
         the end."""
         committed = max((node.replayed for node in state.nodes.values()), default=0)
         if not end.complete or state.stable_ref is None or state.stable <= committed:

@@ -1,4 +1,4 @@
-"""Rights: what a client without rights may not do at a controller's own endpoint."""
+"""Rights: requests that a client without rights may not make at a controller's own endpoint."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from fencepost_suites.common.keys import NOTHING, by_slot_serving
 
 @dataclass(slots=True)
 class _Endpoint:
-    """One slot: whether it runs a controller, and which clients it refused for want of rights."""
+    """One slot: whether it runs a controller, and the clients that it refused because they lack
+    rights."""
 
     controller: Cause | None = None
     refused: dict[str, int] = field(default_factory=dict)
@@ -25,7 +26,7 @@ class _Endpoint:
 @dataclass(frozen=True, slots=True)
 class ControllersWantRights:
     """QC-04. The client's evidence: its request at the controller's endpoint was refused, and the
-    controller reports want of rights as the reason."""
+    controller reports missing rights as the reason."""
 
     clause: str = "QC-04"
     kinds: frozenset[type[Struct]] = frozenset({NodeStarted, RequestRefused, ProbeCompleted})

@@ -1,4 +1,4 @@
-"""How a node is configured: KIP-631's settings, node ids and modes."""
+"""The configuration of nodes: KIP-631's settings, node ids and modes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KIP-631's metadata: its snapshots, its format, and brokers that do not keep up with it."""
+"""KIP-631's metadata: its snapshots, its format, and brokers that lag behind it."""
 
 from __future__ import annotations
 

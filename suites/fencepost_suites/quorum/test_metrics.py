@@ -1,4 +1,4 @@
-"""KIP-631's metrics: what a node reports about itself agrees with the history."""
+"""KIP-631's metrics: a node's report about itself agrees with the history."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def test_a_node_that_lags_reports_its_lag(
     clients.create_topic("orders", partitions=12)
     standby = next(c for c in cluster.controllers if c != cluster.active_controller)
     with faults.isolate(standby):
-        # It lags so far that the log no longer holds what it needs next: it learns where the
-        # metadata ends, and must load a snapshot before it can follow.
+        # It lags so far that the log no longer holds its next record: it learns the end of the
+        # metadata, and must load a snapshot before it can follow.
         clients.create_topic("payments", partitions=24)
         with faults.kill(cluster.brokers[2]):
             cluster.eventually(cluster.brokers[2].fenced_by_controller)

@@ -89,13 +89,13 @@ def test_an_isolated_controller_resigns_and_its_successor_has_all_committed_meta
     clients.produce("orders")
     old = cluster.active_controller
     others = [c for c in cluster.controllers if c != old]
-    # Brokers still reach the old one: it must tell them that it is not active any more.
+    # Brokers still reach the old controller: it must answer that it is not active any more.
     with faults.partition(old, others):
         cluster.eventually(~old.elected)
         new = cluster.active_controller
         assert new != old
         clients.create_topic("meanwhile")
-    # One more failover: what the second controller assigned must be present in a third.
+    # One more failover: epochs and assignments of the second controller must survive in a third.
     faults.bounce(new, after_ms=0)
     cluster.eventually(cluster.recovered)
     assert clients.list_topics().outcome == "ok"
@@ -134,7 +134,7 @@ def test_a_voter_has_one_vote_an_epoch(
     with faults.hold(rivals, rivals, "Vote", first=0, action="drop"):
         with faults.pause(voter):
             cluster.eventually(in_one_epoch(rivals))
-        # Both asked for its vote while it stood still.
+        # Both asked for its vote while it was paused.
         cluster.eventually(history.event_where(VoteAnswered, a_second_in_its_epoch(), "two votes"))
 
 
@@ -152,8 +152,8 @@ def test_what_an_isolated_controller_never_committed_is_undone(
     old = cluster.active_controller
     others = [c for c in cluster.controllers if c != old]
     with faults.partition(old, others):
-        # The brokers still take the old controller for the active one: it writes the change and
-        # cannot commit it.
+        # The brokers still send changes to the old controller: it writes the change and cannot
+        # commit it.
         clients.create_topic("asked-of-the-old-one")
     cluster.eventually(old.caught_up)
 
@@ -187,7 +187,7 @@ def test_of_two_processes_with_one_id_the_newest_wins(
     cluster.eventually(cluster.recovered)
 
 
-# Leadership stays away: otherwise the broker may lead again, rightly, when the probe arrives.
+# Leadership must not return, or the broker may rightly lead again when the probe arrives.
 @pytest.mark.parametrize(
     "fencepost_shape",
     [Shape(settings={"auto.leader.rebalance.enable": "0"})],

@@ -1,4 +1,4 @@
-"""Bytes as the documents define them, encoded and decoded with nothing but the documents at hand.
+"""Bytes as the documents define them, encoded and decoded by the documents only.
 
 The cluster's own codec is no evidence for its own correctness, so this one is independent of it.
 """

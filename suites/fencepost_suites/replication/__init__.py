@@ -1,1 +1,1 @@
-"""What replication promises: logs, watermarks, in-sync replicas, leadership and failover."""
+"""The promises of replication: logs, watermarks, in-sync replicas, leadership and failover."""

@@ -1,4 +1,5 @@
-"""Checkpoints: what a replica stores beside its log, and what it finds there after a restart."""
+"""Checkpoints: the offsets that a replica stores beside its log, and their state after a
+restart."""
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ class RestartsFromCheckpoint:
 
 @dataclass(slots=True)
 class _Disks:
-    """What each slot's disk holds of one partition, as its processes reported it."""
+    """The contents of each slot's disk for one partition, as its processes reported them."""
 
     flushed: dict[str, tuple[int, Cause]] = field(default_factory=dict)
     ends: dict[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Elections: which replicas may be made leader, and which one of several."""
+"""Elections: the replicas that may become leader, and the choice among them."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ class _Preferred:
     """Partitions that the preferred replica could lead -> since when."""
     suspects: list[Late] = field(default_factory=list)
     balance_ms: int = 0
-    """How often the controller over ZooKeeper looks, as it has said."""
+    """How often the controller over ZooKeeper checks, as it has recorded."""
 
 
 @final

@@ -36,8 +36,7 @@ ANSWERED_WITHIN_NS = 5_000_000_000
 
 @dataclass(slots=True)
 class _Search:
-    """Which process leads one partition since when, which clients reached it, and the open
-    writes."""
+    """The leader of one partition since when, the clients that reached it, and the open writes."""
 
     leader: str = ""
     since_ns: int = 0
@@ -48,7 +47,7 @@ class _Search:
     open: dict[str, tuple[int, str]] = field(default_factory=dict)
     """operation -> when it was invoked, and by which client."""
     former: _Search | None = None
-    """The state of the leader before, which has not yet stepped down by its own word."""
+    """The state of the former leader, which has not yet recorded that it stepped down."""
 
     def of(self, process: str) -> _Search | None:
         """The state of a process that leads, or led before."""

@@ -1,4 +1,4 @@
-"""The in-sync replicas: which are dropped, and which may return."""
+"""The in-sync replicas: those that must be dropped, and those that may return."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ KEEP_IN_SYNC_MS = 30_000
 
 @dataclass(slots=True)
 class _Blocked:
-    """How long the leader's oldest uncommitted message has waited, and what the leader did about
-    it."""
+    """How long the leader's oldest uncommitted message has waited, and the leader's request to drop
+    replicas."""
 
     leader: str = ""
     keep_ms: int = KEEP_IN_SYNC_MS

@@ -1,4 +1,4 @@
-"""Leadership: which broker leads a partition, in which epoch, and when another one must."""
+"""Leadership: the leader of a partition, its epoch, and the handover to another broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replication: what an acknowledgement means, and that replicas hold the same messages."""
+"""Replication: the meaning of an acknowledgement, and equal messages on all replicas."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fencepost_suites.common.replica_logs import ReplicaLogs
 
 @dataclass(slots=True)
 class _Ends:
-    """The log end that each process reported, and which process is which replica."""
+    """The log end that each process reported, and the process of each replica."""
 
     ends: dict[str, int] = field(default_factory=dict)
     processes: dict[int, str] = field(default_factory=dict)
@@ -235,8 +235,7 @@ class CommittedIsNeverLost:
             case ReadCompleted(outcome="ok") if state.changes:
                 if body.end >= state.high_watermark:
                     return state, (Exercised(event.ref, Evidence.CLIENT),)
-                # The new leader's high watermark may lag behind for a while, which alone loses
-                # nothing.
+                # The new leader's high watermark may lag for a while; that alone is no loss.
                 if state.leaders_watermark >= state.high_watermark:
                     message = (
                         f"{event.process} read {body.topic}-{body.partition} up to offset "
@@ -297,7 +296,8 @@ class CommittedIsNeverLost:
 
 @dataclass(slots=True)
 class _Acknowledged:
-    """How far acks=all was answered, and reached a client, and the leader since."""
+    """The highest offsets of acks=all that were answered and that reached a client, and the leader
+    since."""
 
     answered: int = 0
     by: Cause | None = None
@@ -381,10 +381,10 @@ class _Following:
 @final
 @dataclass(frozen=True, slots=True)
 class FollowerTruncatesByEpoch:
-    """RP-15. A follower drops only what its leader does not have. So what it drops is not
-    committed, and that leader will not commit it in the same epoch. Exercised by dropped messages
-    that the new leader does not have, and by messages above the follower's high watermark that it
-    kept: cutting the log there, as the seed literally says, would have lost them."""
+    """RP-15. A follower drops only messages that its leader does not have. So a dropped message is
+    not committed, and that leader will not commit it in the same epoch. Exercised by dropped
+    messages that the new leader does not have, and by messages above the follower's high watermark
+    that it kept: cutting the log there, as the seed literally says, would have lost them."""
 
     clause: str = "RP-15"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -466,8 +466,8 @@ class FollowerTruncatesByEpoch:
     def _confirmed(
         state: _Following, event: Event, body: HighWatermarkAdvanced
     ) -> Sequence[Finding]:
-        """Whether a leader commits what was dropped in its epoch: if so, it had the message all
-        along."""
+        """Whether a leader commits a message that was dropped in its epoch: if so, it had the
+        message at the time."""
         decided = [offset for offset in state.dropped if offset < body.high_watermark]
         for offset in sorted(decided):
             process, epoch, batch = state.dropped.pop(offset)

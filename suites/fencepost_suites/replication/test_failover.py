@@ -1,4 +1,4 @@
-"""The replication design's failures of a leader: what happens to requests in flight and to data on
+"""The replication design's failures of a leader: their effect on requests in flight and on data on
 disk."""
 
 from __future__ import annotations

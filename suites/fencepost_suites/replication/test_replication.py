@@ -75,7 +75,7 @@ def test_a_former_leader_truncates_what_no_other_replica_has(
 ) -> None:
     clients.create_topic("orders", partitions=1)
     old = cluster.leader("orders", 0)
-    # The probe is running before the leader's lease begins to run out.
+    # The probe must run before the leader's lease begins to run out.
     assert clients.produce_directly(old, "orders", 0, acks="all").answered
     with faults.isolate(old):
         # It does not know of its successor yet: it stores acks=1 writes, and no follower fetches

@@ -1,4 +1,5 @@
-"""The high watermark: what may be read, how followers learn it, and which replicas it counts."""
+"""The high watermark: the readable offsets, how followers learn it, and the replicas that it
+counts."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ watermark."""
 
 @dataclass(slots=True)
 class _Readable:
-    """How far any replica has committed the partition, and what lies beyond."""
+    """How far any replica has committed the partition, and the batches beyond."""
 
     high_watermark: int = -1
     log_end: int = -1

@@ -1,1 +1,1 @@
-"""What the administration of topics promises: placement, reassignment and deletion."""
+"""The promises of topics' administration: placement, reassignment and deletion."""

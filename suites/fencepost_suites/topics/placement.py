@@ -1,4 +1,4 @@
-"""Where the replicas of a new topic are placed, and where they move when brokers are added."""
+"""The placement of a new topic's replicas, and their moves when brokers are added."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Cluster:
 
 
 def placed(brokers: Sequence[int], number: int, replicas: int) -> tuple[int, ...]:
-    """The replicas of a topic's partition of that number, by the replication design."""
+    """The replicas of a topic's partition with that number, by the replication design."""
     n = len(brokers)
     i, k = number % n, number // n
     others = ((i + 1 + (j - 1 + k) % (n - 1)) % n for j in range(1, replicas))

@@ -1,4 +1,4 @@
-"""Reassignment: when the replicas of a partition are replaced by others."""
+"""Reassignment: the replacement of a partition's replicas by others."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def test_a_failed_brokers_leaderships_go_to_all_others_and_come_back(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders", partitions=6)
-    # The controller's own end would be found by its successor, which knows no former state.
+    # If the controller itself ended, its successor would know no former state.
     led = led_elsewhere(cluster, "orders")
     victim = cluster.leader("orders", led)
     with faults.kill(victim):
