@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import uuid
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from fencepost_clusters.reference.core.cluster.image import Image
+from fencepost_clusters.reference.core.legacy import settings as legacy_settings
+from fencepost_clusters.reference.core.legacy.broker.commands import Commands
+from fencepost_clusters.reference.core.legacy.broker.isr_requests import KnownZnodes
+from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
 from fencepost_clusters.reference.core.node import settings
 from fencepost_clusters.reference.core.node.effects import Call, Instant, Outbox
 from fencepost_clusters.reference.core.replication.cluster_state import ClusterState
@@ -136,3 +142,41 @@ def test_an_uncertain_refusal_keeps_what_may_have_been_added_counted(
     one.fetched(2, "broker-2#1", 2, 1, at(210))
     replicas.answered(call, IsrOutcome(Error.NOT_CONTROLLER), at(220))
     assert one.high_watermark == 0
+
+
+def test_a_leader_that_is_answered_the_isr_it_has_goes_on_asking() -> None:
+    """Over ZooKeeper it learns what is stored by answers alone: one that changes nothing settles
+    what it had asked for before."""
+    out, image = Outbox(), cluster()
+    read = legacy_settings.read({"broker.id": "1", "zookeeper.connect": "zookeeper-1:2181"})
+    asking = Asking(out)
+    asking.learns_by_answer = True
+    replicas = Replicas(read, asking, ReplicationPolicies(), out)
+    known = KnownZnodes()
+    lifecycle: Any = SimpleNamespace(epoch=1, lost=False)
+    policies = LegacyBrokerPolicies()
+    commands = Commands(read, lifecycle, replicas, known, policies=policies, out=out)
+    commands.roles.replay(r.TopicRecord(name="orders", topic_id=TOPIC), 1)
+    partition = r.PartitionRecord(
+        partition_id=0, topic_id=TOPIC, replicas=(1, 2, 3), isr=(1, 2), leader=1, leader_epoch=4
+    )
+    commands.roles.replay(partition, 2)
+    known.versions[KEY] = 7
+    replicas.adopt(commands.roles, [KEY], at(0))
+    one = replicas.by_key[KEY]
+    for follower in (2, 3):
+        one.fetched(follower, f"broker-{follower}#1", follower, 0, at(1))
+    replicas.tick(image, at(200))
+    (lost,), _ = asked(out)
+    replicas.failed(lost, at(210))
+    joiner = image.brokers.pop(3)
+    replicas.tick(image, at(400))
+    (call,), (change,) = asked(out)
+    assert change.new_isr == change.old_isr == (1, 2)
+    replicas.answered(call, IsrOutcome(Error.NONE, (1, 2)), at(410))
+    commands.isr_stored(KEY, (1, 2), None, at(410))
+    assert known.versions[KEY] == 7, "what is the same as before was not written"
+    image.brokers[3] = joiner
+    replicas.tick(image, at(600))
+    _, (change,) = asked(out)
+    assert change.new_isr == (1, 2, 3)

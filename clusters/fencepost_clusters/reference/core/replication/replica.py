@@ -185,6 +185,10 @@ class Replica:
         self.asked, self.adding, self.proposed, self.unsettled = None, (), None, False
         self.advance()
 
+    def confirmed(self) -> None:
+        """The ISR that this leader has is the stored one, by the answer to what it asked last."""
+        self._settle()
+
     def _follow(self) -> None:
         self.part = Part.FOLLOWER
         self._out.note(

@@ -173,9 +173,13 @@ class Commands:
         one = self.roles.partitions.get(key[0], {}).get(key[1])
         if one is None:
             return
+        if version is None:
+            # What is the same as before was not written again.
+            version = self.known.versions[key] + (set(isr) != set(one.isr))
         self.roles.partitions[key[0]][key[1]] = replace(one, isr=isr)
-        self.known.versions[key] = self.known.versions[key] + 1 if version is None else version
+        self.known.versions[key] = version
         self._replicas.adopt(self.roles, [key], now)
+        self._replicas.by_key[key].confirmed()
 
     # ----------------------------------------------------------------------------- UpdateMetadata
 
