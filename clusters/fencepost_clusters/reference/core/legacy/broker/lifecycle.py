@@ -73,6 +73,8 @@ class Lifecycle:
         self._shutdown: int | None = None
         """The ControlledShutdown on its way, by its call."""
         self._shutdown_ns = 0
+        self._left: int | None = None
+        """How many leaderships the controller has left to this broker; None: it has not said."""
 
     # ------------------------------------------------------------------------------- questions
 
@@ -221,6 +223,9 @@ class Lifecycle:
     def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:
         """Takes in the answer to a heartbeat or a ControlledShutdown; False if it is neither."""
         if self._shutdown == call_id:
+            assert isinstance(answer, w.ControlledShutdownResponse), answer
+            granted = answer.error_code == Error.NONE
+            self._left = len(answer.remaining_partitions) if granted else None
             self._shutdown = None
             self._shutdown_ns = now.monotonic_ns + RETRY_NS
             return True
@@ -302,8 +307,10 @@ class Lifecycle:
         limit_ns = self._settings.ns("controlled.shutdown.timeout.ms")
         timed_out = now.monotonic_ns >= self._stop_ns + limit_ns
         moved = self.state is OwnState.STOPPING or timed_out
-        if moved and self._policies.may_end(led, self._stop_ns, now.monotonic_ns, limit_ns):
-            self._end("shutdown_timeout" if led and timed_out else "shutdown_granted")
+        # What it leads by its own account may be less than what the controller has stored.
+        remaining = max(led, 1 if self._left is None else self._left)
+        if moved and self._policies.may_end(remaining, self._stop_ns, now.monotonic_ns, limit_ns):
+            self._end("shutdown_timeout" if remaining and timed_out else "shutdown_granted")
             return
         found = self._address()
         due = self._shutdown is None and now.monotonic_ns >= self._shutdown_ns

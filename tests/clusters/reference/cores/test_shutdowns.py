@@ -1,0 +1,74 @@
+"""When a broker over ZooKeeper that was asked to stop may end (HB-05)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from fencepost_clusters.reference.core.legacy import settings, znodes
+from fencepost_clusters.reference.core.legacy.broker.lifecycle import Lifecycle
+from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
+from fencepost_clusters.reference.core.legacy.registrations import Registration
+from fencepost_clusters.reference.core.node.effects import Call, Instant, Outbox
+from fencepost_clusters.reference.wire import legacy as w
+from fencepost_clusters.reference.wire.errors import Error
+
+PROPERTIES = {
+    "broker.id": "1",
+    "zookeeper.connect": "zookeeper-1:2181",
+    "inter.broker.protocol": "2",
+    "controlled.shutdown.timeout.ms": "5000",
+}
+LED = (w.RemainingPartition(topic_name="orders", partition_index=0),)
+
+
+def at(ms: int) -> Instant:
+    return Instant(ms * 1_000_000, ms)
+
+
+class Stopping:
+    """Broker 1 was asked to stop; by its own account it leads nothing."""
+
+    def __init__(self) -> None:
+        self.out = Outbox()
+        info = znodes.BrokerInfo(5, (("REPLICATION", "broker-2", 9094),))
+        self.lifecycle = Lifecycle(
+            settings.read(PROPERTIES),
+            {2: Registration(2, 10, info, 1)},
+            lambda: 2,
+            LegacyBrokerPolicies(),
+            self.out,
+        )
+        self.lifecycle.registered(20, None, at(0))
+        self.lifecycle.stop(at(0))
+
+    def ended(self, ms: int) -> bool:
+        self.lifecycle.tick(at(ms), 0)
+        return self.lifecycle.ended
+
+    def answer(self, error: Error, remaining: Sequence[w.RemainingPartition], ms: int) -> None:
+        (call,) = (one for one in self.out.drain() if isinstance(one, Call))
+        answer = w.ControlledShutdownResponse(
+            error_code=error, remaining_partitions=tuple(remaining)
+        )
+        assert self.lifecycle.answered(call.call_id, answer, at(ms))
+
+
+def test_a_broker_ends_once_the_controller_has_left_it_nothing() -> None:
+    """It may not have been told yet what it leads."""
+    broker = Stopping()
+    assert not broker.ended(1)
+    broker.answer(Error.NONE, LED, 10)
+    assert not broker.ended(100)
+    broker.answer(Error.NONE, (), 110)
+    assert broker.ended(200)
+
+
+@pytest.mark.parametrize("error", [Error.NOT_CONTROLLER, Error.STALE_BROKER_EPOCH])
+def test_a_refused_shutdown_says_nothing_of_what_is_left(error: Error) -> None:
+    broker = Stopping()
+    assert not broker.ended(1)
+    broker.answer(error, (), 10)
+    assert not broker.ended(100)
+    assert broker.ended(5000)
