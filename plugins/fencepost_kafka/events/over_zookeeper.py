@@ -81,8 +81,9 @@ class BrokerRegistered(Struct, frozen=True, tag="zookeeper.broker_registered"):
 class ControllerBegan(Struct, frozen=True, tag="zookeeper.controller_began"):
     """This broker holds /controller, and has stored `epoch`; it has read the cluster's state.
 
-    `first`: no controller was before it. After `heartbeat_timeout_ms` it declares a silent broker
-    inactive. Every `balance_ms` it returns leaderships to preferred replicas (0: never).
+    `first`: no controller was before it. `heartbeat_timeout_ms` is after how long it declares a
+    silent broker inactive, `balance_ms` how often it returns leaderships to preferred replicas (0:
+    never), `session_timeout_ms` how long its session outlives its connection (0: not known).
     """
 
     epoch: int
@@ -90,6 +91,7 @@ class ControllerBegan(Struct, frozen=True, tag="zookeeper.controller_began"):
     first: bool
     heartbeat_timeout_ms: int
     balance_ms: int = 0
+    session_timeout_ms: int = 0
 
     def sentence(self) -> str:
         return f"became the controller, epoch {self.epoch}"

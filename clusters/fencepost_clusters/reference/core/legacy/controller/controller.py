@@ -11,6 +11,7 @@ from fencepost_clusters.reference.core.cluster.decisions import DecisionContext
 from fencepost_clusters.reference.core.cluster.policies import ClusterPolicies
 from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.legacy.controller import election, isr_changes
+from fencepost_clusters.reference.core.legacy.controller.announcer import KnownBroker
 from fencepost_clusters.reference.core.legacy.controller.queues import Queues
 from fencepost_clusters.reference.core.legacy.controller.store import Deposed, Steps
 from fencepost_clusters.reference.core.legacy.controller.term import Term
@@ -118,6 +119,7 @@ class Controller:
                 balance_ms=self._settings.ms("leader.imbalance.check.interval.ms")
                 if self._settings.ms("auto.leader.rebalance.enable")
                 else 0,
+                session_timeout_ms=self._settings.ms("zookeeper.session.timeout.ms"),
             )
         )
         term.add(term.begin())
@@ -194,18 +196,24 @@ class Controller:
     def _find_silent(self, term: Term, now: Instant) -> None:
         timeout_ns = self._settings.ns("controller.heartbeat.timeout.ms")
         for broker, known in term.brokers.items():
-            silent_ns = now.monotonic_ns - known.heard_ns
-            if known.state in LIVE and self._policies.is_silent(
-                known.version, silent_ns, timeout_ns
-            ):
-                known.heard_ns = now.monotonic_ns - timeout_ns // 2  # asked again, not each step
-                term.add(self._declare_silent(term, broker, silent_ns))
+            silent = self._is_silent(known, now.monotonic_ns, timeout_ns)
+            if silent and broker not in term.suspected:
+                term.suspected.add(broker)
+                term.add(self._declare_silent(term, broker, timeout_ns))
 
-    def _declare_silent(self, term: Term, broker: int, silent_ns: int) -> Steps:
+    def _declare_silent(self, term: Term, broker: int, timeout_ns: int) -> Steps:
+        """Declares a broker inactive that was not heard of while this job waited, either."""
+        term.suspected.discard(broker)
         known = term.brokers.get(broker)
-        if known is not None:
-            known.heard_ns = term.now.monotonic_ns - silent_ns
+        if known is not None and self._is_silent(known, term.now.monotonic_ns, timeout_ns):
             yield from term.declare(broker, BrokerState.INACTIVE, "silent")
+
+    def _is_silent(self, known: KnownBroker, now_ns: int, timeout_ns: int) -> bool:
+        """Whether a broker in the cluster is silent for too long (HB-09)."""
+        silent_ns = now_ns - known.heard_ns
+        return known.state in LIVE and self._policies.is_silent(
+            known.version, silent_ns, timeout_ns
+        )
 
     def deadline_ns(self) -> int | None:
         """When a Tick is wanted next."""
@@ -216,8 +224,9 @@ class Controller:
             times.append(self._next_balance_ns)
             times.extend(
                 known.heard_ns + timeout_ns
-                for known in term.brokers.values()
+                for broker, known in term.brokers.items()
                 if known.state in LIVE
+                and broker not in term.suspected
                 and self._policies.is_silent(known.version, timeout_ns, timeout_ns)
             )
         return min((t for t in times if t is not None), default=None)

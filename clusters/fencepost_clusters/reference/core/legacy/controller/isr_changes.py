@@ -84,6 +84,9 @@ def job(
     if policies.answers_before_stored():
         reply(judge(term, asked, policies, active))
     changed = yield from term.store.carry_out(decide)
+    if not changed and Error.NONE in newest[-1].results:
+        # Nothing had to be stored: that this ISR is stored is known in office only.
+        yield from term.store.confirm()
     if not policies.answers_before_stored():
         reply(newest[-1])
     term.announcer.tell(changed)

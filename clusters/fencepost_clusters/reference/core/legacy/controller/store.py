@@ -140,6 +140,13 @@ class Store:
         self._note(records, before, zxid)
         return records
 
+    def confirm(self) -> Steps:
+        """Raises Deposed if another controller has stored its epoch, or Disconnected."""
+        answer = certain((yield zk.Multi((self.stored.in_office,))))
+        assert isinstance(answer, zk.Done), answer
+        if any(isinstance(result, zk.Refused) for result in answer.results):
+            raise Deposed
+
     def _read_again(self, path: str) -> Steps:
         """A znode has another version than this controller has read."""
         of_partition = path.endswith("/state")

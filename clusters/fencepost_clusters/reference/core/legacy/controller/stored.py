@@ -43,10 +43,12 @@ class Stored:
         for record in records:
             for write in self._writes(record, after):
                 writes[write.path] = write
-        if not writes:
-            return ()
-        check = zk.Check(znodes.CONTROLLER_EPOCH, self.epoch_version)
-        return (check, *writes.values())
+        return (self.in_office, *writes.values()) if writes else ()
+
+    @property
+    def in_office(self) -> zk.Check:
+        """Refused once another controller has stored its epoch."""
+        return zk.Check(znodes.CONTROLLER_EPOCH, self.epoch_version)
 
     def _writes(self, record: r.Record, after: Image) -> tuple[zk.Write, ...]:
         match record:

@@ -64,9 +64,12 @@ class Term:
         self._policies = policies
         self._cluster = cluster
         self._out = out
+        self._queues = queues
         self._jobs: deque[Steps] = deque()
         self._running = False
         self._wanted_change = False
+        self.suspected: set[int] = set()
+        """The silent brokers for which a job waits that declares them inactive."""
         self.announcer = Announcer(
             settings,
             self.store,
@@ -88,10 +91,15 @@ class Term:
         return bool(self._jobs) and not self._running and not self.store.over
 
     def work(self) -> Steps:
-        """Runs the jobs in order until none is left."""
+        """Runs the jobs in order until none is left.
+
+        What a job has decided leaves before the next one begins: a request tells of the cluster as
+        it was when it was made (HB-03).
+        """
         self._running = True
         while self._jobs and not self.store.over:
             yield from self._jobs.popleft()
+            self._queues.tick(self.now)
         self._running = False
 
     # ------------------------------------------------------------------------------ the beginning
