@@ -160,14 +160,15 @@ class _Queues:
 class UpdateIsRetried:
     """HB-25. An UpdateMetadata is sent again until the broker has answered it, or is declared
     inactive: no other request follows it to the same process before. The evidence is the broker's
-    own answer. Exercised by one that was answered at a later attempt than the first.
+    own answer. Exercised by one that was answered at a later attempt than the first. A controller
+    that is elected anew sends all metadata anew.
 
     How old the metadata are that a cut-off broker serves, clause HB-06 limits: it fences itself.
     """
 
     clause: str = "HB-25"
     kinds: frozenset[type[Struct]] = frozenset(
-        {ControlRequestSent, ControlRequestAnswered, BrokerDeclared}
+        {ControlRequestSent, ControlRequestAnswered, BrokerDeclared, ControllerBegan}
     )
     keys = staticmethod(whole_run)
 
@@ -178,6 +179,9 @@ class UpdateIsRetried:
         body = event.body
         if isinstance(body, ControlRequestSent):
             return state, self._sent(state, event, body)
+        if isinstance(body, ControllerBegan):
+            for gone in [p for p in state.by_process if p[0] == event.process]:
+                del state.by_process[gone]
         if isinstance(body, BrokerDeclared) and body.new not in LIVE:
             # Nothing more is sent to it, and what it lacks it gets when it is active again.
             for gone in [p for p in state.by_process if p[1] == body.broker_id]:

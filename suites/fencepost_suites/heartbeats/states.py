@@ -102,7 +102,9 @@ class _Silences:
 class SilentBecomesInactive:
     """HB-09. The controller must declare a silent broker inactive within a quarter of the timeout
     and 500 ms past the timeout, and not before nine tenths of it. The broker's evidence is that it
-    got no answer meanwhile."""
+    got no answer meanwhile. A controller that loses its session may have been without ZooKeeper for
+    the session's timeout, and what it does waits for what it stores: what fell due within that time
+    is its successor's."""
 
     clause: str = "HB-09"
     kinds: frozenset[type[Struct]] = TERM_KINDS | {
@@ -132,8 +134,11 @@ class SilentBecomesInactive:
                     self._overdue(state, event.process, body.broker_id, event.at_ns)
                     known.heard_ns = event.at_ns
         if before is not None and isinstance(body, ControllerEnded | NodeStopped | ProcessExited):
-            for broker in before.brokers:
-                self._overdue(state, process, broker, event.at_ns)
+            of_session = isinstance(body, ControllerEnded) and body.reason == "session"
+            reached_ns = event.at_ns - (before.session_ns if of_session else 0)
+            for broker, known in before.brokers.items():
+                if known.heard_ns + before.timeout_ns < reached_ns or not of_session:
+                    self._overdue(state, process, broker, event.at_ns)
         state.terms.take(event)
         return state, NOTHING
 

@@ -42,6 +42,8 @@ class Term:
     first: bool
     began_ns: int
     timeout_ns: int
+    session_ns: int = 0
+    """How long its session with ZooKeeper outlives its connection."""
     brokers: dict[int, Declared] = field(default_factory=dict)
 
 
@@ -66,6 +68,7 @@ class Terms:
                     first=body.first,
                     began_ns=event.at_ns,
                     timeout_ns=body.heartbeat_timeout_ms * MS,
+                    session_ns=body.session_timeout_ms * MS,
                 )
             case ControllerEnded():
                 self._end(event.process, event.ref)

@@ -34,6 +34,16 @@ ANSWERED_WITHIN_NS = 5_000_000_000
 """A leader that steps down answers at once; an event later than this shows that it is alive."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Unfound:
+    """A leader that a write did not find between two moments, unless the leader stood still."""
+
+    violated: Violated
+    leader: str
+    from_ns: int
+    to_ns: int
+
+
 @dataclass(slots=True)
 class _Search:
     """The leader of one partition since when, the clients that reached it, and the open writes."""
@@ -47,7 +57,8 @@ class _Search:
     open: dict[str, tuple[int, str]] = field(default_factory=dict)
     """operation -> when it was invoked, and by which client."""
     former: _Search | None = None
-    """The state of the former leader, which has not yet recorded that it stepped down."""
+    """The state of the leader before, which has not yet stepped down by its own word."""
+    suspects: list[_Unfound] = field(default_factory=list)
 
     def of(self, process: str) -> _Search | None:
         """The state of a process that leads, or led before."""
@@ -61,7 +72,7 @@ class _Search:
 class ResendFindsLeader:
     """RP-11. Exercised by a write invoked under one leader and stored by the next. Broken by a
     write that fails, or is still open when leadership moves on, although a leader served for eight
-    seconds without a request from its client."""
+    seconds without a request from its client. A process that stands still serves nothing."""
 
     clause: str = "RP-11"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -98,35 +109,39 @@ class ResendFindsLeader:
                     reached={},
                     open=state.open,
                     former=former,
+                    suspects=state.suspects,
                 )
                 return new, NOTHING
         elif isinstance(body, LeadershipEnded):
             if event.process == state.leader:
-                return _Search(open=state.open), self._unheard(state, event)
+                self._unheard(state, event)
+                return _Search(open=state.open, suspects=state.suspects), NOTHING
             left = state.of(event.process)
             if left is not None:
                 state.former = None
                 # A former leader that steps down later may have been dead or cut off for long, so
                 # that no client found it proves nothing.
                 if event.at_ns - state.since_ns <= HANDOVER_NS:
-                    return state, self._unheard(left, event)
+                    self._unheard(left, event)
         return state, NOTHING
 
     @staticmethod
-    def _unheard(state: _Search, event: Event) -> Sequence[Finding]:
-        """Writes that have been open too long while a leader steps down which their client never
+    def _unheard(state: _Search, event: Event) -> None:
+        """A write that has been open too long while a leader steps down which its client never
         reached."""
         if not state.leader or state.ref is None:
-            return NOTHING
+            return
         for operation, (invoked_ns, client) in state.open.items():
-            open_ns = event.at_ns - max(invoked_ns, state.since_ns)
+            from_ns = max(invoked_ns, state.since_ns)
+            open_ns = event.at_ns - from_ns
             if open_ns > FOUND_WITHIN_NS and client not in state.reached:
                 message = (
                     f"{operation} of {client} was open for {span(open_ns)} while {state.leader} "
                     "led, and never reached it"
                 )
-                return (Violated(event.ref, Evidence.CLIENT, message, (state.ref,)),)
-        return NOTHING
+                violated = Violated(event.ref, Evidence.CLIENT, message, (state.ref,))
+                state.suspects.append(_Unfound(violated, state.leader, from_ns, event.at_ns))
+                return
 
     @staticmethod
     def _completed(
@@ -135,7 +150,8 @@ class ResendFindsLeader:
         if body.outcome == "ok":
             later = invoked_ns < state.since_ns and body.offset >= state.log_end
             return (Exercised(event.ref, Evidence.CLIENT),) if later else NOTHING
-        silent_ns = event.at_ns - max(invoked_ns, state.since_ns)
+        from_ns = max(invoked_ns, state.since_ns)
+        silent_ns = event.at_ns - from_ns
         if silent_ns <= FOUND_WITHIN_NS or event.process in state.reached:
             return NOTHING
         message = (
@@ -144,10 +160,17 @@ class ResendFindsLeader:
             f"{span(event.at_ns - state.since_ns)} and was never reached"
         )
         because = () if state.ref is None else (state.ref,)
-        return (Violated(event.ref, Evidence.CLIENT, message, because),)
+        violated = Violated(event.ref, Evidence.CLIENT, message, because)
+        state.suspects.append(_Unfound(violated, state.leader, from_ns, event.at_ns))
+        return NOTHING
 
     def end(self, state: _Search, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+        return tuple(
+            one.violated
+            for one in state.suspects
+            if one.to_ns - one.from_ns - end.stalled_ns(one.from_ns, one.to_ns, one.leader)
+            > FOUND_WITHIN_NS
+        )
 
 
 @dataclass(slots=True)

@@ -40,8 +40,13 @@ def verdict(h: HistoryBuilder, clause: str) -> Outcome:
     return judge(h.events(), chosen, CLAUSES, h.end(), "legacy").verdicts[clause].verdict
 
 
-def began(h: HistoryBuilder, first: bool = True, epoch: int = 1) -> None:
-    h.add(CONTROLLER, ControllerBegan(epoch, 1, first, TIMEOUT_MS))
+def began(
+    h: HistoryBuilder, first: bool = True, epoch: int = 1, session_timeout_ms: int = 0
+) -> None:
+    h.add(
+        CONTROLLER,
+        ControllerBegan(epoch, 1, first, TIMEOUT_MS, session_timeout_ms=session_timeout_ms),
+    )
 
 
 def declared(
@@ -461,6 +466,21 @@ def test_a_controller_that_ends_had_to_declare_a_silent_broker_before() -> None:
     h.after(3100)
     h.add("harness", ProcessExited(ended=CONTROLLER, exit_code=-1, signal=9, expected=True))
     assert verdict(h, "HB-09") is Outcome.VIOLATED
+
+
+@pytest.mark.parametrize(
+    ("silent_ms", "expected"), [(4000, Outcome.NOT_EXERCISED), (6000, Outcome.VIOLATED)]
+)
+def test_what_fell_due_since_a_controller_was_without_zookeeper_is_its_successors(
+    silent_ms: int, expected: Outcome
+) -> None:
+    h = HistoryBuilder()
+    began(h, session_timeout_ms=3000)
+    declared(h)
+    answered(h)
+    h.after(silent_ms)
+    h.add(CONTROLLER, ControllerEnded(1, "session"))
+    assert verdict(h, "HB-09") is expected
 
 
 def test_a_legacy_registration_that_outlives_the_timeout_counts_at_the_end_of_the_term() -> None:

@@ -237,6 +237,16 @@ def test_an_update_to_a_broker_that_became_inactive_is_not_owed() -> None:
     assert verdict(h, "HB-25") is Outcome.NOT_EXERCISED
 
 
+def test_a_controller_that_is_elected_anew_owes_no_update_of_its_term_before() -> None:
+    """It sends all metadata anew."""
+    h = HistoryBuilder()
+    begin(h)
+    send(h, 1)
+    begin(h)
+    send(h, 2)
+    assert verdict(h, "HB-25") is Outcome.NOT_EXERCISED
+
+
 def test_an_update_that_is_answered_at_once_decides_nothing_of_hb_25() -> None:
     h = HistoryBuilder()
     begin(h)
