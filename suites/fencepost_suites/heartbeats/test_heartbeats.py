@@ -7,8 +7,9 @@ import pytest
 
 from fencepost import Shape
 from fencepost.testing import EventLog, Faults
-from fencepost_kafka import ControlRequestSent
+from fencepost_kafka import ControlRequestSent, PartitionCommitted
 from fencepost_kafka.testing import KafkaClients, KafkaCluster, KafkaNode
+from fencepost_suites.common.places import led_elsewhere
 from fencepost_suites.common.shapes import shaped
 
 clause = pytest.mark.clause
@@ -145,6 +146,33 @@ def test_an_overwritten_process_is_refused(
         duplicate = cluster.node(f"{victim.name}-duplicate")
         cluster.eventually(duplicate.active)
         cluster.eventually(victim.fenced)
+    cluster.eventually(cluster.recovered)
+
+
+@clause("HB-24")
+def test_an_overwritten_process_that_was_no_member_of_the_isr_fetches_in_vain(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
+) -> None:
+    """The leader's epoch stays as it is, so that nothing but the broker epoch tells the two
+    processes apart."""
+    writes = clients.produce("orders", acks="all")
+    controller = controlling(cluster)
+    index = led_elsewhere(cluster, "orders")
+    leader = cluster.leader("orders", index)
+    victim = next(one for one in cluster.brokers if one not in (leader, controller))
+
+    def without(one: PartitionCommitted) -> bool:
+        return (one.topic, one.partition) == ("orders", index) and victim.id not in one.isr
+
+    with faults.partition(victim, leader) as apart:
+        cluster.eventually(
+            history.event_where(PartitionCommitted, without, f"an ISR without {victim}")
+        )
+        with faults.partition(victim, ZOOKEEPER), faults.duplicate_id(victim, disk="empty"):
+            cluster.eventually(cluster.node(f"{victim.name}-duplicate").active)
+            apart.heal()
+            # Leaders have had time to learn which process is the broker.
+            cluster.eventually(writes.acked_at_least(len(writes.acked) + 500))
     cluster.eventually(cluster.recovered)
 
 

@@ -9,6 +9,7 @@ from fencepost import Shape
 from fencepost.testing import EventLog, Faults
 from fencepost_kafka import BrokerRegistered
 from fencepost_kafka.testing import KafkaClients, KafkaCluster, KafkaNode, Writes
+from fencepost_suites.common.places import led_elsewhere
 
 clause = pytest.mark.clause
 pytestmark = [
@@ -97,4 +98,26 @@ def test_brokers_without_broker_epochs_are_upgraded_under_load(
     roll(cluster, faults)
     assert set(newest_protocols(history).values()) == {2}
     cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+    cluster.eventually(cluster.recovered)
+
+
+@pytest.mark.parametrize(
+    "fencepost_shape", [upgraded(WITH_HEARTBEATS, WITH_EPOCHS, WITH_HEARTBEATS)], ids=["and-back"]
+)
+@clause("HB-22", "HB-23")
+def test_a_broker_goes_back_to_the_protocol_before_heartbeats(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
+) -> None:
+    """Another broker's bounce makes it change the ISRs of what it leads."""
+    clients.create_topic("orders", partitions=3)
+    writes = clients.produce("orders", acks="all")
+    victim = cluster.leader("orders", led_elsewhere(cluster, "orders"))
+    controller = cluster.active_controller.name
+    other = next(one for one in cluster.brokers if one.name not in (victim.name, controller))
+    restart(cluster, faults, victim)
+    assert newest_protocols(history)[victim.id] == 2
+    outlive_heartbeat_timeout(cluster, writes)
+    restart(cluster, faults, other)
+    restart(cluster, faults, victim)
+    assert newest_protocols(history)[victim.id] == 3
     cluster.eventually(cluster.recovered)

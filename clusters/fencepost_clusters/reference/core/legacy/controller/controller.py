@@ -334,6 +334,10 @@ class Controller:
         if term is None:
             isr_changes.answer(self._out, received, asked, isr_changes.refused(asked))
             return
+        if term.store.over:  # nothing that it decides is stored: only a defect asks it
+            judged = isr_changes.judge(term, asked, self._policies, active=False)
+            isr_changes.answer(self._out, received, asked, judged)
+            return
         job = isr_changes.job(
             term,
             received,
