@@ -20,6 +20,11 @@ class Registration(Struct, frozen=True):
     info: znodes.BrokerInfo
     owner: int
 
+    @property
+    def since(self) -> int:
+        """The czxid of the process's first registration."""
+        return self.epoch if self.info.since < 0 else self.info.since
+
     def endpoint(self, listener: str) -> tuple[str, int] | None:
         """Host and port of a listener; None if the znode names no address for it (HB-15)."""
         return self.info.endpoint(listener)

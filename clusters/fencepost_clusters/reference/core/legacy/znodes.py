@@ -42,10 +42,15 @@ class ControllerInfo(Struct, frozen=True):
 
 
 class BrokerInfo(Struct, frozen=True):
-    """The content of /brokers/ids/N: where a broker listens, as (listener, host, port)."""
+    """The content of /brokers/ids/N: where a broker listens, as (listener, host, port).
+
+    `since` is our own, in both versions: the czxid of this process's first registration, in each
+    later one (-1 in the first).
+    """
 
     version: int
     endpoints: tuple[tuple[str, str, int], ...]
+    since: int = -1
 
     def endpoint(self, listener: str) -> tuple[str, int] | None:
         """Host and port of a listener; None if there is none that can be dialled."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import final
 
+from msgspec.structs import replace
+
 from fencepost import Cause, NodeStarted, NodeStopped
 from fencepost_clusters.reference.core.cluster.changes import CHANGES
 from fencepost_clusters.reference.core.cluster.client_requests import (
@@ -302,6 +304,8 @@ class LegacyNode:
         if isinstance(made, TakenOver):
             self._taken_over()
             return
+        if not self._ever_registered:
+            self._info = replace(self._info, since=made.epoch)
         self._ever_registered = True
         self._registered_in = session
         self._out.note(

@@ -286,8 +286,12 @@ class Term:
 
     def _end_inheritance(self) -> Steps:
         """A process that registered after a partition's state was written is another one than that
-        which led it or was in its ISR: it inherits neither (RP-10). The last member stays."""
-        for broker, known in sorted(self.brokers.items()):
+        which led it or was in its ISR: it inherits neither (RP-10). The last member stays: of
+        several, the process that has run for the longest, which still has what it had (RP-06)."""
+        youngest_first = sorted(
+            self.brokers.items(), key=lambda one: one[1].registration.since, reverse=True
+        )
+        for broker, known in youngest_first:
             earlier = {k for k, zxid in self.store.written.items() if zxid < known.initialised}
             changed = yield from self.store.carry_out(partial(self._without, broker, earlier))
             self.announcer.announce(changed)
