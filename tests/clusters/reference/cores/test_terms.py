@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from fencepost_clusters.reference.core.cluster.policies import ClusterPolicies
@@ -125,6 +126,68 @@ def wait(office: Office) -> ToZooKeeper:
     office.term.add(job)
     office.controller.go_on(at(0))
     return office.asked()[0]
+
+
+def test_a_heartbeat_that_waits_while_another_process_registers_is_refused(
+    office: Office,
+) -> None:
+    """HB-12."""
+    asked = wait(office)
+    office.term.brokers[2].state = w.BrokerState.INACTIVE
+    beat = w.MetadataHeartbeatRequest(broker_id=2, incarnation_id=OWN, target_state=2)
+    office.controller.heartbeat(office.received(beat), beat, at(1))
+    office.term.brokers[2].initialised = office.term.brokers[2].incarnation = OWN + 1
+    office.out.drain()
+    office.session.answered(asked.request_id, zk.Found(None))
+    (reply,) = (one for one in office.out.drain() if isinstance(one, Reply))
+    assert isinstance(reply.message, w.MetadataHeartbeatResponse)
+    assert reply.message.error_code == Error.INVALID_INCARNATION_ID
+
+
+def test_of_processes_that_all_registered_later_the_oldest_one_stays_in_the_isr(
+    office: Office,
+) -> None:
+    """RP-06: it still has what it had when the partition's state was written; a newer one may have
+    an empty disk, and all others would truncate to it."""
+    term = office.term
+    info = term.brokers[2].registration.info
+    for broker, epoch, since in ((2, 60, 10), (3, 50, 50)):
+        later = msgspec.structs.replace(info, since=since if since != epoch else -1)
+        known = term.brokers[broker]
+        known.registration = Registration(broker, epoch, later, 1)
+        known.initialised = known.incarnation = epoch
+    term.store.written[TOPIC, 0] = 40
+    term.add(term._end_inheritance())
+    office.controller.go_on(at(0))
+    asked, _ = office.asked()
+    assert isinstance(asked.request, zk.Multi)
+    (write,) = (one for one in asked.request.writes if isinstance(one, zk.SetData))
+    content = znodes.decode(write.path, write.data, znodes.PartitionState)
+    assert content.isr == (2,)
+
+
+def test_a_process_that_lost_its_id_gives_the_election_up_for_good(office: Office) -> None:
+    """HB-24: others would look for the controller at the process that has the id now."""
+    office.session.changed(zk.Connected(7), at(0))
+    office.controller.resign()
+    asked, effects = office.asked()
+    assert any(isinstance(one, Note) and isinstance(one.body, ControllerEnded) for one in effects)
+    mine = zk.Stat(
+        czxid=5,
+        mzxid=5,
+        pzxid=5,
+        ctime_ms=0,
+        mtime_ms=0,
+        version=2,
+        cversion=0,
+        owner=7,
+        length=0,
+        children=0,
+    )
+    office.session.answered(asked.request_id, zk.Data(b"{}", mine))
+    assert office.asked()[0].request == zk.Delete(znodes.CONTROLLER, 2)
+    office.controller.stand(at(1))
+    assert office.out.drain() == ()
 
 
 @pytest.mark.parametrize("heard", [True, False])

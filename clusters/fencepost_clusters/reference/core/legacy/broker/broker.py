@@ -353,6 +353,7 @@ class LegacyNode:
         if not self.lifecycle.lost:
             self.lifecycle.taken_over()
             self.replicas.retire_all("taken_over")
+            self.controller.resign()
 
     def _read_config(self, name: str) -> Task:
         path = znodes.config(name) if name else znodes.BROKER_CONFIG

@@ -58,6 +58,7 @@ class Controller:
         self._out = out
         self._standing = False
         self._again = False
+        self._resigned = False
         self._former: Term | None = None
         """The newest term that is over, for decisions that a defect takes from it."""
         self._next_balance_ns = 0
@@ -68,6 +69,8 @@ class Controller:
     def stand(self, now: Instant) -> None:
         """Stands for election, or learns which broker is elected; once at a time."""
         self._now = now
+        if self._resigned:
+            return
         if self._standing:
             self._again = True
             return
@@ -83,6 +86,9 @@ class Controller:
             self._standing = self._again = False
             return
         self._standing = False
+        if self._resigned:
+            yield from election.resign(session)
+            return
         if isinstance(outcome, election.Lost):
             self.elected = outcome.controller
             self._end("deposed")
@@ -133,6 +139,13 @@ class Controller:
         except Deposed:
             self._end("deposed")
             self.stand(self._now)
+
+    def resign(self) -> None:
+        """Another process has the id: this one is not to be found as the controller (HB-24)."""
+        self._resigned, self.elected = True, None
+        self._end("deposed")
+        if self._session.connected is not None and not self._standing:
+            self._session.start(election.resign(self._session.connected))
 
     def lost_connection(self) -> None:
         """The session is suspended or over: this broker is in office no longer (HB-27)."""
@@ -289,8 +302,13 @@ class Controller:
             known.heard_ns = term.now.monotonic_ns
             state = self._policies.settled_state(known.state, BrokerState(asked.target_state))
             yield from term.declare(asked.broker_id, state, "heartbeat")
+        error = Error.NONE
+        if known is not None and self._policies.is_old_incarnation(
+            asked.incarnation_id, known.incarnation
+        ):
+            error = Error.INVALID_INCARNATION_ID  # another process has registered meanwhile
         with self._out.caused_by(cause):
-            self._answer(received, asked, term, before, Error.NONE)
+            self._answer(received, asked, term, before, error)
 
     def _answer(
         self,

@@ -48,6 +48,13 @@ def stand(me: int, session: int) -> Generator[zk.Request, zk.Answer, Won | Lost]
         return Lost(info.brokerid)
 
 
+def resign(session: int) -> Generator[zk.Request, zk.Answer, None]:
+    """Gives the election up, if this session has won it. Raises Disconnected."""
+    read = certain((yield zk.GetData(znodes.CONTROLLER)))
+    if isinstance(read, zk.Data) and read.stat.owner == session:
+        yield zk.Delete(znodes.CONTROLLER, read.stat.version)
+
+
 def _take_office() -> Generator[zk.Request, zk.Answer, Won | None]:
     """Stores the next controller epoch; None if another has stored one meanwhile."""
     read = certain((yield zk.GetData(znodes.CONTROLLER_EPOCH)))
