@@ -17,6 +17,7 @@ from fencepost_kafka import (
     LeadershipStarted,
     LogAppended,
     LogTruncated,
+    PartitionCommitted,
     ProduceAnswered,
     ProduceCompleted,
     ProduceInvoked,
@@ -50,6 +51,9 @@ class _Search:
 
     leader: str = ""
     since_ns: int = 0
+    until_ns: int | None = None
+    """When it was stored that it leads no longer, whatever it knows of it."""
+    epoch: int = -1
     log_end: int = 0
     ref: Cause | None = None
     reached: dict[str, int] = field(default_factory=dict)
@@ -59,6 +63,17 @@ class _Search:
     former: _Search | None = None
     """The state of the leader before, which has not yet stepped down by its own word."""
     suspects: list[_Unfound] = field(default_factory=list)
+
+    def depose(self, body: PartitionCommitted, at_ns: int) -> None:
+        """A later leader epoch is stored."""
+        if self.until_ns is None and body.leader_epoch > self.epoch:
+            self.until_ns = at_ns
+        if self.former is not None:
+            self.former.depose(body, at_ns)
+
+    def led_until(self, at_ns: int) -> int:
+        """Until when it led, by its own word and by what is stored."""
+        return at_ns if self.until_ns is None else min(at_ns, self.until_ns)
 
     def of(self, process: str) -> _Search | None:
         """The state of a process that leads, or led before."""
@@ -78,7 +93,7 @@ class ResendFindsLeader:
     kinds: frozenset[type[Struct]] = frozenset(
         {
             *(ProduceInvoked, ProduceCompleted, ProduceAnswered, RequestRefused),
-            *(LeadershipStarted, LeadershipEnded),
+            *(LeadershipStarted, LeadershipEnded, PartitionCommitted),
         }
     )
     keys = staticmethod(by_partition)
@@ -98,12 +113,19 @@ class ResendFindsLeader:
             invoked = state.open.pop(body.operation, None)
             if invoked is not None and state.leader:
                 return state, self._completed(state, event, body, invoked[0])
+        elif isinstance(body, PartitionCommitted):
+            state.depose(body, event.at_ns)
         elif isinstance(body, LeadershipStarted):
-            if event.process != state.leader:
+            if event.process == state.leader:
+                if state.until_ns is not None:  # it was deposed meanwhile, and is elected anew
+                    state.since_ns = event.at_ns
+                state.epoch, state.until_ns = body.leader_epoch, None
+            else:
                 former = replace(state, former=None)
                 new = _Search(
                     leader=event.process,
                     since_ns=event.at_ns,
+                    epoch=body.leader_epoch,
                     log_end=body.log_end,
                     ref=event.ref,
                     reached={},
@@ -133,14 +155,15 @@ class ResendFindsLeader:
             return
         for operation, (invoked_ns, client) in state.open.items():
             from_ns = max(invoked_ns, state.since_ns)
-            open_ns = event.at_ns - from_ns
+            until_ns = state.led_until(event.at_ns)
+            open_ns = until_ns - from_ns
             if open_ns > FOUND_WITHIN_NS and client not in state.reached:
                 message = (
                     f"{operation} of {client} was open for {span(open_ns)} while {state.leader} "
                     "led, and never reached it"
                 )
                 violated = Violated(event.ref, Evidence.CLIENT, message, (state.ref,))
-                state.suspects.append(_Unfound(violated, state.leader, from_ns, event.at_ns))
+                state.suspects.append(_Unfound(violated, state.leader, from_ns, until_ns))
                 return
 
     @staticmethod
@@ -151,7 +174,8 @@ class ResendFindsLeader:
             later = invoked_ns < state.since_ns and body.offset >= state.log_end
             return (Exercised(event.ref, Evidence.CLIENT),) if later else NOTHING
         from_ns = max(invoked_ns, state.since_ns)
-        silent_ns = event.at_ns - from_ns
+        until_ns = state.led_until(event.at_ns)
+        silent_ns = until_ns - from_ns
         if silent_ns <= FOUND_WITHIN_NS or event.process in state.reached:
             return NOTHING
         message = (
@@ -161,7 +185,7 @@ class ResendFindsLeader:
         )
         because = () if state.ref is None else (state.ref,)
         violated = Violated(event.ref, Evidence.CLIENT, message, because)
-        state.suspects.append(_Unfound(violated, state.leader, from_ns, event.at_ns))
+        state.suspects.append(_Unfound(violated, state.leader, from_ns, until_ns))
         return NOTHING
 
     def end(self, state: _Search, end: RunEnd) -> Sequence[Finding]:

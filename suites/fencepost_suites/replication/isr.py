@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, final
 
 from msgspec import Struct
 
 from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
+    BrokerStateChanged,
     FollowerFetched,
     HighWatermarkAdvanced,
     IsrChangeAnswered,
@@ -23,7 +24,7 @@ from fencepost_kafka import (
 )
 from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.committed import Partitions
-from fencepost_suites.common.keys import NOTHING, by_partition, by_topic
+from fencepost_suites.common.keys import NOTHING, by_partition, by_topic, whole_run
 from fencepost_suites.common.words import span
 
 KEEP_IN_SYNC_MS = 30_000
@@ -46,31 +47,63 @@ class _Blocked:
     suspects: list[Late] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Leaders:
+    """The partitions, and the brokers' processes that serve no client."""
+
+    partitions: dict[tuple[str, int], _Blocked] = field(default_factory=dict)
+    fenced: set[str] = field(default_factory=set)
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class LaggardIsDropped:
     """RP-09. If the commits of a serving leader wait for twice the allowed time and 2 s, the leader
-    must have asked for a smaller ISR; a leader that could not even ask has lost its lease by then.
-    Exercised when the request was stored by the controller and commits continued."""
+    must have asked for a smaller ISR; a leader that could not even ask is fenced by then, and the
+    time begins anew when it serves again. Exercised when the request was stored by the controller
+    and commits continued."""
 
     clause: str = "RP-09"
     kinds: frozenset[type[Struct]] = frozenset(
         {
             *(LogAppended, HighWatermarkAdvanced, ProduceAnswered, IsrChangeAsked),
-            *(LeadershipStarted, LeadershipEnded, PartitionCommitted),
+            *(LeadershipStarted, LeadershipEnded, PartitionCommitted, BrokerStateChanged),
         }
     )
-    keys = staticmethod(by_partition)
+    keys = staticmethod(whole_run)
 
-    def start(self, key: Key) -> _Blocked:
-        return _Blocked()
+    def start(self, key: Key) -> _Leaders:
+        return _Leaders()
 
-    def step(self, state: _Blocked, event: Event) -> tuple[_Blocked, Sequence[Finding]]:
+    def step(self, state: _Leaders, event: Event) -> tuple[_Leaders, Sequence[Finding]]:
+        body: Any = event.body
+        if isinstance(body, BrokerStateChanged):
+            self._changed(state, event, body)
+            return state, NOTHING
+        place = (body.topic, body.partition)
+        before = state.partitions.setdefault(place, _Blocked())
+        fenced = event.process in state.fenced
+        state.partitions[place], found = self._step(before, event, fenced)
+        return state, found
+
+    @staticmethod
+    def _changed(state: _Leaders, event: Event, body: BrokerStateChanged) -> None:
+        if body.new != "ACTIVE":
+            state.fenced.add(event.process)
+            return
+        state.fenced.discard(event.process)
+        for one in state.partitions.values():
+            if one.leader == event.process:
+                one.since_ns = event.at_ns
+
+    def _step(
+        self, state: _Blocked, event: Event, fenced: bool
+    ) -> tuple[_Blocked, Sequence[Finding]]:
         body = event.body
         if isinstance(body, LogAppended):
             if event.process == state.leader:
                 if state.waiting:
-                    self._overdue(state, event)
+                    self._overdue(state, event, fenced)
                 else:
                     state.waiting, state.since_ns = True, event.at_ns
         elif isinstance(body, HighWatermarkAdvanced):
@@ -78,7 +111,7 @@ class LaggardIsDropped:
                 return state, self._commits(state, event, body)
         elif isinstance(body, ProduceAnswered):
             if body.error == "REQUEST_TIMED_OUT":
-                self._overdue(state, event)
+                self._overdue(state, event, fenced)
         else:
             match body:
                 case IsrChangeAsked():
@@ -108,9 +141,9 @@ class LaggardIsDropped:
         return NOTHING
 
     @staticmethod
-    def _overdue(state: _Blocked, event: Event) -> None:
+    def _overdue(state: _Blocked, event: Event, fenced: bool) -> None:
         waited_ns = event.at_ns - state.since_ns
-        if not state.waiting or event.process != state.leader:
+        if not state.waiting or event.process != state.leader or fenced:
             return
         if waited_ns <= (2 * state.keep_ms + 2_000) * MS:
             return
@@ -133,8 +166,10 @@ class LaggardIsDropped:
             )
         )
 
-    def end(self, state: _Blocked, end: RunEnd) -> Sequence[Finding]:
-        return judge_late(state.suspects, end)
+    def end(self, state: _Leaders, end: RunEnd) -> Sequence[Finding]:
+        return tuple(
+            found for one in state.partitions.values() for found in judge_late(one.suspects, end)
+        )
 
 
 @dataclass(slots=True)

@@ -1,0 +1,62 @@
+"""What a controller could not know or do: it was without ZooKeeper, or stood still (KIP-343)."""
+
+from __future__ import annotations
+
+import pytest
+from tests.suites.heartbeats.heartbeat_histories import (
+    CONTROLLER,
+    SECOND,
+    answered,
+    began,
+    declared,
+    in_office,
+    judged,
+    stored,
+    verdict,
+)
+
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_kafka import ControllerEnded
+
+
+@pytest.mark.parametrize(
+    ("silent_ms", "expected"), [(4000, Outcome.NOT_EXERCISED), (6000, Outcome.VIOLATED)]
+)
+def test_what_fell_due_since_a_controller_was_without_zookeeper_is_its_successors(
+    silent_ms: int, expected: Outcome
+) -> None:
+    h = HistoryBuilder()
+    began(h, session_timeout_ms=3000)
+    declared(h)
+    answered(h)
+    h.after(silent_ms)
+    h.add(CONTROLLER, ControllerEnded(1, "session"))
+    assert verdict(h, "HB-09") is expected
+
+
+@pytest.mark.parametrize("clause", ["HB-19", "HB-21"])
+@pytest.mark.parametrize(
+    ("seen", "expected"), [(True, Outcome.NOT_EXERCISED), (False, Outcome.VIOLATED)]
+)
+def test_an_answer_that_comes_after_the_next_leader_epoch_holds_if_its_isr_was_found_stored(
+    seen: bool, expected: Outcome, clause: str
+) -> None:
+    """A controller stood still between its write and its answer; its successor has read the
+    write."""
+    h = HistoryBuilder()
+    in_office(h)
+    if seen:
+        stored(h, isr=(2, 3), epoch=4, offset=50, process=SECOND)
+    stored(h, isr=(3,), leader=3, epoch=5, offset=60, process=SECOND)
+    judged(h, isr="2,3", epoch=4)
+    assert verdict(h, clause) is expected
+
+
+@pytest.mark.parametrize("clause", ["HB-19", "HB-21"])
+def test_an_isr_that_only_the_judging_process_tells_of_is_no_evidence(clause: str) -> None:
+    h = HistoryBuilder()
+    in_office(h)
+    stored(h, isr=(2, 3), epoch=4, offset=50, process=CONTROLLER)
+    stored(h, isr=(3,), leader=3, epoch=5, offset=60, process=SECOND)
+    judged(h, isr="2,3", epoch=4)
+    assert verdict(h, clause) is Outcome.VIOLATED

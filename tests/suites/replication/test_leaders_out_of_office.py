@@ -1,0 +1,95 @@
+"""What a leader could not do: it was fenced, or another one was elected without its knowing."""
+
+from __future__ import annotations
+
+import pytest
+from tests.suites.partition_histories import ALL3, B1, CLIENT, lead, verdict
+from tests.suites.replication.replication_histories import store
+
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_kafka import (
+    BrokerStateChanged,
+    LeadershipEnded,
+    PartitionCommitted,
+    ProduceAnswered,
+    ProduceInvoked,
+)
+
+
+def turn(h: HistoryBuilder, state: str) -> None:
+    h.add(
+        B1,
+        BrokerStateChanged(
+            broker_id=1,
+            old="ACTIVE" if state == "FENCED" else "FENCED",
+            new=state,  # type: ignore[arg-type]
+            broker_epoch=1,
+            reason="unfenced" if state == "ACTIVE" else "controller_silent",
+            global_state="Online" if state == "ACTIVE" else "Fenced",
+        ),
+    )
+
+
+def time_out(h: HistoryBuilder) -> None:
+    h.add(
+        B1,
+        ProduceAnswered(
+            topic="orders",
+            partition=0,
+            client=CLIENT,
+            acks=-1,
+            error="REQUEST_TIMED_OUT",
+            base_offset=-1,
+            log_end=-1,
+            leader_epoch=1,
+            high_watermark=0,
+            isr=ALL3,
+            ends=(1, 0, 0),
+            duplicate=False,
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("again", "violated"), [(None, False), (60_000, False), (70_000, True)], ids=str
+)
+def test_a_fenced_leader_drops_no_follower_and_has_its_time_once_it_serves_again(
+    again: int | None, violated: bool
+) -> None:
+    """RP-09; without a time of its own a leader has 30 s."""
+    h = HistoryBuilder()
+    lead(h, B1, 1)
+    store(h, B1, 0, as_leader=True)
+    turn(h, "FENCED")
+    h.after(100_000)
+    if again is not None:
+        turn(h, "ACTIVE")
+        h.after(again)
+    time_out(h)
+    assert (verdict(h, "RP-09").verdict is Outcome.VIOLATED) is violated
+
+
+@pytest.mark.parametrize(("deposed", "violated"), [(True, False), (False, True)])
+def test_a_leader_that_was_deposed_in_what_is_stored_was_not_to_be_found(
+    deposed: bool, violated: bool
+) -> None:
+    """RP-11."""
+    h = HistoryBuilder()
+    lead(h, B1, 1)
+    h.add(CLIENT, ProduceInvoked("op-1", "orders", 0, -1))
+    if deposed:
+        h.add(
+            "broker-3#1",
+            PartitionCommitted(
+                offset=9,
+                topic="orders",
+                partition=0,
+                leader=-1,
+                leader_epoch=2,
+                isr=(1,),
+                replicas=ALL3,
+                role="controller",
+            ),
+        )
+    h.after(11_000).add(B1, LeadershipEnded("orders", 0, 1, "metadata"))
+    assert (verdict(h, "RP-11").verdict is Outcome.VIOLATED) is violated
