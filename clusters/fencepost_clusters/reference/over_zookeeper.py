@@ -153,7 +153,7 @@ class ReferenceLegacy:
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
         """See `fencepost_kafka.faults.random_faults`."""
-        return KafkaFaultChooser(self.timing(shape))
+        return KafkaFaultChooser(self.timing(shape), servers=ZOOKEEPER)
 
     def demonstration(self) -> Demonstration:
         """A broker obeys a StopReplica that was meant for its former process (KIP-380)."""

@@ -19,11 +19,13 @@ class _Situation:
     """A moment with the state of Kafka's view.
 
     `holder_keeps_id`: no second process gets an id while controllers hear from the first one.
+    `servers` are the slots of other software that keeps the metadata.
     """
 
     moment: Moment
     timing: Timing
     holder_keeps_id: bool
+    servers: tuple[str, ...] = ()
 
     @property
     def view(self) -> View:
@@ -91,9 +93,10 @@ def starting(view: View, layout: Layout) -> frozenset[str]:
 
 
 def _has_begun(view: View, slot: Slot) -> bool:
-    """Whether a slot's newest process is dead, or was active, or knows the leader of the quorum."""
+    """Whether a slot's newest process is dead, or was active, or knows the leader of the quorum.
+    Servers of other software begin as they start."""
     process = view.newest.get(slot.name, "")
-    if process not in view.alive:
+    if process not in view.alive or slot.role not in (Role.BROKER, Role.CONTROLLER):
         return True
     if slot.role is Role.CONTROLLER:
         return any((process, kind) in view.latest for kind in _IN_QUORUM)
@@ -295,6 +298,28 @@ def _hold(d: _Draw) -> Planned:
     return _cut("hold", arguments, for_ms, [source, target], [source, target])
 
 
+def _cut_from_servers(d: _Draw) -> Planned:
+    broker, servers = d.broker(), d.situation.servers
+    arguments = {"left": broker, "right": list(servers)}
+    return _cut("partition", arguments, d.around_lease(), [broker], [broker, *servers])
+
+
+def _kill_server(d: _Draw) -> Planned:
+    server = d.one(d.situation.servers)
+    return _planned("kill", {"node": server}, d.around_lease(), server)
+
+
+def _pause_server(d: _Draw) -> Planned:
+    server = d.one(d.situation.servers)
+    return _planned("pause", {"node": server}, d.around_lease(), server)
+
+
+def _slow_server(d: _Draw) -> Planned:
+    broker, server = d.broker(), d.one(d.situation.servers)
+    arguments = {"sources": broker, "targets": server, "latency_ms": d.between(20, 200)}
+    return _cut("slow_link", arguments, d.around_lease(), [broker], [broker, server])
+
+
 def _planned(
     fault: str, arguments: Mapping[str, object], for_ms: int, *victims: str, alone: bool = False
 ) -> Planned:
@@ -327,6 +352,13 @@ _MENU: Sequence[tuple[int, str, Callable[[_Draw], Planned]]] = (
     (2, "hold", _hold),
 )
 """How often a fault is drawn, which fault it is, and how its targets and its time are drawn."""
+_OF_SERVERS: Sequence[tuple[int, str, Callable[[_Draw], Planned]]] = (
+    (4, "partition", _cut_from_servers),
+    (2, "kill", _kill_server),
+    (2, "pause", _pause_server),
+    (1, "slow_link", _slow_server),
+)
+"""The same where servers of other software keep the metadata."""
 
 
 @final
@@ -335,12 +367,14 @@ class KafkaFaultChooser:
     """Combines faults, aims at the nodes that hold authority, and times bounces around the lease.
 
     `holder_keeps_id`: the system refuses a second process as long as the first one has a session.
-    `without` are faults that are never drawn.
+    `without` are faults that are never drawn. `servers` is the role of other software that keeps
+    the metadata, and is struck, too.
     """
 
     timing: Timing
     holder_keeps_id: bool = False
     without: frozenset[str] = frozenset()
+    servers: str = ""
 
     @property
     def mending_ms(self) -> int:
@@ -350,10 +384,13 @@ class KafkaFaultChooser:
     def draw(self, random: Random, moment: Moment) -> Planned | None:
         """See `FaultChooser.draw`."""
         offered = {*moment.offered} - self.without
-        menu = [row for row in _MENU if row[1] in offered]
+        every = (*_MENU, *(_OF_SERVERS if self.servers else ()))
+        menu = [row for row in every if row[1] in offered]
         if not menu:
             return None
-        situation = _Situation(moment, self.timing, self.holder_keeps_id)
+        servers = moment.layout.of(self.servers) if self.servers else ()
+        names = tuple(slot.name for slot in servers)
+        situation = _Situation(moment, self.timing, self.holder_keeps_id, names)
         ticket = random.randrange(sum(weight for weight, _, _ in menu))
         for weight, _, make in menu:
             ticket -= weight
