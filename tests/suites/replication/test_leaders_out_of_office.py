@@ -1,4 +1,5 @@
-"""What a leader could not do: it was fenced, or another one was elected without its knowing."""
+"""What a leader could not do: it was fenced, it stood still, or another one was elected without its
+knowing."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import pytest
 from tests.suites.partition_histories import ALL3, B1, CLIENT, lead, verdict
 from tests.suites.replication.replication_histories import store
 
+from fencepost import Stalled
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     BrokerStateChanged,
@@ -93,3 +95,13 @@ def test_a_leader_that_was_deposed_in_what_is_stored_was_not_to_be_found(
         )
     h.after(11_000).add(B1, LeadershipEnded("orders", 0, 1, "metadata"))
     assert (verdict(h, "RP-11").verdict is Outcome.VIOLATED) is violated
+
+
+def test_a_leader_that_stood_still_was_not_to_be_found() -> None:
+    """RP-11."""
+    h = HistoryBuilder()
+    lead(h, B1, 1)
+    h.add(CLIENT, ProduceInvoked("op-1", "orders", 0, -1))
+    h.after(11_000).add(B1, Stalled(stalled_ns=7_000_000_000))
+    h.add(B1, LeadershipEnded("orders", 0, 1, "metadata"))
+    assert verdict(h, "RP-11").verdict is not Outcome.VIOLATED

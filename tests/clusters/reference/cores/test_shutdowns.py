@@ -56,7 +56,7 @@ class Stopping:
 
 
 def test_a_broker_ends_once_the_controller_has_left_it_nothing() -> None:
-    """It may not have been told yet what it leads."""
+    """The LeaderAndIsr that says what it leads may not have come yet."""
     broker = Stopping()
     assert not broker.ended(1)
     broker.answer(Error.NONE, LED, 10)
