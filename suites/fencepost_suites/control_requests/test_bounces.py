@@ -22,7 +22,7 @@ from fencepost_kafka import (
 from fencepost_kafka.facade.node import KafkaNode
 from fencepost_kafka.testing import KafkaClients, KafkaCluster
 from fencepost_suites.common.places import led_elsewhere
-from fencepost_suites.common.shapes import OUTLASTING_LEASE, shaped
+from fencepost_suites.common.shapes import LONG_LEASE, OUTLASTING_LEASE, shaped
 
 clause = pytest.mark.clause
 physical = pytest.mark.physical
@@ -118,7 +118,7 @@ def test_a_controlled_shutdown_that_arrives_after_the_bounce_is_rejected(
     cluster.eventually(cluster.recovered)
 
 
-@OUTLASTING_LEASE
+@LONG_LEASE
 @physical("signals")
 @clause("BE-05", "BE-06", "BE-01")
 def test_a_broker_that_bounces_before_it_is_seen_to_be_absent_is_initialised_again(

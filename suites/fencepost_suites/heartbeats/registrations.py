@@ -252,8 +252,12 @@ class NewIncarnationIsBounce:
     ) -> Sequence[Finding]:
         key = (event.process, body.broker_id)
         known = state.known.declared.get(key)
-        if known is None or known[0] < 0 or body.incarnation_id <= known[0]:
+        if known is None or known[0] < 0 or body.incarnation_id < known[0]:
             return NOTHING
+        if body.incarnation_id == known[0]:
+            # The answer may wait until the bounce is handled.
+            adopted = body.error == "NONE" and 0 <= body.known < body.incarnation_id
+            return (Exercised(event.ref, Evidence.SELF),) if adopted else NOTHING
         if body.error == INVALID_INCARNATION:
             message = (
                 f"{event.process} refused incarnation id {body.incarnation_id} of {body.client} "

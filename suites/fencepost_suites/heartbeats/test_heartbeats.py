@@ -10,7 +10,7 @@ from fencepost.testing import EventLog, Faults
 from fencepost_kafka import ControlRequestSent, PartitionCommitted
 from fencepost_kafka.testing import KafkaClients, KafkaCluster, KafkaNode
 from fencepost_suites.common.places import led_elsewhere
-from fencepost_suites.common.shapes import shaped
+from fencepost_suites.common.shapes import LONG_LEASE, shaped
 
 clause = pytest.mark.clause
 pytestmark = pytest.mark.only("reference/legacy", reason="KIP-343 is of the plane over ZooKeeper")
@@ -81,7 +81,7 @@ def test_a_controller_without_zookeeper_answers_as_one_no_longer(
     cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
 
 
-@shaped(request_timeout_ms="500", registration_lease_timeout_ms="6000")
+@shaped(request_timeout_ms="500", registration_lease_timeout_ms="12000")
 def test_metadata_that_a_broker_did_not_get_are_sent_again(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
@@ -93,7 +93,7 @@ def test_metadata_that_a_broker_did_not_get_are_sent_again(
         return one.attempt == 2 and one.broker_id == victim.id
 
     with faults.partition(victim, controller):
-        clients.create_topic("payments", partitions=1)
+        clients.create_topic("payments", partitions=1, replication=2)
         cluster.eventually(history.event_where(ControlRequestSent, again, "a second attempt"))
     cluster.eventually(cluster.recovered)
 
@@ -187,6 +187,7 @@ def test_a_process_that_restarts_at_once_sends_its_own_incarnation_id(
     cluster.eventually(cluster.recovered)
 
 
+@LONG_LEASE
 @clause("HB-13")
 def test_a_heartbeat_of_a_restarted_process_that_overtakes_the_watch_is_a_bounce(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients

@@ -34,6 +34,18 @@ def test_what_fell_due_since_a_controller_was_without_zookeeper_is_its_successor
     assert verdict(h, "HB-09") is expected
 
 
+@pytest.mark.parametrize(("known", "expected"), [(20, Outcome.HOLDS), (30, Outcome.NOT_EXERCISED)])
+def test_an_answer_that_waits_until_the_bounce_is_handled_shows_the_adoption(
+    known: int, expected: Outcome
+) -> None:
+    h = HistoryBuilder()
+    in_office(h)
+    declared(h, new="Absent", old="Active", reason="bounced")
+    declared(h, old="Absent", reason="bounced", incarnation=30)
+    answered(h, incarnation=30, known=known)
+    assert verdict(h, "HB-13") is expected
+
+
 @pytest.mark.parametrize("clause", ["HB-19", "HB-21"])
 @pytest.mark.parametrize(
     ("seen", "expected"), [(True, Outcome.NOT_EXERCISED), (False, Outcome.VIOLATED)]

@@ -78,7 +78,7 @@ def test_a_leader_that_was_deposed_in_what_is_stored_was_not_to_be_found(
     """RP-11."""
     h = HistoryBuilder()
     lead(h, B1, 1)
-    h.add(CLIENT, ProduceInvoked("op-1", "orders", 0, -1))
+    h.add(CLIENT, ProduceInvoked(operation="op-1", topic="orders", partition=0, acks=-1))
     if deposed:
         h.add(
             "broker-3#1",
@@ -93,7 +93,9 @@ def test_a_leader_that_was_deposed_in_what_is_stored_was_not_to_be_found(
                 role="controller",
             ),
         )
-    h.after(11_000).add(B1, LeadershipEnded("orders", 0, 1, "metadata"))
+    h.after(11_000).add(
+        B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata")
+    )
     assert (verdict(h, "RP-11").verdict is Outcome.VIOLATED) is violated
 
 
@@ -101,7 +103,7 @@ def test_a_leader_that_stood_still_was_not_to_be_found() -> None:
     """RP-11."""
     h = HistoryBuilder()
     lead(h, B1, 1)
-    h.add(CLIENT, ProduceInvoked("op-1", "orders", 0, -1))
+    h.add(CLIENT, ProduceInvoked(operation="op-1", topic="orders", partition=0, acks=-1))
     h.after(11_000).add(B1, Stalled(stalled_ns=7_000_000_000))
-    h.add(B1, LeadershipEnded("orders", 0, 1, "metadata"))
+    h.add(B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata"))
     assert verdict(h, "RP-11").verdict is not Outcome.VIOLATED
