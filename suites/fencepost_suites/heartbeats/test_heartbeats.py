@@ -7,7 +7,7 @@ import pytest
 
 from fencepost import Shape
 from fencepost.testing import EventLog, Faults
-from fencepost_kafka import ControlRequestSent, PartitionCommitted
+from fencepost_kafka import BrokerDeclared, ControlRequestSent, PartitionCommitted
 from fencepost_kafka.testing import KafkaClients, KafkaCluster, KafkaNode
 from fencepost_suites.common.places import led_elsewhere
 from fencepost_suites.common.shapes import LONG_LEASE, shaped
@@ -121,6 +121,24 @@ def test_a_broker_whose_session_ended_is_gone_though_it_reaches_the_controller(
     victim, _ = others(cluster)
     with faults.partition(victim, ZOOKEEPER):
         cluster.eventually(victim.fenced_by_controller)
+    cluster.eventually(cluster.recovered)
+
+
+@shaped(
+    "late-heartbeats", controller_heartbeat_timeout_ms="8000", broker_heartbeat_timeout_ms="9000"
+)
+@clause("HB-28")
+def test_a_dead_broker_leaves_with_its_session_before_a_heartbeat_is_missed(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
+) -> None:
+    clients.produce("orders", acks="all")
+    victim, _ = others(cluster)
+
+    def gone(one: BrokerDeclared) -> bool:
+        return one.broker_id == victim.id and one.reason == "gone"
+
+    with faults.kill(victim):
+        cluster.eventually(history.event_where(BrokerDeclared, gone, f"{victim} to be absent"))
     cluster.eventually(cluster.recovered)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import final
+from typing import Any, final
 
 from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Undecided, Violated
 from fencepost_kafka import (
+    BrokerStateChanged,
     FollowingStarted,
     HighWatermarkAdvanced,
     LeadershipEnded,
@@ -23,7 +24,7 @@ from fencepost_kafka import (
     ProduceInvoked,
     RequestRefused,
 )
-from fencepost_suites.common.keys import NOTHING, by_partition
+from fencepost_suites.common.keys import NOTHING, by_partition, whole_run
 from fencepost_suites.common.replica_logs import ReplicaLogs
 from fencepost_suites.common.words import span
 
@@ -52,7 +53,9 @@ class _Search:
     leader: str = ""
     since_ns: int = 0
     until_ns: int | None = None
-    """When it was stored that it leads no longer, whatever it knows of it."""
+    """When a later leader epoch was stored, whatever it knows of it."""
+    next_epoch: int = -1
+    """That leader epoch; it may be its own next one."""
     epoch: int = -1
     log_end: int = 0
     ref: Cause | None = None
@@ -67,7 +70,7 @@ class _Search:
     def depose(self, body: PartitionCommitted, at_ns: int) -> None:
         """A later leader epoch is stored."""
         if self.until_ns is None and body.leader_epoch > self.epoch:
-            self.until_ns = at_ns
+            self.until_ns, self.next_epoch = at_ns, body.leader_epoch
         if self.former is not None:
             self.former.depose(body, at_ns)
 
@@ -82,26 +85,64 @@ class _Search:
         return self.former if self.former is not None and process == self.former.leader else None
 
 
+@dataclass(slots=True)
+class _Searches:
+    """The partitions, and when brokers' processes served no client by their own word."""
+
+    partitions: dict[tuple[str, int], _Search] = field(default_factory=dict)
+    out: dict[str, int] = field(default_factory=dict)
+    """process -> since when it is not active."""
+    spans: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    """process -> when it was not active."""
+
+    def change(self, process: str, state: str, at_ns: int) -> None:
+        """A broker's state has changed."""
+        if state != "ACTIVE":
+            self.out.setdefault(process, at_ns)
+        elif process in self.out:
+            self.spans.setdefault(process, []).append((self.out.pop(process), at_ns))
+
+    def served_ns(self, one: _Unfound, end: RunEnd) -> int:
+        """How long the leader of a suspect served."""
+        spans = list(self.spans.get(one.leader, ()))
+        if one.leader in self.out:
+            spans.append((self.out[one.leader], one.to_ns))
+        out_ns = sum(max(0, min(one.to_ns, b) - max(one.from_ns, a)) for a, b in spans)
+        stalled_ns = end.stalled_ns(one.from_ns, one.to_ns, one.leader)
+        return one.to_ns - one.from_ns - max(out_ns, stalled_ns)
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class ResendFindsLeader:
     """RP-11. Exercised by a write invoked under one leader and stored by the next. Broken by a
     write that fails, or is still open when leadership moves on, although a leader served for eight
-    seconds without a request from its client. A process that stands still serves nothing."""
+    seconds without a request from its client. A process that stands still or is not active serves
+    nothing."""
 
     clause: str = "RP-11"
     kinds: frozenset[type[Struct]] = frozenset(
         {
             *(ProduceInvoked, ProduceCompleted, ProduceAnswered, RequestRefused),
-            *(LeadershipStarted, LeadershipEnded, PartitionCommitted),
+            *(LeadershipStarted, LeadershipEnded, PartitionCommitted, BrokerStateChanged),
         }
     )
-    keys = staticmethod(by_partition)
+    keys = staticmethod(whole_run)
 
-    def start(self, key: Key) -> _Search:
-        return _Search()
+    def start(self, key: Key) -> _Searches:
+        return _Searches()
 
-    def step(self, state: _Search, event: Event) -> tuple[_Search, Sequence[Finding]]:
+    def step(self, state: _Searches, event: Event) -> tuple[_Searches, Sequence[Finding]]:
+        body: Any = event.body
+        if isinstance(body, BrokerStateChanged):
+            state.change(event.process, body.new, event.at_ns)
+            return state, NOTHING
+        place = (body.topic, body.partition)
+        before = state.partitions.get(place) or _Search()
+        state.partitions[place], found = self._step(before, event)
+        return state, found
+
+    def _step(self, state: _Search, event: Event) -> tuple[_Search, Sequence[Finding]]:
         body = event.body
         if isinstance(body, ProduceInvoked):
             state.open[body.operation] = (event.at_ns, event.process)
@@ -117,8 +158,8 @@ class ResendFindsLeader:
             state.depose(body, event.at_ns)
         elif isinstance(body, LeadershipStarted):
             if event.process == state.leader:
-                if state.until_ns is not None:  # it was deposed meanwhile, and is elected anew
-                    state.since_ns = event.at_ns
+                if state.until_ns is not None and body.leader_epoch != state.next_epoch:
+                    state.since_ns = event.at_ns  # it was deposed meanwhile, and is elected anew
                 state.epoch, state.until_ns = body.leader_epoch, None
             else:
                 former = replace(state, former=None)
@@ -188,12 +229,12 @@ class ResendFindsLeader:
         state.suspects.append(_Unfound(violated, state.leader, from_ns, until_ns))
         return NOTHING
 
-    def end(self, state: _Search, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Searches, end: RunEnd) -> Sequence[Finding]:
         return tuple(
             one.violated
-            for one in state.suspects
-            if one.to_ns - one.from_ns - end.stalled_ns(one.from_ns, one.to_ns, one.leader)
-            > FOUND_WITHIN_NS
+            for search in state.partitions.values()
+            for one in search.suspects
+            if state.served_ns(one, end) > FOUND_WITHIN_NS
         )
 
 

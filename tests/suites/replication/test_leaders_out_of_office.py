@@ -99,11 +99,48 @@ def test_a_leader_that_was_deposed_in_what_is_stored_was_not_to_be_found(
     assert (verdict(h, "RP-11").verdict is Outcome.VIOLATED) is violated
 
 
+def test_a_leader_whose_own_next_epoch_is_stored_goes_on_leading() -> None:
+    """RP-11: its epoch grows with each change of the ISR."""
+    h = HistoryBuilder()
+    lead(h, B1, 1)
+    h.add(CLIENT, ProduceInvoked(operation="op-1", topic="orders", partition=0, acks=-1))
+    h.after(6_000).add(
+        "broker-3#1",
+        PartitionCommitted(
+            offset=9,
+            topic="orders",
+            partition=0,
+            leader=1,
+            leader_epoch=2,
+            isr=(1,),
+            replicas=ALL3,
+            role="controller",
+        ),
+    )
+    lead(h, B1, 2)
+    h.after(6_000).add(
+        B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=2, reason="metadata")
+    )
+    assert verdict(h, "RP-11").verdict is Outcome.VIOLATED
+
+
 def test_a_leader_that_stood_still_was_not_to_be_found() -> None:
     """RP-11."""
     h = HistoryBuilder()
     lead(h, B1, 1)
     h.add(CLIENT, ProduceInvoked(operation="op-1", topic="orders", partition=0, acks=-1))
     h.after(11_000).add(B1, Stalled(stalled_ns=7_000_000_000))
+    h.add(B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata"))
+    assert verdict(h, "RP-11").verdict is not Outcome.VIOLATED
+
+
+def test_a_leader_that_was_not_active_was_not_to_be_found() -> None:
+    """RP-11."""
+    h = HistoryBuilder()
+    lead(h, B1, 1)
+    h.add(CLIENT, ProduceInvoked(operation="op-1", topic="orders", partition=0, acks=-1))
+    turn(h, "FENCED")
+    h.after(11_000)
+    turn(h, "ACTIVE")
     h.add(B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata"))
     assert verdict(h, "RP-11").verdict is not Outcome.VIOLATED
