@@ -64,7 +64,7 @@ class _Search:
     open: dict[str, tuple[int, str]] = field(default_factory=dict)
     """operation -> when it was invoked, and by which client."""
     former: _Search | None = None
-    """The state of the leader before, which has not yet stepped down by its own word."""
+    """The state of the former leader, which has not yet recorded that it stepped down."""
     suspects: list[_Unfound] = field(default_factory=list)
 
     def depose(self, body: PartitionCommitted, at_ns: int) -> None:
