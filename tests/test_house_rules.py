@@ -16,6 +16,7 @@ import pytest
 
 import fencepost
 from fencepost import events
+from fencepost.plugins.manager import load
 from fencepost_clusters.reference.defects.catalogue import DEFECTS
 
 ROOT = Path(__file__).parent.parent
@@ -50,6 +51,7 @@ LONG_FILES = {
 }
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
 MOST_BY_POSITION = 5
+MOST_TO_CONSTRUCT = 6
 TAKE_ANY_NUMBER = {
     *("pack", "pack_into", "datetime", "one_of", "select", "add_row"),
     # helpers of tests, and one of the simulator's network, that take a list of values
@@ -149,6 +151,25 @@ def test_a_call_has_at_most_five_arguments_without_a_name() -> None:
         and ast.unparse(node.func).rpartition(".")[2] not in TAKE_ANY_NUMBER
     ]
     assert wrong == []
+
+
+def test_a_constructor_has_at_most_six_arguments() -> None:
+    """More of them are a value object that is missing."""
+    wrong = [
+        f"{relative(path)}:{node.lineno}: {node.name}"
+        for path in SOURCES + EXAMPLES
+        for node in nodes(path)
+        if isinstance(node, ast.ClassDef)
+        for made in node.body
+        if isinstance(made, ast.FunctionDef)
+        and made.name == "__init__"
+        and len(made.args.args) - 1 + len(made.args.kwonlyargs) > MOST_TO_CONSTRUCT
+    ]
+    assert wrong == []
+
+
+def test_an_event_takes_its_fields_by_name_only() -> None:
+    assert [kind for kind in load().event_kinds if kind.__match_args__] == []
 
 
 @pytest.mark.tool

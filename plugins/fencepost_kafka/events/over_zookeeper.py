@@ -20,7 +20,7 @@ DeclaredFor = Literal["registered", "heartbeat", "silent", "gone", "bounced", "c
 """Why a controller declares a broker to be in another state."""
 
 
-class SessionChanged(Struct, frozen=True, tag="zookeeper.session"):
+class SessionChanged(Struct, frozen=True, tag="zookeeper.session", kw_only=True):
     """This node's session with ZooKeeper is `connected`, `suspended` or `ended`.
 
     `session` is 0 where none was made. `how` says how it ended.
@@ -39,7 +39,7 @@ class SessionChanged(Struct, frozen=True, tag="zookeeper.session"):
         return (Authority(OWN, change, self.session),)
 
 
-class ZnodeUnreadable(Struct, frozen=True, tag="zookeeper.unreadable"):
+class ZnodeUnreadable(Struct, frozen=True, tag="zookeeper.unreadable", kw_only=True):
     """This node read a znode with invalid content, and goes on without it."""
 
     reason: str
@@ -48,7 +48,7 @@ class ZnodeUnreadable(Struct, frozen=True, tag="zookeeper.unreadable"):
         return f"cannot read a znode: {self.reason}"
 
 
-class BrokerRegistered(Struct, frozen=True, tag="zookeeper.broker_registered"):
+class BrokerRegistered(Struct, frozen=True, tag="zookeeper.broker_registered", kw_only=True):
     """This broker has made its ephemeral znode, whose czxid is `broker_epoch` (HB-01).
 
     `version` is that of its BrokerInfo, `protocol` its inter.broker.protocol (-1: not known).
@@ -78,7 +78,7 @@ class BrokerRegistered(Struct, frozen=True, tag="zookeeper.broker_registered"):
         return scopes(self)
 
 
-class ControllerBegan(Struct, frozen=True, tag="zookeeper.controller_began"):
+class ControllerBegan(Struct, frozen=True, tag="zookeeper.controller_began", kw_only=True):
     """This broker holds /controller, and has stored `epoch`; it has read the cluster's state.
 
     `first`: no controller was before it. `heartbeat_timeout_ms` is after how long it declares a
@@ -102,7 +102,7 @@ class ControllerBegan(Struct, frozen=True, tag="zookeeper.controller_began"):
         )
 
 
-class ControllerEnded(Struct, frozen=True, tag="zookeeper.controller_ended"):
+class ControllerEnded(Struct, frozen=True, tag="zookeeper.controller_ended", kw_only=True):
     """This broker stopped acting as the controller of `epoch`.
 
     `reason`: session (its session is suspended or has ended), or deposed (a write was refused,
@@ -119,7 +119,9 @@ class ControllerEnded(Struct, frozen=True, tag="zookeeper.controller_ended"):
         return (Authority(CONTROLLER_SCOPE, Change.LOST, self.epoch, wide=True),)
 
 
-class MetadataHeartbeatSent(Struct, frozen=True, tag="broker.metadata_heartbeat_sent"):
+class MetadataHeartbeatSent(
+    Struct, frozen=True, tag="broker.metadata_heartbeat_sent", kw_only=True
+):
     """A broker is about to send a MetadataHeartbeat as its request number `correlation`."""
 
     broker_id: int
@@ -144,7 +146,9 @@ class MetadataHeartbeatSent(Struct, frozen=True, tag="broker.metadata_heartbeat_
         return ()
 
 
-class MetadataHeartbeatReceived(Struct, frozen=True, tag="broker.metadata_heartbeat_received"):
+class MetadataHeartbeatReceived(
+    Struct, frozen=True, tag="broker.metadata_heartbeat_received", kw_only=True
+):
     """A broker received the answer to a heartbeat that it sent at `sent_ns` of its own clock.
 
     `state` is the number in the answer. `timeout_ms` is the broker's: it fences itself that long
@@ -177,7 +181,9 @@ class MetadataHeartbeatReceived(Struct, frozen=True, tag="broker.metadata_heartb
         return (Origin(("answer", process)),)
 
 
-class MetadataHeartbeatAnswered(Struct, frozen=True, tag="controller.metadata_heartbeat_answered"):
+class MetadataHeartbeatAnswered(
+    Struct, frozen=True, tag="controller.metadata_heartbeat_answered", kw_only=True
+):
     """A node answers a MetadataHeartbeat, as the controller (`active`) or not.
 
     `incarnation_id` and `target_state` are the request's; `known` is the incarnation id that the
@@ -210,7 +216,7 @@ class MetadataHeartbeatAnswered(Struct, frozen=True, tag="controller.metadata_he
         return ()
 
 
-class BrokerDeclared(Struct, frozen=True, tag="controller.broker_declared"):
+class BrokerDeclared(Struct, frozen=True, tag="controller.broker_declared", kw_only=True):
     """The controller declares a broker to be in another state (KIP-343), by its own knowledge.
 
     `version` is the broker's BrokerInfo version. By the controller's clock, the broker was silent
@@ -242,7 +248,7 @@ class BrokerDeclared(Struct, frozen=True, tag="controller.broker_declared"):
         return scopes(self)
 
 
-class ControlRequestSent(Struct, frozen=True, tag="controller.control_request_sent"):
+class ControlRequestSent(Struct, frozen=True, tag="controller.control_request_sent", kw_only=True):
     """The controller sends a broker a control request as its request number `correlation`.
 
     `partitions` are named topic-partition. `attempt` counts from 1; a request is sent again until
@@ -276,7 +282,9 @@ class ControlRequestSent(Struct, frozen=True, tag="controller.control_request_se
         return ()
 
 
-class ControlRequestAnswered(Struct, frozen=True, tag="broker.control_request_answered"):
+class ControlRequestAnswered(
+    Struct, frozen=True, tag="broker.control_request_answered", kw_only=True
+):
     """A broker answers a control request, and has carried it out if `error` is NONE.
 
     `request_epoch` is the broker epoch in the request (-1: its version has none), `broker_epoch`
@@ -317,7 +325,7 @@ class ControlRequestAnswered(Struct, frozen=True, tag="broker.control_request_an
         return scopes(self)
 
 
-class ReplicaStopped(Struct, frozen=True, tag="replica.stopped"):
+class ReplicaStopped(Struct, frozen=True, tag="replica.stopped", kw_only=True):
     """A StopReplica took this replica offline; its data stay."""
 
     topic: str
@@ -333,7 +341,7 @@ class ReplicaStopped(Struct, frozen=True, tag="replica.stopped"):
 
 
 class ControlledShutdownAnswered(
-    Struct, frozen=True, tag="controller.controlled_shutdown_answered"
+    Struct, frozen=True, tag="controller.controlled_shutdown_answered", kw_only=True
 ):
     """The controller answers a ControlledShutdown of the broker with `request_epoch`.
 
@@ -359,7 +367,7 @@ class ControlledShutdownAnswered(
         return scopes(self)
 
 
-class IsrChangeJudged(Struct, frozen=True, tag="controller.isr_change_judged"):
+class IsrChangeJudged(Struct, frozen=True, tag="controller.isr_change_judged", kw_only=True):
     """A node answers an IsrChange, as the controller (`active`) or not.
 
     `known` is the incarnation id that the controller has for the broker (-1: none). `results` are

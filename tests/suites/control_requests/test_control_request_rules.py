@@ -144,7 +144,11 @@ def test_a_refused_stop_replica_of_the_former_process_holds_be_03() -> None:
 def test_a_replica_that_an_old_stop_replica_stops_breaks_be_03_whatever_the_answer_is() -> None:
     h = bounced()
     sent = send(h, "StopReplica", FORMER)
-    h.add(NEW, ReplicaStopped("orders", 0, 1, OWN), cause=Cause(CONTROLLER, 1, request=True))
+    h.add(
+        NEW,
+        ReplicaStopped(topic="orders", partition=0, controller_epoch=1, request_epoch=OWN),
+        cause=Cause(CONTROLLER, 1, request=True),
+    )
     answer(h, sent, "STALE_BROKER_EPOCH")
     assert "took orders-0 offline" in verdict(h, "BE-03").violations[0].message
 

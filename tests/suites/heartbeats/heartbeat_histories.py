@@ -41,7 +41,13 @@ def began(
 ) -> None:
     h.add(
         CONTROLLER,
-        ControllerBegan(epoch, 1, first, TIMEOUT_MS, session_timeout_ms=session_timeout_ms),
+        ControllerBegan(
+            epoch=epoch,
+            broker_id=1,
+            first=first,
+            heartbeat_timeout_ms=TIMEOUT_MS,
+            session_timeout_ms=session_timeout_ms,
+        ),
     )
 
 
@@ -91,7 +97,16 @@ def registered(
 
 
 def sent(h: HistoryBuilder, incarnation: int = 20, target: int = 2) -> None:
-    h.add(BROKER, MetadataHeartbeatSent(2, incarnation, 1, 5, target))
+    h.add(
+        BROKER,
+        MetadataHeartbeatSent(
+            broker_id=2,
+            incarnation_id=incarnation,
+            controller=1,
+            correlation=5,
+            target_state=target,
+        ),
+    )
 
 
 def answered(
@@ -160,7 +175,7 @@ def changed(
 def active_broker(h: HistoryBuilder) -> None:
     """A broker that the controller has just accepted."""
     h.add(BROKER, NodeStarted(role="broker", node_id=2, incarnation="x", metadata_offset=-1))
-    h.add(BROKER, SessionChanged(7, "connected"))
+    h.add(BROKER, SessionChanged(session=7, state="connected"))
     registered(h)
     sent(h)
     received(h)
@@ -304,7 +319,7 @@ def killed(h: HistoryBuilder) -> None:
 
 
 def suspended(h: HistoryBuilder) -> None:
-    h.add(CONTROLLER, SessionChanged(3, "suspended"))
+    h.add(CONTROLLER, SessionChanged(session=3, state="suspended"))
 
 
 in_office = steps(began, declared)

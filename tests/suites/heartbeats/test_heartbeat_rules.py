@@ -130,7 +130,9 @@ UNTOUCHED: dict[str, Write] = {
     "HB-10": steps(in_office, wait(2000), silence),
     "HB-11": steps(in_office, active_broker, answered, wait(3000)),
     "HB-12": steps(in_office, answered),
-    "HB-13": steps(in_office, answered, lambda h: h.add(CONTROLLER, ControllerEnded(1, "session"))),
+    "HB-13": steps(
+        in_office, answered, lambda h: h.add(CONTROLLER, ControllerEnded(epoch=1, reason="session"))
+    ),
     "HB-14": steps(in_office, call(answered, incarnation=30)),
     "HB-16": steps(call(registered, version=4), judged),
     "HB-17": steps(in_office, judged),

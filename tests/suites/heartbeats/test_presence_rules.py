@@ -32,7 +32,7 @@ def verdict(h: HistoryBuilder, clause: str) -> Outcome:
 
 def begin(h: HistoryBuilder) -> None:
     """A controller that has brokers 2 and 3 in the cluster."""
-    h.add(CONTROLLER, ControllerBegan(1, 1, True, 2000))
+    h.add(CONTROLLER, ControllerBegan(epoch=1, broker_id=1, first=True, heartbeat_timeout_ms=2000))
     for process, broker in ((BROKER, 2), (OTHER, 3)):
         h.add(
             process,

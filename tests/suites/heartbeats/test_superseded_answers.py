@@ -30,7 +30,7 @@ def test_what_fell_due_since_a_controller_was_without_zookeeper_is_its_successor
     declared(h)
     answered(h)
     h.after(silent_ms)
-    h.add(CONTROLLER, ControllerEnded(1, "session"))
+    h.add(CONTROLLER, ControllerEnded(epoch=1, reason="session"))
     assert verdict(h, "HB-09") is expected
 
 

@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 
 from fencepost_clusters.reference.core.legacy import settings, znodes
-from fencepost_clusters.reference.core.legacy.broker.isr_requests import IsrChanges, KnownZnodes
+from fencepost_clusters.reference.core.legacy.broker.isr_requests import (
+    IsrChanges,
+    KnownZnodes,
+    ZnodeWrites,
+)
 from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
 from fencepost_clusters.reference.core.legacy.session import Session
 from fencepost_clusters.reference.core.node.effects import Outbox, ToZooKeeper
@@ -49,12 +53,15 @@ class Leader:
         lifecycle: Any = SimpleNamespace(epoch=20, lost=False)
         self.changes = IsrChanges(
             settings.read(PROPERTIES),
-            self.session,
             lifecycle,
-            known=KnownZnodes({(TOPIC, 0): 2}, 1),
+            ZnodeWrites(
+                self.session,
+                KnownZnodes({(TOPIC, 0): 2}, 1),
+                lambda *what: self.written.append(what),
+                self.out,
+            ),
             address=lambda: None,
             policies=LegacyBrokerPolicies(),
-            written=lambda *what: self.written.append(what),
             out=self.out,
         )
         partition = SimpleNamespace(topic_id=TOPIC, replicas=(1, 2, 3))

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from fencepost_clusters.reference.core.cluster.policies import ClusterPolicies
 from fencepost_clusters.reference.core.legacy import settings, znodes
 from fencepost_clusters.reference.core.legacy.controller import messages
 from fencepost_clusters.reference.core.legacy.controller.announcer import KnownBroker
@@ -15,7 +14,6 @@ from fencepost_clusters.reference.core.legacy.controller.controller import Contr
 from fencepost_clusters.reference.core.legacy.controller.election import Won
 from fencepost_clusters.reference.core.legacy.controller.store import Steps
 from fencepost_clusters.reference.core.legacy.controller.term import Term
-from fencepost_clusters.reference.core.legacy.policies import LegacyControllerPolicies
 from fencepost_clusters.reference.core.legacy.registrations import Registration
 from fencepost_clusters.reference.core.legacy.session import Session
 from fencepost_clusters.reference.core.node.effects import (
@@ -27,6 +25,7 @@ from fencepost_clusters.reference.core.node.effects import (
     Reply,
     ToZooKeeper,
 )
+from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
@@ -51,15 +50,14 @@ class Office:
 
     def __init__(self) -> None:
         self.out = Outbox()
-        read, policies = settings.read(PROPERTIES), LegacyControllerPolicies()
+        read, policies = settings.read(PROPERTIES), Policies().of_legacy()
         self.session = Session((("zookeeper-1", 2181),), "", 3000, self.out)
-        self.controller = Controller(read, self.session, policies, ClusterPolicies(), self.out)
+        self.controller = Controller(read, self.session, policies, self.out)
         self.term = self.controller.term = Term(
             Won(epoch=1, version=0, first=True),
             read,
             self.controller.queues,
             policies=policies,
-            cluster=ClusterPolicies(),
             out=self.out,
             now=at(0),
         )

@@ -71,14 +71,14 @@ class Session:
         match event:
             case zk.Connected(session):
                 self.connected = self.known = session
-                self._out.note(SessionChanged(session, "connected"))
+                self._out.note(SessionChanged(session=session, state="connected"))
             case zk.Suspended():
                 self.connected = None
-                self._out.note(SessionChanged(self.known, "suspended"))
+                self._out.note(SessionChanged(session=self.known, state="suspended"))
             case zk.Ended(how):
                 self.connected = None
                 self._reopen_ns = now.monotonic_ns + REOPEN_NS
-                self._out.note(SessionChanged(self.known, "ended", how.value))
+                self._out.note(SessionChanged(session=self.known, state="ended", how=how.value))
 
     def start(self, task: Task) -> None:
         """Runs a task up to its first request."""

@@ -18,7 +18,11 @@ from fencepost_clusters.reference.core.cluster.forwarding import Forwarding
 from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.legacy.broker import registration
 from fencepost_clusters.reference.core.legacy.broker.commands import Commands
-from fencepost_clusters.reference.core.legacy.broker.isr_requests import IsrChanges, KnownZnodes
+from fencepost_clusters.reference.core.legacy.broker.isr_requests import (
+    IsrChanges,
+    KnownZnodes,
+    ZnodeWrites,
+)
 from fencepost_clusters.reference.core.legacy.broker.lifecycle import Lifecycle
 from fencepost_clusters.reference.core.legacy.broker.registration import Peers, TakenOver
 from fencepost_clusters.reference.core.legacy.controller.controller import Controller
@@ -99,23 +103,19 @@ class LegacyNode:
         self._sessions: frozenset[int] = frozenset()
         self._registered_in: int | None = None
         self._ever_registered = False
-        self.peers = Peers(self._peers_changed, lambda said: out.note(ZnodeUnreadable(said)))
+        self.peers = Peers(self._peers_changed, lambda said: out.note(ZnodeUnreadable(reason=said)))
         self._addresses: dict[int, Address] = {}
-        self.controller = Controller(
-            settings, self.session, policies.legacy.controller, policies.cluster, out
-        )
+        self.controller = Controller(settings, self.session, policies, out)
         self.lifecycle = Lifecycle(
             settings, self.peers.known, lambda: self.controller.elected, self._policies, out
         )
         known = KnownZnodes()
         self.isr_changes = IsrChanges(
             settings,
-            self.session,
             self.lifecycle,
-            known=known,
+            ZnodeWrites(self.session, known, self._isr_written, out),
             address=lambda: self._addresses.get(-1 if self.elected is None else self.elected),
             policies=self._policies,
-            written=self._isr_written,
             out=out,
         )
         rules = policies.replication
@@ -363,7 +363,7 @@ class LegacyNode:
         try:
             values = znodes.decode(path, read.data, znodes.Config).config
         except znodes.BadZnode as bad:
-            self._out.note(ZnodeUnreadable(str(bad)))
+            self._out.note(ZnodeUnreadable(reason=str(bad)))
             return
         image = self.commands.metadata
         if not name:

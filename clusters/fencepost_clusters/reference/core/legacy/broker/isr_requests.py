@@ -36,84 +36,24 @@ class KnownZnodes:
 
 
 @final
-class IsrChanges:
-    """See the module."""
+class ZnodeWrites:
+    """The ISRs that a leader writes to its partitions' znodes itself. `known` is kept up to date by
+    others; `written` is called once an ISR is stored or refused."""
 
-    learns_by_answer = True
-
-    def __init__(
-        self,
-        settings: Settings,
-        session: Session,
-        lifecycle: Lifecycle,
-        *,
-        known: KnownZnodes,
-        address: Callable[[], Address | None],
-        policies: LegacyBrokerPolicies,
-        written: Written,
-        out: Outbox,
-    ) -> None:
-        """`address` is the controller's, if it is known; `known` is kept up to date by others."""
-        self._settings = settings
-        self._protocol = settings.ms("inter.broker.protocol")
+    def __init__(self, session: Session, known: KnownZnodes, written: Written, out: Outbox) -> None:
         self._session = session
-        self._lifecycle = lifecycle
-        self._address = address
-        self._policies = policies
+        self._known = known
         self._written = written
         self._out = out
-        self.wanted: dict[int, tuple[Key, tuple[int, ...]]] = {}
-        """The ISR that a request asks for, by its call."""
-        self._known = known
 
     @property
-    def broker_epoch(self) -> int:
-        """The epoch of this broker's registration."""
-        return self._lifecycle.epoch
-
-    def can_ask(self) -> bool:
-        """Whether the controller is known, or ZooKeeper can be reached."""
-        if self._lifecycle.lost or self._lifecycle.epoch < 0:
-            return False
-        if self._policies.asks_controller_for_isr(self._protocol):
-            return self._address() is not None
+    def connected(self) -> bool:
+        """Whether ZooKeeper can be asked."""
         return self._session.connected is not None
 
-    def ask(
-        self,
-        call_id: int,
-        one: Replica,
-        members: tuple[int, ...],
-        joined: tuple[int, ...],
-        state: ClusterState,
-    ) -> None:
-        """Asks that `members` be the ISR."""
-        key = (one.partition.topic_id, one.index)
-        self.wanted[call_id] = (key, members)
-        if not self._policies.asks_controller_for_isr(self._protocol):
-            self._session.start(self._write(call_id, one, members))
-            return
-        address = self._address()
-        assert address is not None
-        partition = w.IsrChangePartition(
-            leader_epoch=one.epoch, partition_index=one.index, isr_nodes=members
-        )
-        request = w.IsrChangeRequest(
-            broker_id=one.me,
-            incarnation_id=self._lifecycle.epoch,
-            topics=(w.IsrChangeTopic(topic_name=one.topic, partitions=(partition,)),),
-        )
-        timeout_ms = self._settings.ms("request.timeout.ms")
-        self._out.add(Call(call_id, address, "isr", request, timeout_ms))
-
-    def outcome(self, call_id: int, answer: m.Response) -> IsrOutcome:
-        """What the controller answered about the one partition."""
-        assert isinstance(answer, w.IsrChangeResponse), answer
-        _, members = self.wanted[call_id]
-        if answer.top_level_error_code != Error.NONE:
-            return IsrOutcome(Error(answer.top_level_error_code))
-        error = Error(answer.results[0].error_code)
-        return IsrOutcome(error, members if error is Error.NONE else ())
+    def write(self, call_id: int, one: Replica, members: tuple[int, ...]) -> None:
+        """Begins to store an ISR."""
+        self._session.start(self._write(call_id, one, members))
 
     def _write(self, call_id: int, one: Replica, members: tuple[int, ...]) -> Task:
         """Writes the partition's znode, if it has the version that this leader knows."""
@@ -166,3 +106,80 @@ class IsrChanges:
         )
         outcome = IsrOutcome(Error.NONE, content.isr, content.leader_epoch)
         self._written(call_id, outcome, stat.version)
+
+
+@final
+class IsrChanges:
+    """See the module."""
+
+    learns_by_answer = True
+
+    def __init__(
+        self,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        znodes: ZnodeWrites,
+        *,
+        address: Callable[[], Address | None],
+        policies: LegacyBrokerPolicies,
+        out: Outbox,
+    ) -> None:
+        """`address` is the controller's, if it is known."""
+        self._settings = settings
+        self._protocol = settings.ms("inter.broker.protocol")
+        self._lifecycle = lifecycle
+        self._znodes = znodes
+        self._address = address
+        self._policies = policies
+        self._out = out
+        self.wanted: dict[int, tuple[Key, tuple[int, ...]]] = {}
+        """The ISR that a request asks for, by its call."""
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration."""
+        return self._lifecycle.epoch
+
+    def can_ask(self) -> bool:
+        """Whether the controller is known, or ZooKeeper can be reached."""
+        if self._lifecycle.lost or self._lifecycle.epoch < 0:
+            return False
+        if self._policies.asks_controller_for_isr(self._protocol):
+            return self._address() is not None
+        return self._znodes.connected
+
+    def ask(
+        self,
+        call_id: int,
+        one: Replica,
+        members: tuple[int, ...],
+        joined: tuple[int, ...],
+        state: ClusterState,
+    ) -> None:
+        """Asks that `members` be the ISR."""
+        key = (one.partition.topic_id, one.index)
+        self.wanted[call_id] = (key, members)
+        if not self._policies.asks_controller_for_isr(self._protocol):
+            self._znodes.write(call_id, one, members)
+            return
+        address = self._address()
+        assert address is not None
+        partition = w.IsrChangePartition(
+            leader_epoch=one.epoch, partition_index=one.index, isr_nodes=members
+        )
+        request = w.IsrChangeRequest(
+            broker_id=one.me,
+            incarnation_id=self._lifecycle.epoch,
+            topics=(w.IsrChangeTopic(topic_name=one.topic, partitions=(partition,)),),
+        )
+        timeout_ms = self._settings.ms("request.timeout.ms")
+        self._out.add(Call(call_id, address, "isr", request, timeout_ms))
+
+    def outcome(self, call_id: int, answer: m.Response) -> IsrOutcome:
+        """What the controller answered about the one partition."""
+        assert isinstance(answer, w.IsrChangeResponse), answer
+        _, members = self.wanted[call_id]
+        if answer.top_level_error_code != Error.NONE:
+            return IsrOutcome(Error(answer.top_level_error_code))
+        error = Error(answer.results[0].error_code)
+        return IsrOutcome(error, members if error is Error.NONE else ())

@@ -8,14 +8,13 @@ from typing import Literal, final
 from fencepost import Cause
 from fencepost_clusters.reference.core.cluster.changes import CHANGES, errors
 from fencepost_clusters.reference.core.cluster.decisions import DecisionContext
-from fencepost_clusters.reference.core.cluster.policies import ClusterPolicies
 from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.legacy.controller import election, isr_changes
 from fencepost_clusters.reference.core.legacy.controller.announcer import KnownBroker
 from fencepost_clusters.reference.core.legacy.controller.queues import Queues
 from fencepost_clusters.reference.core.legacy.controller.store import Deposed, Steps
 from fencepost_clusters.reference.core.legacy.controller.term import Term
-from fencepost_clusters.reference.core.legacy.policies import LegacyControllerPolicies
+from fencepost_clusters.reference.core.legacy.process import PlanePolicies
 from fencepost_clusters.reference.core.legacy.session import Disconnected, Session
 from fencepost_clusters.reference.core.legacy.states import CONTROLLER_NAMES, LIVE
 from fencepost_clusters.reference.core.node.effects import Instant, Outbox, Received, Reply
@@ -44,17 +43,16 @@ class Controller:
         self,
         settings: Settings,
         session: Session,
-        policies: LegacyControllerPolicies,
-        cluster: ClusterPolicies,
+        policies: PlanePolicies,
         out: Outbox,
     ) -> None:
         self.elected: int | None = None
         self.term: Term | None = None
-        self.queues = Queues(settings, policies, out)
+        self.queues = Queues(settings, policies.legacy.controller, out)
         self._settings = settings
         self._session = session
-        self._policies = policies
-        self._cluster = cluster
+        self._of_plane = policies
+        self._policies = policies.legacy.controller
         self._out = out
         self._standing = False
         self._again = False
@@ -106,8 +104,7 @@ class Controller:
             won,
             self._settings,
             self.queues,
-            policies=self._policies,
-            cluster=self._cluster,
+            policies=self._of_plane,
             out=self._out,
             now=self._now,
         )
@@ -155,7 +152,7 @@ class Controller:
     def _end(self, reason: Literal["session", "deposed"]) -> None:
         if self.term is not None:
             self.term.store.over = True
-            self._out.note(ControllerEnded(self.term.epoch, reason))
+            self._out.note(ControllerEnded(epoch=self.term.epoch, reason=reason))
             self._former, self.term = self.term, None
             self.queues.close_all()
 
@@ -465,7 +462,7 @@ class Controller:
                 image=image,
                 ready=active(term),
                 settings=self._settings,
-                policies=self._cluster,
+                policies=self._of_plane.cluster,
                 topic_id=lambda name, before: znodes.topic_id(name),
             )
             decided = CHANGES.decide(context, received.message)

@@ -101,7 +101,7 @@ class Store:
 
     def unreadable(self, said: str) -> None:
         """A znode that another process wrote is no part of the cluster, and is left alone."""
-        self._out.note(ZnodeUnreadable(said))
+        self._out.note(ZnodeUnreadable(reason=said))
 
     def carry_out(self, decide: Decide) -> Generator[zk.Request, zk.Answer, Sequence[r.Record]]:
         """Stores what `decide` returns, deciding again if a partition was changed meanwhile.

@@ -14,13 +14,12 @@ from typing import final
 from uuid import UUID
 
 from fencepost_clusters.reference.core.cluster import leadership, reassigning
-from fencepost_clusters.reference.core.cluster.policies import ClusterPolicies
 from fencepost_clusters.reference.core.legacy import registrations
 from fencepost_clusters.reference.core.legacy.controller.announcer import Announcer, KnownBroker
 from fencepost_clusters.reference.core.legacy.controller.election import Won
 from fencepost_clusters.reference.core.legacy.controller.queues import Queues
 from fencepost_clusters.reference.core.legacy.controller.store import Steps, Store
-from fencepost_clusters.reference.core.legacy.policies import LegacyControllerPolicies
+from fencepost_clusters.reference.core.legacy.process import PlanePolicies
 from fencepost_clusters.reference.core.legacy.registrations import Registration
 from fencepost_clusters.reference.core.legacy.states import CONTROLLER_NAMES
 from fencepost_clusters.reference.core.node.effects import Instant, Outbox
@@ -48,8 +47,7 @@ class Term:
         settings: Settings,
         queues: Queues,
         *,
-        policies: LegacyControllerPolicies,
-        cluster: ClusterPolicies,
+        policies: PlanePolicies,
         out: Outbox,
         now: Instant,
     ) -> None:
@@ -61,8 +59,8 @@ class Term:
         """Whether the state is read, so that requests can be decided."""
         self.now = now
         self._settings = settings
-        self._policies = policies
-        self._cluster = cluster
+        self._policies = policies.legacy.controller
+        self._cluster = policies.cluster
         self._out = out
         self._queues = queues
         self._jobs: deque[Steps] = deque()
@@ -75,7 +73,7 @@ class Term:
             self.store,
             brokers=self.brokers,
             queues=queues,
-            policies=policies,
+            policies=self._policies,
             later=self.add,
         )
 
